@@ -1,0 +1,165 @@
+"""What can go wrong, as data: spans, diagnostics, and one exception class a stage.
+
+    Source     = a named text
+    Span       = Source x [start, end)                      # offsets in characters
+    Diagnostic = id x severity x message x Span? x notes x help?
+    ZencError  = Diagnostic+                                 # a stage collects all of its own, then raises once
+
+Ids are stable and documented in ``docs/diagnostics.md``. Everything here can be pickled, since ranks report
+errors to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text that a user wrote, and the name by which diagnostics call it (mostly a path)."""
+
+    name: str
+    text: str = field(repr=False)
+
+    def line_of(self, offset: int) -> int:
+        """The 1-based line that holds the character at ``offset``."""
+        return self.text.count("\n", 0, offset) + 1
+
+    def column_of(self, offset: int) -> int:
+        """The 1-based column, in characters, of ``offset``."""
+        return offset - (self.text.rfind("\n", 0, offset) + 1) + 1
+
+    def line_text(self, line: int) -> str:
+        """The text of the 1-based ``line``, without its end; empty where there is no such line."""
+        lines = self.text.split("\n")
+        return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The characters ``[start, end)`` of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.source.line_of(self.start)
+
+    @property
+    def column(self) -> int:
+        return self.source.column_of(self.start)
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: what is wrong, where, and what to do about it."""
+
+    id: str
+    message: str
+    span: Span | None = None
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    severity: Severity = "error"
+
+    def render(self) -> str:
+        """``FILE:LINE:COLUMN: error[ID]: message``, then the source line with a caret, notes and help."""
+        place = f"{self.span}: " if self.span else ""
+        lines = [f"{place}{self.severity}[{self.id}]: {self.message}"]
+        if self.span:
+            lines += excerpt(self.span)
+        lines += [f"  note: {note}" for note in self.notes]
+        if self.help:
+            lines.append(f"  help: {self.help}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, object]:
+        """The same finding for programs; places are 1-based."""
+        place: dict[str, object] | None = None
+        if self.span:
+            place = {"file": self.span.source.name, "line": self.span.line, "column": self.span.column}
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "message": self.message,
+            "place": place,
+            "notes": list(self.notes),
+            "help": self.help,
+        }
+
+
+WIDEST_EXCERPT = 160
+
+
+def excerpt(span: Span) -> list[str]:
+    """The line of ``span`` with a caret under it; nothing where the source has no text."""
+    text = span.source.line_text(span.line)
+    if not text.strip() or len(text) > WIDEST_EXCERPT:
+        return []
+    shown = "".join(" " if c == "\t" else c if c.isprintable() else "?" for c in text)
+    column = span.column
+    width = max(1, min(span.end - span.start, len(text) - column + 1))
+    gutter = f"{span.line:>5} | "
+    return [gutter + shown, " " * (len(gutter) - 2) + "| " + " " * (column - 1) + "^" * width]
+
+
+class ZencError(Exception):
+    """The root of all errors that zenc raises on purpose. ``diagnostics`` says what, where, and what to do."""
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
+        found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        super().__init__(found)
+        self.diagnostics: tuple[Diagnostic, ...] = found
+
+    def __str__(self) -> str:
+        return "\n".join(diagnostic.render() for diagnostic in self.diagnostics)
+
+
+class SchemeSyntaxError(ZencError):
+    """The text is not in the language. The author's to mend, at the place named."""
+
+
+class SchemeError(ZencError):
+    """The text reads, but says something that has no meaning: an unknown name, a wrong type, a missing key."""
+
+
+class VerificationError(ZencError):
+    """The schedule does not sum every contribution exactly once everywhere, or can't be run at all."""
+
+
+class BuildError(ZencError):
+    """The generated code could not be compiled or loaded: mostly a missing or broken compiler."""
+
+
+class CacheError(ZencError):
+    """The cache directory can't be used: not writable, full, or open to others."""
+
+
+class ArtifactError(ZencError):
+    """A saved artifact is damaged, of another version, or made for another group size."""
+
+
+class TensorError(ZencError):
+    """A tensor that the collective can't take: dtype, device, layout or size."""
+
+
+class SynchronisationError(ZencError):
+    """Ranks disagree, a peer is gone, or a wait passed its deadline."""
+
+
+class InternalError(ZencError):
+    """A bug in zenc: please report it with its text."""
+
+
+def raise_if_any(error: type[ZencError], found: Sequence[Diagnostic]) -> None:
+    """Raise ``error`` with all of ``found`` if one of them is an error; warnings alone pass."""
+    if any(diagnostic.severity == "error" for diagnostic in found):
+        raise error(found)

@@ -1,0 +1,124 @@
+"""The syntax tree: what the text says, before it is known to mean anything.
+
+    File     = Import* Schedule* Scheme*                   # in any order in the text
+    Scheme   = name Parameter* doc? Entry*                 # scheme NAME(params) { "doc" key: value ... }
+    Schedule = name Parameter* doc? push: Block pull: Block
+    Entry    = key ":" Value
+    Value    = Phrase                                      # balanced by permutation(seed); point_to_point then ring
+             | Schedule                                    # schedule { push { ... } pull { ... } }, without a name
+    Phrase   = Word (("by" | "then") Word)*
+    Word     = name (Argument*)
+    Literal  = int | float
+
+Dimension names and values are kept as the names that were written; ``zenc.scheme.resolve`` gives them meaning,
+so that a typo gets an error about its meaning and never one about tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from zenc.errors import Source, Span
+from zenc.language.schedule import Block, Expression
+
+
+def _span() -> Span | None:
+    return field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    text: str
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal that is no plain integer, such as ``2.0``."""
+
+    value: float
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """``value`` or ``name = value`` in the parentheses of a word."""
+
+    value: Expression | Number
+    name: Name | None = None
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    name: Name
+    arguments: tuple[Argument, ...] = ()
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """``words[0] connectives[0] words[1] ...``; one connective fewer than words."""
+
+    words: tuple[Word, ...]
+    connectives: tuple[str, ...] = ()
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: Name
+    default: Expression | Number | None = None
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A named ``schedule`` of a file, or the anonymous value of ``communication`` (``name`` is then None).
+
+    ``push_spans`` and ``pull_spans`` hold one span for every block of that phase in the text, so that a missing
+    or a double one can be told.
+    """
+
+    name: Name | None
+    parameters: tuple[Parameter, ...]
+    doc: str | None
+    push: Block
+    pull: Block
+    push_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
+    pull_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
+    span: Span | None = _span()
+
+
+Value: TypeAlias = Phrase | Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    key: Name
+    value: Value
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    name: Name
+    parameters: tuple[Parameter, ...]
+    doc: str | None
+    entries: tuple[Entry, ...]
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    path: str
+    span: Span | None = _span()
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    source: Source
+    imports: tuple[Import, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    schemes: tuple[Scheme, ...] = ()

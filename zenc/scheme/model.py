@@ -1,0 +1,90 @@
+"""What a scheme is, once every name in it has a meaning (Zen, OSDI 2025, section 2: the four dimensions).
+
+    Scheme  = name doc? parameters                          # parameters are bound to values here
+              communication: Communication                  # who talks to whom: push and pull blocks of moves
+              aggregation: incremental | one_shot           # where sums are made
+              partition: centralization | parallelism       # 1 part, or as many as ranks
+              mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
+              push, pull: Format                            # what travels
+              unit: Unit                                    # what is zero or not
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from zenc.errors import Source, Span
+from zenc.language.schedule import Block
+
+
+class Aggregation(str, Enum):
+    INCREMENTAL = "incremental"
+    """Merge a segment at every hop."""
+    ONE_SHOT = "one_shot"
+    """Forward the collected segments as they are and merge at the end of the push."""
+
+
+class Partition(str, Enum):
+    CENTRALIZATION = "centralization"
+    """One part: the tensor travels whole."""
+    PARALLELISM = "parallelism"
+    """As many parts as ranks, each summed in a place of its own."""
+
+
+class Unit(str, Enum):
+    AUTO = "auto"
+    """The sparse dimensions of a COO tensor; single elements of a dense one."""
+    ROW = "row"
+    ELEMENT = "element"
+
+
+class Format(str, Enum):
+    DENSE = "dense"
+    COO = "coo"
+    BITMAP = "bitmap"
+    AUTO = "auto"
+    """The smallest lossless format of each message, from its exact count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contiguous:
+    """Slot = unit: parts are ranges of the tensor, so a skewed gradient loads them unevenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """Slot = a keyed bijection of the unit: parts are loaded evenly whatever the gradient. 64-bit seed."""
+
+    seed: int
+
+
+Mapping: TypeAlias = Contiguous | Permutation
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """``name`` is what the scheme's author wrote (``ring``, ``point_to_point then ring``, ``schedule``)."""
+
+    name: str
+    push: Block
+    pull: Block
+    push_span: Span | None = field(default=None, compare=False, repr=False)
+    pull_span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    name: str
+    doc: str
+    parameters: tuple[tuple[str, int | float], ...]
+    communication: Communication
+    aggregation: Aggregation
+    partition: Partition
+    mapping: Mapping
+    push: Format
+    pull: Format
+    unit: Unit
+    sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
