@@ -1,0 +1,180 @@
+"""What a plan does and weighs, for a person: the steps, the messages of one rank, and the bytes to expect.
+
+The prediction assumes that every rank holds ``density`` of the units, at random and independently of the others: a
+piece with the contributions of k ranks then holds 1 - (1 - density)^k of its slots. Real gradients overlap more
+(fewer bytes in the pull) and, under ``imbalanced``, crowd in a few parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from zenc.errors import Diagnostic, SchemeError
+from zenc.plan.formats import DTYPE_BYTES, MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentShape, body_bytes
+from zenc.plan.formats import slots_of, wire_format
+from zenc.plan.model import Plan
+from zenc.plan.provenance import Deliveries
+from zenc.plan.verify import Proof, verify
+from zenc.scheme.model import Format
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The gradient that the prediction is for. ``units`` of ``width`` values of ``dtype`` (f32, f64, f16, bf16)."""
+
+    units: int
+    width: int
+    dtype: str
+    density: float
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCost:
+    """One message of the rank that is explained; ``contributors`` is the most that any piece in it sums."""
+
+    phase: str
+    round: int
+    direction: str
+    peer: int
+    parts: str
+    contributors: int
+    bytes: int
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes by rank: of the one explained, and of the busiest."""
+
+    sent: int
+    received: int
+    most_sent: int
+    most_received: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    plan: Plan
+    proof: Proof
+    rank: int
+    load: Load
+    messages: tuple[MessageCost, ...]
+    traffic: dict[str, Traffic]
+    dense_ring_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON data; bytes include headers."""
+        return {
+            "plan": self.plan.to_json(),
+            "size": self.proof.size,
+            "parts": self.proof.parts,
+            "rounds": {"push": self.proof.push_rounds, "pull": self.proof.pull_rounds},
+            "owners": list(self.proof.owners),
+            "rank": self.rank,
+            "load": asdict(self.load),
+            "messages": [asdict(message) for message in self.messages],
+            "bytes": {phase: asdict(traffic) for phase, traffic in self.traffic.items()},
+            "dense_ring_bytes": self.dense_ring_bytes,
+        }
+
+    def text(self) -> str:
+        """The same for a terminal."""
+        from zenc.plan.explain_text import explanation_text
+
+        return explanation_text(self)
+
+
+def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
+    """Prove ``plan`` among ``size`` ranks and weigh its messages under ``load``.
+
+    Raises VerificationError as ``verify`` does, and SchemeError (``bad-load``) for a rank or load that can't be.
+    """
+    _demand_sound(size, rank, load)
+    scales = _Scales(plan, size, rank, load)
+    _, proof = verify(plan, size, scales.observe)
+    traffic = {name: scales.traffic(name) for name in ("push", "pull", "total")}
+    whole = load.units * load.width * DTYPE_BYTES[load.dtype]
+    ring = 2 * (size - 1) * whole // size
+    return Explanation(plan, proof, rank, load, tuple(scales.messages), traffic, ring)
+
+
+def _demand_sound(size: int, rank: int, load: Load) -> None:
+    problems = [
+        (not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}"),
+        (not 0 <= load.density <= 1, f"a density is between 0 and 1, not {load.density}"),
+        (load.units < 0 or load.width < 1, f"{load.units} units of {load.width} values make no tensor"),
+        (load.dtype not in DTYPE_BYTES, f"unknown dtype {load.dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
+    ]
+    found = [Diagnostic("bad-load", message) for wrong, message in problems if wrong]
+    if found:
+        raise SchemeError(found)
+
+
+class _Scales:
+    """Weighs every delivery that the verifier plays, and keeps the messages of one rank."""
+
+    def __init__(self, plan: Plan, size: int, rank: int, load: Load) -> None:
+        self.plan, self.size, self.rank, self.load = plan, size, rank, load
+        self.parts = plan.parts(size)
+        self.messages: list[MessageCost] = []
+        self.sent = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
+        self.received = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
+
+    def observe(self, phase: str, number: int, deliveries: Deliveries) -> None:
+        weights = self._weights(phase, deliveries)
+        pairs = deliveries.src * self.size + deliveries.dst
+        first = np.unique(pairs, return_index=True)[1]
+        weights[first] += MESSAGE_HEADER_BYTES
+        np.add.at(self.sent[phase], deliveries.src, weights)
+        np.add.at(self.received[phase], deliveries.dst, weights)
+        for direction, mine, peer in (("send", deliveries.src, deliveries.dst), ("receive", deliveries.dst, deliveries.src)):
+            for other in np.unique(peer[mine == self.rank]).tolist():
+                rows = np.flatnonzero((mine == self.rank) & (peer == other))
+                self.messages.append(self._message(phase, number, direction, other, rows, deliveries, weights))
+
+    def _weights(self, phase: str, deliveries: Deliveries) -> np.ndarray[Any, np.dtype[np.int64]]:
+        kinds, index = np.unique(np.stack((deliveries.part, deliveries.contributors)), axis=1, return_inverse=True)
+        weigh = lru_cache(maxsize=None)(self._piece_bytes)
+        slots = [slots_of(self.load.units, self.parts, part) for part in kinds[0].tolist()]
+        weights = [weigh(phase, count, of) for count, of in zip(kinds[1].tolist(), slots, strict=True)]
+        return np.asarray(weights, dtype=np.int64)[index.reshape(-1)]
+
+    def _piece_bytes(self, phase: str, contributors: int, slots: int) -> int:
+        """One part of a message: a merged segment, or under one-shot push one segment a contributor."""
+        unmerged = phase == "push" and self.plan.one_shot
+        segments, merged = (contributors, 1) if unmerged else (1, contributors)
+        format = (self.plan.push if phase == "push" else self.plan.pull).format
+        always = self.plan.push.format is Format.DENSE or format is Format.DENSE
+        density = 1.0 if always else 1 - (1 - self.load.density) ** merged
+        count = round(slots * density)
+        shape = SegmentShape(slots, count, self.load.width, DTYPE_BYTES[self.load.dtype])
+        return segments * (SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, slots, count), shape))
+
+    def _message(
+        self, phase: str, number: int, direction: str, peer: int, rows: Any, deliveries: Deliveries, weights: Any
+    ) -> MessageCost:
+        parts = _ranges(np.unique(deliveries.part[rows]).tolist())
+        most = int(deliveries.contributors[rows].max())
+        place = self.plan.push.span if phase == "push" else self.plan.pull.span
+        return MessageCost(phase, number, direction, peer, parts, most, int(weights[rows].sum()), str(place or ""))
+
+    def traffic(self, phase: str) -> Traffic:
+        sent, received = (
+            by["push"] + by["pull"] if phase == "total" else by[phase] for by in (self.sent, self.received)
+        )
+        return Traffic(int(sent[self.rank]), int(received[self.rank]), int(sent.max()), int(received.max()))
+
+
+def _ranges(parts: list[int]) -> str:
+    """``[0, 1, 2, 5]`` as "0-2, 5"."""
+    runs: list[list[int]] = []
+    for part in parts:
+        if runs and part == runs[-1][1] + 1:
+            runs[-1][1] = part
+        else:
+            runs.append([part, part])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

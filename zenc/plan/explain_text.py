@@ -1,0 +1,65 @@
+"""An explanation as text for a terminal."""
+
+from __future__ import annotations
+
+from zenc.plan.explain import Explanation, MessageCost
+from zenc.plan.formats import DTYPE_BYTES
+
+MOST_MESSAGES = 40
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The scheme in a sentence, the messages of the rank by round, and the bytes in the end."""
+    lines = [*_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
+    return "\n".join(lines)
+
+
+def _heading(explanation: Explanation) -> list[str]:
+    plan, proof, load = explanation.plan, explanation.proof, explanation.load
+    whole = load.units * load.width * DTYPE_BYTES[load.dtype]
+    return [
+        f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
+        f"{proof.size} ranks, {proof.parts} part{'s' * (proof.parts != 1)}; "
+        f"push in {proof.push_rounds} rounds, pull in {proof.pull_rounds}; {plan.aggregation.value} aggregation",
+        f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense), "
+        f"{load.density:.4g} of the units on each rank, at random",
+    ]
+
+
+def _messages(explanation: Explanation) -> list[str]:
+    messages = explanation.messages
+    lines = [f"rank {explanation.rank}"]
+    place = None
+    for message in messages[:MOST_MESSAGES]:
+        if (message.phase, message.round) != place:
+            place = (message.phase, message.round)
+            lines.append(f"  {message.phase}, step {message.round}")
+        lines.append(_message(message))
+    if len(messages) > MOST_MESSAGES:
+        lines.append(f"  ... and {len(messages) - MOST_MESSAGES} more messages (--json shows all)")
+    return lines if messages else [*lines, "  has nothing to send or to receive"]
+
+
+def _message(message: MessageCost) -> str:
+    toward = "to  " if message.direction == "send" else "from"
+    plural = "s" if message.parts != message.parts.split(",")[0].split("-")[0] else ""
+    sums = f", sums of {message.contributors}" if message.contributors > 1 else ""
+    return f"    {toward} rank {message.peer:<5} part{plural} {message.parts}{sums}: {_size(message.bytes)}"
+
+
+def _totals(explanation: Explanation) -> list[str]:
+    lines = [f"{'bytes':10} {'sent':>12} {'received':>12}   busiest rank: {'sent':>12} {'received':>12}"]
+    for phase, traffic in explanation.traffic.items():
+        mine = f"{_size(traffic.sent):>12} {_size(traffic.received):>12}"
+        lines.append(f"{phase:10} {mine}{'':17} {_size(traffic.most_sent):>12} {_size(traffic.most_received):>12}")
+    lines.append(f"a dense ring all-reduce sends {_size(explanation.dense_ring_bytes)} from every rank")
+    return lines
+
+
+def _size(count: int) -> str:
+    if count < 10_000:
+        return f"{count} B"
+    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
+        if count < 1000 * scale or unit == "GB":
+            return f"{count / scale:.4g} {unit}"
+    raise AssertionError("every count has a unit")

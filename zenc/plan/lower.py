@@ -1,0 +1,114 @@
+"""Scheme -> Plan: fix what is known before any rank runs.
+
+Conditions that only the scheme decides (``parts > 1`` under centralization, ``one_shot``) are settled and the blocks
+that can't run are dropped, so that a plan shows the moves of this scheme and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from zenc.errors import Diagnostic, VerificationError
+from zenc.language.schedule import Apply, Binary, Block, Expression, For, If, Integer, Let, Send, Statement, Step, Unary
+from zenc.language.schedule import Variable
+from zenc.plan.evaluate import EvaluationError, Scope, evaluate
+from zenc.plan.model import Phase, Plan
+from zenc.scheme.model import Aggregation, Partition, Scheme
+
+LARGEST_SIZE = 1 << 16
+
+
+def lower(scheme: Scheme, size: int | None = None) -> Plan:
+    """The plan of ``scheme`` for ``size`` ranks, or for any number of them.
+
+    Raises VerificationError (``bad-size``) for a size below 1 or above 65,536.
+    """
+    if size is not None and not 1 <= size <= LARGEST_SIZE:
+        message = f"a plan is for 1 to {LARGEST_SIZE:,} ranks, not {size:,}"
+        raise VerificationError(Diagnostic("bad-size", message))
+    known = _known(scheme, size)
+    communication = scheme.communication
+    return Plan(
+        scheme=scheme.name,
+        doc=scheme.doc,
+        parameters=scheme.parameters,
+        size=size,
+        communication=communication.name,
+        partition=scheme.partition,
+        aggregation=scheme.aggregation,
+        mapping=scheme.mapping,
+        unit=scheme.unit,
+        push=Phase(_settled(communication.push, known), scheme.push, communication.push_span),
+        pull=Phase(_settled(communication.pull, known), scheme.pull, communication.pull_span),
+    )
+
+
+def _known(scheme: Scheme, size: int | None) -> Scope:
+    values = {"one_shot": int(scheme.aggregation is Aggregation.ONE_SHOT)}
+    if size is not None:
+        values["size"] = size
+    if scheme.partition is Partition.CENTRALIZATION:
+        values["parts"] = 1
+    elif size is not None:
+        values["parts"] = size
+    return Scope(np.zeros(1, dtype=np.int64), values)
+
+
+def _settled(block: Block, known: Scope) -> Block:
+    return tuple(kept for statement in block for kept in _kept(statement, known))
+
+
+def _kept(statement: Statement, known: Scope) -> Iterator[Statement]:
+    """``statement`` without what can't run; nothing, if none of it can."""
+    match statement:
+        case If(condition, then, otherwise):
+            truth = settle(condition, known)
+            if truth is not None:
+                yield from _settled(then if truth else otherwise, known)
+            else:
+                yield If(condition, _settled(then, known), _settled(otherwise, known), statement.span)
+        case For(variable, first, last, body):
+            inner = _settled(body, known)
+            if inner:
+                yield For(variable, first, last, inner, statement.span)
+        case Step(body):
+            inner = _settled(body, known)
+            if inner:
+                yield Step(inner, statement.span)
+        case Send() | Let():
+            yield statement
+
+
+def settle(expression: Expression, known: Scope) -> int | None:
+    """The value of ``expression`` if the names in ``known`` decide it, else None.
+
+    ``and`` and ``or`` are decided by one side alone where that side can.
+    """
+    match expression:
+        case Binary("and" | "or" as operator, left, right):
+            sides = [settle(left, known), settle(right, known)]
+            deciding = operator == "or"
+            if any(side is not None and bool(side) == deciding for side in sides):
+                return int(deciding)
+    if not _names(expression) <= set(known.values):
+        return None
+    try:
+        return int(evaluate(expression, known))
+    except EvaluationError:
+        return None  # reported with its rank when the moves are made
+
+
+def _names(expression: Expression) -> set[str]:
+    match expression:
+        case Integer():
+            return set()
+        case Variable(name):
+            return {name}
+        case Unary(_, operand):
+            return _names(operand)
+        case Binary(_, left, right):
+            return _names(left) | _names(right)
+        case Apply(_, arguments):
+            return set().union(*(_names(argument) for argument in arguments))

@@ -1,0 +1,214 @@
+"""From a plan and a number of ranks to the moves themselves.
+
+    Schedule = push: Round*  pull: Round*                       # one round for every step that moves anything
+    Round    = (src dst first last origin line)*                # arrays, one entry a move
+
+``first .. last`` are the parts of a move (inclusive, never empty); ``origin`` is the rank whose contribution alone
+is forwarded, or -1; ``sends[line]`` is the statement that made the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from zenc.errors import Diagnostic, Span, VerificationError
+from zenc.language.schedule import All, Block, For, If, Let, Part, Send, Step
+from zenc.plan.evaluate import EvaluationError, Ints, Mask, Scope, condition, evaluate, scope_of, spread
+from zenc.plan.model import Plan
+
+MOST_ITERATIONS = 2_000_000
+"""Loops of one phase together; beyond it a schedule is taken for a mistake."""
+MOST_MOVES = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    src: Ints
+    dst: Ints
+    first: Ints
+    last: Ints
+    origin: Ints
+    line: Ints
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def take(self, chosen: Mask) -> Round:
+        """The moves at which ``chosen`` holds."""
+        return Round(*(getattr(self, name)[chosen] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """All moves of a plan among ``size`` ranks."""
+
+    size: int
+    parts: int
+    push: tuple[Round, ...]
+    pull: tuple[Round, ...]
+    sends: tuple[Send, ...]
+
+
+def expand(plan: Plan, size: int) -> Rounds:
+    """The moves of ``plan`` among ``size`` ranks; raises VerificationError with all moves that make no sense."""
+    parts = plan.parts(size)
+    unroller = _Unroller(size, parts)
+    scope = scope_of(size, parts, plan.one_shot)
+    phases = [tuple(unroller.phase(name, block, scope)) for name, block in _phases(plan)]
+    if unroller.found:
+        raise VerificationError(unroller.found)
+    return Rounds(size, parts, phases[0], phases[1], tuple(unroller.sends))
+
+
+def _phases(plan: Plan) -> tuple[tuple[str, Block], ...]:
+    return ("push", plan.push.block), ("pull", plan.pull.block)
+
+
+@dataclass(slots=True)
+class _Unroller:
+    """Runs the statements of a plan for all ranks at once, and collects what is wrong with the moves."""
+
+    size: int
+    parts: int
+    found: list[Diagnostic] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    phase_name: str = ""
+    iterations: int = 0
+    moves: int = 0
+    lines: dict[int, int] = field(default_factory=dict)
+    blamed: set[tuple[int, str]] = field(default_factory=set)
+
+    def phase(self, name: str, block: Block, scope: Scope) -> Iterator[Round]:
+        self.phase_name, self.iterations = name, 0
+        try:
+            yield from self._steps(block, scope)
+        except EvaluationError as error:
+            self.found.append(error.diagnostic)
+
+    def _steps(self, block: Block, scope: Scope) -> Iterator[Round]:
+        for statement, inner in self._walk(block, scope):
+            assert isinstance(statement, Step)
+            moves = [self._moves(send, at) for send, at in self._walk(statement.body, inner)]
+            moves = [move for move in moves if len(move)]
+            if moves:
+                yield _joined(moves)
+
+    def _walk(self, block: Block, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
+        """Every Step or Send of ``block`` with the scope in which it runs."""
+        for statement in block:
+            match statement:
+                case Let(name, value):
+                    scope = scope.bind(name, evaluate(value, scope))
+                case If(test, then, otherwise):
+                    yield from self._branches(condition(test, scope), then, otherwise, scope)
+                case For():
+                    yield from self._loop(statement, scope)
+                case Step() | Send():
+                    yield statement, scope
+
+    def _branches(self, holds: Mask, then: Block, otherwise: Block, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
+        for mask, block in ((holds, then), (~holds, otherwise)):
+            if block and mask.any():
+                yield from self._walk(block, scope.where(mask))
+
+    def _loop(self, loop: For, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
+        if not scope.ranks.size:
+            return
+        first, last = spread(evaluate(loop.first, scope), scope), spread(evaluate(loop.last, scope), scope)
+        lowest, highest = int(first.min()), int(last.max())
+        self._count_iterations(max(0, highest - lowest + 1), loop.span)
+        same = bool((first == lowest).all() and (last == highest).all())
+        for value in range(lowest, highest + 1):
+            inner = scope if same else scope.where((first <= value) & (value <= last))
+            yield from self._walk(loop.body, inner.bind(loop.variable, value))
+
+    def _count_iterations(self, more: int, span: Span | None) -> None:
+        self.iterations += more
+        if self.iterations > MOST_ITERATIONS:
+            message = f"the {self.phase_name} loops more than {MOST_ITERATIONS:,} times among {self.size} ranks"
+            raise EvaluationError(Diagnostic("schedule-too-long", message, span, help="check the bounds of this loop"))
+
+    def _moves(self, send: Step | Send, scope: Scope) -> Round:
+        assert isinstance(send, Send)
+        try:
+            moves = self._evaluated(send, scope)
+        except EvaluationError as error:
+            self._blame(send, error.diagnostic)
+            return _NO_MOVES
+        self.moves += len(moves)
+        if self.moves > MOST_MOVES:
+            message = f"more than {MOST_MOVES:,} moves among {self.size} ranks"
+            raise EvaluationError(Diagnostic("schedule-too-long", message, send.span))
+        return self._sound(send, moves)
+
+    def _evaluated(self, send: Send, scope: Scope) -> Round:
+        if send.where is not None:
+            scope = scope.where(condition(send.where, scope))
+        if not scope.ranks.size:
+            return _NO_MOVES
+        match send.parts:
+            case All():
+                first, last = 0, self.parts - 1
+            case Part(index):
+                first = last = evaluate(index, scope)  # type: ignore[assignment]
+            case parts:
+                first, last = evaluate(parts.first, scope), evaluate(parts.last, scope)  # type: ignore[assignment]
+        origin = -1 if send.origin is None else evaluate(send.origin, scope)
+        line = self.lines.setdefault(id(send), len(self.sends))
+        if line == len(self.sends):
+            self.sends.append(send)
+        columns = (scope.ranks, evaluate(send.to, scope), first, last, origin, line)
+        moves = Round(*(spread(column, scope) for column in columns))
+        return moves.take(moves.first <= moves.last)
+
+    def _sound(self, send: Send, moves: Round) -> Round:
+        """The moves that make sense; one diagnostic for each way in which those of a statement do not."""
+        size, parts = self.size, self.parts
+        checks = (
+            ("no-such-rank", (moves.dst < 0) | (moves.dst >= size), _no_rank),
+            ("send-to-self", moves.dst == moves.src, _to_self),
+            ("no-such-part", (moves.first < 0) | (moves.last >= parts), _no_part),
+            ("no-such-rank", (moves.origin < -1) | (moves.origin >= size), _no_origin),
+        )
+        wrong = np.zeros(len(moves), dtype=bool)
+        for identifier, fails, message in checks:
+            if fails.any():
+                at = int(np.argmax(fails))
+                self._blame(send, Diagnostic(identifier, message(moves, at, self), send.span))
+                wrong |= fails
+        return moves.take(~wrong) if wrong.any() else moves
+
+    def _blame(self, send: Send, diagnostic: Diagnostic) -> None:
+        if (id(send), diagnostic.id) not in self.blamed:
+            self.blamed.add((id(send), diagnostic.id))
+            note = f"in the {self.phase_name} among {self.size} ranks"
+            span = diagnostic.span or send.span
+            self.found.append(Diagnostic(diagnostic.id, diagnostic.message, span, (note,), diagnostic.help))
+
+
+def _no_rank(moves: Round, at: int, of: _Unroller) -> str:
+    return f"rank {moves.src[at]} sends to rank {moves.dst[at]}, but the ranks are 0 to {of.size - 1}"
+
+
+def _to_self(moves: Round, at: int, of: _Unroller) -> str:
+    return f"rank {moves.src[at]} sends to itself"
+
+
+def _no_part(moves: Round, at: int, of: _Unroller) -> str:
+    part = moves.first[at] if moves.first[at] < 0 else moves.last[at]
+    return f"rank {moves.src[at]} sends part {part}, but the parts are 0 to {of.parts - 1}"
+
+
+def _no_origin(moves: Round, at: int, of: _Unroller) -> str:
+    return f"rank {moves.src[at]} sends what rank {moves.origin[at]} gave, but the ranks are 0 to {of.size - 1}"
+
+
+def _joined(moves: list[Round]) -> Round:
+    return Round(*(np.concatenate([getattr(m, name) for m in moves]) for name in Round.__slots__))
+
+
+_EMPTY = np.zeros(0, dtype=np.int64)
+_NO_MOVES = Round(_EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY)

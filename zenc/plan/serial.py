@@ -1,0 +1,204 @@
+"""Plans as JSON, and back. The moves are written in the language itself, so that a person can read and play them.
+
+    {"zenc_plan": 1, "scheme": "balanced", "size": 4, "partition": "parallelism", ...,
+     "push": [{"step": [{"for": "d", "from": "1", "to": "size - 1",
+                         "do": [{"send": "part rank", "to": "(rank + d) mod size", "at": "patterns.zen:21:52"}]}]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
+from zenc.language.parse import parse_expression
+from zenc.language.schedule import All, Block, Expression, For, If, Let, Part, PartRange, Parts, Send, Statement, Step
+from zenc.language.text import expression_text
+from zenc.plan.model import PLAN_VERSION, Phase, Plan
+from zenc.scheme.model import Aggregation, Contiguous, Format, Mapping, Partition, Permutation, Unit
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
+    """``plan`` as JSON data; with ``meaning_only`` without doc strings and places, for the digest."""
+    written = _Writer(places=not meaning_only)
+    data: Json = {
+        "zenc_plan": PLAN_VERSION,
+        "scheme": plan.scheme,
+        "parameters": dict(plan.parameters),
+        "size": plan.size,
+        "communication": plan.communication,
+        "partition": plan.partition.value,
+        "aggregation": plan.aggregation.value,
+        "mapping": _mapping_to_json(plan.mapping),
+        "unit": plan.unit.value,
+    }
+    for name, phase in (("push", plan.push), ("pull", plan.pull)):
+        data[name] = {"format": phase.format.value, "moves": written.block(phase.block), **written.place(phase.span)}
+    return data if meaning_only else {**data, "doc": plan.doc}
+
+
+def plan_text(plan: Plan) -> str:
+    """The JSON text of ``plan``, for people and for files."""
+    return json.dumps(plan_to_json(plan), indent=2) + "\n"
+
+
+def _mapping_to_json(mapping: Mapping) -> Json:
+    match mapping:
+        case Contiguous():
+            return {"kind": "contiguous"}
+        case Permutation(seed):
+            return {"kind": "permutation", "seed": seed}
+
+
+class _Writer:
+    def __init__(self, places: bool) -> None:
+        self.places = places
+
+    def place(self, span: Span | None) -> Json:
+        return {"at": str(span)} if span is not None and self.places else {}
+
+    def block(self, block: Block) -> list[Json]:
+        return [{**self._statement(statement), **self.place(statement.span)} for statement in block]
+
+    def _statement(self, statement: Statement) -> Json:
+        match statement:
+            case Step(body):
+                return {"step": self.block(body)}
+            case For(variable, first, last, body):
+                bounds = {"from": expression_text(first), "to": expression_text(last)}
+                return {"for": variable, **bounds, "do": self.block(body)}
+            case If(condition, then, otherwise):
+                return {"if": expression_text(condition), "then": self.block(then), "else": self.block(otherwise)}
+            case Let(name, value):
+                return {"let": name, "be": expression_text(value)}
+            case Send():
+                return _send_to_json(statement)
+
+
+def _send_to_json(send: Send) -> Json:
+    data: Json = {"send": _parts_text(send.parts), "to": expression_text(send.to)}
+    if send.origin is not None:
+        data["of"] = expression_text(send.origin)
+    if send.where is not None:
+        data["where"] = expression_text(send.where)
+    return data
+
+
+def _parts_text(parts: Parts) -> str:
+    match parts:
+        case All():
+            return "all"
+        case Part(index):
+            return f"part {expression_text(index)}"
+        case PartRange(first, last):
+            return f"parts {expression_text(first)} .. {expression_text(last)}"
+
+
+def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
+    """The plan that ``plan_to_json`` wrote; places point into ``sources`` where these hold their text.
+
+    Raises ArtifactError (``bad-plan``) on anything else, and (``other-version``) on a plan of another zenc.
+    """
+    reader = _Reader({source.name: source for source in sources})
+    try:
+        return reader.plan(_of_type(data, dict))
+    except ArtifactError:
+        raise
+    except (ZencError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise ArtifactError(Diagnostic("bad-plan", f"this is no plan of zenc: {_first_line(error)}")) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _of_type(value: object, kind: type[T]) -> T:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"expected {kind.__name__}, found {value!r:.40}")
+    return value
+
+
+class _Reader:
+    def __init__(self, sources: dict[str, Source]) -> None:
+        self.sources = sources
+
+    def plan(self, data: Json) -> Plan:
+        version = data.get("zenc_plan")
+        if version != PLAN_VERSION:
+            message = f"this plan is of version {version!r:.20}; this zenc reads version {PLAN_VERSION}"
+            raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
+        size = data["size"]
+        return Plan(
+            scheme=_of_type(data["scheme"], str),
+            doc=_of_type(data["doc"], str),
+            parameters=tuple(sorted(_of_type(data["parameters"], dict).items())),
+            size=None if size is None else _of_type(size, int),
+            communication=_of_type(data["communication"], str),
+            partition=Partition(data["partition"]),
+            aggregation=Aggregation(data["aggregation"]),
+            mapping=_mapping_from_json(data["mapping"]),
+            unit=Unit(data["unit"]),
+            push=self.phase(data["push"]),
+            pull=self.phase(data["pull"]),
+        )
+
+    def phase(self, data: Json) -> Phase:
+        return Phase(self.block(data["moves"]), Format(data["format"]), self.place(data))
+
+    def place(self, data: Json) -> Span | None:
+        if "at" not in data:
+            return None
+        name, line, column = data["at"].rsplit(":", 2)
+        source = self.sources.get(name, Source(name, ""))
+        start = sum(len(text) + 1 for text in source.text.split("\n")[: int(line) - 1]) + int(column) - 1
+        if not source.text:  # no text to point into: make one whose offsets give the same line and column
+            source = Source(name, "\n" * (int(line) - 1) + " " * int(column))
+            start = len(source.text) - 1
+        return Span(source, start, start + 1)
+
+    def block(self, items: list[Json]) -> Block:
+        return tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
+
+    def _statement(self, item: Json) -> Statement:
+        span = self.place(item)
+        kinds: dict[str, Callable[[], Statement]] = {
+            "step": lambda: Step(self.block(item["step"]), span),
+            "for": lambda: For(_of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"]), span),
+            "if": lambda: If(_e(item["if"]), self.block(item["then"]), self.block(item["else"]), span),
+            "let": lambda: Let(_of_type(item["let"], str), _e(item["be"]), span),
+            "send": lambda: Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where"), span),
+        }
+        for kind, make in kinds.items():
+            if kind in item:
+                return make()
+        raise ValueError(f"unknown statement {sorted(item)!r:.60}")
+
+
+def _mapping_from_json(data: Json) -> Mapping:
+    if data["kind"] == "permutation":
+        return Permutation(_of_type(data["seed"], int))
+    if data["kind"] == "contiguous":
+        return Contiguous()
+    raise ValueError(f"unknown mapping {data['kind']!r:.40}")
+
+
+def _e(text: object) -> Expression:
+    return parse_expression(_of_type(text, str))
+
+
+def _maybe(item: Json, key: str) -> Expression | None:
+    return _e(item[key]) if key in item else None
+
+
+def _parts(text: str) -> Parts:
+    if text == "all":
+        return All()
+    kind, _, rest = text.partition(" ")
+    if kind == "part":
+        return Part(_e(rest))
+    first, _, last = rest.partition(" .. ")
+    return PartRange(_e(first), _e(last))

@@ -1,0 +1,131 @@
+"""The proof that a plan is right among a number of ranks, or a counterexample in words at the user's line.
+
+Exactly once: play every move with sets of contributors (``zenc.plan.provenance``). No contribution may arrive twice,
+the pull may carry complete parts only, and in the end every rank holds every part complete.
+
+The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
+same order of each part, so that they hold the same bits.
+
+No deadlock: a rank enters a round, posts all its sends and receives of that round, and leaves when they are done.
+``prove_progress`` demands that each receive has exactly one send in the same round, and the other way about. Then
+every wait of round k is for ranks to enter round k, which needs nothing but the end of their round k - 1: all edges
+of the wait-for graph lead from a round to an earlier one, so it has no cycle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from zenc.errors import Diagnostic, InternalError, Span, VerificationError
+from zenc.plan.model import Plan
+from zenc.plan.program import Program, program
+from zenc.plan.provenance import Deliveries, Provenance, named
+from zenc.plan.rounds import Rounds, expand
+
+UNPINNED_SIZES = tuple(range(1, 17))
+"""A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
+MATCHED_SIZES = 16
+"""Up to this size the programs of all ranks are matched one by one; beyond it they come from the same arrays."""
+
+Observer = Callable[[str, int, Deliveries], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was shown: ``owners[part]`` is the rank that first has the part complete."""
+
+    size: int
+    parts: int
+    push_rounds: int
+    pull_rounds: int
+    moves: int
+    owners: tuple[int, ...]
+
+
+def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Rounds, Proof]:
+    """Prove ``plan`` among ``size`` ranks; raises VerificationError with a counterexample.
+
+    ``observe`` is told phase, round number (from 1) and deliveries of every round played.
+    """
+    rounds = expand(plan, size)
+    state = Provenance(rounds, plan.one_shot)
+    _play(rounds, state, "push", observe)
+    owners = _owners(state, plan)
+    _play(rounds, state, "pull", observe)
+    _demand_everything(state, plan)
+    _demand_same_sum(state, plan)
+    if size <= MATCHED_SIZES:
+        prove_progress([program(rounds, rank) for rank in range(size)])
+    moves = sum(len(r) for r in (*rounds.push, *rounds.pull))
+    return rounds, Proof(size, rounds.parts, len(rounds.push), len(rounds.pull), moves, owners)
+
+
+def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
+    """Prove ``plan`` for its pinned size, or for 1 to 16 ranks; or for ``sizes``."""
+    chosen = sizes if sizes is not None else (plan.size,) if plan.size is not None else UNPINNED_SIZES
+    return tuple(verify(plan, size)[1] for size in chosen)
+
+
+def _play(rounds: Rounds, state: Provenance, phase: str, observe: Observer | None) -> None:
+    for number, round_ in enumerate(getattr(rounds, phase), start=1):
+        found = getattr(state, phase)(round_, number)
+        if found:
+            raise VerificationError(found)
+        if observe and state.deliveries is not None:
+            observe(phase, number, state.deliveries)
+
+
+def _owners(state: Provenance, plan: Plan) -> tuple[int, ...]:
+    """Who holds each part complete when the push ends (the lowest such rank)."""
+    complete = state.complete()
+    orphaned = np.flatnonzero(~complete.any(axis=0))
+    if len(orphaned):
+        raise VerificationError(_orphan(state, int(orphaned[0]), plan.push.span))
+    return tuple(int(owner) for owner in complete.argmax(axis=0))
+
+
+def _orphan(state: Provenance, part: int, span: Span | None) -> Diagnostic:
+    counts = np.bitwise_count(state.have[:, part]).sum(axis=1)
+    best = int(counts.argmax())
+    lacking = sorted(set(range(state.size)) - set(state.members(best, part)))
+    message = f"rank {best} never gets part {part} from {named(lacking)}, and no rank has more of it when the push ends"
+    return Diagnostic("never-complete", message, span, (f"among {state.size} ranks",))
+
+
+def _demand_everything(state: Provenance, plan: Plan) -> None:
+    missing = np.argwhere(~state.complete())
+    if len(missing):
+        rank, part = (int(x) for x in missing[0])
+        owners = np.flatnonzero(state.complete()[:, part]).tolist()
+        message = f"rank {rank} never gets part {part}: the pull ends without it"
+        notes = (f"part {part} is complete at {named(owners)}", f"among {state.size} ranks")
+        raise VerificationError(Diagnostic("never-arrives", message, plan.pull.span, notes))
+
+
+def _demand_same_sum(state: Provenance, plan: Plan) -> None:
+    if plan.one_shot:
+        return  # merged in rank order wherever it is merged
+    differs = np.argwhere(state.tree != state.tree[:1])
+    if len(differs):
+        rank, part = (int(x) for x in differs[0])
+        message = f"ranks 0 and {rank} add up part {part} in different orders, so their sums would differ in the last bits"
+        help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
+        notes = (f"among {state.size} ranks",)
+        raise VerificationError(Diagnostic("unequal-sums", message, plan.push.span, notes, help))
+
+
+def prove_progress(programs: list[Program]) -> None:
+    """Demand that in every round each receive of a rank meets exactly one send of its peer, and no send is left."""
+    for phase in ("push", "pull"):
+        sent: Counter[tuple[int, int, int]] = Counter()
+        awaited: Counter[tuple[int, int, int]] = Counter()
+        for rank, steps in enumerate(programs):
+            for step in getattr(steps, phase):
+                sent.update((step.number, rank, message.peer) for message in step.sends)
+                awaited.update((step.number, message.peer, rank) for message in step.receives)
+        if sent != awaited or any(count != 1 for count in sent.values()):
+            raise InternalError(Diagnostic("internal", f"sends and receives of the {phase} do not match"))
