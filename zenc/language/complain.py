@@ -1,0 +1,266 @@
+"""A place where the text leaves the grammar -> a diagnostic in words.
+
+    Situation = source, before: Token*, found: Token?, accepted: terminals, opened: Token*
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lark import Token
+
+from zenc.errors import Diagnostic, Source, Span
+from zenc.language.scan import DECLARATIONS, Piece, starts_declaration, unclosed
+
+_ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
+_OPERATORS = {
+    "OR", "AND", "COMPARISON", "BAR", "CARET", "AMPERSAND", "LEFT", "RIGHT", "PLUS", "MINUS", "STAR", "SLASH", "MOD",
+}  # fmt: skip
+_RESERVED = {
+    "all", "and", "else", "for", "if", "import", "in", "let", "mod", "not", "of", "or", "part", "pull", "push",
+    "scheme", "schedule", "send", "step", "to", "where",
+}  # fmt: skip
+_LITERALS = {
+    "LBRACE": "'{'", "RBRACE": "'}'", "RPAR": "')'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
+    "TO": "'to'", "IN": "'in'", "OF": "'of'", "WHERE": "'where'", "ELSE": "'else'", "NAME": "a name",
+}  # fmt: skip
+
+_HELP_BY_SPELLING = {
+    "&&": "write 'and'",
+    "||": "write 'or'",
+    "!": "write 'not'",
+    "%": "write 'mod' for the remainder",
+    "**": "write '1 << n' for a power of two",
+    "//": "a comment starts with '#'; '/' already rounds down",
+    "...": "write '..'",
+    "elif": "write 'else if'",
+    ";": "nothing stands between entries or statements",
+    "'": "a string stands in double quotes",
+    "[": "expressions have no lists",
+}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where reading stopped. ``found`` is None at the end of the text; ``offset`` is where it starts."""
+
+    source: Source
+    offset: int
+    found: Token | None
+    before: Sequence[Token]
+    opened: Sequence[Token]
+    accepted: frozenset[str]
+
+    @property
+    def text(self) -> str:
+        """What was found, as it is written."""
+        if self.found is not None:
+            return str(self.found)
+        return self.source.text[self.offset : self.offset + 1]
+
+    def last(self, place: int = 1) -> str:
+        """The ``place``-th token before; empty where there is none."""
+        return str(self.before[-place]) if len(self.before) >= place else ""
+
+    def span(self) -> Span:
+        return Span(self.source, self.offset, self.offset + max(1, len(self.text)))
+
+    def span_of(self, token: Token) -> Span:
+        start = token.start_pos or 0
+        return Span(self.source, start, start + len(token))
+
+
+def complain(at: Situation) -> Diagnostic:
+    """The first rule that fits says what is wrong."""
+    for rule in _RULES:
+        diagnostic = rule(at)
+        if diagnostic is not None:
+            return diagnostic
+    return _expected(at)
+
+
+def _say(message: str, span: Span, help: str | None = None) -> Diagnostic:
+    return Diagnostic("syntax", message, span, help=help)
+
+
+def _quoted(text: str) -> str:
+    if text.startswith('"'):
+        return "a string"
+    shown = text if len(text) <= 24 else text[:20] + "..."
+    return "'" + "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in shown) + "'"
+
+
+# The rules, each for one thing that people write ------------------------------------------------------------------
+
+
+def _brace_never_closed(at: Situation) -> Diagnostic | None:
+    """Seen at the end, and where a declaration starts at the margin though a block is still open."""
+    if not any(token == "{" for token in at.opened):
+        return None
+    margin = [Piece(at.text, at.offset)]
+    if at.before:
+        margin.append(Piece(at.last(), at.before[-1].start_pos or 0))
+    declaration = next((piece for piece in margin if starts_declaration(at.source.text, piece)), None)
+    end = declaration.offset if declaration else at.offset
+    if not declaration and not _at_end(at):
+        return None
+    brace = unclosed(at.source.text, end)
+    if brace is None:
+        return None
+    what = "this '{' is never closed"
+    return _say(what if declaration else f"unexpected end of file: {what}", Span(at.source, brace, brace + 1))
+
+
+def _parenthesis_never_closed(at: Situation) -> Diagnostic | None:
+    if not at.opened or at.opened[-1] != "(" or "RPAR" not in at.accepted:
+        return None
+    if not _at_end(at) and at.text not in ("{", "}", "..") and at.text not in _RESERVED:
+        return None
+    message = "this '(' is never closed"
+    if _at_end(at):
+        message = f"unexpected end of file: {message}"
+    return _say(message, at.span_of(at.opened[-1]))
+
+
+def _nothing_to_close(at: Situation) -> Diagnostic | None:
+    if at.text == "}" and not at.opened:
+        return _say("this '}' closes nothing", at.span())
+    if at.text == ")" and "(" not in at.opened:
+        return _say("this ')' closes nothing", at.span())
+    return None
+
+
+def _bad_spelling(at: Situation) -> Diagnostic | None:
+    """Characters that start no word of the language."""
+    if at.found is not None or _at_end(at):
+        return None
+    rest = at.source.text[at.offset : at.offset + 200]
+    if rest[0] == '"':
+        return _say("this string is never closed", at.span(), "a string ends with a double quote")
+    number = re.match(r"[0-9][\w.]*", rest)
+    if number:
+        return _say(f"{_quoted(number[0])} is no number", Span(at.source, at.offset, at.offset + len(number[0])))
+    help = _HELP_BY_SPELLING.get("..." if rest[0] == "." and at.last() == ".." else rest[0])
+    return _say(f"unexpected character {_quoted(rest[0])}", at.span(), help)
+
+
+def _doubled(at: Situation) -> Diagnostic | None:
+    """Operators of other languages: ``&&``, ``||``, ``//``, ``**``."""
+    both = at.last() + at.text
+    adjacent = at.before and (at.before[-1].start_pos or 0) + len(at.last()) == at.offset
+    if adjacent and both in _HELP_BY_SPELLING:
+        return _say(f"unexpected '{both}'", Span(at.source, at.offset - 1, at.offset + 1), _HELP_BY_SPELLING[both])
+    return None
+
+
+def _assignment_for_comparison(at: Situation) -> Diagnostic | None:
+    if at.text == "=" and "COMPARISON" in at.accepted:
+        return _say("unexpected '=' in an expression", at.span(), "write '==' to compare")
+    return None
+
+
+def _chained_comparison(at: Situation) -> Diagnostic | None:
+    if at.found is not None and at.found.type == "COMPARISON" and "AND" in at.accepted:
+        return _say("comparisons do not chain", at.span(), "write 'a < b and b < c'")
+    return None
+
+
+def _missing_value(at: Situation) -> Diagnostic | None:
+    if at.text == ":" and at.last(2) == ":" and at.before[-1].type == "WORD":
+        return _say(f"expected a value after '{at.last(3)}:'", at.span_of(at.before[-1]))
+    return None
+
+
+def _fraction_in_schedule(at: Situation) -> Diagnostic | None:
+    if at.found is not None and at.found.type == "FLOAT" and "INTEGER" in at.accepted:
+        return _say(f"{_quoted(at.text)} is no integer", at.span(), "schedules count in integers")
+    return None
+
+
+def _reserved_name(at: Situation) -> Diagnostic | None:
+    if at.text in _RESERVED and "NAME" in at.accepted and "INTEGER" not in at.accepted:
+        return _say(f"'{at.text}' is a word of the language, and can't be a name", at.span())
+    return None
+
+
+def _else_without_if(at: Situation) -> Diagnostic | None:
+    if at.text == "else" and "SEND" in at.accepted:
+        return _say("'else' without an 'if' before it", at.span())
+    return None
+
+
+_RULES: tuple[Callable[[Situation], Diagnostic | None], ...] = (
+    _brace_never_closed,
+    _parenthesis_never_closed,
+    _nothing_to_close,
+    _bad_spelling,
+    _doubled,
+    _assignment_for_comparison,
+    _chained_comparison,
+    _missing_value,
+    _fraction_in_schedule,
+    _reserved_name,
+    _else_without_if,
+)
+
+
+# What is left -----------------------------------------------------------------------------------------------------
+
+
+def _at_end(at: Situation) -> bool:
+    return at.offset >= len(at.source.text.rstrip())
+
+
+def _expected(at: Situation) -> Diagnostic:
+    last = at.last(2) + ":" if at.last() == ":" else at.last()
+    after = f" after {_quoted(last)}" if last else ""
+    wanted = f"expected {_either(expectations(at.accepted))}{after}"
+    if _at_end(at):
+        end = max(0, len(at.source.text.rstrip()) - 1)
+        return _say(f"unexpected end of file: {wanted}", Span(at.source, end, end + 1))
+    help = _HELP_BY_SPELLING.get(at.text)
+    if at.text == "," and "COMMA" not in at.accepted:
+        help = _HELP_BY_SPELLING[";"]
+    note = _still_open(at)
+    return Diagnostic("syntax", f"{wanted}, found {_quoted(at.text)}", at.span(), notes=note, help=help)
+
+
+def _still_open(at: Situation) -> tuple[str, ...]:
+    """Words of an outer block inside an inner one mean, as a rule, that a brace is missing before them."""
+    if at.text in ("push", "pull", *DECLARATIONS) and at.opened:
+        line = at.source.line_of(at.opened[-1].start_pos or 0)
+        return (f"the '{at.opened[-1]}' of line {line} is still open here",)
+    return ()
+
+
+def expectations(accepted: frozenset[str]) -> list[str]:
+    """What a set of terminals means, in words. After a whole expression its operators go unsaid."""
+    left = set(accepted)
+    words: list[str] = []
+
+    def group(sign: set[str], members: set[str], *phrases: str) -> None:
+        if sign <= left:
+            words.extend(phrases)
+            left.difference_update(members)
+
+    group({"INTEGER", "LPAR"}, _ATOM, "an expression")
+    if "PLUS" in left or "BY" in left:
+        left -= {"LPAR", "BY", "THEN"}
+    left -= _OPERATORS
+    group({"SEND"}, {"STEP", "FOR", "IF", "LET", "SEND"}, "a statement (step, for, if, let or send)")
+    group({"PUSH"}, {"PUSH", "PULL", "STRING"}, "'push'", "'pull'")
+    group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
+    group({"SCHEME"}, {"SCHEME", "SCHEDULE", "IMPORT", "$END"}, "'scheme'", "'schedule'", "'import'")
+    group({"SCHEDULE", "WORD"}, {"SCHEDULE", "WORD"}, "a value")
+    group({"WORD", "RBRACE"}, {"WORD", "STRING"}, "a key such as 'communication'")
+    group({"WORD"}, {"WORD"}, "a word")
+    group({"IF", "LBRACE"}, {"IF"}, "'if'")
+    group({"STRING"}, {"STRING"}, "a string in double quotes")
+    end = ["the end of the text"] if "$END" in left else []
+    return words + sorted(_LITERALS.get(terminal, f"'{terminal.lower()}'") for terminal in left - {"$END"}) + end
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]

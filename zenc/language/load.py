@@ -1,0 +1,125 @@
+"""Files and what they import -> a program.
+
+    Program = main: File, files: File*                      # files[0] is main; then what it imports, prelude last
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
+from zenc.language.parse import parse
+from zenc.language.syntax import File, Import
+from zenc.resources import directory
+
+PRELUDE = "patterns.zen"
+"""The shipped schemes file that every program imports without saying so."""
+
+_MOST_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A file and all that it imports, each once."""
+
+    main: File
+    files: tuple[File, ...]
+
+
+def load_file(path: str | Path) -> Program:
+    """The program whose main file is at ``path``.
+
+    Raises:
+        SchemeSyntaxError: with all syntax errors of all its files.
+        SchemeError: if a file can't be read, or imports one that is not there, or itself.
+    """
+    return _Loader().load(_read(Path(path), None), Path(path))
+
+
+def load_text(text: str, name: str = "<text>") -> Program:
+    """The program whose main file is ``text``. Its imports are sought in the current directory.
+
+    Raises:
+        SchemeSyntaxError: with all syntax errors of all its files.
+        SchemeError: if it imports what is not there.
+    """
+    return _Loader().load(Source(name, text), None)
+
+
+@dataclass
+class _Loader:
+    files: dict[Path | None, File] = field(default_factory=dict)
+    problems: list[ZencError] = field(default_factory=list)
+
+    def load(self, source: Source, path: Path | None) -> Program:
+        self._add(source, path, (path.resolve(),) if path else ())
+        prelude = directory("schemes") / PRELUDE
+        if prelude.resolve() not in self.files:
+            self._add(_read(prelude, None), prelude, (prelude.resolve(),))
+        self._raise()
+        files = tuple(self.files.values())
+        return Program(files[0], files)
+
+    def _add(self, source: Source, path: Path | None, chain: tuple[Path, ...]) -> None:
+        try:
+            file = parse(source)
+        except SchemeSyntaxError as error:
+            self.problems.append(error)
+            return
+        self.files[path.resolve() if path else None] = file
+        for statement in file.imports:
+            try:
+                self._follow(statement, path, chain)
+            except ZencError as error:
+                self.problems.append(error)
+
+    def _follow(self, statement: Import, importer: Path | None, chain: tuple[Path, ...]) -> None:
+        path = _find(statement, importer.parent if importer else Path())
+        key = path.resolve()
+        if key in chain:
+            names = " -> ".join(p.name for p in (*chain[chain.index(key) :], key))
+            message = f"'{statement.path}' is imported by itself: {names}"
+            raise SchemeError(Diagnostic("import-cycle", message, statement.span))
+        if key not in self.files:
+            self._add(_read(path, statement.span), path, (*chain, key))
+
+    def _raise(self) -> None:
+        """Syntax errors first: a file that does not parse says nothing sure about its imports."""
+        for kind in (SchemeSyntaxError, SchemeError):
+            found = [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics]
+            raise_if_any(kind, found)
+
+
+def _find(statement: Import, beside: Path) -> Path:
+    candidates = [beside / statement.path, directory("schemes") / statement.path]
+    for path in candidates:
+        if "\0" not in statement.path and path.is_file():
+            return path
+    message = f"there is no file '{statement.path}' to import"
+    notes = tuple(f"not in {path.parent}" for path in candidates)
+    raise SchemeError(Diagnostic("missing-import", message, statement.span, notes=notes))
+
+
+def _read(path: Path, imported_at: Span | None) -> Source:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        message = f"can't read {str(path)!r}: {reason}"
+        raise SchemeError(Diagnostic("unreadable-file", message, imported_at)) from error
+    if len(data) > _MOST_BYTES:
+        message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
+        raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
+    return Source(str(path), _decode(path, data))
+
+
+def _decode(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        source = Source(str(path), data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}")
+        where = Span(source, len(source.text) - 1, len(source.text))
+        message = f"{path} is no UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
+        raise SchemeSyntaxError(Diagnostic("not-text", message, where)) from error

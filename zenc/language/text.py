@@ -1,0 +1,133 @@
+"""Schedules -> canonical text, which parses back to an equal tree. Expressions get the fewest parentheses."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from zenc.language.schedule import (
+    All,
+    Apply,
+    Binary,
+    Block,
+    Expression,
+    For,
+    If,
+    Integer,
+    Let,
+    Part,
+    Parts,
+    Send,
+    Statement,
+    Step,
+    Unary,
+    Variable,
+)
+
+_Lines: TypeAlias = list[str]
+
+_LEVELS = (
+    ("or",),
+    ("and",),
+    ("not",),
+    ("==", "!=", "<", "<=", ">", ">="),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("<<", ">>"),
+    ("+", "-"),
+    ("*", "/", "mod"),
+)
+"""The operators, loosest first, as ``grammar/zen.lark`` has them; minus before a number binds tighter than all."""
+
+_LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
+_COMPARISON = _LEVEL["=="]
+_MINUS = len(_LEVELS)
+_WIDEST = 100
+_INDENT = "    "
+
+
+def expression_text(expression: Expression) -> str:
+    """The expression as its author could have written it."""
+    return _text(expression, 0)
+
+
+def _text(e: Expression, loosest: int) -> str:
+    """``e``, in parentheses if its operator binds looser than ``loosest``."""
+    match e:
+        case Integer():
+            return f"({e.value})" if e.value < 0 and loosest > _MINUS else str(e.value)
+        case Variable():
+            return e.name
+        case Apply():
+            return f"{e.function}({', '.join(_text(argument, 0) for argument in e.arguments)})"
+        case Unary():
+            level = _LEVEL["not"] if e.operator == "not" else _MINUS
+            operator = "not " if e.operator == "not" else "-"
+            text = operator + _text(e.operand, level)
+        case Binary():
+            level = _LEVEL[e.operator]
+            left = _text(e.left, level + (level == _COMPARISON))
+            text = f"{left} {e.operator} {_text(e.right, level + 1)}"
+    return f"({text})" if level < loosest else text
+
+
+def block_text(block: Block, indent: int = 0) -> str:
+    """The statements, one a line; blocks of one short statement stand on the line of their head."""
+    return "\n".join(block_lines(block, indent))
+
+
+def block_lines(block: Block, indent: int = 0) -> list[str]:
+    """The lines of ``block_text``; ``indent`` counts levels of four spaces."""
+    return [_INDENT * indent + line for statement in block for line in _statement(statement)]
+
+
+def _statement(statement: Statement) -> _Lines:
+    match statement:
+        case Let():
+            return [f"let {statement.name} = {expression_text(statement.value)}"]
+        case Send():
+            return [_send(statement)]
+        case Step():
+            return _braced("step", statement.body)
+        case For():
+            first, last = expression_text(statement.first), expression_text(statement.last)
+            return _braced(f"for {statement.variable} in {first} .. {last}", statement.body)
+        case If():
+            return _if(statement)
+
+
+def _if(statement: If) -> _Lines:
+    lines = _braced(f"if {expression_text(statement.condition)}", statement.then)
+    if not statement.otherwise:
+        return lines
+    only = statement.otherwise[0]
+    if len(statement.otherwise) == 1 and isinstance(only, If):
+        rest = _if(only)
+        return [*lines, f"else {rest[0]}", *rest[1:]]
+    return lines + _braced("else", statement.otherwise)
+
+
+def _braced(head: str, body: Block) -> _Lines:
+    inner = [line for statement in body for line in _statement(statement)]
+    if not inner:
+        return [f"{head} {{ }}"]
+    if len(inner) == 1 and len(head) + len(inner[0]) + 5 <= _WIDEST:
+        return [f"{head} {{ {inner[0]} }}"]
+    return [f"{head} {{", *(_INDENT + line for line in inner), "}"]
+
+
+def _send(send: Send) -> str:
+    of = f" of {expression_text(send.origin)}" if send.origin is not None else ""
+    where = f" where {expression_text(send.where)}" if send.where is not None else ""
+    return f"send {parts_text(send.parts)}{of} to {expression_text(send.to)}{where}"
+
+
+def parts_text(parts: Parts) -> str:
+    """``all``, ``part E`` or ``parts E .. E``."""
+    match parts:
+        case All():
+            return "all"
+        case Part():
+            return f"part {expression_text(parts.index)}"
+        case _:
+            return f"parts {expression_text(parts.first)} .. {expression_text(parts.last)}"
