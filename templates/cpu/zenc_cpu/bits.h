@@ -1,0 +1,68 @@
+// Bitmaps: arrays of 64-bit words, bit b of word w = number 64 * w + b.
+#pragma once
+
+#include <cstring>
+
+#include "zenc/formats.h"
+
+namespace zenc {
+
+inline u64 population(u64 word) {
+    return static_cast<u64>(__builtin_popcountll(word));
+}
+
+inline u64 lowest_bit(u64 word) {
+    return static_cast<u64>(__builtin_ctzll(word));
+}
+
+// The n lowest bits, for n <= 64.
+inline u64 low_mask(u64 n) {
+    return n >= 64 ? ~0ULL : (1ULL << n) - 1;
+}
+
+// visit(bit) for every set bit of a word, ascending.
+template <class Visit>
+inline void for_each_bit(u64 word, Visit visit) {
+    for (; word != 0; word &= word - 1) visit(lowest_bit(word));
+}
+
+// before[w] = bits set in the words below w. Returns the bits of all words.
+inline u64 rank(const u64* bitmap, u64 words, u64* before) {
+    u64 total = 0;
+    for (u64 w = 0; w < words; ++w) {
+        before[w] = total;
+        total += population(bitmap[w]);
+    }
+    return total;
+}
+
+inline u64 population(const u64* bitmap, u64 words) {
+    u64 total = 0;
+    for (u64 w = 0; w < words; ++w) total += population(bitmap[w]);
+    return total;
+}
+
+// Sets the bits [0, slots) and clears the rest of the last word.
+inline void fill_bitmap(u64* bitmap, u64 slots) {
+    for (u64 w = 0; w < slots / 64; ++w) bitmap[w] = ~0ULL;
+    if (slots % 64 != 0) bitmap[slots / 64] = low_mask(slots % 64);
+}
+
+// out = the union of m bitmaps. Returns its bits.
+inline u64 unite(u64 m, const u64* const* bitmaps, u64 words, u64* out) {
+    constexpr u64 BLOCK = 512;  // 4 KiB of `out` stay in the first cache while m bitmaps stream past
+    u64 total = 0;
+    for (u64 first = 0; first < words; first += BLOCK) {
+        const u64 n = words - first < BLOCK ? words - first : BLOCK;
+        u64* const block = out + first;
+        std::memset(block, 0, n * 8);
+        for (u64 k = 0; k < m; ++k) {
+            const u64* const other = bitmaps[k] + first;
+            for (u64 w = 0; w < n; ++w) block[w] |= other[w];
+        }
+        total += population(block, n);
+    }
+    return total;
+}
+
+}  // namespace zenc

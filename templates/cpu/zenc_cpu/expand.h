@@ -1,0 +1,114 @@
+// From segments back to tensors: a part with all of its slots, a whole dense tensor, a coalesced list of
+// units.
+#pragma once
+
+#include "zenc_cpu/geometry.h"
+#include "zenc_cpu/scratch.h"
+#include "zenc_cpu/values.h"
+
+namespace zenc {
+
+// out [slots, width]: the values of the occupied slots, +0 elsewhere.
+template <class T, class Width>
+inline void densify(const u64* bitmap, u64 slots, Width width, const T* values, T* out) {
+    for (u64 w = 0; w < words_of(slots); ++w) {
+        const u64 n = slots - 64 * w < 64 ? slots - 64 * w : 64;
+        T* const rows = out + 64 * w * width;
+        if (bitmap[w] == low_mask(n)) {
+            std::memcpy(rows, values, n * width * sizeof(T));
+            values += n * width;
+            continue;
+        }
+        std::memset(rows, 0, n * width * sizeof(T));
+        for_each_bit(bitmap[w], [&](u64 bit) {
+            copy_row(values, width, rows + bit * width);
+            values += width;
+        });
+    }
+}
+
+template <class T>
+inline void densify_rows(const u64* bitmap, u64 slots, u64 width, const T* values, T* out) {
+    with_width(width, [&](auto known) { densify(bitmap, slots, known, values, out); });
+}
+
+// out [units, width] from the segments of all parts; absent units are +0.
+template <class T, class Mapping>
+inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
+                         T* out) {
+    with_width(geometry.width, [&](auto width) {
+        if constexpr (Mapping::IS_IDENTITY) {
+            for (u64 part = 0; part < geometry.parts; ++part)
+                densify(bitmap + part * geometry.part_words, geometry.slots_of(part), width,
+                        part_values[part], out + geometry.first_slot(part) * width);
+        } else {
+            std::memset(out, 0, geometry.units * width * sizeof(T));
+            for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
+                for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
+                const T* row = part_values[part] + first * width;
+                for (u64 i = 0; i < n; ++i, row += width) copy_row(row, width, out + units[i] * width);
+            });
+        }
+    });
+}
+
+// The occupied units, ascending, and their rows: a coalesced COO tensor. Sorted by marking and ranking, like
+// a push. units_out [count], values_out [count, width]. Returns count or NO_MEMORY.
+template <class T, class Width>
+inline i64 expand_sorted(const Geometry<Permutation>& geometry, Width width, const u64* bitmap,
+                         const T* const* part_values, i64* units_out, T* values_out) {
+    const u64 words = words_of(geometry.units);
+    const Scratch<u64> marks(words);
+    const Scratch<u64> before(words);
+    if (marks.failed() || before.failed()) return NO_MEMORY;
+    const u64 count = population(bitmap, geometry.words());
+    const Scratch<u64> found(count);
+    if (found.failed()) return NO_MEMORY;
+    u64* next = found.get();
+    for_each_batch(geometry, bitmap, [&](u64, const u64* units, u64 n, u64) {
+        for (u64 i = 0; i < n; ++i) marks[units[i] / 64] |= 1ULL << (units[i] % 64);
+        std::memcpy(next, units, n * 8);
+        next += n;
+    });
+    rank(marks.get(), words, before.get());
+    const u64* unit = found.get();
+    for (u64 part = 0; part < geometry.parts; ++part) {
+        const T* row = part_values[part];
+        const u64 rows = population(bitmap + part * geometry.part_words, geometry.part_words);
+        for (u64 i = 0; i < rows; ++i, ++unit, row += width) {
+            const u64 word = *unit / 64;
+            const u64 place = before[word] + population(marks[word] & low_mask(*unit % 64));
+            units_out[place] = static_cast<i64>(*unit);
+            copy_row(row, width, values_out + place * width);
+        }
+    }
+    return static_cast<i64>(count);
+}
+
+// Contiguous parts hold ascending units already: one linear copy a part.
+template <class T>
+inline i64 expand_linear(const Geometry<Contiguous>& geometry, const u64* bitmap, const T* const* part_values,
+                         i64* units_out, T* values_out) {
+    u64 count = 0;
+    for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
+        const u64 width = geometry.width;
+        std::memcpy(units_out + count, units, n * 8);
+        std::memcpy(values_out + count * width, part_values[part] + first * width, n * width * sizeof(T));
+        count += n;
+    });
+    return static_cast<i64>(count);
+}
+
+template <class T, class Mapping>
+inline i64 expand_units(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
+                        i64* units_out, T* values_out) {
+    if constexpr (Mapping::IS_IDENTITY) {
+        return expand_linear(geometry, bitmap, part_values, units_out, values_out);
+    } else {
+        return with_width(geometry.width, [&](auto width) {
+            return expand_sorted(geometry, width, bitmap, part_values, units_out, values_out);
+        });
+    }
+}
+
+}  // namespace zenc

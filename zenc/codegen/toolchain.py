@@ -1,0 +1,96 @@
+"""The compiler: which one, its version, and what it makes of ``-march=native`` on this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from zenc.errors import BuildError, Diagnostic
+
+ABI_VERSION = 1
+"""The twin of ``ZENC_ABI_VERSION`` in ``templates/shared/zenc/formats.h``."""
+
+NATIVE = "-march=native"
+
+# -ffp-contract=off: a fused multiply-add rounds otherwise than the sum it replaces, on some processors only.
+FLAGS = (
+    "-O3",
+    "-std=c++17",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-shared",
+    "-fPIC",
+    "-Wall",
+    "-Wextra",
+    "-Werror=return-type",
+    "-Werror=uninitialized",
+)
+
+PROBE_SECONDS = 60.0
+
+INSTALL_HELP = (
+    "install g++ ('apt install g++', 'dnf install gcc-c++', or 'xcode-select --install' / 'brew install gcc'), "
+    "or set CXX to a C++17 compiler"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A compiler that answers. ``macros`` is the text of its predefined macros: the resolved architecture."""
+
+    command: tuple[str, ...]
+    flags: tuple[str, ...]
+    version: str
+    macros: str
+
+    @property
+    def name(self) -> str:
+        return self.version.partition("\n")[0] or self.command[0]
+
+
+def toolchain() -> Toolchain:
+    """The compiler named by ``$CXX``, or g++. Asked once a process for each value of ``$CXX``.
+
+    Raises BuildError ``compiler-missing``.
+    """
+    return _probe(os.environ.get("CXX", "").strip() or "g++", os.environ.get("PATH", ""))
+
+
+@cache
+def _probe(text: str, _path: str) -> Toolchain:
+    try:
+        command = tuple(shlex.split(text))
+    except ValueError as problem:
+        raise _missing(text, f"$CXX can't be split into words: {problem}") from None
+    if not command or shutil.which(command[0]) is None:
+        raise _missing(text, f"there is no program {command[0] if command else text!r} on the PATH")
+    version = _ask(text, (*command, "--version"))
+    if version is None:
+        raise _missing(text, "it does not answer to --version")
+    ask_macros = ("-dM", "-E", "-x", "c++", os.devnull)
+    native = _ask(text, (*command, NATIVE, *ask_macros))
+    if native is not None:
+        return Toolchain(command, (NATIVE, *FLAGS), version, native)
+    return Toolchain(command, FLAGS, version, _ask(text, (*command, *ask_macros)) or "")
+
+
+def _ask(text: str, command: Sequence[str]) -> str | None:
+    """What a command prints, or None if it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise _missing(text, str(problem)) from problem
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def _missing(text: str, why: str) -> BuildError:
+    return BuildError(
+        Diagnostic("compiler-missing", f"the C++ compiler {text!r} can't be used", notes=(why,), help=INSTALL_HELP)
+    )

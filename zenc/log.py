@@ -1,0 +1,30 @@
+"""What zenc tells a user who did not ask: the logger ``zenc``.
+
+A program that configures logging decides alone where notices go. One that does not still sees them, on stderr.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+LOGGER = logging.getLogger("zenc")
+
+
+class _CurrentStderr(logging.Handler):
+    """Writes to whatever ``sys.stderr`` is at that moment, since programs replace it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(self.format(record) + "\n")
+        sys.stderr.flush()
+
+
+def notice(message: str) -> None:
+    """Log ``message`` at INFO, on stderr if neither the logger ``zenc`` nor the root logger has a handler."""
+    if not LOGGER.handlers and not logging.getLogger().handlers:
+        handler = _CurrentStderr()
+        handler.setFormatter(logging.Formatter("zenc: %(message)s"))
+        LOGGER.addHandler(handler)
+        if LOGGER.level == logging.NOTSET:
+            LOGGER.setLevel(logging.INFO)
+    LOGGER.info("%s", message)

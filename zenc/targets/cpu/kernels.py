@@ -1,0 +1,273 @@
+"""The compiled kernels of one scheme: typed methods over the C entry points of ``templates/cpu/kernels.cpp.j2``.
+
+Addresses are integers (``tensor.data_ptr()``), arrays of them sequences of integers; a dtype is one of f32, f64, f16,
+bf16. Bitmaps and ranks are uint64, units int64. ctypes releases the GIL while a kernel runs. Nothing here checks
+sizes: that is the caller's care.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from ctypes import c_char_p, c_int64, c_void_p
+from pathlib import Path
+from typing import Any, NoReturn
+
+from zenc.codegen.toolchain import ABI_VERSION
+from zenc.errors import BuildError, Diagnostic, InternalError, SynchronisationError, TensorError, ZencError
+from zenc.plan.formats import DTYPE_BYTES, WIRE_FORMATS
+from zenc.scheme.model import Format
+from zenc.targets.geometry import Geometry
+
+DTYPES = tuple(DTYPE_BYTES)
+
+_ARGUMENTS = {
+    "abi_version": "",
+    "slots_of_units": "nnn pnp",
+    "units_of_slots": "nnn pnp",
+    "mark_units": "nnn pnp",
+    "rank": "pnp",
+    "fill_bitmap": "pn",
+    "encode": "npnnpnp",
+    "decode_index": "npnnp",
+    "union": "npnp",
+}
+_TYPED_ARGUMENTS = {
+    "mark_dense": "nnn pp",
+    "place_units": "nnn pnpppnnp",
+    "place_dense": "nnn pppnp",
+    "densify": "pnnpp",
+    "merge": "nppnnp",
+    "expand_dense": "nnn ppp",
+    "expand_units": "nnn pppp",
+}
+_KINDS = {"n": c_int64, "p": c_void_p}
+
+_WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
+
+_NOT_MARKED = -6
+_NO_MEMORY = -7
+_REASONS = {
+    -1: "its format is unknown",
+    -2: "its index does not have as many slots as its header says",
+    -3: "its slots do not ascend",
+    -4: "it has a slot beyond the end of its part",
+    -5: "it has bits where there must be none",
+}
+
+_Function = Any  # a ctypes function pointer, whose type has no public name
+
+
+class Kernels:
+    """The kernels in the shared library ``path``.
+
+    Raises BuildError: ``library-broken`` if it can't be opened, ``wrong-abi`` if it is of another version of zenc.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            library = ctypes.CDLL(str(self.path))
+            functions = {name: _bind(library, name, kinds) for name, kinds in _ARGUMENTS.items()}
+        except (OSError, AttributeError) as problem:
+            raise _broken(self.path, str(problem)) from problem
+        _demand_abi(self.path, functions["abi_version"]())
+        try:
+            typed = {name: _bind_all(library, name, kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
+            self.scheme = _text(library, "zenc_scheme")
+            self.digest = _text(library, "zenc_digest")
+        except AttributeError as problem:
+            raise _broken(self.path, str(problem)) from problem
+        self._slots_of_units = functions["slots_of_units"]
+        self._units_of_slots = functions["units_of_slots"]
+        self._mark_units = functions["mark_units"]
+        self._rank = functions["rank"]
+        self._fill_bitmap = functions["fill_bitmap"]
+        self._encode = functions["encode"]
+        self._decode_index = functions["decode_index"]
+        self._union = functions["union"]
+        self._mark_dense = typed["mark_dense"]
+        self._place_units = typed["place_units"]
+        self._place_dense = typed["place_dense"]
+        self._densify = typed["densify"]
+        self._merge = typed["merge"]
+        self._expand_dense = typed["expand_dense"]
+        self._expand_units = typed["expand_units"]
+
+    def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
+        """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
+        g = geometry
+        status = self._slots_of_units(g.units, g.width, g.parts, units, n, out)
+        if status:
+            _unit_out_of_range(g, units, -1 - status)
+
+    def units_of_slots(self, geometry: Geometry, slots: int, n: int, out: int) -> None:
+        """Write ``out`` [n] int64 = the units of ``slots`` [n]. Raises TensorError ``unit-out-of-range``."""
+        g = geometry
+        status = self._units_of_slots(g.units, g.width, g.parts, slots, n, out)
+        if status:
+            _unit_out_of_range(g, slots, -1 - status)
+
+    def mark_units(self, geometry: Geometry, units: int, n: int, bitmap: int) -> None:
+        """Define ``bitmap`` [geometry.words]: the slots of ``units`` [n], in which a unit may come several times.
+
+        Raises TensorError ``unit-out-of-range``.
+        """
+        g = geometry
+        status = self._mark_units(g.units, g.width, g.parts, units, n, bitmap)
+        if status:
+            _unit_out_of_range(g, units, -1 - status)
+
+    def mark_dense(self, dtype: str, geometry: Geometry, tensor: int, bitmap: int) -> int:
+        """Define ``bitmap`` [geometry.words]: units of ``tensor`` [units, width] with any bits but those of +0 and -0.
+
+        Returns how many there are.
+        """
+        g = geometry
+        return _count(self._mark_dense[dtype](g.units, g.width, g.parts, tensor, bitmap))
+
+    def rank(self, bitmap: int, words: int, before: int) -> int:
+        """Write ``before`` [words] uint64 = bits set in the words below each. Returns all bits set."""
+        return _count(self._rank(bitmap, words, before))
+
+    def place_units(
+        self,
+        dtype: str,
+        geometry: Geometry,
+        units: int,
+        n: int,
+        values: int,
+        bitmap: int,
+        before: int,
+        distinct: int,
+        divisor: int,
+        out: int,
+    ) -> None:
+        """Write ``out`` [distinct, width]: ``values`` [n, width] of ``units`` [n] in the order of their slots.
+
+        Values of one unit are summed in the order of the input; each is divided by ``divisor`` first. ``bitmap`` is
+        from ``mark_units`` of the same units, ``before`` and ``distinct`` from ``rank``.
+        """
+        g = geometry
+        place = self._place_units[dtype]
+        _count(place(g.units, g.width, g.parts, units, n, values, bitmap, before, distinct, divisor, out))
+
+    def place_dense(
+        self, dtype: str, geometry: Geometry, tensor: int, bitmap: int, before: int, divisor: int, out: int
+    ) -> None:
+        """Write ``out`` [marked, width]: the marked rows of ``tensor`` [units, width] in the order of their slots."""
+        g = geometry
+        _count(self._place_dense[dtype](g.units, g.width, g.parts, tensor, bitmap, before, divisor, out))
+
+    def densify(self, dtype: str, bitmap: int, slots: int, width: int, values: int, out: int) -> None:
+        """Write ``out`` [slots, width]: the values of the occupied slots of one part, +0 elsewhere."""
+        _count(self._densify[dtype](bitmap, slots, width, values, out))
+
+    def fill_bitmap(self, bitmap: int, slots: int) -> None:
+        """Define ceil(slots / 64) words: all slots occupied."""
+        _count(self._fill_bitmap(bitmap, slots))
+
+    def encode(
+        self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int
+    ) -> int:
+        """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.plan.formats.body_bytes`` for its size.
+
+        ``wire`` is dense (only if count == slots), coo or bitmap. Returns the bytes written.
+        """
+        return _count(self._encode(_WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
+
+    def decode_index(self, wire: Format, index: int, slots: int, count: int, bitmap: int) -> None:
+        """Define ceil(slots / 64) words of ``bitmap`` from the index part at ``index``, aligned to 8 bytes.
+
+        The values follow at ``index + index_bytes(wire, slots, count)`` and are used in place. Raises
+        SynchronisationError ``corrupt-segment`` unless the bytes are the index of exactly ``count`` of ``slots``.
+        """
+        status = self._decode_index(_WIRE_NUMBERS[wire], index, slots, count, bitmap)
+        if status:
+            why = _REASONS.get(status, f"status {status}")
+            message = f"a segment of {count} out of {slots} slots, format {wire.value}, can't be read: {why}"
+            raise SynchronisationError(Diagnostic("corrupt-segment", message))
+
+    def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
+        """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""
+        m = len(bitmaps)
+        return _count(self._union(m, (c_void_p * m)(*bitmaps), words, out))
+
+    def merge(
+        self, dtype: str, bitmaps: Sequence[int], values: Sequence[int], words: int, width: int, out: int
+    ) -> int:
+        """Write ``out`` [count of the union, width]: the segments of one part, added in the order of the list.
+
+        A unit that one segment has is copied bit by bit. 16-bit sums are made in float32 and rounded once. Returns
+        the count.
+        """
+        m = len(bitmaps)
+        pointers = c_void_p * m
+        return _count(self._merge[dtype](m, pointers(*bitmaps), pointers(*values), words, width, out))
+
+    def expand_dense(
+        self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], out: int
+    ) -> None:
+        """Write ``out`` [units, width] from the segments of all parts; absent units are +0."""
+        g = geometry
+        pointers = (c_void_p * g.parts)(*part_values)
+        _count(self._expand_dense[dtype](g.units, g.width, g.parts, bitmap, pointers, out))
+
+    def expand_units(
+        self,
+        dtype: str,
+        geometry: Geometry,
+        bitmap: int,
+        part_values: Sequence[int],
+        units_out: int,
+        values_out: int,
+    ) -> int:
+        """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns how many."""
+        g = geometry
+        pointers = (c_void_p * g.parts)(*part_values)
+        expand = self._expand_units[dtype]
+        return _count(expand(g.units, g.width, g.parts, bitmap, pointers, units_out, values_out))
+
+
+def _bind(library: ctypes.CDLL, name: str, kinds: str) -> _Function:
+    function = getattr(library, f"zenc_{name}")
+    function.argtypes = [_KINDS[kind] for kind in kinds.replace(" ", "")]
+    function.restype = c_int64
+    return function
+
+
+def _bind_all(library: ctypes.CDLL, name: str, kinds: str) -> dict[str, _Function]:
+    return {dtype: _bind(library, f"{name}_{dtype}", kinds) for dtype in DTYPES}
+
+
+def _text(library: ctypes.CDLL, name: str) -> str:
+    function = getattr(library, name)
+    function.argtypes, function.restype = [], c_char_p
+    return (function() or b"").decode()
+
+
+def _count(status: int) -> int:
+    """``status`` itself, or the error that it stands for. Only wrong calls and a full memory end here."""
+    if status >= 0:
+        return status
+    if status == _NO_MEMORY:
+        raise TensorError(Diagnostic("out-of-memory", "there is no memory left for a kernel's work space"))
+    reason = "a unit is not marked" if status == _NOT_MARKED else _REASONS.get(status, f"status {status}")
+    raise InternalError(Diagnostic("internal", f"a kernel was called with arrays that contradict each other: {reason}"))
+
+
+def _unit_out_of_range(geometry: Geometry, units: int, position: int) -> NoReturn:
+    unit = c_int64.from_address(units + 8 * position).value
+    message = f"unit {unit}, at position {position}, is not one of the tensor's {geometry.units} units"
+    raise TensorError(Diagnostic("unit-out-of-range", message))
+
+
+def _demand_abi(path: Path, found: int) -> None:
+    if found != ABI_VERSION:
+        message = f"{path} has version {found} of the kernel interface; this zenc needs {ABI_VERSION}"
+        raise BuildError(Diagnostic("wrong-abi", message, help="'zenc cache clear', or compile the artifact again"))
+
+
+def _broken(path: Path, why: str) -> ZencError:
+    return BuildError(Diagnostic("library-broken", f"{path} can't be loaded", notes=(why,), help="'zenc cache clear'"))

@@ -1,0 +1,61 @@
+"""How a tensor is cut: units x width values, slots in equal ranges called parts.
+
+    part of slot s = s / part_slots          local slot = s mod part_slots
+    bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zenc.errors import Diagnostic, InternalError, TensorError
+
+MOST_VALUES = 1 << 62
+WORD_BITS = 64
+
+
+def words_of(slots: int) -> int:
+    """The 64-bit words of a bitmap of ``slots`` bits."""
+    return -(-slots // WORD_BITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A tensor of ``units`` x ``width`` values cut into ``parts`` parts. The last parts may be short or empty.
+
+    Raises TensorError ``tensor-too-large`` from 2^62 values (or bits of all bitmaps) on.
+    """
+
+    units: int
+    width: int
+    parts: int
+
+    def __post_init__(self) -> None:
+        if self.units < 0 or self.width < 0 or self.parts < 1:
+            raise InternalError(Diagnostic("internal", f"no tensor is cut like {self!r}"))
+        if self.units * max(self.width, 1) >= MOST_VALUES or self.words * WORD_BITS >= MOST_VALUES:
+            raise TensorError(
+                Diagnostic(
+                    "tensor-too-large",
+                    f"{self.units} units of {self.width} values in {self.parts} parts are more than 2^62 values",
+                )
+            )
+
+    @property
+    def part_slots(self) -> int:
+        """Slots of a whole part: ceil(units / parts)."""
+        return -(-self.units // self.parts)
+
+    @property
+    def part_words(self) -> int:
+        """Words of each part's bitmap, the same for all parts."""
+        return words_of(self.part_slots)
+
+    @property
+    def words(self) -> int:
+        """Words of the bitmap of all parts."""
+        return self.parts * self.part_words
+
+    def slots_of(self, part: int) -> int:
+        """Slots of ``part``: ``part_slots``, or what is left of the units."""
+        return min(max(self.units - part * self.part_slots, 0), self.part_slots)
