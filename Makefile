@@ -1,0 +1,65 @@
+# Works from nothing: Python (3.10 to 3.13), make and g++ are enough; all else goes into .venv.
+#   make PYTHON=python3.12 test    uses another Python
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.installed-docs
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+HEADERS := $(shell find templates -name '*.h' 2>/dev/null)
+
+# Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
+TESTS ?=
+RANKS ?= 4
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench wheel-check docs clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP)  ## train a language model twice, with DDP's own all-reduce and with zenc, and compare
+	@echo "demo: $(RANKS) processes on this machine; the first step also compiles the scheme"
+	OMP_NUM_THREADS=1 $(BIN)/torchrun --standalone --nproc-per-node $(RANKS) examples/language_model/train.py
+
+test: lint  ## lint, then the tests that take seconds each
+	$(BIN)/python -m pytest -m "not slow and not packaging" $(TESTS)
+
+test-all: lint wheel-check  ## lint, all tests, and the wheel in an empty environment
+	$(BIN)/python -m pytest -m "not packaging" $(TESTS)
+
+lint: $(STAMP)  ## ruff, mypy --strict and clang-format, without changing a file
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	$(if $(HEADERS),$(BIN)/clang-format --dry-run -Werror $(HEADERS),@echo "no headers to check")
+
+format: $(STAMP)  ## rewrite Python and headers as lint wants them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(if $(HEADERS),$(BIN)/clang-format -i $(HEADERS))
+
+bench: $(STAMP)  ## all benchmarks in benchmarks/, one after the other
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+wheel-check: $(STAMP)  ## build the wheel, install it outside the checkout, compile a shipped scheme there
+	PYTHON=$(BIN)/python tests/packaging/wheel_check.sh
+
+docs: $(DOCS_STAMP)  ## the documentation, into site/
+	$(BIN)/mkdocs build --strict
+
+clean:  ## remove what make made, .venv included
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt
+	@command -v g++ >/dev/null || { echo "g++ is missing; zenc compiles its kernels with it (Debian: apt install g++)"; exit 1; }
+	@echo "setting up $(VENV) with $$($(PYTHON) --version); PyTorch is large, so the first time takes minutes"
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) -e '.[dev]'
+	@touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(INSTALL) -e '.[docs]'
+	@touch $@

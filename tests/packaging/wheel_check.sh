@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# The wheel alone must do: build it, install it into an empty environment, and compile from a folder that is not the
+# checkout. PYTHON is an interpreter that has `build`; it also makes the empty environment.
+set -euo pipefail
+checkout=$(cd "$(dirname "$0")/../.." && pwd)
+python=$(realpath -s "${PYTHON:-python3}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+"$python" -m build --outdir "$work/dist" "$checkout" # the sdist, and the wheel from the sdist
+"$python" -m venv "$work/empty"
+"$work/empty/bin/python" -m pip install --quiet --disable-pip-version-check -c "$checkout/constraints.txt" "$work"/dist/zenc-*.whl
+
+cd "$work"
+export ZENC_CACHE_DIR="$work/cache"
+zenc=$work/empty/bin/zenc
+"$zenc" list
+"$zenc" check balanced
+"$zenc" compile balanced --ranks 4 -o "$work/by_name"
+cp "$checkout/schemes/balanced.zen" mine.zen
+"$zenc" compile mine.zen --ranks 4 -o "$work/by_path"
+test -n "$(ls "$work/by_name")" && test -n "$(ls "$work/by_path")"
+"$work/empty/bin/python" - <<'PYTHON'
+from pathlib import Path
+
+import zenc
+
+assert "site-packages" in zenc.__file__, zenc.__file__
+assert (Path(zenc.__file__).parent / "py.typed").is_file()
+PYTHON
+echo "wheel-check: the wheel works outside the checkout"
