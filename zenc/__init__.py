@@ -1,0 +1,88 @@
+"""zenc, a compiler for gradient synchronisation: sparse all-reduce schemes, declared, proved and compiled.
+
+    import zenc
+    handle = zenc.attach(ddp_model, "schemes/balanced.zen")    # one line in a DDP script
+    collective = zenc.load("balanced")                         # or by hand: collective.all_reduce(tensor)
+
+Names are imported at first use, so that ``import zenc`` stays light: torch comes only with what needs it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from zenc._version import __version__
+from zenc.errors import (
+    ArtifactError,
+    BuildError,
+    CacheError,
+    Diagnostic,
+    InternalError,
+    SchemeError,
+    SchemeSyntaxError,
+    SynchronisationError,
+    TensorError,
+    VerificationError,
+    ZencError,
+)
+
+if TYPE_CHECKING:
+    from zenc.codegen.artifact import Artifact
+    from zenc.compiler import check, compile, compile_text, load
+    from zenc.runtime.collective import Collective
+    from zenc.torch.attach import Attachment, attach
+    from zenc.torch.clip import clip_grad_norm_
+    from zenc.torch.hook import ZencState, zenc_hook
+
+_HOMES = {
+    "Artifact": "zenc.codegen.artifact",
+    "Attachment": "zenc.torch.attach",
+    "Collective": "zenc.runtime.collective",
+    "ZencState": "zenc.torch.hook",
+    "attach": "zenc.torch.attach",
+    "check": "zenc.compiler",
+    "clip_grad_norm_": "zenc.torch.clip",
+    "compile": "zenc.compiler",
+    "compile_text": "zenc.compiler",
+    "load": "zenc.compiler",
+    "zenc_hook": "zenc.torch.hook",
+}
+
+__all__ = [
+    "Artifact",
+    "ArtifactError",
+    "Attachment",
+    "BuildError",
+    "CacheError",
+    "Collective",
+    "Diagnostic",
+    "InternalError",
+    "SchemeError",
+    "SchemeSyntaxError",
+    "SynchronisationError",
+    "TensorError",
+    "VerificationError",
+    "ZencError",
+    "ZencState",
+    "__version__",
+    "attach",
+    "check",
+    "clip_grad_norm_",
+    "compile",
+    "compile_text",
+    "load",
+    "zenc_hook",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'zenc' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,201 @@
+"""The whole chain of arrows: from text to an artifact, and from an artifact to a collective.
+
+    text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from zenc.codegen.artifact import Artifact, load_artifact
+from zenc.codegen.render import UnitInputs, render
+from zenc.errors import ArtifactError, Diagnostic, ZencError
+from zenc.language.load import Program, load_file, load_text
+from zenc.plan.explain import Explanation, Load
+from zenc.plan.explain import explain as explain_plan
+from zenc.plan.lower import lower
+from zenc.plan.model import Plan
+from zenc.plan.verify import Proof, verify_all
+from zenc.resources import directory
+from zenc.scheme.model import Scheme
+from zenc.scheme.resolve import resolve
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+    from zenc.runtime.collective import Collective
+
+Path_ = str | os.PathLike[str]
+Parameters = Mapping[str, int | float | str]
+Target = Literal["cpu", "plan"]
+
+DEFAULT_DEADLINE = 300.0
+"""Seconds that any single wait may take, unless ``deadline=`` or ZENC_DEADLINE_S say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look."""
+
+    scheme: Scheme
+    plan: Plan
+    proofs: tuple[Proof, ...]
+    warnings: tuple[Diagnostic, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(proof.size for proof in self.proofs)
+
+    @property
+    def rounds_per_phase(self) -> tuple[int, int]:
+        """Rounds of push and pull at the largest size that was proved."""
+        return self.proofs[-1].push_rounds, self.proofs[-1].pull_rounds
+
+
+def check(
+    path: Path_, *, ranks: int | None = None, params: Parameters | None = None, scheme: str | None = None
+) -> Report:
+    """Parse, resolve, lower and prove the scheme in ``path``, for ``ranks`` or for 1 to 16 ranks.
+
+    Raises SchemeSyntaxError, SchemeError or VerificationError with everything that is wrong at that stage.
+    """
+    return _checked(load_file(find(path)), ranks, params, scheme)
+
+
+def _checked(program: Program, ranks: int | None, params: Parameters | None, scheme: str | None) -> Report:
+    resolved, warnings = resolve(program, scheme, params or {})  # Syntax -> Scheme
+    plan = lower(resolved, ranks)  # Scheme -> Plan
+    return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
+
+
+def compile(
+    path: Path_,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    target: Target = "cpu",
+    scheme: str | None = None,
+) -> Artifact:
+    """Compile the scheme in ``path`` (a file, or the name of a shipped scheme).
+
+    Args:
+        path: a ``.zen`` file, or a shipped scheme's name such as ``balanced``.
+        ranks: pin the artifact to this many ranks; without it, it serves any number, and is proved for 1 to 16 now
+            and for the real number when it is loaded.
+        params: values of the scheme's parameters.
+        target: ``cpu``, or ``plan`` for the plan alone.
+        scheme: which one, where the file has several.
+
+    Raises:
+        ZencError: of the stage that found something wrong, with all its diagnostics.
+    """
+    return _compiled(load_file(find(path)), ranks, params, target, scheme)
+
+
+def compile_text(
+    text: str,
+    *,
+    name: str = "<text>",
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    target: Target = "cpu",
+    scheme: str | None = None,
+) -> Artifact:
+    """``compile`` for a text; ``name`` is what diagnostics call it."""
+    return _compiled(load_text(text, name), ranks, params, target, scheme)
+
+
+def _compiled(
+    program: Program, ranks: int | None, params: Parameters | None, target: Target, scheme: str | None
+) -> Artifact:
+    report = _checked(program, ranks, params, scheme)
+    sources = {} if target == "plan" else rendered(report.plan, target)  # Plan -> sources
+    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes)
+
+
+def rendered(plan: Plan, target: str) -> dict[str, str]:
+    """The generated sources of ``plan``: file name -> text."""
+    return render(UnitInputs.of(plan), target)
+
+
+def explain(
+    path: Path_,
+    ranks: int,
+    rank: int,
+    density: float,
+    units: int,
+    width: int,
+    dtype: str,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+) -> Explanation:
+    """The steps and messages of ``rank`` among ``ranks``, and the bytes to expect: see ``zenc.plan.explain``."""
+    resolved, _ = resolve(load_file(find(path)), scheme, params or {})
+    return explain_plan(lower(resolved, ranks), ranks, rank, Load(units, width, dtype, density))
+
+
+def find(path: Path_) -> Path:
+    """``path`` itself, or the shipped scheme of that name where there is no such file."""
+    given = Path(path)
+    if given.exists() or given.suffix == ".zen" and len(given.parts) > 1 and given.parts[0] != "schemes":
+        return given
+    shipped = directory("schemes") / f"{given.stem}.zen"
+    return shipped if shipped.is_file() and given.parts[:-1] in ((), ("schemes",)) else given
+
+
+def load(
+    what: Artifact | Path_, group: dist.ProcessGroup | None = None, *, deadline: float | None = None
+) -> Collective:
+    """Make a compiled scheme ready to run on a process group. All ranks of the group call this together.
+
+    Args:
+        what: an artifact, the directory of a saved one, or a ``.zen`` file (compiled for the size of the group).
+        group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them.
+        deadline: seconds that any single wait may take; default ZENC_DEADLINE_S or 300.
+
+    Raises:
+        ZencError: this rank's own scheme, artifact, compiler or cache is at fault.
+        SynchronisationError: another rank failed, holds another scheme, or did not come.
+    """
+    from zenc.runtime.load import load_collective
+
+    return load_collective(lambda size: _obtained(what, size), group, seconds(deadline))
+
+
+def _obtained(what: Artifact | Path_, size: int) -> Artifact:
+    """The artifact that ``what`` stands for, fit for ``size`` ranks."""
+    if isinstance(what, Artifact):
+        artifact = what
+    elif Path(what).is_dir():
+        artifact = load_artifact(what)
+    else:
+        artifact = compile(what, ranks=size)
+    artifact.demand_size(size)
+    _demand_own_code(artifact)
+    return artifact
+
+
+def _demand_own_code(artifact: Artifact) -> None:
+    """An artifact is data: the code that runs is what this zenc generates from its plan, and nothing else."""
+    if artifact.target == "plan":
+        message = f"{artifact.plan.scheme} was compiled to a plan only, which can't be run"
+        raise ArtifactError(Diagnostic("artifact-without-code", message, help="compile it with --target cpu"))
+    if artifact.sources != rendered(artifact.plan, artifact.target):
+        message = f"the code of {artifact.plan.scheme} is not what zenc generates from its plan"
+        raise ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))
+
+
+def seconds(deadline: float | None) -> float:
+    """``deadline``, or what the environment says, or the default; raises ZencError (``bad-deadline``)."""
+    given = os.environ.get("ZENC_DEADLINE_S") if deadline is None else deadline
+    try:
+        chosen = DEFAULT_DEADLINE if given is None else float(given)
+    except ValueError:
+        chosen = -1.0
+    if not 0 < chosen < float("inf"):
+        raise ZencError(Diagnostic("bad-deadline", f"a deadline is a number of seconds above 0, not {given!r}"))
+    return chosen

@@ -1,0 +1,165 @@
+"""The ranks that run schemes together: a process group of zenc's own, one order of calls, and agreement.
+
+A communicator belongs to one process group of the user and carries all collectives that are loaded for it. It has
+connections of its own, so zenc's messages never mix with DDP's or the user's, whatever is in flight.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.transport import GlooTransport, Transport
+from zenc.runtime.work import Worker
+
+PLEDGE_BYTES = 1024
+
+
+@dataclass(slots=True)
+class Communicator:
+    """``parent`` is the user's group, ``group`` zenc's own over the same ranks."""
+
+    parent: dist.ProcessGroup
+    group: dist.ProcessGroup
+    transport: Transport
+    worker: Worker
+    calls: int = 0
+    broken: SynchronisationError | None = None
+    kept: list[object] = field(default_factory=list)
+    """What a call that failed may still have under way: gloo may yet write to its buffers."""
+
+    @property
+    def rank(self) -> int:
+        return self.transport.rank
+
+    @property
+    def size(self) -> int:
+        return self.transport.size
+
+    def next_call(self) -> int:
+        self.calls += 1
+        return self.calls
+
+    def demand_whole(self) -> None:
+        """Raise the error that broke this communicator, if one did."""
+        if self.broken is not None:
+            message = "an earlier call of this group failed, and its ranks are no longer in step"
+            notes = (self.broken.diagnostics[0].message,)
+            help = "end all ranks and start them again, from the last checkpoint"
+            raise SynchronisationError(Diagnostic("group-broken", message, notes=notes, help=help)) from self.broken
+
+    def give_up(self, error: SynchronisationError, kept: object) -> None:
+        """Leave the group for good, so that peers that wait for this rank learn of it at once."""
+        self.broken = error
+        self.kept.append(kept)
+        try:
+            self.group.abort()
+        except (RuntimeError, NotImplementedError, AttributeError):
+            self.kept.append(self.group)  # connections end with the process
+
+    def agree(self, pledge: dict[str, str], deadline: float) -> None:
+        """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ.
+
+        ``pledge`` has the keys ``digest``, ``scheme`` and ``error`` (empty if all is well).
+        """
+        pledges = self._gather(pledge, deadline)
+        failed = {rank: other["error"] for rank, other in enumerate(pledges) if other["error"]}
+        if failed:
+            notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
+            ranks = ", ".join(map(str, failed))
+            raise SynchronisationError(Diagnostic("peer-failed", f"rank {ranks} could not load its scheme", notes=notes))
+        by_digest: dict[str, list[int]] = {}
+        for rank, other in enumerate(pledges):
+            by_digest.setdefault(f"{other['scheme']} ({other['digest'][:12]})", []).append(rank)
+        if len(by_digest) > 1:
+            notes = tuple(f"ranks {', '.join(map(str, ranks))}: {name}" for name, ranks in by_digest.items())
+            help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
+            message = "the ranks hold different schemes"
+            raise SynchronisationError(Diagnostic("different-schemes", message, notes=notes, help=help))
+
+    def _gather(self, pledge: dict[str, str], deadline: float) -> list[dict[str, str]]:
+        text = json.dumps(pledge).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)
+        mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        try:
+            self.group.allgather([every], [mine]).wait(timedelta(seconds=deadline))
+        except RuntimeError as error:
+            lost = unreachable(deadline, error)
+            self.give_up(lost, every)
+            raise lost from error
+        return [_read_pledge(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
+
+
+def _read_pledge(data: bytes, rank: int) -> dict[str, str]:
+    try:
+        read = json.loads(data)
+        return {key: str(read[key]) for key in ("digest", "scheme", "error")}
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"rank {rank} runs another version of zenc, or no zenc at all"
+        raise SynchronisationError(Diagnostic("different-schemes", message)) from error
+
+
+def unreachable(deadline: float, error: Exception) -> SynchronisationError:
+    """The error of a group that can't be formed: some rank never came."""
+    message = f"the ranks of the group did not all come within {deadline:g} s"
+    notes = (str(error).splitlines()[0][:200],)
+    help = "every rank of the group must load the scheme (zenc.load or zenc.attach), in the same order"
+    return SynchronisationError(Diagnostic("deadline", message, notes=notes, help=help))
+
+
+_communicators: list[Communicator] = []
+
+
+def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Communicator:
+    """The communicator of ``parent`` (default: the group of all ranks); made at first use, by all ranks together.
+
+    Raises SynchronisationError (``no-process-group``) without one, and (``deadline``) if ranks stay away.
+    """
+    group = _group(parent)
+    for known in _communicators:
+        if known.parent is group and known.broken is None:
+            return known
+    _communicators[:] = [known for known in _communicators if known.broken is None]
+    made = _make(group, deadline)
+    _communicators.append(made)
+    return made
+
+
+def _group(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
+    if not dist.is_available() or not dist.is_initialized():
+        help = "call torch.distributed.init_process_group('gloo') first; torchrun starts the processes"
+        raise SynchronisationError(Diagnostic("no-process-group", "there is no process group yet", help=help))
+    group = dist.group.WORLD if parent is None else parent
+    if group is None or not isinstance(group, dist.ProcessGroup):
+        message = "this rank is not in the process group that was given"
+        raise SynchronisationError(Diagnostic("no-process-group", message))
+    return group
+
+
+def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
+    ranks = dist.get_process_group_ranks(parent)
+    try:
+        own = dist.new_group(
+            ranks, timeout=timedelta(seconds=deadline), backend="gloo", use_local_synchronization=True,
+            group_desc="zenc",
+        )  # fmt: skip
+    except (RuntimeError, ValueError) as error:
+        raise unreachable(deadline, error) from error
+    transport = GlooTransport(own)
+    return Communicator(parent, own, transport, Worker(f"zenc-rank-{transport.rank}"))
+
+
+EXIT_SECONDS = 30.0
+
+
+@atexit.register
+def _finish_calls() -> None:
+    """Calls that nobody waited for still end, so that the peers get what they need."""
+    for communicator in _communicators:
+        communicator.worker.drain(EXIT_SECONDS)

@@ -1,0 +1,140 @@
+"""Tensors as units: what of a torch tensor is a unit, and how a result becomes a tensor again.
+
+    Layout = units x width x dtype, and the shape and layout to give back
+    Contribution = unit ids [n] int64 and values [n, width]          # sparse COO, coalesced or not
+                 | values [units, width]                             # dense
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from zenc.errors import Diagnostic, TensorError
+from zenc.scheme.model import Unit
+
+DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
+MOST_ELEMENTS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """``natural_units`` x ``natural_width`` is how the tensor itself is cut; it differs from ``units`` x ``width``
+    only where the scheme's unit is another one than a COO tensor's own."""
+
+    units: int
+    width: int
+    dtype: torch.dtype
+    shape: torch.Size
+    sparse_dim: int
+    natural_width: int
+
+    @property
+    def dtype_name(self) -> str:
+        return DTYPE_NAMES[self.dtype]
+
+    @property
+    def is_sparse(self) -> bool:
+        return self.sparse_dim > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """One rank's input. ``unit_ids`` is None for a dense one; both tensors are contiguous."""
+
+    unit_ids: torch.Tensor | None
+    values: torch.Tensor
+
+
+def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
+    """How ``tensor`` is cut in units; raises TensorError for one that can't be synchronised."""
+    _demand_supported(tensor)
+    shape = tensor.shape
+    if tensor.layout is torch.sparse_coo:
+        sparse_dim = tensor.sparse_dim()
+        natural_width = math.prod(shape[sparse_dim:])
+    else:
+        sparse_dim, natural_width = 0, 1
+    row_width = math.prod(shape[1:])
+    width = {Unit.AUTO: natural_width, Unit.ROW: row_width, Unit.ELEMENT: 1}[unit]
+    total = math.prod(shape)
+    if total > MOST_ELEMENTS:
+        message = f"a tensor of shape {tuple(shape)} has {total:,} elements; zenc counts to 2^62"
+        raise TensorError(Diagnostic("tensor-too-large", message))
+    return Layout(total // width if width else 0, width, tensor.dtype, shape, sparse_dim, natural_width)
+
+
+def _demand_supported(tensor: torch.Tensor) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TensorError(Diagnostic("not-a-tensor", f"all_reduce takes a torch.Tensor, not a {type(tensor).__name__}"))
+    if tensor.device.type != "cpu":
+        message = f"this collective is compiled for the cpu, and the tensor is on {tensor.device}"
+        raise TensorError(Diagnostic("unsupported-device", message, help="move it with .cpu() first"))
+    if tensor.layout not in (torch.strided, torch.sparse_coo):
+        message = f"all_reduce takes dense and sparse COO tensors, not {tensor.layout}"
+        raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse_coo()"))
+    if tensor.dtype not in DTYPE_NAMES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_NAMES)
+        raise TensorError(Diagnostic("unsupported-dtype", f"all_reduce sums {names}, not {tensor.dtype}"))
+
+
+def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
+    """The unit ids and values of ``tensor``; shares its memory where it can."""
+    tensor = tensor.detach()
+    if not layout.is_sparse:
+        return Contribution(None, tensor.contiguous())
+    ids, values = _linear(tensor._indices(), layout), tensor._values().contiguous()
+    if layout.width == layout.natural_width:
+        return Contribution(ids, values)
+    return _finer(ids, values, layout) if layout.width == 1 else _coarser(ids, values, layout)
+
+
+def _linear(indices: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """COO indices [sparse_dim, n] as unit ids of the tensor's own cut, [n]."""
+    if layout.sparse_dim == 1:
+        return indices[0].contiguous()
+    ids = torch.zeros(indices.shape[1], dtype=torch.int64)
+    for extent, column in zip(layout.shape, indices, strict=False):
+        ids = ids * extent + column
+    return ids
+
+
+def _finer(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
+    """Units of a COO tensor with dense dimensions cut into single elements; all of them count as present."""
+    width = layout.natural_width
+    elements = (ids[:, None] * width + torch.arange(width)).reshape(-1)
+    return Contribution(elements, values.reshape(-1))
+
+
+def _coarser(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
+    """Units of a COO tensor collected into the rows they lie in; the rest of such a row is +0."""
+    per_row = layout.width // layout.natural_width
+    rows, place = torch.unique(ids // per_row, return_inverse=True)
+    wide = torch.float32 if layout.dtype.itemsize == 2 else layout.dtype
+    collected = torch.zeros(rows.numel() * per_row, layout.natural_width, dtype=wide)
+    collected.index_add_(0, place * per_row + ids % per_row, values.reshape(-1, layout.natural_width).to(wide))
+    return Contribution(rows, collected.reshape(-1, layout.width).to(layout.dtype))
+
+
+def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """A coalesced COO tensor like the input's, from ascending ``unit_ids`` [k] and ``values`` [k, width]."""
+    if layout.width != layout.natural_width:
+        unit_ids, values = _natural(unit_ids, values, layout)
+    extents = layout.shape[: layout.sparse_dim]
+    indices = unit_ids[None] if len(extents) == 1 else torch.stack(torch.unravel_index(unit_ids, extents))
+    shaped = values.reshape(indices.shape[1], *layout.shape[layout.sparse_dim :])
+    return torch.sparse_coo_tensor(indices, shaped, layout.shape, is_coalesced=True, check_invariants=False)
+
+
+def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:
+    """A result in the scheme's units as one in the tensor's own."""
+    width = layout.natural_width
+    if layout.width > width:
+        per_row = layout.width // width
+        return (unit_ids[:, None] * per_row + torch.arange(per_row)).reshape(-1), values
+    own_ids, place = torch.unique(unit_ids // width, return_inverse=True)
+    filled = torch.zeros(own_ids.numel() * width, dtype=layout.dtype)
+    filled[place * width + unit_ids % width] = values.reshape(-1)
+    return own_ids, filled

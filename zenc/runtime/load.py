@@ -1,0 +1,62 @@
+"""Artifact -> Collective, by all ranks of a group together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from zenc.codegen.artifact import Artifact
+from zenc.errors import ZencError
+from zenc.runtime.collective import Collective
+from zenc.runtime.communicator import Communicator, communicator_for
+from zenc.targets import cpu
+
+log = logging.getLogger("zenc")
+
+
+def load_collective(
+    obtain: Callable[[int], Artifact], group: dist.ProcessGroup | None, deadline: float
+) -> Collective:
+    """Get the artifact, build it, and agree with all ranks that they hold the same one.
+
+    A rank that fails on the way still takes part in the agreement, so that the others learn of it at once and by
+    name, and then raises its own error.
+    """
+    communicator = communicator_for(group, deadline)
+    communicator.demand_whole()
+    try:
+        artifact = obtain(communicator.size)
+        kernels = cpu.load(artifact.sources, deadline_s=deadline)
+        collective = Collective(artifact, kernels, communicator, deadline)
+    except Exception as failure:
+        _tell_failure(communicator, failure, deadline)
+        raise
+    _agree(communicator, {"digest": artifact.plan.digest, "scheme": artifact.plan.scheme[:60], "error": ""}, deadline)
+    if communicator.rank == 0:
+        plan = artifact.plan
+        log.info("runs %s (plan %s) on %d ranks: %s", plan.scheme, plan.digest[:12], communicator.size, kernels.path)
+    return collective
+
+
+def _tell_failure(communicator: Communicator, failure: Exception, deadline: float) -> None:
+    """Let the other ranks fail with the name of this one, in one line of at most a few hundred bytes."""
+    known = isinstance(failure, ZencError) and failure.diagnostics
+    text = failure.diagnostics[0].message if known else f"{type(failure).__name__}: {failure}"  # type: ignore[attr-defined]
+    line = " ".join(text.encode("ascii", "replace").decode().split())[:400]
+    try:
+        _agree(communicator, {"digest": "", "scheme": "", "error": line}, deadline)
+    except ZencError:
+        return  # this rank's own error says more
+
+
+def _agree(communicator: Communicator, pledge: dict[str, str], deadline: float) -> None:
+    """Agreement takes its turn among the calls of the group, so that it meets the others' agreement."""
+
+    def agreement() -> torch.Tensor:
+        communicator.agree(pledge, deadline)
+        return torch.empty(0)
+
+    communicator.worker.run(agreement)

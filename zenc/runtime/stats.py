@@ -1,0 +1,58 @@
+"""What a call did, counted while it ran: bytes by phase and format, units, imbalance, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zenc.scheme.model import Format
+
+
+@dataclass(slots=True)
+class PhaseStats:
+    """One phase on one rank. Bytes include headers; ``formats`` counts the bodies alone."""
+
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+    seconds: float = 0.0
+    formats_sent: dict[str, int] = field(default_factory=dict)
+    formats_received: dict[str, int] = field(default_factory=dict)
+    segments_sent: list[tuple[int, int]] = field(default_factory=list)
+    """(part, count) of every segment sent."""
+
+    def sent(self, size: int) -> None:
+        self.bytes_sent += size
+        self.messages_sent += 1
+
+    def received(self, size: int) -> None:
+        self.bytes_received += size
+        self.messages_received += 1
+
+    def body_sent(self, format: Format, part: int, count: int, size: int) -> None:
+        self.formats_sent[format.value] = self.formats_sent.get(format.value, 0) + size
+        self.segments_sent.append((part, count))
+
+    def body_received(self, format: Format, size: int) -> None:
+        self.formats_received[format.value] = self.formats_received.get(format.value, 0) + size
+
+    def to_json(self, imbalance: float) -> dict[str, Any]:
+        """As the dict under ``stats["phases"]``."""
+        return {
+            "bytes_sent": self.bytes_sent,
+            "bytes_received": self.bytes_received,
+            "messages_sent": self.messages_sent,
+            "messages_received": self.messages_received,
+            "formats_sent": dict(self.formats_sent),
+            "formats_received": dict(self.formats_received),
+            "imbalance": imbalance,
+            "seconds": self.seconds,
+        }
+
+
+def imbalance(counts: Sequence[int]) -> float:
+    """The fullest part over the mean part (Zen, OSDI 2025, section 3: Push and Pull imbalance ratio); 1 is even."""
+    total = sum(counts)
+    return max(counts) * len(counts) / total if total else 1.0

@@ -1,0 +1,65 @@
+"""How bytes get from rank to rank: the seam between a plan's moves and what carries them.
+
+A message is sent as one packet of at most ``EAGER_BYTES``, or as such a packet and one with the rest, whose size the
+header in the first tells. So a small message costs one packet and no exchange of sizes, and nothing is padded.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+
+EAGER_BYTES = 16 * 1024
+
+
+class Pending(Protocol):
+    """A send or receive under way. ``wait`` raises RuntimeError when the deadline passes or the peer is gone."""
+
+    def wait(self, seconds: float) -> None: ...
+
+
+class Transport(Protocol):
+    """Point-to-point messages among ``size`` ranks. Buffers are uint8 tensors and stay alive until waited for.
+
+    A packet may be shorter than the buffer that receives it, never longer.
+    """
+
+    rank: int
+    size: int
+
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending: ...
+
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending: ...
+
+
+class _Work:
+    """A torch.distributed work that keeps its buffer alive."""
+
+    __slots__ = ("buffer", "work")
+
+    def __init__(self, work: dist.Work, buffer: torch.Tensor) -> None:
+        self.work, self.buffer = work, buffer
+
+    def wait(self, seconds: float) -> None:
+        self.work.wait(timedelta(seconds=seconds))
+
+
+class GlooTransport:
+    """The transport over a gloo process group that belongs to zenc alone.
+
+    Gloo takes a packet into any buffer that is large enough, and ends the process when it is too small; hence the
+    fixed size of first packets.
+    """
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.group = group
+        self.rank, self.size = group.rank(), group.size()
+
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        return _Work(self.group.send([buffer], peer, tag), buffer)
+
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        return _Work(self.group.recv([buffer], peer, tag), buffer)

@@ -1,0 +1,95 @@
+"""Message and segment headers: what travels before the bodies that the kernels write.
+
+    message = "zenM" version:u16 0:u16 segments:u32 sender:u32 bytes:u64 call:u64 signature:u64 units:u64     48 bytes
+    segment = part:u32 origin:u24|format:u8 count:u64                                                        16 bytes
+
+Everything is little endian. ``signature`` stands for the scheme, the tensor's shape and dtype and the operation, and
+``call`` counts the calls of this group, so that a rank that is elsewhere is told from one that is merely late.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
+from zenc.scheme.model import Format
+
+MAGIC = b"zenM"
+WIRE_VERSION = 1
+
+_MESSAGE = struct.Struct("<4sHHIIQQQQ")
+_SEGMENT = struct.Struct("<IIQ")
+assert _MESSAGE.size == MESSAGE_HEADER_BYTES and _SEGMENT.size == SEGMENT_HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What all messages of a call share: the call's number, its signature, and the units of its tensor."""
+
+    call: int
+    signature: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """One segment of a message. ``origin`` is the rank that contributed it (one-shot) or holds it (else)."""
+
+    part: int
+    origin: int
+    format: Format
+    count: int
+
+
+def message_header(envelope: Envelope, sender: int, segments: list[SegmentHeader], total: int) -> bytes:
+    """The header of a message of ``total`` bytes, and those of its segments."""
+    head = _MESSAGE.pack(
+        MAGIC, WIRE_VERSION, 0, len(segments), sender, total, envelope.call, envelope.signature, envelope.units
+    )
+    return head + b"".join(
+        _SEGMENT.pack(s.part, s.origin << 8 | WIRE_FORMATS.index(s.format), s.count) for s in segments
+    )
+
+
+def read_message_header(data: bytes, sender: int, envelope: Envelope) -> tuple[int, int]:
+    """(number of segments, bytes of the whole message); raises SynchronisationError unless it belongs to this call."""
+    if len(data) < MESSAGE_HEADER_BYTES:
+        raise corrupt(sender, "it is shorter than a header")
+    magic, version, _, segments, source, total, call, signature, units = _MESSAGE.unpack_from(data)
+    if magic != MAGIC or version != WIRE_VERSION or source != sender:
+        raise corrupt(sender, "it has no header of this version of zenc")
+    _demand_same_call(sender, envelope, Envelope(call, signature, units))
+    if total < MESSAGE_HEADER_BYTES + segments * SEGMENT_HEADER_BYTES:
+        raise corrupt(sender, f"{total} bytes can't hold {segments} segments")
+    return segments, total
+
+
+def read_segment_headers(data: bytes, segments: int, sender: int) -> list[SegmentHeader]:
+    """The headers that follow the message header in ``data``."""
+    found = []
+    for index in range(segments):
+        part, packed, count = _SEGMENT.unpack_from(data, MESSAGE_HEADER_BYTES + index * SEGMENT_HEADER_BYTES)
+        if packed & 0xFF >= len(WIRE_FORMATS):
+            raise corrupt(sender, f"segment {index} has an unknown format")
+        found.append(SegmentHeader(part, packed >> 8, WIRE_FORMATS[packed & 0xFF], count))
+    return found
+
+
+def corrupt(sender: int, why: str) -> SynchronisationError:
+    """The error of a message that can't be read."""
+    return SynchronisationError(Diagnostic("corrupt-message", f"a message of rank {sender} can't be read: {why}"))
+
+
+def _demand_same_call(sender: int, mine: Envelope, theirs: Envelope) -> None:
+    if mine == theirs:
+        return
+    if mine.units != theirs.units:
+        why = f"its tensor has {theirs.units:,} units, and this rank's has {mine.units:,}"
+    elif mine.signature != theirs.signature:
+        why = "its tensor, dtype, operation or scheme differs from this rank's"
+    else:
+        why = f"it is in call {theirs.call} of this group, and this rank in call {mine.call}"
+    help = "all ranks must call the same collectives, on tensors of the same shape and dtype, in the same order"
+    raise SynchronisationError(Diagnostic("different-calls", f"rank {sender} is in another call: {why}", help=help))

@@ -1,0 +1,127 @@
+"""Calls under way: one worker a communicator runs them in the order in which they were made."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from zenc.errors import Diagnostic, SynchronisationError
+
+
+class Work:
+    """The handle of an asynchronous call."""
+
+    def __init__(self) -> None:
+        self._done = threading.Event()
+        self._result: torch.Tensor | None = None
+        self._error: BaseException | None = None
+        self._listeners: list[Callable[[Work], None]] = []
+        self._lock = threading.Lock()
+
+    def is_completed(self) -> bool:
+        """Whether the call has ended, well or not."""
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> torch.Tensor:
+        """The result; raises the call's error, or SynchronisationError after ``timeout`` seconds."""
+        if not self._done.wait(timeout):
+            message = f"the call did not end within {timeout:g} s; it goes on"
+            raise SynchronisationError(Diagnostic("deadline", message))
+        if self._error is not None:
+            raise self._error
+        assert self._result is not None
+        return self._result
+
+    def get_future(self) -> torch.futures.Future[torch.Tensor]:
+        """The result as a torch future, for those who compose with torch; waiting for it raises the call's error."""
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        self.then(lambda work: future.set_result(work))
+        return future.then(lambda ended: ended.value().wait())
+
+    def then(self, listener: Callable[[Work], None]) -> None:
+        """Call ``listener(self)`` when the call has ended, from the thread that ended it, or at once."""
+        with self._lock:
+            if not self._done.is_set():
+                self._listeners.append(listener)
+                return
+        listener(self)
+
+    def run(self, call: Callable[[], torch.Tensor]) -> None:
+        """Run ``call`` and end with its result or error."""
+        try:
+            self._result = call()
+        except BaseException as error:
+            self._error = error
+        with self._lock:
+            self._done.set()
+            listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener(self)
+
+
+class Worker:
+    """Runs calls one at a time, first come, first served, so that all ranks run them in one order.
+
+    A caller that waits anyway runs its call itself when nothing is before it: that saves two changes of thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[tuple[Work, Callable[[], torch.Tensor]] | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._turn = threading.Lock()
+        self._count = threading.Lock()
+        self._name = name
+        self._thread: threading.Thread | None = None
+
+    def run(self, call: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """Run ``call`` after all that were submitted before, and return its result.
+
+        Raises SynchronisationError (``reentrant-call``) from inside a call's own callback, where it would never end.
+        """
+        if threading.current_thread() is self._thread:
+            message = "a callback of a call can't wait for another call of the same group"
+            raise SynchronisationError(Diagnostic("reentrant-call", message, help="use async_op=True there"))
+        with self._count:
+            alone = self._waiting == 0 and self._turn.acquire(blocking=False)
+        if not alone:
+            return self.submit(call).wait()
+        try:
+            work = Work()
+            work.run(call)
+            return work.wait()
+        finally:
+            self._turn.release()
+
+    def submit(self, call: Callable[[], torch.Tensor]) -> Work:
+        """Queue ``call`` and return at once."""
+        work = Work()
+        with self._count:
+            self._waiting += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
+                self._thread.start()
+        self._calls.put((work, call))
+        return work
+
+    def drain(self, seconds: float) -> bool:
+        """Wait until all that was submitted has ended; False if ``seconds`` were not enough."""
+        if self._thread is None:
+            return True
+        self._calls.put(None)
+        self._thread.join(seconds)
+        ended = not self._thread.is_alive()
+        if ended:
+            self._thread = None
+        return ended
+
+    def _loop(self) -> None:
+        while (entry := self._calls.get()) is not None:
+            work, call = entry
+            with self._turn:
+                work.run(call)
+            with self._count:
+                self._waiting -= 1
