@@ -1,0 +1,36 @@
+"""How long `zenc --help` takes, next to a Python that does nothing; both are whole processes, the best of several."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+RUNS = 15
+COMMANDS = {
+    "python -c pass": [sys.executable, "-c", "pass"],
+    "import zenc": [sys.executable, "-c", "import zenc"],
+    "zenc --help": [sys.executable, "-c", "import sys; sys.argv = ['zenc', '--help']; from zenc.cli import main; main()"],
+}
+
+
+def best(command: list[str]) -> float:
+    """Seconds of the fastest run: start-up only ever gets slower by what else the machine does."""
+    times = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def main() -> None:
+    seconds = {name: best(command) for name, command in COMMANDS.items()}
+    base = seconds["python -c pass"]
+    print(f"{'command':<16} {'ms':>8} {'to python -c pass':>18}")
+    for name, took in seconds.items():
+        print(f"{name:<16} {took * 1e3:>8.1f} {took / base:>17.1f}x")
+
+
+if __name__ == "__main__":
+    main()

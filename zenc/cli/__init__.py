@@ -1,0 +1,71 @@
+"""The program ``zenc``: one file a verb; what verbs share is in ``common``.
+
+Exit statuses: 0 all is well, 1 something was found wrong (diagnostics on standard error), 2 the command line is wrong.
+Nothing heavy is imported before a verb needs it, so that ``zenc --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from zenc.cli.cache import cache
+from zenc.cli.check import EXAMPLES as CHECK_EXAMPLES
+from zenc.cli.check import check
+from zenc.cli.common import reporting
+from zenc.cli.compile import EXAMPLES as COMPILE_EXAMPLES
+from zenc.cli.compile import compile_
+from zenc.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
+from zenc.cli.explain import explain
+from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
+from zenc.cli.list import list_
+
+_HELP = """A compiler for gradient synchronisation schemes.
+
+A scheme is a short text that says how data-parallel workers sum their gradients. zenc proves that it sums every
+contribution exactly once and can't deadlock, says what it costs, and compiles it for PyTorch.
+
+\b
+  zenc list                          the schemes that come with zenc
+  zenc check mine.zen                is my scheme right?
+  zenc explain balanced --ranks 8    who sends what to whom, how many bytes
+  zenc compile balanced -o out       a directory that zenc.attach() takes
+
+A SCHEME is a file, or the name of a scheme that comes with zenc. In a training script:
+
+\b
+  handle = zenc.attach(ddp_model, "balanced")
+"""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text wraps paragraphs and keeps examples as they are written
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("list", epilog=LIST_EXAMPLES)(list_)
+app.command("check", epilog=CHECK_EXAMPLES)(check)
+app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
+app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
+app.add_typer(cache, name="cache")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from zenc._version import __version__
+
+        typer.echo(f"zenc {__version__}")
+        raise typer.Exit
+
+
+@app.callback(help=_HELP)
+def _options(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """The options before the verb."""
+
+
+def main() -> None:
+    """Run the program with the arguments of the command line."""
+    with reporting(json=False):
+        app(prog_name="zenc")

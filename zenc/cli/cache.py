@@ -1,0 +1,59 @@
+"""``zenc cache``: the compiled kernels on this machine."""
+
+from __future__ import annotations
+
+import typer
+
+from zenc.cli.common import JsonOption, print_json, reporting
+
+cache = typer.Typer(
+    help="The cache of compiled kernels: list, clear, path.\n\nZENC_CACHE_DIR in the environment says where it is.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@cache.command("list")
+def list_(json: JsonOption = False) -> None:
+    """List what is in the cache, the newest first."""
+    with reporting(json):
+        from zenc.codegen.cache import entries
+
+        found = entries()
+    if json:
+        rows = [
+            {"key": entry.key, "path": str(entry.path), "bytes": entry.size, "created": entry.created.isoformat()}
+            for entry in found
+        ]
+        print_json({"ok": True, "entries": rows})
+        return
+    for entry in found:
+        print(f"{entry.created:%Y-%m-%d %H:%M}  {entry.size:>12,}  {entry.path}")
+    print(f"{len(found)} compiled, {sum(entry.size for entry in found):,} bytes")
+
+
+@cache.command("clear")
+def clear(json: JsonOption = False) -> None:
+    """Remove everything in the cache; kernels are compiled again when they are needed."""
+    with reporting(json):
+        from zenc.codegen.cache import clear
+
+        removed = clear()
+    freed = sum(entry.size for entry in removed)
+    if json:
+        print_json({"ok": True, "removed": [entry.key for entry in removed], "bytes": freed})
+    else:
+        print(f"removed {len(removed)} compiled, {freed:,} bytes")
+
+
+@cache.command("path")
+def path(json: JsonOption = False) -> None:
+    """Print the directory of the cache, which need not exist yet."""
+    with reporting(json):
+        from zenc.codegen.cache import cache_dir
+
+        where = str(cache_dir())
+    if json:
+        print_json({"ok": True, "path": where})
+    else:
+        print(where)

@@ -1,0 +1,108 @@
+"""What the verbs share: their common options, where schemes are found, and how errors reach the user."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zenc.errors import Diagnostic, InternalError, ZencError
+
+SchemeArgument = Annotated[
+    str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of a scheme that comes with zenc.")
+]
+RanksOption = Annotated[int | None, typer.Option("--ranks", min=1, metavar="N", help="Number of ranks.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A value for a parameter of the scheme; may be repeated."),
+]
+NameOption = Annotated[
+    str | None, typer.Option("--scheme", metavar="NAME", help="Which scheme of the file, where it has several.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
+
+
+@contextmanager
+def reporting(json: bool) -> Iterator[None]:
+    """Turn what is raised inside into diagnostics on standard error and exit status 1."""
+    try:
+        yield
+    except ZencError as error:
+        fail(error, json)
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if os.environ.get("ZENC_DEBUG") == "1":
+            traceback.print_exc()
+        fail(as_bug(error), json)
+
+
+def fail(error: ZencError, json: bool) -> None:
+    """Show ``error`` and end the program."""
+    show_diagnostics(error.diagnostics)
+    if json:
+        print_json({"ok": False, "diagnostics": [diagnostic.to_json() for diagnostic in error.diagnostics]})
+    raise SystemExit(1)
+
+
+def as_bug(error: Exception) -> InternalError:
+    """What zenc never meant to raise, as something that a user can report."""
+    message = f"a bug in zenc: {type(error).__name__}: {error}"
+    advice = "please report it, with what ZENC_DEBUG=1 in the environment makes zenc print"
+    return InternalError(Diagnostic("internal", message, help=advice))
+
+
+def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
+    for diagnostic in diagnostics:
+        print(diagnostic.render(), file=sys.stderr)
+
+
+def print_json(value: object) -> None:
+    print(json_text.dumps(value, indent=2))
+
+
+def locate(scheme: str) -> str:
+    """The file of ``scheme``: a path, or the name of a shipped scheme where there is no such file.
+
+    Raises:
+        typer.BadParameter: neither is there.
+    """
+    if Path(scheme).exists():
+        return scheme
+    from zenc.resources import directory
+
+    paths = {path.stem: path for path in sorted(directory("schemes").glob("*.zen"))}
+    if scheme in paths:
+        return from_here(paths[scheme])
+    near = get_close_matches(scheme, paths, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else "; `zenc list` shows those"
+    raise typer.BadParameter(f"'{scheme}' is neither a file nor a scheme that comes with zenc{hint}")
+
+
+def from_here(path: Path) -> str:
+    """``path`` as one would type it: relative if it lies below the working directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def parameters(assignments: list[str] | None) -> dict[str, str]:
+    """The values of ``--set NAME=VALUE``; what a value may be is for the scheme to say.
+
+    Raises:
+        typer.BadParameter: one is no assignment.
+    """
+    values: dict[str, str] = {}
+    for assignment in assignments or ():
+        name, equals, text = assignment.partition("=")
+        if not (equals and name.strip() and text.strip()):
+            raise typer.BadParameter(f"--set takes NAME=VALUE, not '{assignment}'")
+        values[name.strip()] = text.strip()
+    return values

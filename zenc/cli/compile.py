@@ -1,0 +1,68 @@
+"""``zenc compile``: from a scheme to a directory that can be loaded."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zenc.cli.common import (
+    JsonOption,
+    NameOption,
+    RanksOption,
+    SchemeArgument,
+    SetOption,
+    locate,
+    parameters,
+    print_json,
+    reporting,
+)
+
+
+class Target(str, Enum):
+    CPU = "cpu"
+    PLAN = "plan"
+
+
+TargetOption = Annotated[
+    Target, typer.Option("--target", help="cpu: the plan and C++ kernels; plan: the plan alone, for other programs.")
+]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write. [default: ./SCHEME.zenc]")
+]
+
+EXAMPLES = """\b
+Examples:
+  zenc compile balanced                      writes ./balanced.zenc
+  zenc compile mine.zen --ranks 8 -o out
+  zenc compile ring --target plan --json
+"""
+
+
+def compile_(
+    file: SchemeArgument,
+    ranks: RanksOption = None,
+    assignments: SetOption = None,
+    target: TargetOption = Target.CPU,
+    scheme: NameOption = None,
+    output: OutputOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Compile a scheme to a directory: manifest, plan and kernels.
+
+    The scheme is proved first; one that is wrong does not compile. Without --ranks the result serves any number.
+    """
+    path, params = locate(file), parameters(assignments)
+    with reporting(json):
+        from zenc import compiler
+
+        artifact = compiler.compile(path, ranks=ranks, params=params, target=target.value, scheme=scheme)
+        where = artifact.save(output or Path(f"{artifact.plan.scheme}.zenc"))
+    if json:
+        print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
+    else:
+        size = artifact.plan.size
+        group = "any number of ranks" if size is None else "1 rank" if size == 1 else f"{size} ranks"
+        print(f"{where}: {artifact.plan.scheme} for {group}, target {target.value}, plan {artifact.plan.digest[:12]}")
