@@ -43,12 +43,12 @@ class Builder(Transformer_NonRecursive[Token, Any]):
 
     # Tokens
 
-    def NAME(self, token: Token) -> syntax.Name:  # noqa: N802 - lark calls it by the terminal's name
+    def NAME(self, token: Token) -> syntax.Name:
         return syntax.Name(str(token), self._token_span(token))
 
     WORD = NAME
 
-    def INTEGER(self, token: Token) -> int:  # noqa: N802
+    def INTEGER(self, token: Token) -> int:
         digits = token.replace("_", "")
         value = int(digits, 16 if digits[:2] in ("0x", "0X") else 10) if len(digits) <= _LONGEST_LITERAL else None
         if value is None or value > GREATEST_INTEGER:
@@ -56,7 +56,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
             return 0
         return value
 
-    def FLOAT(self, token: Token) -> float:  # noqa: N802
+    def FLOAT(self, token: Token) -> float:
         value = float(token.replace("_", "")) if len(token) <= _LONGEST_LITERAL else float("inf")
         if value == float("inf"):
             self._too_great(token, "numbers go up to 1.8e308 and have at most 100 characters")

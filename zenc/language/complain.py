@@ -1,6 +1,6 @@
 """A place where the text leaves the grammar -> a diagnostic in words.
 
-    Situation = source, before: Token*, found: Token?, accepted: terminals, opened: Token*
+Situation = source, before: Token*, found: Token?, accepted: terminals, opened: Token*
 """
 
 from __future__ import annotations

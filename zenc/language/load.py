@@ -1,6 +1,6 @@
 """Files and what they import -> a program.
 
-    Program = main: File, files: File*                      # files[0] is main; then what it imports, prelude last
+Program = main: File, files: File*                      # files[0] is main; then what it imports, prelude last
 """
 
 from __future__ import annotations

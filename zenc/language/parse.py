@@ -84,7 +84,7 @@ def _grammar() -> Lark:
         parser="lalr",
         lexer="contextual",
         start=["start_file", "start_block", "start_expression"],
-        postlex=_WholeWords(),  # type: ignore[arg-type]  # lark's class would do no more than this one
+        postlex=_WholeWords(),
         propagate_positions=True,
         maybe_placeholders=True,
     )
@@ -97,6 +97,7 @@ class _Reader:
         self.source = source
         self.problems: list[Diagnostic] = []
         self._parser: InteractiveParser = _grammar().parse_interactive(source.text, start=start)
+        self._lexer: Any = self._parser.lexer_thread
         self._state = self._parser.parser_state
         self._before: deque[Token] = deque(maxlen=4)
         self._opened: list[Token] = []
@@ -123,7 +124,7 @@ class _Reader:
                 return None
 
     def _feed(self) -> Tree[Token] | None:
-        for token in self._parser.lexer_thread.lex(self._state):
+        for token in self._lexer.lex(self._state):
             self._state.feed_token(token)
             self._stack = list(self._state.state_stack)
             if len(self._stack) > _DEEPEST_STACK:
@@ -181,7 +182,7 @@ class _Reader:
         del self._state.state_stack[height:]
         del self._state.value_stack[height - 1 :]
         self._stack = list(self._state.state_stack)
-        self._parser.lexer_thread.state.line_ctr.char_pos = target.offset
+        self._lexer.state.line_ctr.char_pos = target.offset
         self._before.clear()
         return True
 
@@ -203,4 +204,5 @@ class _TooDeepError(Exception):
     def __init__(self, source: Source, token: Token) -> None:
         super().__init__()
         start = token.start_pos or 0
-        self.diagnostic = Diagnostic("nesting", "this nests too deep to be read", Span(source, start, start + len(token)))
+        where = Span(source, start, start + len(token))
+        self.diagnostic = Diagnostic("nesting", "this nests too deep to be read", where)

@@ -34,27 +34,23 @@ BINARY_OPERATORS = (
 """``/`` rounds down, ``mod`` is never negative, ``^`` is exclusive or."""
 
 
-def _span() -> Span | None:
-    return field(default=None, compare=False, repr=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Integer:
     value: int
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
     name: str
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Unary:
     operator: str
     operand: Expression
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +58,14 @@ class Binary:
     operator: str
     left: Expression
     right: Expression
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
     function: str
     arguments: tuple[Expression, ...]
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Expression: TypeAlias = Integer | Variable | Unary | Binary | Apply
@@ -77,20 +73,20 @@ Expression: TypeAlias = Integer | Variable | Unary | Binary | Apply
 
 @dataclass(frozen=True, slots=True)
 class All:
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     index: Expression
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PartRange:
     first: Expression
     last: Expression
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Parts: TypeAlias = All | Part | PartRange
@@ -102,13 +98,13 @@ class Send:
     to: Expression
     origin: Expression | None = None
     where: Expression | None = None
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     body: Block
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,7 @@ class For:
     first: Expression
     last: Expression
     body: Block
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +121,14 @@ class If:
     condition: Expression
     then: Block
     otherwise: Block = ()
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Let:
     name: str
     value: Expression
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Statement: TypeAlias = For | If | Let | Step | Send

@@ -23,14 +23,10 @@ from zenc.errors import Source, Span
 from zenc.language.schedule import Block, Expression
 
 
-def _span() -> Span | None:
-    return field(default=None, compare=False, repr=False)
-
-
 @dataclass(frozen=True, slots=True)
 class Name:
     text: str
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ class Number:
     """A literal that is no plain integer, such as ``2.0``."""
 
     value: float
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +43,14 @@ class Argument:
 
     value: Expression | Number
     name: Name | None = None
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
     name: Name
     arguments: tuple[Argument, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +59,14 @@ class Phrase:
 
     words: tuple[Word, ...]
     connectives: tuple[str, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
     name: Name
     default: Expression | Number | None = None
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,7 @@ class Schedule:
     pull: Block
     push_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
     pull_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Value: TypeAlias = Phrase | Schedule
@@ -98,7 +94,7 @@ Value: TypeAlias = Phrase | Schedule
 class Entry:
     key: Name
     value: Value
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +103,13 @@ class Scheme:
     parameters: tuple[Parameter, ...]
     doc: str | None
     entries: tuple[Entry, ...]
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
     path: str
-    span: Span | None = _span()
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,10 +101,12 @@ def _if(statement: If) -> _Lines:
     if not statement.otherwise:
         return lines
     only = statement.otherwise[0]
-    if len(statement.otherwise) == 1 and isinstance(only, If):
-        rest = _if(only)
-        return [*lines, f"else {rest[0]}", *rest[1:]]
-    return lines + _braced("else", statement.otherwise)
+    chained = len(statement.otherwise) == 1 and isinstance(only, If)
+    rest = _statement(only) if chained else _braced("", statement.otherwise)
+    head = f"else {rest[0].lstrip()}"
+    if lines[-1] == "}":
+        return [*lines[:-1], f"}} {head}", *rest[1:]]
+    return [*lines, head, *rest[1:]]
 
 
 def _braced(head: str, body: Block) -> _Lines:

@@ -1,12 +1,12 @@
 """What a scheme is, once every name in it has a meaning (Zen, OSDI 2025, section 2: the four dimensions).
 
-    Scheme  = name doc? parameters                          # parameters are bound to values here
-              communication: Communication                  # who talks to whom: push and pull blocks of moves
-              aggregation: incremental | one_shot           # where sums are made
-              partition: centralization | parallelism       # 1 part, or as many as ranks
-              mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
-              push, pull: Format                            # what travels
-              unit: Unit                                    # what is zero or not
+Scheme  = name doc? parameters                          # parameters are bound to values here
+communication: Communication                  # who talks to whom: push and pull blocks of moves
+aggregation: incremental | one_shot           # where sums are made
+partition: centralization | parallelism       # 1 part, or as many as ranks
+mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
+push, pull: Format                            # what travels
+unit: Unit                                    # what is zero or not
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What a scheme is, and how a syntax tree becomes one."""

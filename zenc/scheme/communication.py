@@ -1,0 +1,180 @@
+"""The value of ``communication`` -> the moves: a schedule by name, two of them, or one written on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zenc.language.load import Program
+from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let
+from zenc.language.syntax import Argument, Number, Parameter, Phrase, Schedule, Value, Word
+from zenc.language.text import expression_text
+from zenc.scheme.arguments import check_parameters, match_arguments
+from zenc.scheme.check import Checker
+from zenc.scheme.constants import Environment, constant_integer, literal
+from zenc.scheme.model import Communication
+from zenc.scheme.report import Report, unknown
+from zenc.scheme.substitute import Substitution, names_in
+
+ON_THE_SPOT = "schedule { ... }"
+
+
+def schedules_of(program: Program, report: Report) -> dict[str, Schedule]:
+    """The named schedules of all files. Those of the main file are checked here, whether used or not."""
+    known: dict[str, Schedule] = {}
+    for file in program.files:
+        for schedule in file.schedules:
+            assert schedule.name is not None
+            name, first = schedule.name, known.get(schedule.name.text)
+            if first is None:
+                known[name.text] = schedule
+            else:
+                message = f"there are two schedules '{name.text}'"
+                report.error("duplicate-name", message, name.span, notes=(f"the other one: {first.span}",))
+    for schedule in program.main.schedules:
+        check_schedule(schedule, report)
+    return known
+
+
+def check_schedule(schedule: Schedule, report: Report, environment: Environment | None = None) -> None:
+    """Report what in ``schedule`` has no meaning. One without a name knows the parameters of its scheme."""
+    check_parameters(schedule.parameters, report)
+    own = [parameter.name.text for parameter in schedule.parameters]
+    _check_phases(schedule, report)
+    checker = Checker([*own, *(environment.names() if environment else ())], report)
+    checker.check(schedule.push)
+    checker.check(schedule.pull)
+    if environment:
+        environment.used |= checker.used
+    for parameter in schedule.parameters:
+        if parameter.name.text not in checker.used:
+            message = f"parameter '{parameter.name.text}' is used nowhere"
+            report.warn("unused-name", message, parameter.name.span)
+
+
+def _check_phases(schedule: Schedule, report: Report) -> None:
+    for phase, spans in (("push", schedule.push_spans), ("pull", schedule.pull_spans)):
+        place = schedule.name.span if schedule.name else schedule.span
+        if not spans:
+            help = f"write {phase} {{ }} if nothing is to be sent"
+            report.error("missing-phase", f"this schedule has no {phase} block", place, help=help)
+        for span in spans[1:]:
+            report.error("duplicate-phase", f"this schedule has two {phase} blocks", span)
+
+
+@dataclass
+class Resolver:
+    """Resolves the communication of one scheme."""
+
+    program: Program
+    schedules: Mapping[str, Schedule]
+    environment: Environment
+    report: Report
+
+    def resolve(self, value: Value) -> Communication | None:
+        """The moves; None, and a diagnostic, where they can't be told."""
+        if isinstance(value, Schedule):
+            return self._on_the_spot(value)
+        if set(value.connectives) - {"then"} or len(value.words) > 2:
+            message = "a communication is one schedule, or two: the push of A, and the pull of B"
+            self.report.error("wrong-value", message, value.span, help="write 'A' or 'A then B'")
+            return None
+        named = [self._named(word) for word in value.words]
+        push, pull = named[0], named[-1]
+        if push is None or pull is None:
+            return None
+        return Communication(_text(value), push.push, pull.pull, push.push_span, pull.pull_span)
+
+    def _on_the_spot(self, schedule: Schedule) -> Communication | None:
+        check_schedule(schedule, self.report, self.environment)
+        values: dict[str, Expression] = {}
+        for name, value in self.environment.values.items():
+            if isinstance(value, int):
+                values[name] = literal(value)
+            elif value is not None:
+                self._refuse_fraction(schedule, name, value)
+        put = Substitution(values)
+        return _communication("schedule", schedule, put.block(schedule.push), put.block(schedule.pull))
+
+    def _refuse_fraction(self, schedule: Schedule, name: str, value: float) -> None:
+        checker = Checker([name], Report())
+        checker.check(schedule.push)
+        checker.check(schedule.pull)
+        if name in checker.used:
+            message = f"schedules count in integers, and parameter '{name}' is {value}"
+            self.report.error("wrong-type", message, schedule.span)
+
+    def _named(self, word: Word) -> Communication | None:
+        schedule = self.schedules.get(word.name.text)
+        if schedule is None:
+            message = unknown("communication", word.name.text, self.schedules, also=ON_THE_SPOT)
+            self.report.error("unknown-value", message, word.name.span)
+            return None
+        if schedule not in self.program.main.schedules:
+            check_schedule(schedule, self.report)
+        values = self._arguments(schedule, word)
+        constants = {name: value for name, value in values.items() if not any(names_in(value))}
+        lets = {name: value for name, value in values.items() if name not in constants}
+        push, pull = (_with_lets(Substitution(constants).block(b), lets) for b in (schedule.push, schedule.pull))
+        return _communication(word.name.text, schedule, push, pull)
+
+    def _arguments(self, schedule: Schedule, word: Word) -> dict[str, Expression]:
+        names = [parameter.name.text for parameter in schedule.parameters]
+        given = match_arguments(word, names, self.report)
+        values: dict[str, Expression] = {}
+        for parameter in schedule.parameters:
+            value = self._argument(parameter, given.get(parameter.name.text), word)
+            if value is not None:
+                values[parameter.name.text] = value
+        return values
+
+    def _argument(self, parameter: Parameter, given: Argument | None, word: Word) -> Expression | None:
+        """An integer, or an expression over the names of the language, which differs from rank to rank."""
+        value: Expression | Number | None = parameter.default
+        environment = Environment()
+        if given is not None:
+            value, environment = given.value, self.environment
+        if value is None:
+            message = f"'{word.name.text}' needs a value for '{parameter.name.text}'"
+            self.report.error("wrong-arguments", message, word.span)
+            return None
+        if not isinstance(value, Number) and any(name.name in BUILTIN_NAMES for name in names_in(value)):
+            return self._per_rank(value, environment)
+        constant = constant_integer(value, environment, self.report)
+        return None if constant is None else literal(constant, value.span)
+
+    def _per_rank(self, value: Expression, environment: Environment) -> Expression:
+        Checker(environment.names(), self.report, environment.used).expression(
+            value, dict.fromkeys((*BUILTIN_NAMES, *environment.names()))
+        )
+        integers = {name: literal(v) for name, v in environment.values.items() if isinstance(v, int)}
+        return Substitution(integers).expression(value)
+
+
+def _with_lets(block: Block, lets: Mapping[str, Expression]) -> Block:
+    """``block`` after a ``let`` for each of ``lets`` that it uses."""
+    checker = Checker(tuple(lets), Report())
+    checker.check(block)
+    return (*(Let(name, value, value.span) for name, value in lets.items() if name in checker.used), *block)
+
+
+def _communication(name: str, schedule: Schedule, push: Block, pull: Block) -> Communication:
+    push_span = schedule.push_spans[0] if schedule.push_spans else None
+    pull_span = schedule.pull_spans[0] if schedule.pull_spans else None
+    return Communication(name, push, pull, push_span, pull_span)
+
+
+def _text(phrase: Phrase) -> str:
+    """The phrase as it was written, with single spaces."""
+    return " then ".join(_word_text(word) for word in phrase.words)
+
+
+def _word_text(word: Word) -> str:
+    if not word.arguments:
+        return word.name.text
+    return f"{word.name.text}({', '.join(_argument_text(argument) for argument in word.arguments)})"
+
+
+def _argument_text(argument: Argument) -> str:
+    value = str(argument.value.value) if isinstance(argument.value, Number) else expression_text(argument.value)
+    return f"{argument.name.text} = {value}" if argument.name else value

@@ -1,0 +1,225 @@
+"""Syntax tree -> scheme: every name gets its meaning, or its author hears of all that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from zenc.errors import Diagnostic, SchemeError, Span
+from zenc.language import syntax
+from zenc.language.load import Program
+from zenc.scheme import model
+from zenc.scheme.arguments import bind_parameters
+from zenc.scheme.balance import resolve_balance
+from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
+from zenc.scheme.constants import Environment
+from zenc.scheme.report import Report, closest, did_you_mean, unknown
+
+E = TypeVar("E", bound=Enum)
+T = TypeVar("T")
+
+REQUIRED_KEYS = ("communication", "aggregation", "partition")
+KEYS = (*REQUIRED_KEYS, "balance", "push", "pull", "unit")
+
+
+def resolve(
+    program: Program, scheme: str | None = None, parameters: Mapping[str, int | float | str] | None = None
+) -> tuple[model.Scheme, tuple[Diagnostic, ...]]:
+    """The scheme of ``program``, and warnings about it.
+
+    Args:
+        program: what ``zenc.language.load`` read.
+        scheme: the name of the scheme, needed where the file has several.
+        parameters: values for parameters of the scheme, also as strings (``"7"``, ``"0x7"``, ``"2.5"``).
+
+    Raises:
+        SchemeError: with all problems of the scheme at once.
+    """
+    report = Report()
+    chosen = choose(program, scheme, report)
+    resolved = _resolve(program, chosen, parameters or {}, report)
+    warnings = report.close()
+    assert resolved is not None
+    return resolved, warnings
+
+
+def choose(program: Program, name: str | None, report: Report) -> syntax.Scheme:
+    """The scheme called ``name``, or the only one of the main file.
+
+    Raises:
+        SchemeError: if it is not there, or there are several and none was named.
+    """
+    here = program.main.schemes
+    _report_twins(here, report)
+    known = {scheme.name.text: scheme for file in reversed(program.files) for scheme in file.schemes}
+    if name is not None:
+        if name in known:
+            return known[name]
+        message = f"{program.main.source.name} has no scheme '{name}'{did_you_mean(name, known)}"
+        raise SchemeError(Diagnostic("unknown-scheme", message, notes=_listed(known)))
+    if len({scheme.name.text for scheme in here}) == 1:
+        return here[0]
+    if not here:
+        message = f"{program.main.source.name} has no scheme"
+        names = [schedule.name.text for schedule in program.main.schedules if schedule.name]
+        notes = (f"it has schedules: {', '.join(names)}",) if names else ()
+        raise SchemeError(Diagnostic("no-scheme", message, _start_of(program), notes, help="write scheme NAME { ... }"))
+    message = f"{program.main.source.name} has several schemes"
+    help = "choose one by its name"
+    raise SchemeError(Diagnostic("several-schemes", message, here[1].name.span, _listed(known), help))
+
+
+def _listed(schemes: Mapping[str, syntax.Scheme]) -> tuple[str, ...]:
+    return (f"schemes: {', '.join(schemes)}",) if schemes else ()
+
+
+def _start_of(program: Program) -> Span | None:
+    declarations = [*program.main.schedules, *program.main.imports]
+    return declarations[0].span if declarations else None
+
+
+def _report_twins(schemes: Sequence[syntax.Scheme], report: Report) -> None:
+    first: dict[str, syntax.Scheme] = {}
+    for scheme in schemes:
+        other = first.setdefault(scheme.name.text, scheme)
+        if other is not scheme:
+            message = f"there are two schemes '{scheme.name.text}'"
+            report.error("duplicate-name", message, scheme.name.span, notes=(f"the other one: {other.name.span}",))
+
+
+def _resolve(
+    program: Program, scheme: syntax.Scheme, parameters: Mapping[str, int | float | str], report: Report
+) -> model.Scheme | None:
+    schedules = schedules_of(program, report)
+    environment = bind_parameters(scheme, parameters, report)
+    entries = _entries(scheme, report)
+    reader = _Reader(scheme, entries, environment, report)
+
+    communication = reader.value("communication", Resolver(program, schedules, environment, report).resolve)
+    aggregation = reader.choice("aggregation", model.Aggregation)
+    partition = reader.choice("partition", model.Partition)
+    mapping = reader.value("balance", lambda value: resolve_balance(value, environment, report))
+    push = reader.choice("push", model.Format, model.Format.AUTO)
+    pull = reader.choice("pull", model.Format, model.Format.AUTO)
+    unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
+
+    reader.report_missing(partition)
+    mapping = _mapping(mapping, partition, entries.get("balance"), report)
+    _report_unused(scheme, environment, report)
+    if not (communication and aggregation and partition and mapping and push and pull and unit):
+        return None
+    values = tuple((name, value) for name, value in environment.values.items() if value is not None)
+    sources = tuple(file.source for file in program.files)
+    return model.Scheme(
+        name=scheme.name.text,
+        doc=scheme.doc or "",
+        parameters=values,
+        communication=communication,
+        aggregation=aggregation,
+        partition=partition,
+        mapping=mapping,
+        push=push,
+        pull=pull,
+        unit=unit,
+        sources=sources,
+        span=scheme.name.span,
+    )
+
+
+def _entries(scheme: syntax.Scheme, report: Report) -> dict[str, syntax.Entry]:
+    """The entries by key; of a key that is there twice the first."""
+    entries: dict[str, syntax.Entry] = {}
+    for entry in scheme.entries:
+        key = entry.key.text
+        if key not in KEYS:
+            report.error("unknown-key", unknown("key", key, KEYS), entry.key.span)
+        elif key in entries:
+            notes = (f"the other one: {entries[key].key.span}",)
+            report.error("duplicate-key", f"'{key}' is here twice", entry.key.span, notes=notes)
+        else:
+            entries[key] = entry
+    return entries
+
+
+@dataclass
+class _Reader:
+    """Reads the entries of one scheme."""
+
+    scheme: syntax.Scheme
+    entries: Mapping[str, syntax.Entry]
+    environment: Environment
+    report: Report
+
+    def value(self, key: str, read: Callable[[syntax.Value], T | None]) -> T | None:
+        """What ``read`` makes of the value of ``key``; None where there is none."""
+        entry = self.entries.get(key)
+        return None if entry is None else read(entry.value)
+
+    def choice(self, key: str, choices: type[E], default: E | None = None) -> E | None:
+        """The member of ``choices`` that the value of ``key`` names; ``default`` where the key is missing."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return default
+        word = single_word(key, entry.value, self.report)
+        if word is None:
+            return None
+        known: dict[str, E] = {str(member.value): member for member in choices}
+        if word.name.text not in known:
+            kind = f"{key} format" if choices is model.Format else key
+            self.report.error("unknown-value", unknown(kind, word.name.text, known), word.name.span)
+            return None
+        if word.arguments:
+            message = f"'{word.name.text}' takes no arguments"
+            self.report.error("wrong-arguments", message, word.arguments[0].span)
+        return known[word.name.text]
+
+    def report_missing(self, partition: model.Partition | None) -> None:
+        """Report each key that must be there and is not. That of a misspelt one has been told already."""
+        wanted = list(REQUIRED_KEYS)
+        if partition is model.Partition.PARALLELISM:
+            wanted.append("balance")
+        slips = {closest(entry.key.text, KEYS) for entry in self.scheme.entries if entry.key.text not in KEYS}
+        for key in wanted:
+            if key not in self.entries and key not in slips:
+                message = f"scheme '{self.scheme.name.text}' does not say its {key}"
+                self.report.error("missing-key", message, self.scheme.name.span, help=_HELP_WHEN_MISSING[key])
+
+
+_HELP_WHEN_MISSING = {
+    "communication": f"communication: the name of a schedule, or {ON_THE_SPOT}",
+    "aggregation": "aggregation: incremental, or one_shot",
+    "partition": "partition: centralization, or parallelism",
+    "balance": "balance: imbalanced, or balanced by permutation",
+}
+
+
+def single_word(key: str, value: syntax.Value, report: Report) -> syntax.Word | None:
+    """The only word of ``value``; None, and a diagnostic, where it is more than that."""
+    if isinstance(value, syntax.Phrase) and len(value.words) == 1:
+        return value.words[0]
+    what = "one word" if isinstance(value, syntax.Phrase) else "a word, and no schedule"
+    report.error("wrong-value", f"the value of '{key}' is {what}", value.span)
+    return None
+
+
+def _mapping(
+    mapping: model.Mapping | None, partition: model.Partition | None, entry: syntax.Entry | None, report: Report
+) -> model.Mapping | None:
+    """Under centralization there is one part, so nothing to balance."""
+    if partition is not model.Partition.CENTRALIZATION:
+        return mapping
+    if entry is not None and not isinstance(mapping, model.Contiguous | None):
+        message = "balance has no effect under centralization: there is one part only"
+        report.warn("no-effect", message, entry.span, help="leave it out")
+    return model.Contiguous()
+
+
+def _report_unused(scheme: syntax.Scheme, environment: Environment, report: Report) -> None:
+    if report.failed:  # what uses it may be what is wrong
+        return
+    for parameter in scheme.parameters:
+        if parameter.name.text not in environment.used:
+            message = f"parameter '{parameter.name.text}' is used nowhere"
+            report.warn("unused-name", message, parameter.name.span)
