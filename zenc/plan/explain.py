@@ -7,7 +7,7 @@ piece with the contributions of k ranks then holds 1 - (1 - density)^k of its sl
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,7 +34,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class MessageCost:
-    """One message of the rank that is explained; ``contributors`` is the most that any piece in it sums."""
+    """One message of the rank that is explained.
+
+    ``contributors`` is the most that any piece in it sums; ``at`` is the place of (the first of) its moves.
+    """
 
     phase: str
     round: int
@@ -43,7 +46,7 @@ class MessageCost:
     parts: str
     contributors: int
     bytes: int
-    line: str
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +98,12 @@ def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
     """
     _demand_sound(size, rank, load)
     scales = _Scales(plan, size, rank, load)
-    _, proof = verify(plan, size, scales.observe)
+    rounds, proof = verify(plan, size, scales.observe)
+    messages = tuple(replace(m, at=str(rounds.sends[line].span or "")) for m, line in scales.messages)
     traffic = {name: scales.traffic(name) for name in ("push", "pull", "total")}
     whole = load.units * load.width * DTYPE_BYTES[load.dtype]
     ring = 2 * (size - 1) * whole // size
-    return Explanation(plan, proof, rank, load, tuple(scales.messages), traffic, ring)
+    return Explanation(plan, proof, rank, load, messages, traffic, ring)
 
 
 def _demand_sound(size: int, rank: int, load: Load) -> None:
@@ -120,7 +124,7 @@ class _Scales:
     def __init__(self, plan: Plan, size: int, rank: int, load: Load) -> None:
         self.plan, self.size, self.rank, self.load = plan, size, rank, load
         self.parts = plan.parts(size)
-        self.messages: list[MessageCost] = []
+        self.messages: list[tuple[MessageCost, int]] = []
         self.sent = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
         self.received = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
 
@@ -134,7 +138,10 @@ class _Scales:
         for direction, mine, peer in (("send", deliveries.src, deliveries.dst), ("receive", deliveries.dst, deliveries.src)):
             for other in np.unique(peer[mine == self.rank]).tolist():
                 rows = np.flatnonzero((mine == self.rank) & (peer == other))
-                self.messages.append(self._message(phase, number, direction, other, rows, deliveries, weights))
+                parts = _ranges(np.unique(deliveries.part[rows]).tolist())
+                most, total = int(deliveries.contributors[rows].max()), int(weights[rows].sum())
+                message = MessageCost(phase, number, direction, other, parts, most, total)
+                self.messages.append((message, int(deliveries.line[rows[0]])))
 
     def _weights(self, phase: str, deliveries: Deliveries) -> np.ndarray[Any, np.dtype[np.int64]]:
         kinds, index = np.unique(np.stack((deliveries.part, deliveries.contributors)), axis=1, return_inverse=True)
@@ -153,14 +160,6 @@ class _Scales:
         count = round(slots * density)
         shape = SegmentShape(slots, count, self.load.width, DTYPE_BYTES[self.load.dtype])
         return segments * (SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, slots, count), shape))
-
-    def _message(
-        self, phase: str, number: int, direction: str, peer: int, rows: Any, deliveries: Deliveries, weights: Any
-    ) -> MessageCost:
-        parts = _ranges(np.unique(deliveries.part[rows]).tolist())
-        most = int(deliveries.contributors[rows].max())
-        place = self.plan.push.span if phase == "push" else self.plan.pull.span
-        return MessageCost(phase, number, direction, peer, parts, most, int(weights[rows].sum()), str(place or ""))
 
     def traffic(self, phase: str) -> Traffic:
         sent, received = (

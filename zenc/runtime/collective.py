@@ -91,13 +91,13 @@ class Collective:
         layout = layout_of(tensor, self.artifact.plan.unit)
         number = self._communicator.next_call()
 
-        def call() -> torch.Tensor:
-            return self._run(tensor, layout, op, number)
+        def call(work: Work) -> torch.Tensor:
+            return self._run(tensor, layout, op, number, work)
 
         worker = self._communicator.worker
         return worker.submit(call) if async_op else worker.run(call)
 
-    def _run(self, tensor: torch.Tensor, layout: Layout, op: Operation, number: int) -> torch.Tensor:
+    def _run(self, tensor: torch.Tensor, layout: Layout, op: Operation, number: int, work: Work) -> torch.Tensor:
         """One call, on the worker's turn. An error after the first byte breaks the communicator."""
         self._communicator.demand_whole()
         started = time.perf_counter()
@@ -119,7 +119,7 @@ class Collective:
             self._give_up(error, exchange)
             raise
         times = {"pack": packed - started, "expand": time.perf_counter() - exchanged}
-        self._stats = _stats(layout, exchange, own, complete, times, time.perf_counter() - started)
+        self._stats = work.stats = _stats(layout, exchange, own, complete, times, time.perf_counter() - started)
         return result
 
     def _give_up(self, error: ZencError, exchange: Exchange) -> None:

@@ -12,6 +12,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import ZencError
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for
+from zenc.runtime.work import Work
 from zenc.targets import cpu
 
 log = logging.getLogger("zenc")
@@ -55,7 +56,7 @@ def _tell_failure(communicator: Communicator, failure: Exception, deadline: floa
 def _agree(communicator: Communicator, pledge: dict[str, str], deadline: float) -> None:
     """Agreement takes its turn among the calls of the group, so that it meets the others' agreement."""
 
-    def agreement() -> torch.Tensor:
+    def agreement(_: Work) -> torch.Tensor:
         communicator.agree(pledge, deadline)
         return torch.empty(0)
 

@@ -13,9 +13,10 @@ from zenc.errors import Diagnostic, SynchronisationError
 
 
 class Work:
-    """The handle of an asynchronous call."""
+    """The handle of an asynchronous call. ``stats`` are those of ``Collective.stats``, once it has ended well."""
 
     def __init__(self) -> None:
+        self.stats: dict[str, Any] = {}
         self._done = threading.Event()
         self._result: torch.Tensor | None = None
         self._error: BaseException | None = None
@@ -50,10 +51,10 @@ class Work:
                 return
         listener(self)
 
-    def run(self, call: Callable[[], torch.Tensor]) -> None:
+    def run(self, call: Callable[[Work], torch.Tensor]) -> None:
         """Run ``call`` and end with its result or error."""
         try:
-            self._result = call()
+            self._result = call(self)
         except BaseException as error:
             self._error = error
         with self._lock:
@@ -70,14 +71,14 @@ class Worker:
     """
 
     def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[tuple[Work, Callable[[], torch.Tensor]] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Work, Callable[[Work], torch.Tensor]] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._turn = threading.Lock()
         self._count = threading.Lock()
         self._name = name
         self._thread: threading.Thread | None = None
 
-    def run(self, call: Callable[[], torch.Tensor]) -> torch.Tensor:
+    def run(self, call: Callable[[Work], torch.Tensor]) -> torch.Tensor:
         """Run ``call`` after all that were submitted before, and return its result.
 
         Raises SynchronisationError (``reentrant-call``) from inside a call's own callback, where it would never end.
@@ -96,7 +97,7 @@ class Worker:
         finally:
             self._turn.release()
 
-    def submit(self, call: Callable[[], torch.Tensor]) -> Work:
+    def submit(self, call: Callable[[Work], torch.Tensor]) -> Work:
         """Queue ``call`` and return at once."""
         work = Work()
         with self._count:

@@ -1,0 +1,133 @@
+"""Real processes for tests: a pool of ranks that stays up, since importing torch is the slow part.
+
+    with Ranks(4) as ranks:
+        results = ranks.run("tests.runtime.jobs:sum_once", size=3, scheme="balanced")    # one result a rank
+
+Every rank calls ``job(group, **arguments)`` with the group of the first ``size`` ranks; results come back in rank
+order, and an exception on a rank comes back as itself, in a ``RanksFailed``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import socket
+import traceback
+from typing import Any
+
+SECONDS = 120.0
+
+
+class RanksFailed(Exception):
+    """Some ranks raised: ``errors`` is rank -> exception, ``results`` rank -> result of the others."""
+
+    def __init__(self, errors: dict[int, BaseException], results: dict[int, Any], traces: dict[int, str]) -> None:
+        super().__init__("\n".join(f"rank {rank}:\n{trace}" for rank, trace in traces.items()))
+        self.errors, self.results = errors, results
+
+
+class Ranks:
+    """``size`` processes joined in one gloo world."""
+
+    def __init__(self, size: int, environment: dict[str, str] | None = None) -> None:
+        context = multiprocessing.get_context("spawn")
+        port = _free_port()
+        self.size = size
+        self.pipes, self.processes = [], []
+        for rank in range(size):
+            here, there = context.Pipe()
+            process = context.Process(target=_serve, args=(rank, size, port, there, environment or {}), daemon=True)
+            process.start()
+            there.close()
+            self.pipes.append(here)
+            self.processes.append(process)
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, job: str, size: int | None = None, seconds: float = SECONDS, **arguments: Any) -> list[Any]:
+        """Run ``module:function`` on the first ``size`` ranks, at once; raises RanksFailed if any of them did."""
+        chosen = self.pipes[: size or self.size]
+        for pipe in self.pipes:
+            pipe.send((job, len(chosen), arguments))
+        results: dict[int, Any] = {}
+        errors: dict[int, BaseException] = {}
+        traces: dict[int, str] = {}
+        for rank, pipe in enumerate(self.pipes):
+            if not self._answers(rank, pipe, seconds, errors, traces):
+                continue
+            kind, value, trace = pipe.recv()
+            if kind == "result":
+                results[rank] = value
+            else:
+                errors[rank], traces[rank] = value, trace
+        if errors:
+            raise RanksFailed(errors, results, traces)
+        return [results[rank] for rank in range(len(chosen))]
+
+    def _answers(self, rank: int, pipe: Any, seconds: float, errors: dict[int, BaseException], traces: dict[int, str]) -> bool:
+        try:
+            if pipe.poll(seconds):
+                return pipe.poll(0) and not (self.processes[rank].exitcode is not None and not _readable(pipe))
+            errors[rank], traces[rank] = TimeoutError(f"no answer in {seconds} s"), "timeout"
+        except (EOFError, OSError) as error:
+            errors[rank], traces[rank] = error, "the process is gone"
+        return False
+
+    def close(self) -> None:
+        for pipe in self.pipes:
+            try:
+                pipe.send(None)
+            except OSError:
+                continue
+        for process in self.processes:
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+
+
+def _readable(pipe: Any) -> bool:
+    return bool(pipe.poll(0))
+
+
+def _serve(rank: int, size: int, port: int, pipe: Any, environment: dict[str, str]) -> None:
+    os.environ.update(
+        {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(size),
+         "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **environment}
+    )  # fmt: skip
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    groups = {n: dist.new_group(list(range(n))) for n in range(1, size)}
+    groups[size] = dist.group.WORLD
+    while (request := pipe.recv()) is not None:
+        name, members, arguments = request
+        if rank >= members:
+            pipe.send(("result", None, ""))
+            continue
+        module, _, function = name.partition(":")
+        try:
+            pipe.send(("result", getattr(importlib.import_module(module), function)(groups[members], **arguments), ""))
+        except BaseException as error:
+            _send_error(pipe, error)
+    os._exit(0)  # groups of a test that broke them would otherwise be torn down, slowly
+
+
+def _send_error(pipe: Any, error: BaseException) -> None:
+    trace = traceback.format_exc()
+    try:
+        pipe.send(("error", error, trace))
+    except Exception:  # not to be pickled
+        pipe.send(("error", RuntimeError(f"{type(error).__name__}: {error}"), trace))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,98 @@
+"""One line in a DDP script: ``zenc.attach(ddp_model, "schemes/balanced.zen")``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from zenc.codegen.artifact import Artifact
+from zenc.compiler import load
+from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.runtime.collective import Collective
+from zenc.torch.hook import ZencState, zenc_hook
+from zenc.torch.unused import watch_unused
+
+log = logging.getLogger("zenc")
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A scheme at work in a DDP model. ``parameters`` are the names of those whose gradients go through it."""
+
+    collective: Collective
+    state: ZencState
+    parameters: tuple[str, ...]
+
+    @property
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """Parameter name -> what its last synchronisation did: see ``Collective.stats``."""
+        return self.state.stats
+
+
+def attach(
+    ddp_model: DistributedDataParallel,
+    scheme: str | os.PathLike[str] | Artifact,
+    *,
+    deadline: float | None = None,
+) -> Attachment:
+    """Let a scheme synchronise the sparse gradients of ``ddp_model``; its dense ones stay with DDP.
+
+    Call it on all ranks, after the model was wrapped and before the first backward pass. Works with ``no_sync``,
+    gradient accumulation, ``static_graph``, and several or tied ``nn.Embedding(sparse=True)``.
+
+    Args:
+        ddp_model: the wrapped model.
+        scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact.
+        deadline: seconds that any single wait may take; see ``zenc.load``.
+
+    Raises:
+        SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), or ``tied-to-dense``.
+        ZencError: as ``zenc.load``.
+    """
+    if not isinstance(ddp_model, DistributedDataParallel):
+        message = f"attach takes a model wrapped in DistributedDataParallel, not a {type(ddp_model).__name__}"
+        raise SchemeError(Diagnostic("not-ddp", message, help="wrap it first: ddp = DistributedDataParallel(model)"))
+    sparse = _sparse_parameters(ddp_model.module)
+    names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
+    collective = load(scheme, ddp_model.process_group, deadline=deadline)
+    state = ZencState(collective, ddp_model.process_group, names)
+    try:
+        ddp_model.register_comm_hook(state, zenc_hook)
+    except RuntimeError as error:
+        message = "this model has a communication hook already; DDP takes one"
+        raise SchemeError(Diagnostic("hook-taken", message, notes=(str(error).splitlines()[0][:200],))) from error
+    watch_unused(ddp_model, sparse)
+    if not sparse:
+        log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
+    return Attachment(collective, state, tuple(sparse))
+
+
+def _sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
+    """Name -> the modules that use it, of the parameters whose gradients are sparse."""
+    owners: dict[int, list[tuple[str, nn.Module]]] = {}
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            if parameter.requires_grad:
+                owners.setdefault(id(parameter), []).append((type(module).__name__, module))
+    found = {}
+    for name, parameter in model.named_parameters():
+        users = owners.get(id(parameter), [])
+        sparse = [module for _, module in users if getattr(module, "sparse", False) is True]
+        if sparse and len(sparse) != len(users):
+            raise _tied(name, [kind for kind, module in users if module not in sparse])
+        if sparse:
+            found[name] = sparse
+    return found
+
+
+def _tied(name: str, others: list[str]) -> ZencError:
+    message = f"'{name}' is a sparse embedding's and also used by {', '.join(others)}, which gives it a dense gradient"
+    help = "use sparse=False for this embedding, or weights of its own for the other module"
+    return SchemeError(Diagnostic("tied-to-dense", message, help=help))
+
+

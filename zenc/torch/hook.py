@@ -1,0 +1,72 @@
+"""The DDP communication hook: sparse buckets go through the scheme, dense ones keep DDP's own all-reduce.
+
+DDP gives every sparse parameter a bucket of its own, whose buffer is one sparse COO tensor, mostly uncoalesced, and
+takes the future of one sparse tensor of the same shape back. With a hook DDP does not divide by the number of ranks;
+the hook does. Buckets are rebuilt after the first step, so what is kept by parameter is kept by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+from zenc.runtime.collective import Collective
+from zenc.runtime.work import Work
+
+
+class ZencState:
+    """What the hook needs, and what it found.
+
+    Args:
+        collective: the loaded scheme.
+        process_group: DDP's own group, for dense buckets; default: all ranks.
+        names: parameter -> name, for ``stats``; parameters without one are called by their bucket.
+    """
+
+    def __init__(
+        self,
+        collective: Collective,
+        process_group: dist.ProcessGroup | None = None,
+        names: Mapping[torch.Tensor, str] | None = None,
+    ) -> None:
+        self.collective = collective
+        self.process_group = process_group
+        self.stats: dict[str, dict[str, Any]] = {}
+        """Parameter name -> ``Collective.stats`` of its last synchronisation."""
+        self.error: BaseException | None = None
+        """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
+        self._names = {id(parameter): name for parameter, name in (names or {}).items()}
+
+    def name_of(self, bucket: dist.GradBucket) -> str:
+        """The name of the parameter of a sparse bucket."""
+        parameters = bucket.parameters()
+        return self._names.get(id(parameters[0]), f"bucket {bucket.index()}") if parameters else ""
+
+    def record(self, name: str, work: Work) -> None:
+        """Keep what a finished call counted, or why it failed."""
+        try:
+            work.wait()
+        except BaseException as error:
+            self.error = error
+        else:
+            self.stats[name] = work.stats
+
+
+def zenc_hook(state: ZencState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Average the gradients of ``bucket`` over the ranks; register it with ``ddp.register_comm_hook(state, zenc_hook)``.
+
+    1. A dense bucket: DDP's own all-reduce.
+    2. A sparse one: queue the scheme's ``all_reduce`` with op "mean", and return its future, so that the backward
+       pass goes on meanwhile. All ranks see the buckets in one order, and so run the calls in one order.
+    """
+    buffer = bucket.buffer()
+    if not buffer.is_sparse:
+        return allreduce_hook(state.process_group, bucket)  # type: ignore[arg-type]
+    name = state.name_of(bucket)
+    work = state.collective.all_reduce(buffer, "mean", async_op=True)
+    work.then(lambda ended: state.record(name, ended))
+    return work.get_future()
