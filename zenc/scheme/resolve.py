@@ -76,7 +76,7 @@ def _listed(schemes: Mapping[str, syntax.Scheme]) -> tuple[str, ...]:
 
 
 def _start_of(program: Program) -> Span | None:
-    declarations = [*program.main.schedules, *program.main.imports]
+    declarations: list[syntax.Schedule | syntax.Import] = [*program.main.schedules, *program.main.imports]
     return declarations[0].span if declarations else None
 
 
@@ -100,13 +100,13 @@ def _resolve(
     communication = reader.value("communication", Resolver(program, schedules, environment, report).resolve)
     aggregation = reader.choice("aggregation", model.Aggregation)
     partition = reader.choice("partition", model.Partition)
-    mapping = reader.value("balance", lambda value: resolve_balance(value, environment, report))
+    balance = reader.value("balance", lambda value: resolve_balance(value, environment, report))
     push = reader.choice("push", model.Format, model.Format.AUTO)
     pull = reader.choice("pull", model.Format, model.Format.AUTO)
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
 
     reader.report_missing(partition)
-    mapping = _mapping(mapping, partition, entries.get("balance"), report)
+    mapping = _mapping(balance, partition, entries.get("balance"), report)
     _report_unused(scheme, environment, report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None

@@ -1,0 +1,56 @@
+"""The schemes that come with zenc."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict
+
+from zenc.language.load import PRELUDE, load_file
+from zenc.resources import directory
+from zenc.scheme.model import Partition, Permutation, Scheme
+from zenc.scheme.resolve import resolve
+
+
+class Entry(TypedDict):
+    """One line of the list. ``balance`` is None under centralization, where there is nothing to balance."""
+
+    name: str
+    path: str
+    communication: str
+    aggregation: str
+    partition: str
+    balance: str | None
+    summary: str
+
+
+def shipped() -> list[Entry]:
+    """The shipped schemes by name, with their default parameters."""
+    paths = sorted(path for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+    return [_entry(path, scheme.name.text) for path in paths for scheme in load_file(path).main.schemes]
+
+
+def locate(name: str) -> Path:
+    """The file that ``name`` means: a path, or the name of a shipped scheme; the path as it is where it is neither."""
+    path = Path(name)
+    known = directory("schemes") / f"{name}.zen"
+    return known if not path.exists() and path.name == name and known.is_file() else path
+
+
+def _entry(path: Path, name: str) -> Entry:
+    scheme, _ = resolve(load_file(path), name)
+    return Entry(
+        name=scheme.name,
+        path=str(path),
+        communication=scheme.communication.name,
+        aggregation=scheme.aggregation.value,
+        partition=scheme.partition.value,
+        balance=balance_text(scheme),
+        summary=scheme.doc,
+    )
+
+
+def balance_text(scheme: Scheme) -> str | None:
+    """The balance of ``scheme`` as its author writes it, without arguments; None under centralization."""
+    if scheme.partition is Partition.CENTRALIZATION:
+        return None
+    return "balanced by permutation" if isinstance(scheme.mapping, Permutation) else "imbalanced"
