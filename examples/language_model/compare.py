@@ -15,12 +15,22 @@ from lane import Lane
 from rich.console import Console
 from rich.table import Table
 
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.build import build
+
+LOOPBACK = "bytes over loopback, a rank"
+COUNTED = "bytes sent, zenc's own count"
+STEP = "step, ms"
+BACKWARD = "backward pass, ms"
+BEYOND = "of that, synchronisation not hidden, ms"
+INSIDE = "time in all-reduce, hidden or not, ms"
+
 TOLERANCE = 1e-4
 """Largest relative difference between the losses of a step. Rounding differs, since the sums are made in another
 order, and training carries the difference on and lets it grow; a lost or doubled gradient moves the loss far more."""
 
 
-def gather(lanes: list[Lane], alone: list[float], text: Corpus, handle: Any) -> dict[str, Any]:
+def gather(lanes: list[Lane], alone: list[float], text: Corpus, artifact: Artifact) -> dict[str, Any]:
     """All measurements of all ranks, on every rank."""
     base = float(statistics.median(slowest(alone)))
     measured = {lane.name: summary(lane, base) for lane in lanes}
@@ -35,7 +45,7 @@ def gather(lanes: list[Lane], alone: list[float], text: Corpus, handle: Any) -> 
         "largest relative difference of losses": max(apart),
         "relative difference of losses in step 1": apart[0],
         "equal": max(apart) <= TOLERANCE,
-        "zenc": of_zenc(handle, len(first)),
+        "compiled": what_was_compiled(artifact),
     }
 
 
@@ -45,10 +55,12 @@ def summary(lane: Lane, base: float) -> dict[str, Any]:
     return {
         "losses": mean_of_ranks(lane.losses),
         "held-out loss": lane.held_out,
-        "step, ms": statistics.median(slowest(lane.steps)) * 1e3,
-        "backward, ms": backward * 1e3,
-        "beyond the backward pass itself, ms": (backward - base) * 1e3,
-        "loopback bytes a step and rank": statistics.median(lane.loopback),
+        STEP: statistics.median(slowest(lane.steps)) * 1e3,
+        BACKWARD: backward * 1e3,
+        BEYOND: (backward - base) * 1e3,
+        LOOPBACK: statistics.median(lane.loopback),
+        COUNTED: statistics.median(mean_of_ranks(lane.counted)) if lane.counted else None,
+        INSIDE: statistics.median(slowest(lane.inside)) * 1e3 if lane.inside else None,
     }
 
 
@@ -64,11 +76,11 @@ def slowest(values: list[float]) -> list[float]:
     return [float(value) for value in times]
 
 
-def of_zenc(handle: Any, steps: int) -> dict[str, Any]:
-    """What zenc says of itself: what was compiled, and its own exact counts over the whole run, of this rank."""
-    collective = handle.collective
-    stats = dict(collective.stats)
-    return {"stats": stats, "steps": steps}
+def what_was_compiled(artifact: Artifact) -> dict[str, Any]:
+    """The scheme that ran. Its kernels are in the cache by now, where `build` finds them without building."""
+    kernels = build(artifact.sources, target=artifact.target)
+    plan = artifact.plan
+    return {"scheme": plan.scheme, "text": plan.doc, "digest": plan.digest, "kernels": str(kernels)}
 
 
 def save(path: Path | None, result: dict[str, Any]) -> None:
@@ -85,6 +97,9 @@ def show(console: Console, result: dict[str, Any]) -> None:
     )
     console.print(losses(result))
     console.print(costs(result))
+    compiled = result["compiled"]
+    console.print(f"{compiled['scheme']}: {compiled['text']}\nplan {compiled['digest']}", highlight=False)
+    console.print(f"kernels {compiled['kernels']}", highlight=False, soft_wrap=True)
     console.print(verdict(result), highlight=False)
 
 
@@ -110,15 +125,17 @@ def costs(result: dict[str, Any]) -> Table:
     for name in (*result["lanes"], "DDP / zenc"):
         table.add_column(name, justify="right")
     rows = {
-        "loopback bytes a step and rank": "{:,.0f}",
-        "step, ms": "{:.1f}",
-        "backward, ms": "{:.1f}",
-        "beyond the backward pass itself, ms": "{:.1f}",
+        LOOPBACK: "{:,.0f}",
+        COUNTED: "{:,.0f}",
+        STEP: "{:.1f}",
+        BACKWARD: "{:.1f}",
+        BEYOND: "{:.1f}",
+        INSIDE: "{:.1f}",
     }
     for key, form in rows.items():
         a, b = first[key], second[key]
-        ratio = f"{a / b:.2f}" if b > 0 else ""
-        table.add_row(key, form.format(a), form.format(b), ratio)
+        ratio = f"{a / b:.2f}" if a and b and b > 0 else ""
+        table.add_row(key, *("" if value is None else form.format(value) for value in (a, b)), ratio)
     return table
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -33,6 +35,11 @@ class Lane:
     backwards: list[float] = field(default_factory=list)
     loopback: list[float] = field(default_factory=list)
     held_out: dict[int, float] = field(default_factory=dict)
+    counted: list[float] = field(default_factory=list)
+    """Bytes that the synchronisation itself counted as sent by this rank; empty where it does not count."""
+    inside: list[float] = field(default_factory=list)
+    """Seconds that the synchronisation itself says it took; the backward pass goes on meanwhile."""
+    reports: Callable[[], Iterable[Mapping[str, Any]]] | None = None
 
     def step(self, batch: Batch) -> float:
         """One training step between two barriers, so that neither lane pays for the other's late ranks."""
@@ -46,8 +53,16 @@ class Lane:
         self.steps.append(time.perf_counter() - start)
         dist.barrier()
         self.loopback.append((loopback_bytes() - sent) / dist.get_world_size())
+        self.count()
         self.losses.append(float(loss.detach()))
         return self.losses[-1]
+
+    def count(self) -> None:
+        """Keep what the synchronisation of this step says of itself."""
+        if self.reports is not None:
+            reports = list(self.reports())
+            self.counted.append(float(sum(report["bytes_sent"] for report in reports)))
+            self.inside.append(float(sum(report["seconds"] for report in reports)))
 
     def backward_alone(self, batch: Batch) -> float:
         """Seconds of a backward pass that synchronises nothing."""

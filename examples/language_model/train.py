@@ -10,7 +10,6 @@ exit status is 1 if the two runs do not have the same losses.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -131,16 +130,16 @@ def main() -> int:
     settings = parse()
     warnings.filterwarnings("ignore", message="Sparse invariant checks")  # Adagrad's own, on every rank
     torch.set_num_threads(1)
-    os.environ.setdefault("ZENC_LOG", "warning")
     dist.init_process_group("gloo")
     console = Console(quiet=dist.get_rank() != 0)
     console.print(f"reading Python's standard library; {dist.get_world_size()} processes, gloo", highlight=False)
     text = share_corpus(settings.vocabulary)
     lanes = [new_lane("DDP", settings, text.vocabulary), new_lane("zenc", settings, text.vocabulary)]
     handle = zenc.attach(lanes[1].ddp, settings.scheme)
+    lanes[1].reports = lambda: handle.stats.values()
     with show_progress(console) as progress:
         alone = train(lanes, text, settings, progress)
-    result = compare.gather(lanes, alone, text, handle)
+    result = compare.gather(lanes, alone, text, handle.collective.artifact)
     if dist.get_rank() == 0:
         compare.show(console, result)
         compare.save(settings.json, result)

@@ -1,0 +1,125 @@
+"""What the verbs print, in words and as JSON, when all is well."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import CHECKOUT, Zenc
+
+Write = Callable[[str, str], str]
+TWO_SCHEMES = """
+scheme first  { communication: ring aggregation: incremental partition: parallelism balance: imbalanced push: coo pull: coo }
+scheme second { communication: ring aggregation: incremental partition: parallelism balance: imbalanced push: coo pull: coo }
+"""
+
+
+@pytest.mark.parametrize("verb", [[], ["list"], ["check"], ["explain"], ["compile"], ["cache"], ["cache", "clear"]])
+def test_help_teaches(zenc: Zenc, verb: list[str]) -> None:
+    done = zenc(*verb, "--help")
+    assert done.returncode == 0
+    assert "Usage: zenc" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("verb", ["list", "check", "explain", "compile"])
+def test_help_has_examples(zenc: Zenc, verb: str) -> None:
+    examples = zenc(verb, "--help").stdout.partition("Examples:")[2]
+    assert f"  zenc {verb}" in examples
+
+
+def test_version(zenc: Zenc) -> None:
+    assert re.fullmatch(r"zenc \d+\.\d+\.\d+\n", zenc("--version").stdout)
+
+
+def test_check_by_name_and_by_path_agree(zenc: Zenc) -> None:
+    by_name = zenc("check", "balanced", "--ranks", "6")
+    by_path = zenc("check", str(CHECKOUT / "schemes/balanced.zen"), "--ranks", "6")
+    assert by_name.returncode == by_path.returncode == 0
+    assert by_name.stdout == by_path.stdout
+    assert "balanced is proved for 6 ranks (push 1 step, pull 1 step)" in by_name.stdout
+
+
+def test_check_proves_a_range_of_sizes(zenc: Zenc) -> None:
+    report = json.loads(zenc("check", "balanced", "--json").stdout)
+    assert report["ok"] is True
+    assert report["scheme"] == "balanced"
+    assert report["sizes"] == list(range(1, 17))
+    assert "proved for 1 to 16 ranks" in zenc("check", "balanced").stdout
+
+
+def test_a_file_in_the_folder_comes_before_a_shipped_scheme(zenc: Zenc, write: Write) -> None:
+    name = write("balanced", TWO_SCHEMES.splitlines()[1])
+    assert "first is proved" in zenc("check", name).stdout
+
+
+def test_scheme_chooses_among_several(zenc: Zenc, write: Write) -> None:
+    name = write("two.zen", TWO_SCHEMES)
+    assert "second is proved" in zenc("check", name, "--scheme", "second").stdout
+    assert "error[several-schemes]" in zenc("check", name).stderr
+
+
+def test_set_changes_the_plan(zenc: Zenc) -> None:
+    digests = {json.loads(zenc("check", "balanced", "--json", *more).stdout)["digest"] for more in SEEDS}
+    assert len(digests) == 2
+
+
+SEEDS: list[list[str]] = [[], ["--set", "seed=0x5eed"], ["--set", "seed=8"]]
+
+
+def test_explain_counts_bytes(zenc: Zenc) -> None:
+    arguments = ["explain", "balanced", "--ranks", "4", "--units", "60000", "--width", "65", "--density", "0.01"]
+    report = json.loads(zenc(*arguments, "--json").stdout)
+    assert report["size"] == 4
+    assert 0 < report["bytes"]["total"]["sent"] < report["dense_ring_bytes"]
+    done = zenc(*arguments, "--rank", "1")
+    assert done.returncode == 0
+    assert "rank 1" in done.stdout
+
+
+def test_compile_writes_a_directory(zenc: Zenc, tmp_path: Path) -> None:
+    done = zenc("compile", "balanced", "--ranks", "4", "--json", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert json.loads(done.stdout)["manifest"] == manifest
+    assert manifest["size"] == 4
+    assert (tmp_path / "out/plan.json").is_file()
+
+
+def test_compile_names_its_own_directory(zenc: Zenc, tmp_path: Path) -> None:
+    done = zenc("compile", "dense_ring", "--target", "plan")
+    assert done.returncode == 0, done.stderr
+    assert "dense_ring for any number of ranks, target plan" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "dense_ring.zenc").iterdir()) == [
+        "manifest.json",
+        "plan.json",
+        "sources",
+    ]
+
+
+def test_list_shows_every_shipped_scheme(zenc: Zenc) -> None:
+    entries = json.loads(zenc("list", "--json").stdout)["schemes"]
+    names = {entry["name"] for entry in entries}
+    assert "balanced" in names
+    shown = zenc("list").stdout.splitlines()
+    assert {line.split()[0] for line in shown[1:]} == names
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CHECKOUT / "schemes").glob("*.zen")))
+def test_shipped_schemes_are_right(zenc: Zenc, name: str) -> None:
+    done = zenc("check", name)
+    if name == "patterns":  # schedules alone
+        assert "error[no-scheme]" in done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        assert f"{name} is proved" in done.stdout
+
+
+def test_cache(zenc: Zenc, tmp_path: Path) -> None:
+    assert zenc("cache", "path").stdout.strip() == str(tmp_path / "cache")
+    assert json.loads(zenc("cache", "list", "--json").stdout) == {"ok": True, "entries": []}
+    assert "0 compiled" in zenc("cache", "list").stdout
+    assert json.loads(zenc("cache", "clear", "--json").stdout)["removed"] == []
