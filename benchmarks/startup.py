@@ -7,10 +7,15 @@ import sys
 import time
 
 RUNS = 15
+HELP = "import sys; sys.argv = ['zenc', '--help']; from zenc.cli import main; main()"
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "import zenc": [sys.executable, "-c", "import zenc"],
-    "zenc --help": [sys.executable, "-c", "import sys; sys.argv = ['zenc', '--help']; from zenc.cli import main; main()"],
+    "zenc --help": [
+        sys.executable,
+        "-c",
+        "import sys; sys.argv = ['zenc', '--help']; from zenc.cli import main; main()",
+    ],
 }
 
 

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from tests.cli.conftest import CHECKOUT, Zenc
 
 Write = Callable[[str, str], str]
-TWO_SCHEMES = """
-scheme first  { communication: ring aggregation: incremental partition: parallelism balance: imbalanced push: coo pull: coo }
-scheme second { communication: ring aggregation: incremental partition: parallelism balance: imbalanced push: coo pull: coo }
-"""
+BODY = "{ communication: ring aggregation: incremental partition: parallelism balance: imbalanced push: coo pull: coo }"
+ONE_SCHEME = f"scheme first {BODY}"
+TWO_SCHEMES = f"{ONE_SCHEME}\nscheme second {BODY}"
+SEEDS: list[list[str]] = [[], ["--set", "seed=0x5eed"], ["--set", "seed=8"]]
 
 
 @pytest.mark.parametrize("verb", [[], ["list"], ["check"], ["explain"], ["compile"], ["cache"], ["cache", "clear"]])
@@ -52,7 +53,7 @@ def test_check_proves_a_range_of_sizes(zenc: Zenc) -> None:
 
 
 def test_a_file_in_the_folder_comes_before_a_shipped_scheme(zenc: Zenc, write: Write) -> None:
-    name = write("balanced", TWO_SCHEMES.splitlines()[1])
+    name = write("balanced", ONE_SCHEME)
     assert "first is proved" in zenc("check", name).stdout
 
 
@@ -65,9 +66,6 @@ def test_scheme_chooses_among_several(zenc: Zenc, write: Write) -> None:
 def test_set_changes_the_plan(zenc: Zenc) -> None:
     digests = {json.loads(zenc("check", "balanced", "--json", *more).stdout)["digest"] for more in SEEDS}
     assert len(digests) == 2
-
-
-SEEDS: list[list[str]] = [[], ["--set", "seed=0x5eed"], ["--set", "seed=8"]]
 
 
 def test_explain_counts_bytes(zenc: Zenc) -> None:
