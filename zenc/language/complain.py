@@ -23,7 +23,7 @@ _RESERVED = {
     "scheme", "schedule", "send", "step", "to", "where",
 }  # fmt: skip
 _LITERALS = {
-    "LBRACE": "'{'", "RBRACE": "'}'", "RPAR": "')'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
+    "LPAR": "'('", "LBRACE": "'{'", "RBRACE": "'}'", "RPAR": "')'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
     "TO": "'to'", "IN": "'in'", "OF": "'of'", "WHERE": "'where'", "ELSE": "'else'", "NAME": "a name",
 }  # fmt: skip
 

@@ -5,6 +5,7 @@ Program = main: File, files: File*                      # files[0] is main; then
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,7 +95,7 @@ class _Loader:
 def _find(statement: Import, beside: Path) -> Path:
     candidates = [beside / statement.path, directory("schemes") / statement.path]
     for path in candidates:
-        if "\0" not in statement.path and path.is_file():
+        if os.path.isfile(path):  # unlike Path.is_file, False also for a path that can't be
             return path
     message = f"there is no file '{statement.path}' to import"
     notes = tuple(f"not in {path.parent}" for path in candidates)

@@ -125,13 +125,35 @@ class _Reader:
 
     def _feed(self) -> Tree[Token] | None:
         for token in self._lexer.lex(self._state):
-            self._state.feed_token(token)
+            self._shift(token)
             self._stack = list(self._state.state_stack)
             if len(self._stack) > _DEEPEST_STACK:
                 raise _TooDeepError(self.source, token)
             self._remember(token)
         tree = self._state.feed_token(Token("$END", "", start_pos=len(self.source.text)), is_end=True)
         return None if self.problems else cast("Tree[Token]", tree)
+
+    def _shift(self, token: Token) -> None:
+        """Lark's ``feed_token``, but for the many rules of one symbol, such as sum -> product, that make no node."""
+        states, callbacks = self._state.parse_conf.states, self._state.parse_conf.callbacks
+        stack, values = self._state.state_stack, self._state.value_stack
+        kind = token.type
+        while True:
+            action, argument = states[stack[-1]].get(kind, (None, None))
+            if action is Shift:
+                stack.append(argument)
+                values.append(token)
+                return
+            if action is None:
+                raise UnexpectedToken(token, set(states[stack[-1]]), state=self._state)
+            size = len(argument.expansion)
+            if size == 1 and argument.options.expand1 and argument.alias is None:
+                stack.pop()
+            else:
+                children = values[len(values) - size :]
+                del stack[len(stack) - size :], values[len(values) - size :]
+                values.append(callbacks[argument](children))
+            stack.append(states[stack[-1]][argument.origin.name][1])
 
     def _remember(self, token: Token) -> None:
         self._before.append(token)
@@ -197,7 +219,7 @@ def _braces_are_wrong(at: Situation) -> bool:
     """Whether blocks can't be told apart any more after this error."""
     if "LBRACE" in at.accepted:
         return at.text in ("}", "push", "pull", *STATEMENTS)
-    return at.text in ("{", "push", "pull") or (at.text == "}" and not at.opened)
+    return at.text in ("push", "pull") or (at.text == "}" and not at.opened)
 
 
 class _TooDeepError(Exception):

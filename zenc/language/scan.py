@@ -49,6 +49,12 @@ def resume(text: str, start: int, body: Body | None) -> Resumption | None:
     """
     depth, before = 0, ""
     for piece in pieces(text, start):
+        if piece.offset == start and text[_line_start(text, start) : start].strip():
+            before = piece.text  # the culprit itself starts something only where it starts a line
+            depth += {"{": 1, "}": -1}.get(piece.text, 0)
+            if depth < 0 and body:
+                return Resumption(piece.offset, top=False)
+            continue
         if starts_declaration(text, piece) and piece.offset > start:
             return Resumption(piece.offset, top=True)
         depth += {"{": 1, "}": -1}.get(piece.text, 0)

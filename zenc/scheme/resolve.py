@@ -100,7 +100,7 @@ def _resolve(
     communication = reader.value("communication", Resolver(program, schedules, environment, report).resolve)
     aggregation = reader.choice("aggregation", model.Aggregation)
     partition = reader.choice("partition", model.Partition)
-    balance = reader.value("balance", lambda value: resolve_balance(value, environment, report))
+    balance: model.Mapping | None = reader.value("balance", lambda value: resolve_balance(value, environment, report))
     push = reader.choice("push", model.Format, model.Format.AUTO)
     pull = reader.choice("pull", model.Format, model.Format.AUTO)
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)

@@ -1,0 +1,90 @@
+"""Imports, and files that are none."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from zenc.errors import SchemeError, SchemeSyntaxError, ZencError
+from zenc.language.load import load_file, load_text
+
+ONE = "schedule one { push { } pull { } }\n"
+
+
+def failure(path: Path) -> ZencError:
+    with pytest.raises(ZencError) as caught:
+        load_file(path)
+    assert pickle.loads(pickle.dumps(caught.value)).diagnostics == caught.value.diagnostics
+    return caught.value
+
+
+def test_the_patterns_are_always_there() -> None:
+    program = load_text("scheme a { }")
+    assert program.files[0] is program.main
+    assert [Path(file.source.name).name for file in program.files] == ["<text>", "patterns.zen"]
+
+
+def test_the_patterns_may_be_named(tmp_path: Path) -> None:
+    assert len(load_text('import "patterns.zen" scheme a { }').files) == 2
+
+
+def test_imports_are_relative_to_the_importer_and_come_once(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "main.zen").write_text('import "deep/a.zen"\nimport "deep/b.zen"\n')
+    (tmp_path / "deep/a.zen").write_text('import "b.zen"\n' + ONE)
+    (tmp_path / "deep/b.zen").write_text(ONE.replace("one", "two"))
+    program = load_file(tmp_path / "main.zen")
+    assert [Path(file.source.name).name for file in program.files] == ["main.zen", "a.zen", "b.zen", "patterns.zen"]
+
+
+def test_a_cycle_is_told_where_it_closes(tmp_path: Path) -> None:
+    (tmp_path / "a.zen").write_text('import "b.zen"\n')
+    (tmp_path / "b.zen").write_text('\nimport "./a.zen"\n')
+    (diagnostic,) = failure(tmp_path / "a.zen").diagnostics
+    assert diagnostic.id == "import-cycle"
+    assert "a.zen -> b.zen -> a.zen" in diagnostic.message
+    assert diagnostic.span is not None
+    assert (Path(diagnostic.span.source.name).name, diagnostic.span.line) == ("b.zen", 2)
+
+
+def test_missing_imports_are_all_told(tmp_path: Path) -> None:
+    (tmp_path / "a.zen").write_text('import "b.zen"\nimport "c.zen"\n')
+    error = failure(tmp_path / "a.zen")
+    assert [(d.id, d.span.line) for d in error.diagnostics if d.span] == [("missing-import", 1), ("missing-import", 2)]
+
+
+def test_syntax_errors_of_all_files_come_together(tmp_path: Path) -> None:
+    (tmp_path / "a.zen").write_text('import "b.zen"\nimport "c.zen"\nimport "missing.zen"')
+    (tmp_path / "b.zen").write_text("x")
+    (tmp_path / "c.zen").write_text("y")
+    error = failure(tmp_path / "a.zen")
+    assert isinstance(error, SchemeSyntaxError)
+    assert [d.id for d in error.diagnostics] == ["syntax", "syntax"]
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"scheme a\x00 { }", b"\x7fELF\x02\x01", "scheme é".encode("latin-1")])
+def test_binary_files(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.zen").write_bytes(data)
+    error = failure(tmp_path / "a.zen")
+    assert isinstance(error, SchemeSyntaxError)
+    assert error.diagnostics[0].id in ("not-text", "syntax")
+
+
+def test_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.zen").write_bytes(b"\xef\xbb\xbfscheme a {\r\n  \"x\ty\"\r\n}\r\n")
+    assert load_file(tmp_path / "a.zen").main.schemes[0].doc == "x y"
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.zen", tmp_path, tmp_path / "nul\0.zen", tmp_path / ("x" * 5000)):
+        error = failure(path)
+        assert isinstance(error, SchemeError)
+        assert [d.id for d in error.diagnostics] == ["unreadable-file"]
+
+
+def test_strange_import_paths(tmp_path: Path) -> None:
+    for path in ("", ".", "..", "x" * 5000, "/", "\N{SNOWMAN}"):
+        (tmp_path / "a.zen").write_text(f'import "{path}"', encoding="utf-8")
+        assert [d.id for d in failure(tmp_path / "a.zen").diagnostics] == ["missing-import"]

@@ -1,0 +1,69 @@
+"""Canonical text parses back to the tree it was made of."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from zenc.errors import Source
+from zenc.language.parse import parse, parse_block, parse_expression
+from zenc.language.schedule import Block, Expression, Integer
+from zenc.language.text import block_lines, block_text, expression_text
+from zenc.resources import directory
+
+sys.path.insert(0, str(Path(__file__).parent))
+from strategies import blocks, expressions  # noqa: E402
+
+
+@given(expressions())
+@settings(deadline=None)
+def test_expressions_come_back(expression: Expression) -> None:
+    assert parse_expression(expression_text(expression)) == expression
+
+
+@given(blocks())
+@settings(deadline=None, max_examples=60)
+def test_blocks_come_back(block: Block) -> None:
+    assert parse_block(block_text(block)) == block
+    assert parse_block(block_text(block, indent=2)) == block
+
+
+@pytest.mark.parametrize("schedule", parse(Source("p", (directory("schemes") / "patterns.zen").read_text())).schedules)
+def test_patterns_come_back(schedule: object) -> None:
+    for block in (schedule.push, schedule.pull):  # type: ignore[attr-defined]
+        assert parse_block(block_text(block)) == block
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(a + b) * c - (d - e)",
+        "not (a and b) or c == (d < e)",
+        "-(a + b)",
+        "a - -b",
+        "1 << k & 3",
+        "a mod b / c mod d",
+        "min(a + 1, -b)",
+        "(not a) + 1",
+    ],
+)
+def test_parentheses_are_the_fewest(text: str) -> None:
+    assert expression_text(parse_expression(text)) == text
+
+
+def test_a_negative_literal_is_still_read() -> None:
+    assert expression_text(Integer(-3)) == "-3"
+
+
+def test_layout() -> None:
+    text = "let n = 1\nif n { step { send all to 1 } }\nelse {\n    let m = 2\n    step { }\n}"
+    assert block_text(parse_block(text)) == text
+    assert block_lines(parse_block("if a { let b = 1 let c = 2 } else if d { } else { }"), indent=1) == [
+        "    if a {",
+        "        let b = 1",
+        "        let c = 2",
+        "    } else if d { }",
+    ]
