@@ -58,9 +58,7 @@ class Ranks:
         errors: dict[int, BaseException] = {}
         traces: dict[int, str] = {}
         for rank, pipe in enumerate(self.pipes):
-            if not self._answers(rank, pipe, seconds, errors, traces):
-                continue
-            kind, value, trace = pipe.recv()
+            kind, value, trace = _answer(pipe, seconds)
             if kind == "result":
                 results[rank] = value
             else:
@@ -68,15 +66,6 @@ class Ranks:
         if errors:
             raise RanksFailed(errors, results, traces)
         return [results[rank] for rank in range(len(chosen))]
-
-    def _answers(self, rank: int, pipe: Any, seconds: float, errors: dict[int, BaseException], traces: dict[int, str]) -> bool:
-        try:
-            if pipe.poll(seconds):
-                return pipe.poll(0) and not (self.processes[rank].exitcode is not None and not _readable(pipe))
-            errors[rank], traces[rank] = TimeoutError(f"no answer in {seconds} s"), "timeout"
-        except (EOFError, OSError) as error:
-            errors[rank], traces[rank] = error, "the process is gone"
-        return False
 
     def close(self) -> None:
         for pipe in self.pipes:
@@ -90,8 +79,14 @@ class Ranks:
                 process.kill()
 
 
-def _readable(pipe: Any) -> bool:
-    return bool(pipe.poll(0))
+def _answer(pipe: Any, seconds: float) -> tuple[str, Any, str]:
+    try:
+        if pipe.poll(seconds):
+            kind, value, trace = pipe.recv()
+            return kind, value, trace
+    except (EOFError, OSError) as error:
+        return "error", error, "the process is gone"
+    return "error", TimeoutError(f"no answer in {seconds} s"), "timeout"
 
 
 def _serve(rank: int, size: int, port: int, pipe: Any, environment: dict[str, str]) -> None:

@@ -19,7 +19,7 @@ from zenc.language.schedule import All, Block, For, If, Let, Part, Send, Step
 from zenc.plan.evaluate import EvaluationError, Ints, Mask, Scope, condition, evaluate, scope_of, spread
 from zenc.plan.model import Plan
 
-MOST_ITERATIONS = 2_000_000
+MOST_ITERATIONS = 200_000
 """Loops of one phase together; beyond it a schedule is taken for a mistake."""
 MOST_MOVES = 1 << 25
 

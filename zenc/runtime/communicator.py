@@ -7,6 +7,7 @@ connections of its own, so zenc's messages never mix with DDP's or the user's, w
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -26,7 +27,7 @@ class Communicator:
     """``parent`` is the user's group, ``group`` zenc's own over the same ranks."""
 
     parent: dist.ProcessGroup
-    group: dist.ProcessGroup
+    group: dist.ProcessGroupGloo
     transport: Transport
     worker: Worker
     calls: int = 0
@@ -58,10 +59,7 @@ class Communicator:
         """Leave the group for good, so that peers that wait for this rank learn of it at once."""
         self.broken = error
         self.kept.append(kept)
-        try:
-            self.group.abort()
-        except (RuntimeError, NotImplementedError, AttributeError):
-            self.kept.append(self.group)  # connections end with the process
+        self.group.abort()
 
     def agree(self, pledge: dict[str, str], deadline: float) -> None:
         """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ.
@@ -143,18 +141,22 @@ def _group(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
 
 
 def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
-    ranks = dist.get_process_group_ranks(parent)
+    """A gloo group over the ranks of ``parent``, whatever backend that has.
+
+    Not by ``dist.new_group``: without all ranks of the world it derives the name of a group from how many groups this
+    process knows, and so fails where ranks are in different groups.
+    """
+    generation = next(_generations.setdefault(parent.group_name, itertools.count()))
+    store = dist.PrefixStore(f"zenc/{parent.group_name}/{generation}", parent.get_group_store())
     try:
-        own = dist.new_group(
-            ranks, timeout=timedelta(seconds=deadline), backend="gloo", use_local_synchronization=True,
-            group_desc="zenc",
-        )  # fmt: skip
-    except (RuntimeError, ValueError) as error:
+        own = dist.ProcessGroupGloo(store, parent.rank(), parent.size(), timedelta(seconds=deadline))
+    except RuntimeError as error:
         raise unreachable(deadline, error) from error
     transport = GlooTransport(own)
     return Communicator(parent, own, transport, Worker(f"zenc-rank-{transport.rank}"))
 
 
+_generations: dict[str, itertools.count[int]] = {}
 EXIT_SECONDS = 30.0
 
 

@@ -54,7 +54,7 @@ class GlooTransport:
     fixed size of first packets.
     """
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
+    def __init__(self, group: dist.ProcessGroupGloo) -> None:
         self.group = group
         self.rank, self.size = group.rank(), group.size()
 

@@ -1,0 +1,150 @@
+"""Right schedules are proved, wrong ones give a counterexample at the user's line."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from zenc.errors import VerificationError
+from zenc.plan.verify import UNPINNED_SIZES, verify, verify_all
+
+
+def found(push: str, pull: str, size: int, **more: str) -> tuple[str, str, int]:
+    """(id, message, line) of the first diagnostic of a schedule that must not be proved."""
+    with pytest.raises(VerificationError) as caught:
+        verify(plan_with(push, pull, **more), size)
+    first = caught.value.diagnostics[0]
+    assert first.span is not None and first.span.source.name == "mine.zen"
+    return first.id, first.message, first.span.line
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
+def test_all_combinations_are_proved_for_1_to_40_ranks(combination):
+    plan = plan_of(scheme_text(*combination))
+    for proof in verify_all(plan, range(1, 41)):
+        assert proof.parts == (1 if "centralization" in combination[2] else proof.size)
+        assert len(proof.owners) == proof.parts
+
+
+def test_patterns_can_be_mixed_under_parallelism():
+    for push in ("ring", "hierarchy", "point_to_point"):
+        for pull in ("ring", "hierarchy", "point_to_point"):
+            plan = plan_of(scheme_text(f"{push} then {pull}", "incremental", "partition: parallelism balance: imbalanced"))
+            assert len(verify_all(plan)) == len(UNPINNED_SIZES)
+
+
+def test_one_rank_does_nothing():
+    rounds, proof = verify(plan_with(DIRECT_PUSH, DIRECT_PULL), 1)
+    assert rounds.push == rounds.pull == () and proof.owners == (0,)
+
+
+def test_every_rank_owns_its_part_in_the_shipped_patterns():
+    for combination in COMBINATIONS:
+        if "parallelism" in combination[2]:
+            assert verify(plan_of(scheme_text(*combination)), 7)[1].owners == tuple(range(7))
+
+
+def test_a_rank_that_is_left_out_of_the_push():
+    push = DIRECT_PUSH.replace("to (rank + d) mod size", "to (rank + d) mod size where rank != 2")
+    identifier, message, line = found(push, DIRECT_PULL, 4)
+    assert (identifier, line) == ("never-complete", 2)
+    assert "part 0 from rank 2" in message
+
+
+def test_a_rank_that_is_left_out_of_the_pull():
+    pull = DIRECT_PULL.replace("mod size }", "mod size where (rank + d) mod size != 3 }")
+    identifier, message, line = found(DIRECT_PUSH, pull, 4)
+    assert (identifier, line) == ("never-arrives", 4)
+    assert message == "rank 3 never gets part 0: the pull ends without it"
+
+
+def test_a_part_that_is_sent_twice():
+    identifier, message, line = found(DIRECT_PUSH + "\nstep { send part 0 to 0 where rank == 1 }", DIRECT_PULL, 3)
+    assert (identifier, line) == ("counted-twice", 4)
+    assert "rank 0 would count rank 1's part 0 twice: it has it already, and rank 1 sends it (push, step 2)" in message
+
+
+def test_a_part_that_is_sent_twice_in_one_step():
+    push = "step { send part 0 to 0 where rank == 1\nsend parts 0 .. 1 to 0 where rank == 1 }"
+    identifier, message, _ = found(push, "", 2)
+    assert identifier == "counted-twice" and "rank 1 sends it twice" in message
+
+
+def test_a_part_that_comes_by_two_ways():
+    push = "step { send part 0 to 1 where rank == 2 }\nstep { send part 0 to 0 where rank == 1 or rank == 2 }"
+    identifier, message, line = found(push, "", 3)
+    assert (identifier, line) == ("counted-twice", 4) and "ranks 1 and 2 send it" in message
+
+
+def test_a_pull_of_what_is_not_complete():
+    identifier, message, line = found(DIRECT_PUSH, "step { send part 0 to rank - 1 where rank == 2 }", 3)
+    assert (identifier, line) == ("sent-incomplete", 5)
+    assert message.startswith("rank 2 sends part 0 to rank 1 before it is complete: it lacks what ranks 0 and 1")
+
+
+def test_a_pull_that_brings_a_part_twice():
+    identifier, message, line = found(DIRECT_PUSH, DIRECT_PULL + "\n" + DIRECT_PULL, 3)
+    assert (identifier, line) == ("pulled-twice", 6) and "gets part" in message
+
+
+@pytest.mark.parametrize(
+    ("push", "identifier", "text"),
+    [
+        ("step { send all to rank }", "send-to-self", "rank 0 sends to itself"),
+        ("step { send all to size where rank == 0 }", "no-such-rank", "rank 0 sends to rank 3, but the ranks are 0 to 2"),
+        ("step { send all to rank - 1 }", "no-such-rank", "rank 0 sends to rank -1"),
+        ("step { send part size to 0 where rank == 1 }", "no-such-part", "rank 1 sends part 3"),
+        ("step { send all of 9 to 0 where rank == 1 }", "no-such-rank", "what rank 9 gave"),
+        ("step { send part 1 / rank to 0 }", "division-by-zero", "divides by zero for rank 0"),
+        ("step { send part 1 mod (rank - 2) to 0 where rank > 0 }", "division-by-zero", "for rank 2"),
+        ("step { send part 1 << 80 to 0 }", "bad-shift", "62 bits"),
+        ("step { send part (1 << 61) * 8 to 0 }", "number-too-large", "beyond 2^62"),
+        ("step { send part log2(rank) to 1 where rank == 0 }", "bad-log2", "log2 of a number below 1"),
+    ],
+)
+def test_moves_that_make_no_sense(push, identifier, text):
+    found_id, message, line = found(push, DIRECT_PULL, 3)
+    assert (found_id, line) == (identifier, 3)
+    assert text in message
+
+
+def test_loops_without_end_are_told_at_once():
+    started = time.perf_counter()
+    push = "for i in 1 .. 1000000000 { step { send all to 0 where rank == 9 } }"
+    assert found(push, "", 3)[0] == "schedule-too-long"
+    nested = "for i in 1 .. 100000 { for j in 1 .. 100000 { step { send all to 0 where rank == 9 } } }"
+    assert found(nested, "", 3)[0] == "schedule-too-long"
+    assert time.perf_counter() - started < 30
+
+
+def test_of_needs_one_shot():
+    push = "for s in 0 .. size - 2 { step { send all of (rank - s) mod size to (rank + 1) mod size } }"
+    assert found(push, "", 3, parts="partition: centralization")[0] == "origin-merged"
+    verify(plan_with(push, "", aggregation="one_shot", parts="partition: centralization"), 3)
+
+
+def test_of_a_rank_whose_contribution_is_not_there():
+    push = "step { send all of (rank + 1) mod size to (rank + 2) mod size }"
+    identifier, message, _ = found(push, "", 3, aggregation="one_shot", parts="partition: centralization")
+    assert (identifier, message) == ("nothing-to-send", "rank 0 has nothing of rank 1's part 0 to send (push, step 1)")
+
+
+def test_sums_that_would_differ_in_the_last_bits():
+    """Rank 0 adds all three at once; rank 1 adds 0 and 1, rounds, and then adds 2."""
+    push = "step { send all to 0 where rank > 0\nsend all to 1 where rank == 0 }\nstep { send all to 1 where rank == 2 }"
+    pull = "step { send all to 2 where rank == 0 }"
+    identifier, message, line = found(push, pull, 3, parts="partition: centralization")
+    assert (identifier, line) == ("unequal-sums", 2)
+    assert message.startswith("ranks 0 and 1 add up part 0 in different orders")
+    verify(plan_with(push, pull, aggregation="one_shot", parts="partition: centralization"), 3)
+
+
+@pytest.mark.parametrize("size", [64, 1024])
+def test_large_groups_are_proved_quickly(size):
+    """The bound is the benchmark's; here only that nothing grows out of hand."""
+    started = time.perf_counter()
+    verify(plan_of(scheme_text("point_to_point", "incremental", "partition: parallelism balance: imbalanced")), size)
+    assert time.perf_counter() - started < 60

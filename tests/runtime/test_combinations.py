@@ -1,0 +1,123 @@
+"""The 18 combinations sum exactly: every rank count, unit, format, dtype and shape of input; ranks as threads."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.support.cases import (
+    COMBINATIONS,
+    DTYPES,
+    FORMATS,
+    KINDS,
+    assert_same_bits,
+    assert_same_units,
+    assert_sums,
+    dense_tensor,
+    scheme_text,
+    sparse_tensor,
+)
+from tests.support.local import collectives, run_all
+
+WIDTHS = (1, 3, 64, 1000)
+UNITS = (1, 2, 7, 64, 65, 130, 257)
+
+
+@cache
+def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str, size: int) -> list[zenc.Collective]:
+    artifact = zenc.compile_text(scheme_text(*combination, push, pull, unit), ranks=size)
+    return collectives(artifact, size)
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
+@pytest.mark.parametrize("size", range(1, 10))
+def test_every_format_and_kind_of_input(combination, size):
+    """All pairs of formats, with dtypes, widths, units and kinds of input going round beside them."""
+    turn = COMBINATIONS.index(combination) * 9 + size
+    for push in FORMATS:
+        for pull in FORMATS:
+            ranks = ranks_of(combination, push, pull, "auto", size)
+            for kind in (KINDS[turn % len(KINDS)], KINDS[(turn + 4) % len(KINDS)]):
+                dtype, width = DTYPES[turn % len(DTYPES)], WIDTHS[turn // 3 % len(WIDTHS)]
+                units = UNITS[turn % len(UNITS)]
+                inputs = [sparse_tensor(kind, r, size, units, width, dtype, turn) for r in range(size)]
+                results = run_all(ranks, inputs)
+                assert_sums(results, inputs)
+                assert_same_bits([results[0], *run_all(ranks, inputs)])
+                if "dense" not in (push, pull):
+                    assert_same_units(results, inputs)
+                turn += 1
+
+
+@pytest.mark.parametrize("unit", ["row", "element"])
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
+def test_dense_tensors_in_place(combination, unit):
+    for size in range(1, 10):
+        for push, pull in (("auto", "auto"), ("coo", "bitmap"), ("bitmap", "coo"), ("dense", "dense")):
+            kind, dtype = KINDS[size % len(KINDS)], DTYPES[size % len(DTYPES)]
+            ranks = ranks_of(combination, push, pull, unit, size)
+            inputs = [dense_tensor(kind, r, size, 41, 3, dtype, size) for r in range(size)]
+            given = [tensor.clone() for tensor in inputs]
+            results = run_all(ranks, given)
+            assert all(result is tensor for result, tensor in zip(results, given, strict=True))
+            assert_sums(results, inputs)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    combination=st.sampled_from(COMBINATIONS),
+    size=st.integers(1, 9),
+    units=st.integers(1, 400),
+    width=st.integers(0, 70),
+    dtype=st.sampled_from(DTYPES),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=9, max_size=9),
+    push=st.sampled_from(FORMATS),
+    pull=st.sampled_from(FORMATS),
+    op=st.sampled_from(["sum", "mean"]),
+    seed=st.integers(0, 1000),
+)
+def test_any_input_on_any_rank(combination, size, units, width, dtype, kinds, push, pull, op, seed):
+    inputs = [sparse_tensor(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
+    results = run_all(ranks_of(combination, push, pull, "auto", size), inputs, op)
+    assert_sums(results, inputs, divisor=size if op == "mean" else 1)
+
+
+def test_negative_zero_and_nan_payloads_travel_unchanged():
+    """A value that one rank alone has arrives with its bits, whatever they mean."""
+    bits = torch.tensor([0x7FC12345, -0x3EDCBB, 1, -0x80000000], dtype=torch.int64).to(torch.int32)
+    values = bits.view(torch.float32)[:, None]
+    for size in (1, 2, 5):
+        ranks = ranks_of(COMBINATIONS[-1], "auto", "auto", "auto", size)
+        inputs = [
+            torch.sparse_coo_tensor(torch.arange(4)[None] if r == 0 else torch.zeros(1, 0, dtype=torch.long),
+                                    values if r == 0 else values[:0], (50, 1), check_invariants=False)
+            for r in range(size)
+        ]  # fmt: skip
+        for result in run_all(ranks, inputs):
+            assert torch.equal(result._values().view(torch.int32)[:, 0], bits)
+
+
+def test_dense_units_of_signed_zeros_alone_are_absent():
+    ranks = ranks_of(COMBINATIONS[-1], "coo", "coo", "row", 2)
+    tensor = torch.zeros(10, 2)
+    tensor[3, 1], tensor[4] = -0.0, float("nan")
+    run_all(ranks, [tensor.clone(), torch.zeros(10, 2)])
+    assert ranks[0].stats["units_in"] == 1 and ranks[1].stats["units_in"] == 0
+
+
+@pytest.mark.parametrize("unit", ["row", "element"])
+def test_units_that_are_not_the_tensors_own(unit):
+    """A COO tensor with two sparse dimensions under row units, and one with rows under element units."""
+    size = 3
+    ranks = ranks_of(COMBINATIONS[-1], "auto", "auto", unit, size)
+    flat = [dense_tensor("random", r, size, 20, 6, torch.float32, 5).to_sparse() for r in range(size)]
+    rows = [sparse_tensor("random", r, size, 20, 6, torch.float32, 6) for r in range(size)]
+    for inputs in (flat, rows):
+        results = run_all(ranks, inputs)
+        assert_sums(results, inputs)
+        assert all(result.sparse_dim() == inputs[0].sparse_dim() for result in results)

@@ -1,0 +1,117 @@
+"""Inputs and the dense float64 sum that every result is held against."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+COMMUNICATIONS = ("ring", "hierarchy", "point_to_point")
+AGGREGATIONS = ("incremental", "one_shot")
+CUTS = (
+    "partition: centralization",
+    "partition: parallelism balance: imbalanced",
+    "partition: parallelism balance: balanced by permutation(7)",
+)
+COMBINATIONS = list(itertools.product(COMMUNICATIONS, AGGREGATIONS, CUTS))
+"""The 18 combinations of the four dimensions that mean something."""
+
+FORMATS = ("dense", "coo", "bitmap", "auto")
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+"""Relative to the sum of magnitudes."""
+
+KINDS = (
+    "random", "empty_on_one", "empty_on_all", "everything", "one_unit", "many_times", "one_part", "zero_rows", "nonfinite",
+)  # fmt: skip
+
+
+def scheme_text(
+    communication: str, aggregation: str, cut: str, push: str = "auto", pull: str = "auto", unit: str = "auto"
+) -> str:
+    """A scheme of the 18, as a user would write it."""
+    return (
+        f"scheme combination {{ communication: {communication} aggregation: {aggregation} {cut} "
+        f"push: {push} pull: {pull} unit: {unit} }}"
+    )
+
+
+def unit_ids(kind: str, rank: int, size: int, units: int, generator: torch.Generator) -> torch.Tensor:
+    """The units of one rank's gradient, in any order, maybe several times."""
+    some = torch.randint(0, units, (max(1, units // 4),), generator=generator)
+    match kind:
+        case "empty_on_all":
+            return some[:0]
+        case "empty_on_one":
+            return some[:0] if rank == size - 1 else some
+        case "everything":
+            return torch.randperm(units, generator=generator)
+        case "one_unit":
+            return torch.tensor([units // 2])
+        case "many_times":
+            return torch.full((9,), units - 1)
+        case "one_part":
+            return some % max(1, units // size)
+    return some
+
+
+def sparse_tensor(
+    kind: str, rank: int, size: int, units: int, width: int, dtype: torch.dtype, seed: int
+) -> torch.Tensor:
+    """One rank's sparse COO gradient [units, width] (or [units] for width 0), uncoalesced."""
+    generator = torch.Generator().manual_seed(seed * 1000 + rank)
+    ids = unit_ids(kind, rank, size, units, generator)
+    values = torch.randn(len(ids), max(width, 1), generator=generator, dtype=torch.float64).to(dtype)
+    if kind == "zero_rows":
+        values[:: 2] = 0
+    if kind == "nonfinite" and len(values) and rank == 0:
+        values[0, 0], values[-1, -1] = float("nan"), float("inf")
+    if width == 0:
+        return torch.sparse_coo_tensor(ids[None], values[:, 0], (units,), check_invariants=False)
+    return torch.sparse_coo_tensor(ids[None], values, (units, width), check_invariants=False)
+
+
+def dense_tensor(kind: str, rank: int, size: int, units: int, width: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """The same as a dense tensor, mostly zero."""
+    return sparse_tensor(kind, rank, size, units, width, dtype, seed).to_dense()
+
+
+def assert_sums(results: list[torch.Tensor], inputs: list[torch.Tensor], divisor: int = 1) -> None:
+    """Every result is the float64 sum of ``inputs`` within the tolerance of its dtype, and all have the same bits."""
+    wide = [tensor.to_dense().double() for tensor in inputs]
+    expected = sum(wide[1:], wide[0]) / divisor
+    magnitude = sum((tensor.abs() for tensor in wide[1:]), wide[0].abs()) / divisor
+    tolerance = TOLERANCE[inputs[0].dtype] * (1 + len(inputs) // 4)
+    for result in results:
+        assert result.dtype == inputs[0].dtype and result.shape == inputs[0].shape
+        assert result.layout == inputs[0].layout
+        dense = result.to_dense().double()
+        finite = torch.isfinite(expected)
+        assert torch.equal(torch.isfinite(dense), finite)
+        assert torch.equal(torch.isnan(dense), torch.isnan(expected))
+        error = (dense - expected)[finite].abs()
+        assert bool((error <= tolerance * magnitude[finite] + 1e-30).all()), f"off by {error.max()}"
+    assert_same_bits(results)
+
+
+def assert_same_bits(results: list[torch.Tensor]) -> None:
+    """All tensors have the same bits, and sparse ones the same indices, in the same order."""
+    for result in results[1:]:
+        for mine, first in zip(_pieces(result), _pieces(results[0]), strict=True):
+            assert mine.shape == first.shape
+            assert torch.equal(mine.contiguous().view(torch.uint8), first.contiguous().view(torch.uint8))
+
+
+def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
+    if tensor.layout is torch.sparse_coo:
+        assert tensor.is_coalesced()
+        return [tensor._indices(), tensor._values()]
+    return [tensor.reshape(-1)]
+
+
+def assert_same_units(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
+    """Exactly the units that some rank had are there: none is dropped by value, none is made up."""
+    everyone = torch.cat([tensor._indices() for tensor in inputs], dim=1)
+    expected = torch.unique(everyone, dim=1)
+    for result in results:
+        assert torch.equal(result._indices(), expected)

@@ -1,0 +1,27 @@
+"""Plans for tests, from texts."""
+
+from __future__ import annotations
+
+from zenc.language.load import load_text
+from zenc.plan.lower import lower
+from zenc.plan.model import Plan
+from zenc.scheme.resolve import resolve
+
+
+def plan_of(text: str, size: int | None = None, name: str = "mine.zen") -> Plan:
+    """The plan of the one scheme in ``text``."""
+    return lower(resolve(load_text(text, name))[0], size)
+
+
+def plan_with(push: str, pull: str, size: int | None = None, aggregation: str = "incremental", parts: str = "") -> Plan:
+    """The plan of a schedule of one's own: the statements of ``push`` and ``pull``, from line 3 and 5 on."""
+    text = (
+        "scheme mine { communication: schedule {\n"
+        f"push {{\n{push}\n}} pull {{\n{pull}\n}} }}\n"
+        f"aggregation: {aggregation} {parts or 'partition: parallelism balance: imbalanced'} }}"
+    )
+    return plan_of(text, size)
+
+
+DIRECT_PUSH = "step { for d in 1 .. size - 1 { send part (rank + d) mod size to (rank + d) mod size } }"
+DIRECT_PULL = "step { for d in 1 .. size - 1 { send part rank to (rank + d) mod size } }"
