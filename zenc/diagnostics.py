@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+_INSTALLATION = {
+    "broken-installation": ("installation", "a directory of zenc's own files is not there"),
+}
+
 _SYNTAX = {
     "syntax": ("syntax", "the text is not in the language"),
     "empty-file": ("syntax", "the text declares nothing"),
@@ -54,6 +58,7 @@ _SCHEME = {
 
 DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        **_INSTALLATION,
         **_SYNTAX,
         **_LOAD,
         **_SCHEME,

@@ -11,9 +11,7 @@ from zenc.resources import directory
 from zenc.scheme.resolve import resolve
 
 SHIPPED = [path.read_text(encoding="utf-8") for path in sorted(directory("schemes").glob("*.zen"))]
-WORDS = """scheme schedule import push pull step for in if else let send all part parts of to where and or not mod by
-    then { } ( ) , : = == < << .. + - * / ^ & | 0 1 2.5 0x7 "s" a rank size log2 communication ring # \n ; % \0
-    """.split(" ")
+WORDS = ["scheme", "schedule", "import", "push", "pull", "step", "for", "in", "if", "else", "let", "send", "all", "part", "parts", "of", "to", "where", "and", "or", "not", "mod", "by\n", "", "", "", "then", "{", "}", "(", ")", ",", ":", "=", "==", "<", "<<", "..", "+", "-", "*", "/", "^", "&", "|", "0", "1", "2.5", "0x7", '"s"', "a", "rank", "size", "log2", "communication", "ring", "#", "\n", ";", "%", "\x00\n", "", "", "", ""]
 
 
 def survives(text: str) -> None:

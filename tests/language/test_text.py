@@ -15,7 +15,7 @@ from zenc.language.text import block_lines, block_text, expression_text
 from zenc.resources import directory
 
 sys.path.insert(0, str(Path(__file__).parent))
-from strategies import blocks, expressions  # noqa: E402
+from strategies import blocks, expressions
 
 
 @given(expressions())

@@ -34,13 +34,11 @@ def parse(source: Source) -> File:
     Raises:
         SchemeSyntaxError: with all errors that can be told apart.
     """
-    if not source.text.strip():
-        message = f"{source.name} is empty"
-        raise SchemeSyntaxError(Diagnostic("empty-file", message, help="write a scheme or a schedule"))
     file = cast(File, _read(source, "start_file"))
     if not (file.imports or file.schedules or file.schemes):
-        message = f"{source.name} holds nothing but comments"
-        raise SchemeSyntaxError(Diagnostic("empty-file", message, help="write a scheme or a schedule"))
+        message = f"{source.name} {'holds nothing but comments' if source.text.strip() else 'is empty'}"
+        start = Span(source, 0, 0)
+        raise SchemeSyntaxError(Diagnostic("empty-file", message, start, help="write a scheme or a schedule"))
     return file
 
 

@@ -21,16 +21,15 @@ ON_THE_SPOT = "schedule { ... }"
 
 def schedules_of(program: Program, report: Report) -> dict[str, Schedule]:
     """The named schedules of all files. Those of the main file are checked here, whether used or not."""
-    known: dict[str, Schedule] = {}
-    for file in program.files:
-        for schedule in file.schedules:
-            assert schedule.name is not None
-            name, first = schedule.name, known.get(schedule.name.text)
-            if first is None:
-                known[name.text] = schedule
-            else:
-                message = f"there are two schedules '{name.text}'"
-                report.error("duplicate-name", message, name.span, notes=(f"the other one: {first.span}",))
+    imported_first = [schedule for file in reversed(program.files) for schedule in file.schedules]
+    first: dict[str, Schedule] = {}
+    for schedule in imported_first:
+        assert schedule.name is not None
+        name, other = schedule.name, first.setdefault(schedule.name.text, schedule)
+        if other is not schedule:
+            message = f"there is another schedule '{name.text}'"
+            report.error("duplicate-name", message, name.span, notes=(f"the other one: {other.span}",))
+    known = {s.name.text: s for file in program.files for s in file.schedules if s.name}
     for schedule in program.main.schedules:
         check_schedule(schedule, report)
     return known

@@ -85,7 +85,7 @@ def _report_twins(schemes: Sequence[syntax.Scheme], report: Report) -> None:
     for scheme in schemes:
         other = first.setdefault(scheme.name.text, scheme)
         if other is not scheme:
-            message = f"there are two schemes '{scheme.name.text}'"
+            message = f"there is another scheme '{scheme.name.text}'"
             report.error("duplicate-name", message, scheme.name.span, notes=(f"the other one: {other.name.span}",))
 
 

@@ -1,0 +1,50 @@
+"""The list of shipped schemes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from zenc.errors import Source
+from zenc.language.load import load_text
+from zenc.language.parse import parse
+from zenc.scheme.library import locate, shipped
+from zenc.scheme.resolve import resolve
+
+
+def test_shipped() -> None:
+    entries = {entry["name"]: entry for entry in shipped()}
+    assert {"agsparse", "balanced", "dense_ring", "hierarchical_centralization"} <= set(entries)
+    assert entries["balanced"]["balance"] == "balanced by permutation"
+    assert entries["agsparse"]["balance"] is None
+    assert json.loads(json.dumps(shipped())) == shipped()
+    for name, entry in entries.items():
+        assert Path(entry["path"]).stem == name
+        assert entry["summary"]
+        assert "# Source: " in Path(entry["path"]).read_text(encoding="utf-8")
+        parse(Source(name, Path(entry["path"]).read_text(encoding="utf-8")))
+
+
+def test_locate(tmp_path: Path) -> None:
+    assert locate("balanced").name == "balanced.zen"
+    assert locate("no_such_scheme") == Path("no_such_scheme")
+    (tmp_path / "x.zen").write_text("")
+    assert locate(str(tmp_path / "x.zen")) == tmp_path / "x.zen"
+
+
+def test_the_front_end_is_light() -> None:
+    code = "import sys, zenc.scheme.library; print([m for m in ('torch', 'numpy') if m in sys.modules])"
+    root = Path(__file__).parents[2]
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_the_schemes_of_the_manual_mean_something() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+    texts = re.findall(r"```zen\n(.*?)```", page, re.DOTALL)
+    assert len(texts) == 2
+    for text in texts:
+        assert resolve(load_text(text))[1] == ()
