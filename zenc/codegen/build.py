@@ -117,7 +117,7 @@ def _failure(directory: Path, key: str, folder: Path, output: str, command: list
     with cache.writing(directory):
         (folder / "compiler-output.txt").write_text(" ".join(command) + "\n" + output, "utf-8")
         cache.replace(folder, kept)
-    lines = [line for line in output.splitlines() if line.strip()]
+    lines = _from_first_error([line for line in output.splitlines() if line.strip()])
     more = [f"... and {len(lines) - SHOWN_LINES} lines more"] if len(lines) > SHOWN_LINES else []
     return BuildError(
         Diagnostic(
@@ -127,6 +127,12 @@ def _failure(directory: Path, key: str, folder: Path, output: str, command: list
             help="set CXX to another C++17 compiler; if it fails too, this is a bug in zenc",
         )
     )
+
+
+def _from_first_error(lines: list[str]) -> list[str]:
+    """The compiler's lines without the warnings that come before its first error."""
+    errors = (number for number, line in enumerate(lines) if "error:" in line)
+    return lines[next(errors, 0) :]
 
 
 def _timeout(why: str) -> BuildError:

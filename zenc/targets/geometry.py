@@ -12,6 +12,7 @@ from zenc.errors import Diagnostic, InternalError, TensorError
 
 MOST_VALUES = 1 << 62
 WORD_BITS = 64
+MOST_WORDS = MOST_VALUES // 16
 
 
 def words_of(slots: int) -> int:
@@ -33,7 +34,7 @@ class Geometry:
     def __post_init__(self) -> None:
         if self.units < 0 or self.width < 0 or self.parts < 1:
             raise InternalError(Diagnostic("internal", f"no tensor is cut like {self!r}"))
-        if self.units * max(self.width, 1) >= MOST_VALUES or self.words * WORD_BITS >= MOST_VALUES:
+        if self.units * max(self.width, 1) >= MOST_VALUES or self.words >= MOST_WORDS:
             raise TensorError(
                 Diagnostic(
                     "tensor-too-large",

@@ -49,33 +49,74 @@ struct Geometry {
         return left < part_slots.divisor ? left : part_slots.divisor;
     }
 
-    // Where the bit of a unit is, for unit < units.
-    Place place(u64 unit) const {
-        const u64 slot = mapping.slot(unit);
+    // Where the bit of a slot is, for slot < units.
+    Place place(u64 slot) const {
         const u64 part = part_slots.quotient(slot);
         const u64 local = slot - part * part_slots.divisor;
         return {part * part_words + local / 64, 1ULL << (local % 64)};
     }
 };
 
+// Numbers that are mapped together, in the lanes of a vector. BATCH of them are collected at a time, or a few
+// more.
+constexpr u64 BATCH = 64;
+constexpr u64 MOST_IN_BATCH = 2 * BATCH;
+
+// out = the slots of n units, both arrays of MOST_IN_BATCH. Unused lanes of the last vector repeat the first
+// number.
+template <class Mapping>
+inline void slots_of_batch(const Mapping& mapping, u64* units, u64 n, u64* out) {
+    static_assert(BATCH % Mapping::LANES == 0, "batches of whole vectors");
+    for (u64 i = n; i % Mapping::LANES != 0; ++i) units[i] = units[0];
+    for (u64 i = 0; i < n; i += Mapping::LANES) mapping.slots(units + i, out + i);
+}
+
+template <class Mapping>
+inline void units_of_batch(const Mapping& mapping, u64* slots, u64 n, u64* out) {
+    for (u64 i = n; i % Mapping::LANES != 0; ++i) slots[i] = slots[0];
+    for (u64 i = 0; i < n; i += Mapping::LANES) mapping.units_at(slots + i, out + i);
+}
+
+// visit(first, numbers, n) for batches of ids [n]. Returns 0, or -1 - i if ids[i] is not below `limit`; then
+// the batches before that of i have been visited.
+template <class Visit>
+inline i64 for_each_id_batch(const i64* ids, u64 n, u64 limit, Visit visit) {
+    u64 batch[MOST_IN_BATCH];
+    for (u64 first = 0; first < n; first += BATCH) {
+        const u64 size = n - first < BATCH ? n - first : BATCH;
+        u64 greatest = 0;
+        for (u64 i = 0; i < size; ++i) {
+            batch[i] = static_cast<u64>(ids[first + i]);  // a negative id is a huge one
+            greatest = greatest < batch[i] ? batch[i] : greatest;
+        }
+        if (greatest >= limit) {
+            u64 bad = 0;
+            while (batch[bad] < limit) ++bad;
+            return -1 - static_cast<i64>(first + bad);
+        }
+        visit(first, batch, size);
+    }
+    return 0;
+}
+
 // out[i] = slot of units[i]. Returns 0, or -1 - i if units[i] is out of range.
 template <class Mapping>
 inline i64 slots_of_units(const Geometry<Mapping>& geometry, const i64* units, u64 n, i64* out) {
-    for (u64 i = 0; i < n; ++i) {
-        if (static_cast<u64>(units[i]) >= geometry.units) return -1 - static_cast<i64>(i);
-        out[i] = static_cast<i64>(geometry.mapping.slot(static_cast<u64>(units[i])));
-    }
-    return 0;
+    return for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
+        u64 slots[MOST_IN_BATCH];
+        slots_of_batch(geometry.mapping, batch, size, slots);
+        std::memcpy(out + first, slots, size * 8);
+    });
 }
 
 // out[i] = unit of slots[i]. Returns 0, or -1 - i if slots[i] is out of range.
 template <class Mapping>
 inline i64 units_of_slots(const Geometry<Mapping>& geometry, const i64* slots, u64 n, i64* out) {
-    for (u64 i = 0; i < n; ++i) {
-        if (static_cast<u64>(slots[i]) >= geometry.units) return -1 - static_cast<i64>(i);
-        out[i] = static_cast<i64>(geometry.mapping.unit(static_cast<u64>(slots[i])));
-    }
-    return 0;
+    return for_each_id_batch(slots, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
+        u64 units[MOST_IN_BATCH];
+        units_of_batch(geometry.mapping, batch, size, units);
+        std::memcpy(out + first, units, size * 8);
+    });
 }
 
 // visit(part, units, n, first) for batches of the occupied units of every part, in the order of their slots.
@@ -83,22 +124,22 @@ inline i64 units_of_slots(const Geometry<Mapping>& geometry, const i64* slots, u
 // it will touch.
 template <class Mapping, class Visit>
 inline void for_each_batch(const Geometry<Mapping>& geometry, const u64* bitmap, Visit visit) {
-    constexpr u64 BATCH = 64;
-    u64 units[BATCH + 64];
+    u64 slots[MOST_IN_BATCH];
+    u64 units[MOST_IN_BATCH];
     for (u64 part = 0; part < geometry.parts; ++part) {
         const u64* const words = bitmap + part * geometry.part_words;
-        const u64 slots = geometry.slots_of(part);
+        const u64 part_words = words_of(geometry.slots_of(part));
         u64 first = 0;
         u64 n = 0;
         u64 slot = geometry.first_slot(part);
-        for (u64 w = 0; w < words_of(slots); ++w, slot += 64) {
-            for_each_bit(words[w], [&](u64 bit) { units[n++] = geometry.mapping.unit(slot + bit); });
-            if (n < BATCH) continue;
+        for (u64 w = 0; w < part_words; ++w, slot += 64) {
+            for_each_bit(words[w], [&](u64 bit) { slots[n++] = slot + bit; });
+            if (n < BATCH && (w + 1 < part_words || n == 0)) continue;
+            units_of_batch(geometry.mapping, slots, n, units);
             visit(part, units, n, first);
             first += n;
             n = 0;
         }
-        if (n != 0) visit(part, units, n, first);
     }
 }
 

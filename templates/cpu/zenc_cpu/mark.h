@@ -6,18 +6,24 @@
 
 namespace zenc {
 
+// Sets the bits of the slots of a batch of units.
+template <class Mapping>
+inline void mark_batch(const Geometry<Mapping>& geometry, u64* units, u64 n, u64* bitmap) {
+    u64 slots[MOST_IN_BATCH];
+    slots_of_batch(geometry.mapping, units, n, slots);
+    for (u64 i = 0; i < n; ++i) {
+        const auto place = geometry.place(slots[i]);
+        bitmap[place.word] |= place.bit;
+    }
+}
+
 // Sets the bits of the slots of n units and clears all others. Returns 0, or -1 - i if units[i] is out of
 // range.
 template <class Mapping>
 inline i64 mark_units(const Geometry<Mapping>& geometry, const i64* units, u64 n, u64* bitmap) {
     std::memset(bitmap, 0, geometry.words() * 8);
-    for (u64 i = 0; i < n; ++i) {
-        const u64 unit = static_cast<u64>(units[i]);  // a negative id is a huge one
-        if (unit >= geometry.units) return -1 - static_cast<i64>(i);
-        const auto place = geometry.place(unit);
-        bitmap[place.word] |= place.bit;
-    }
-    return 0;
+    return for_each_id_batch(units, n, geometry.units,
+                             [&](u64, u64* batch, u64 size) { mark_batch(geometry, batch, size, bitmap); });
 }
 
 // Bit i: one of the values of row i is not zero, for n <= 64 rows of one value.
@@ -53,39 +59,45 @@ inline u64 nonzero_word(const Bits* rows, u64 n, u64 width) {
     return word;
 }
 
-// Marks the units that hold anything but +0 and -0 (so NaN counts), and clears all other bits. Returns the
-// marked.
-template <class Bits, class Width, class Mapping>
-inline u64 mark_dense(const Geometry<Mapping>& geometry, Width width, const Bits* tensor, u64* bitmap) {
+// Parts are ranges of the tensor: the words are built in place.
+template <class Bits, class Width>
+inline u64 mark_dense(const Geometry<Contiguous>& geometry, Width width, const Bits* tensor, u64* bitmap) {
     u64 total = 0;
-    if constexpr (Mapping::IS_IDENTITY) {
-        for (u64 part = 0; part < geometry.parts; ++part) {
-            const u64 slots = geometry.slots_of(part);
-            const Bits* const rows = tensor + geometry.first_slot(part) * width;
-            for (u64 w = 0; w < geometry.part_words; ++w) {
-                const u64 first = 64 * w;
-                const u64 n = first >= slots ? 0 : slots - first < 64 ? slots - first : 64;
-                const u64 word = n == 0 ? 0 : nonzero_word(rows + first * width, n, width);
-                total += population(word);
-                *bitmap++ = word;
-            }
-        }
-    } else {
-        std::memset(bitmap, 0, geometry.words() * 8);
-        for (u64 first = 0; first < geometry.units; first += 64) {
-            const u64 n = geometry.units - first < 64 ? geometry.units - first : 64;
-            const u64 word = nonzero_word(tensor + first * width, n, width);
+    for (u64 part = 0; part < geometry.parts; ++part) {
+        const u64 slots = geometry.slots_of(part);
+        const Bits* const rows = tensor + geometry.first_slot(part) * width;
+        for (u64 w = 0; w < geometry.part_words; ++w) {
+            const u64 first = 64 * w;
+            const u64 n = first >= slots ? 0 : slots - first < 64 ? slots - first : 64;
+            const u64 word = n == 0 ? 0 : nonzero_word(rows + first * width, n, width);
             total += population(word);
-            for_each_bit(word, [&](u64 bit) {
-                const auto place = geometry.place(first + bit);
-                bitmap[place.word] |= place.bit;
-            });
+            *bitmap++ = word;
         }
     }
     return total;
 }
 
-// tensor [units, width] of any element type: only its bits matter.
+// The occupied units are found in the order of the tensor, and marked in batches.
+template <class Bits, class Width>
+inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const Bits* tensor, u64* bitmap) {
+    u64 units[MOST_IN_BATCH];
+    u64 pending = 0;
+    u64 total = 0;
+    std::memset(bitmap, 0, geometry.words() * 8);
+    for (u64 first = 0; first < geometry.units; first += 64) {
+        const u64 n = geometry.units - first < 64 ? geometry.units - first : 64;
+        for_each_bit(nonzero_word(tensor + first * width, n, width),
+                     [&](u64 bit) { units[pending++] = first + bit; });
+        if (pending < BATCH && first + 64 < geometry.units) continue;
+        mark_batch(geometry, units, pending, bitmap);
+        total += pending;
+        pending = 0;
+    }
+    return total;
+}
+
+// Marks the units of tensor [units, width] that hold anything but +0 and -0 (so NaN counts), and clears all
+// other bits. Returns the marked.
 template <class T, class Mapping>
 inline u64 mark_tensor(const Geometry<Mapping>& geometry, const T* tensor, u64* bitmap) {
     const auto* const bits = reinterpret_cast<const typename Type<T>::Bits*>(tensor);

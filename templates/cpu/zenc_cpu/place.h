@@ -8,14 +8,25 @@
 
 namespace zenc {
 
-// The row of a unit among all marked ones; NOT_MARKED for a unit that is out of range or has no bit.
-template <class Mapping>
-inline i64 row_of(const Geometry<Mapping>& geometry, i64 unit, const u64* bitmap, const u64* before) {
-    if (static_cast<u64>(unit) >= geometry.units) return NOT_MARKED;
-    const auto place = geometry.place(static_cast<u64>(unit));
-    const u64 word = bitmap[place.word];
-    if ((word & place.bit) == 0) return NOT_MARKED;
-    return static_cast<i64>(before[place.word] + population(word & (place.bit - 1)));
+// visit(i, row) for every input i, in order: its row among all marked units. Returns 0, or NOT_MARKED at the
+// first batch with a unit that is out of range or has no bit.
+template <class Mapping, class Visit>
+inline i64 for_each_row(const Geometry<Mapping>& geometry, const i64* units, u64 n, const u64* bitmap,
+                        const u64* before, Visit visit) {
+    bool all_marked = true;
+    const i64 status = for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
+        u64 slots[MOST_IN_BATCH];
+        u64 rows[BATCH];
+        slots_of_batch(geometry.mapping, batch, size, slots);
+        for (u64 i = 0; i < size; ++i) {
+            const auto place = geometry.place(slots[i]);
+            const u64 word = bitmap[place.word];
+            all_marked = all_marked && (word & place.bit) != 0;
+            rows[i] = before[place.word] + population(word & (place.bit - 1));
+        }
+        for (u64 i = 0; i < size && all_marked; ++i) visit(first + i, rows[i]);
+    });
+    return status == 0 && all_marked ? 0 : NOT_MARKED;
 }
 
 // No unit comes twice: every row is a copy.
@@ -23,12 +34,9 @@ template <class T, class Width, class Mapping>
 inline i64 place_once(const Geometry<Mapping>& geometry, Width width, const i64* units, u64 n,
                       const T* values, const u64* bitmap, const u64* before, typename Type<T>::Sum divisor,
                       T* out) {
-    for (u64 i = 0; i < n; ++i) {
-        const i64 row = row_of(geometry, units[i], bitmap, before);
-        if (row < 0) return row;
-        divide_row(values + i * width, width, divisor, out + static_cast<u64>(row) * width);
-    }
-    return 0;
+    return for_each_row(geometry, units, n, bitmap, before, [&](u64 i, u64 row) {
+        divide_row(values + i * width, width, divisor, out + row * width);
+    });
 }
 
 // Units come several times: group the inputs by row, by counting, and sum every group in the order of the
@@ -37,21 +45,22 @@ template <class T, class Width, class Mapping>
 inline i64 place_summed(const Geometry<Mapping>& geometry, Width width, const i64* units, u64 n,
                         const T* values, const u64* bitmap, const u64* before, u64 distinct,
                         typename Type<T>::Sum divisor, T* out) {
-    const Scratch<i64> rows(n);
+    const Scratch<u64> rows(n);
     const Scratch<u64> ends(distinct + 1);  // first where a row's inputs start, in the end where they end
     const Scratch<const T*> inputs(n);
     if (rows.failed() || ends.failed() || inputs.failed()) return NO_MEMORY;
-    for (u64 i = 0; i < n; ++i) {
-        rows[i] = row_of(geometry, units[i], bitmap, before);
-        if (rows[i] < 0 || static_cast<u64>(rows[i]) >= distinct) return NOT_MARKED;
-        ++ends[static_cast<u64>(rows[i]) + 1];
-    }
+    bool all_known = true;
+    const i64 status = for_each_row(geometry, units, n, bitmap, before, [&](u64 i, u64 row) {
+        all_known = all_known && row < distinct;
+        rows[i] = row;
+        if (row < distinct) ++ends[row + 1];
+    });
+    if (status < 0 || !all_known) return NOT_MARKED;
     for (u64 row = 0; row < distinct; ++row) ends[row + 1] += ends[row];
-    for (u64 i = 0; i < n; ++i) inputs[ends[static_cast<u64>(rows[i])]++] = values + i * width;
+    for (u64 i = 0; i < n; ++i) inputs[ends[rows[i]]++] = values + i * width;
     for (u64 row = 0, start = 0; row < distinct; start = ends[row++]) {
-        const u64 group = ends[row] - start;
-        if (group == 0) return WRONG_COUNT;
-        sum_rows<true>(inputs.get() + start, group, width, divisor, out + row * width);
+        if (ends[row] == start) return WRONG_COUNT;
+        sum_rows<true>(inputs.get() + start, ends[row] - start, width, divisor, out + row * width);
     }
     return 0;
 }

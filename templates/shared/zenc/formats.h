@@ -20,18 +20,18 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zenc's wire formats ar
 
 namespace zenc {
 
-enum Format : i64 { FORMAT_DENSE = 0, FORMAT_COO = 1, FORMAT_BITMAP = 2 };
+constexpr i64 FORMAT_DENSE = 0;
+constexpr i64 FORMAT_COO = 1;
+constexpr i64 FORMAT_BITMAP = 2;
 
 // What a kernel returns instead of a count, if it can't do its work.
-enum Status : i64 {
-    UNKNOWN_FORMAT = -1,
-    WRONG_COUNT = -2,
-    NOT_ASCENDING = -3,
-    OUT_OF_RANGE = -4,
-    STRAY_BITS = -5,
-    NOT_MARKED = -6,
-    NO_MEMORY = -7,
-};
+constexpr i64 UNKNOWN_FORMAT = -1;
+constexpr i64 WRONG_COUNT = -2;
+constexpr i64 NOT_ASCENDING = -3;
+constexpr i64 OUT_OF_RANGE = -4;
+constexpr i64 STRAY_BITS = -5;
+constexpr i64 NOT_MARKED = -6;
+constexpr i64 NO_MEMORY = -7;
 
 ZENC_HD inline u64 padded(u64 bytes) {
     return (bytes + 7) / 8 * 8;

@@ -33,27 +33,38 @@ ZENC_HD inline u64 ceil_square_root(u64 x) {
 struct Contiguous {
     static constexpr bool IS_IDENTITY = true;
 
+    static constexpr int LANES = 32;
+
     ZENC_HD u64 slot(u64 unit) const { return unit; }
     ZENC_HD u64 unit(u64 slot) const { return slot; }
+    ZENC_HD void slots(const u64* of, u64* slots_) const { copy(of, slots_); }
+    ZENC_HD void units_at(const u64* of, u64* units_) const { copy(of, units_); }
+
+private:
+    ZENC_HD static void copy(const u64* from, u64* to) {
+        for (int i = 0; i < LANES; ++i) to[i] = from[i];
+    }
 };
 
-// Slot = a keyed pseudo-random permutation of the unit.
+// Slot = a keyed pseudo-random permutation of the unit. All arithmetic of the rounds has 32 bits: it is cheap
+// on a GPU.
 struct Permutation {
     static constexpr bool IS_IDENTITY = false;
-    // Each round moves both halves. 3 pass every balance test that we have; the fourth is a margin (ADR
-    // 0003).
-    static constexpr int ROUNDS = 4;
+    // Each round moves both halves. 2 pass every balance test that we have; the third is a margin (ADR 0003).
+    static constexpr int ROUNDS = 3;
 
     u64 units;
     Divider columns;
-    u64 rows;
-    u64 keys[2 * ROUNDS];
+    u32 rows;
+    u32 keys[2 * ROUNDS];
 
     // units <= 2^62. The keys depend on units too: tensors of different sizes are permuted independently.
     ZENC_HD Permutation(u64 seed, u64 units_)
-        : units(units_), columns(ceil_square_root(units_)), rows(ceil_divide(units_, columns.divisor)) {
-        u64 state = mix(seed) ^ mix(units_ + 0x9e3779b97f4a7c15ULL);
-        for (u64& key : keys) key = mix(state += 0x9e3779b97f4a7c15ULL);
+        : units(units_),
+          columns(ceil_square_root(units_)),
+          rows(static_cast<u32>(ceil_divide(units_, columns.divisor))) {
+        u64 state = mix(seed) ^ mix(units_ + GOLDEN);
+        for (u32& key : keys) key = static_cast<u32>(mix(state += GOLDEN) >> 32);
     }
 
     ZENC_HD u64 slot(u64 unit) const {
@@ -68,37 +79,96 @@ struct Permutation {
         return slot;
     }
 
+    // LANES units at once, for processors with vectors: no lane waits for another, and the rounds have no
+    // branch.
+    static constexpr int LANES = 32;
+
+    ZENC_HD void slots(const u64* of, u64* slots_) const {
+        u32 row[LANES];
+        u32 column[LANES];
+        split(of, row, column);
+        for (int round = 0; round < ROUNDS; ++round) move<false>(row, column, round);
+        join(row, column, slots_);
+        for (int i = 0; i < LANES; ++i)
+            if (slots_[i] >= units) slots_[i] = slot(slots_[i]);
+    }
+
+    ZENC_HD void units_at(const u64* of, u64* units_) const {
+        u32 row[LANES];
+        u32 column[LANES];
+        split(of, row, column);
+        for (int round = ROUNDS - 1; round >= 0; --round) move<true>(row, column, round);
+        join(row, column, units_);
+        for (int i = 0; i < LANES; ++i)
+            if (units_[i] >= units) units_[i] = unit(units_[i]);
+    }
+
 private:
-    // A pseudo-random number in [0, range), by multiply-shift (Lemire, TOMACS 2019): bias below range / 2^64.
-    ZENC_HD static u64 draw(u64 x, u64 key, u64 range) {
-        u64 hash = (x ^ key) * 0x9fb21c651e98df25ULL;
-        hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93ULL;
-        return multiply_high(hash, range);
+    static constexpr u64 GOLDEN = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio, SplitMix64's step
+
+    // A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
+    // (nullprogram.com/blog/2018/07/31), then multiply-shift (Lemire, TOMACS 2019), which looks at the upper
+    // bits only. A bias below range / 2^32 remains within the grid, where parts are far coarser.
+    ZENC_HD static u32 draw(u32 x, u32 key, u32 range) {
+        u32 hash = (x ^ key) * 0x7feb352dU;
+        hash = (hash ^ (hash >> 15)) * 0x846ca68bU;
+        return static_cast<u32>((static_cast<u64>(hash) * range) >> 32);
     }
 
-    ZENC_HD static u64 add(u64 a, u64 b, u64 range) {
-        const u64 sum = a + b;
-        return sum >= range ? sum - range : sum;
+    ZENC_HD static u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
+
+    // (a + b) mod range and (a - b) mod range for a, b < range <= 2^31: the wrong candidate wraps to a huge
+    // number. A branch here would be mispredicted every other time.
+    ZENC_HD static u32 add(u32 a, u32 b, u32 range) { return smaller(a + b, a + b - range); }
+    ZENC_HD static u32 subtract(u32 a, u32 b, u32 range) { return smaller(a - b, a - b + range); }
+
+    ZENC_HD void split(const u64* cells, u32* row, u32* column) const {
+        for (int i = 0; i < LANES; ++i) {
+            const u64 quotient = columns.quotient(cells[i]);
+            row[i] = static_cast<u32>(quotient);
+            column[i] = static_cast<u32>(cells[i] - quotient * columns.divisor);
+        }
     }
 
-    ZENC_HD static u64 subtract(u64 a, u64 b, u64 range) { return a >= b ? a - b : a + range - b; }
+    ZENC_HD void join(const u32* row, const u32* column, u64* cells) const {
+        for (int i = 0; i < LANES; ++i) cells[i] = row[i] * columns.divisor + column[i];
+    }
+
+    template <bool BACKWARD>
+    ZENC_HD void move(u32* row, u32* column, int round) const {
+        const u32 width = static_cast<u32>(columns.divisor);
+        const u32 height = rows;
+        const u32 first = keys[2 * round];
+        const u32 second = keys[2 * round + 1];
+        for (int i = 0; i < LANES; ++i) {
+            if (BACKWARD) {
+                row[i] = subtract(row[i], draw(column[i], second, height), height);
+                column[i] = subtract(column[i], draw(row[i], first, width), width);
+            } else {
+                column[i] = add(column[i], draw(row[i], first, width), width);
+                row[i] = add(row[i], draw(column[i], second, height), height);
+            }
+        }
+    }
 
     ZENC_HD u64 forward(u64 cell) const {
-        u64 row = columns.quotient(cell);
-        u64 column = cell - row * columns.divisor;
+        const u32 width = static_cast<u32>(columns.divisor);
+        u32 row = static_cast<u32>(columns.quotient(cell));
+        u32 column = static_cast<u32>(cell - row * columns.divisor);
         for (int round = 0; round < ROUNDS; ++round) {
-            column = add(column, draw(row, keys[2 * round], columns.divisor), columns.divisor);
+            column = add(column, draw(row, keys[2 * round], width), width);
             row = add(row, draw(column, keys[2 * round + 1], rows), rows);
         }
         return row * columns.divisor + column;
     }
 
     ZENC_HD u64 backward(u64 cell) const {
-        u64 row = columns.quotient(cell);
-        u64 column = cell - row * columns.divisor;
+        const u32 width = static_cast<u32>(columns.divisor);
+        u32 row = static_cast<u32>(columns.quotient(cell));
+        u32 column = static_cast<u32>(cell - row * columns.divisor);
         for (int round = ROUNDS - 1; round >= 0; --round) {
             row = subtract(row, draw(column, keys[2 * round + 1], rows), rows);
-            column = subtract(column, draw(row, keys[2 * round], columns.divisor), columns.divisor);
+            column = subtract(column, draw(row, keys[2 * round], width), width);
         }
         return row * columns.divisor + column;
     }

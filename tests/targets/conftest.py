@@ -1,0 +1,189 @@
+"""The kernels of both mappings, compiled once for all runs, and numpy arrays as the kernels see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from zenc.codegen.render import UnitInputs, render
+from zenc.targets.cpu import load
+from zenc.targets.cpu.kernels import Kernels
+from zenc.targets.geometry import Geometry
+
+SEED = 0x5EED
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """An element type: how numpy stores it, and its values as float64. numpy has no bf16: torch rounds it."""
+
+    name: str
+    storage: type
+
+    def widen(self, stored: np.ndarray) -> np.ndarray:
+        if self.name != "bf16":
+            return stored.astype(np.float64)
+        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+    def narrow(self, values: np.ndarray) -> np.ndarray:
+        if self.name != "bf16":
+            return values.astype(self.storage)
+        rounded = torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(torch.bfloat16)
+        return rounded.view(torch.int16).numpy().view(np.uint16)
+
+    def sum(self, rows: list[np.ndarray]) -> np.ndarray:
+        """Stored rows, added one after the other in the type that sums are made in, rounded once."""
+        if len(rows) == 1:
+            return rows[0]
+        wide = np.float64 if self.name == "f64" else np.float32
+        total = self.widen(rows[0]).astype(wide)
+        for row in rows[1:]:
+            total = total + self.widen(row).astype(wide)
+        return self.narrow(total)
+
+
+DTYPES = [Dtype("f32", np.float32), Dtype("f64", np.float64), Dtype("f16", np.float16), Dtype("bf16", np.uint16)]
+
+
+@pytest.fixture(params=DTYPES, ids=lambda dtype: dtype.name)
+def dtype(request: pytest.FixtureRequest) -> Dtype:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def kernels_of(request: pytest.FixtureRequest) -> Callable[..., Kernels]:
+    """kernels_of(mapping, seed): compiled into the directory that pytest keeps between runs."""
+    directory = Path(request.config.cache.mkdir("zenc-kernels"))
+    directory.chmod(0o700)
+
+    def compiled(mapping: str, seed: int = SEED) -> Kernels:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ZENC_CACHE_DIR", str(directory))
+            return load(render(UnitInputs("test", "0123abcd", mapping, seed)))
+
+    return compiled
+
+
+@pytest.fixture(params=["contiguous", "permutation"])
+def kernels(request: pytest.FixtureRequest, kernels_of: Callable[..., Kernels]) -> Kernels:
+    return kernels_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def permuting(kernels_of: Callable[..., Kernels]) -> Kernels:
+    return kernels_of("permutation")
+
+
+def address(array: np.ndarray) -> int:
+    assert array.flags.c_contiguous
+    return array.ctypes.data
+
+
+class Tensors:
+    """One kernel library on numpy arrays: allocates outputs, fills them with rubbish first, returns them."""
+
+    def __init__(self, kernels: Kernels, geometry: Geometry, dtype: Dtype) -> None:
+        self.kernels, self.geometry, self.dtype = kernels, geometry, dtype
+
+    def slots(self, units: np.ndarray) -> np.ndarray:
+        units = np.ascontiguousarray(units, np.int64)
+        out = np.empty(len(units), np.int64)
+        self.kernels.slots_of_units(self.geometry, address(units), len(units), address(out))
+        return out
+
+    def words(self) -> np.ndarray:
+        return np.full(self.geometry.words, 0xA5A5A5A5A5A5A5A5, np.uint64)
+
+    def values(self, rows: int) -> np.ndarray:
+        return np.frombuffer(
+            b"\xa5" * (rows * self.geometry.width * np.dtype(self.dtype.storage).itemsize), self.dtype.storage
+        ).reshape(rows, self.geometry.width).copy()
+
+    def mark_units(self, units: np.ndarray) -> np.ndarray:
+        bitmap, units = self.words(), np.ascontiguousarray(units, np.int64)
+        self.kernels.mark_units(self.geometry, address(units), len(units), address(bitmap))
+        return bitmap
+
+    def mark_dense(self, tensor: np.ndarray) -> np.ndarray:
+        bitmap = self.words()
+        count = self.kernels.mark_dense(self.dtype.name, self.geometry, address(tensor), address(bitmap))
+        assert count == int(np.bitwise_count(bitmap).sum()) if hasattr(np, "bitwise_count") else True
+        return bitmap
+
+    def rank(self, bitmap: np.ndarray) -> tuple[np.ndarray, int]:
+        before = np.empty(len(bitmap), np.uint64)
+        return before, self.kernels.rank(address(bitmap), len(bitmap), address(before))
+
+    def place_units(self, units: np.ndarray, values: np.ndarray, divisor: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        units = np.ascontiguousarray(units, np.int64)
+        bitmap = self.mark_units(units)
+        before, count = self.rank(bitmap)
+        out = self.values(count)
+        self.kernels.place_units(
+            self.dtype.name, self.geometry, address(units), len(units), address(values), address(bitmap),
+            address(before), count, divisor, address(out),
+        )  # fmt: skip
+        return bitmap, out
+
+    def place_dense(self, tensor: np.ndarray, divisor: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        bitmap = self.mark_dense(tensor)
+        before, count = self.rank(bitmap)
+        out = self.values(count)
+        self.kernels.place_dense(
+            self.dtype.name, self.geometry, address(tensor), address(bitmap), address(before), divisor, address(out)
+        )
+        return bitmap, out
+
+    def part_values(self, bitmap: np.ndarray, values: np.ndarray) -> list[int]:
+        """The address of each part's values, in values [count, width] of all parts."""
+        words = bitmap.reshape(self.geometry.parts, self.geometry.part_words)
+        counts = [len(occupied(part)) for part in words]
+        starts = np.concatenate([[0], np.cumsum(counts)])[:-1].astype(np.int64)
+        return [address(values) + int(start) * self.geometry.width * values.itemsize for start in starts]
+
+    def expand_dense(self, bitmap: np.ndarray, values: np.ndarray) -> np.ndarray:
+        out = self.values(self.geometry.units)
+        parts = self.part_values(bitmap, values)
+        self.kernels.expand_dense(self.dtype.name, self.geometry, address(bitmap), parts, address(out))
+        return out
+
+    def expand_units(self, bitmap: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ids, out = np.full(len(values), -1, np.int64), self.values(len(values))
+        parts = self.part_values(bitmap, values)
+        count = self.kernels.expand_units(
+            self.dtype.name, self.geometry, address(bitmap), parts, address(ids), address(out)
+        )
+        assert count == len(values)
+        return ids, out
+
+
+def occupied(words: np.ndarray) -> np.ndarray:
+    """The numbers of the set bits, ascending."""
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
+
+
+def bitmap_of(slots: np.ndarray, total: int) -> np.ndarray:
+    """The words with bits at ``slots``, for parts of ``total`` slots."""
+    bits = np.zeros(-(-total // 64) * 64, np.uint8)
+    bits[np.asarray(slots, np.int64)] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint64)
+
+
+class Helpers:
+    """What test modules need of this file."""
+
+    address = staticmethod(address)
+    occupied = staticmethod(occupied)
+    bitmap_of = staticmethod(bitmap_of)
+    Tensors = Tensors
+    DTYPES = DTYPES
+
+
+@pytest.fixture(scope="session")
+def at() -> type[Helpers]:
+    return Helpers

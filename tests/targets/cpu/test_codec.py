@@ -1,0 +1,106 @@
+"""The bytes of segments: what is written is read back, and nothing else is accepted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from zenc.errors import InternalError, SynchronisationError
+from zenc.plan.formats import WIRE_FORMATS, SegmentShape, body_bytes, index_bytes
+from zenc.scheme.model import Format
+
+FORMATS = [Format.COO, Format.BITMAP]
+
+
+def encode(kernels, at, wire, bitmap, slots, count, values):
+    size = body_bytes(wire, SegmentShape(slots, count, 1, 1)) - (count + 7) // 8 * 8 + (len(values) + 7) // 8 * 8
+    out = np.full(size // 8 + 1, 0xA5A5A5A5A5A5A5A5, np.uint64)
+    payload = np.frombuffer(values, np.uint8)
+    written = kernels.encode(wire, at.address(bitmap), slots, count, payload.ctypes.data, len(values), at.address(out))
+    assert written == size
+    assert out[-1] == 0xA5A5A5A5A5A5A5A5
+    return out[:-1]
+
+
+def decode(kernels, at, wire, body, slots, count):
+    bitmap = np.full(-(-slots // 64), 0xA5A5A5A5A5A5A5A5, np.uint64)
+    kernels.decode_index(wire, at.address(body), slots, count, at.address(bitmap))
+    return bitmap
+
+
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
+@pytest.mark.parametrize("slots", [0, 1, 63, 64, 65, 1000])
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("width", [0, 1, 5])
+def test_what_is_written_is_read_back(permuting, at, wire, slots, density, width):
+    rng = np.random.default_rng(9)
+    count = slots if wire is Format.DENSE else round(slots * density)
+    present = np.sort(rng.permutation(slots)[:count])
+    values = rng.bytes(count * width)
+    bitmap = at.bitmap_of(present, slots)
+    body = encode(permuting, at, wire, bitmap, slots, count, values)
+    assert np.array_equal(decode(permuting, at, wire, body, slots, count), bitmap)
+    start = index_bytes(wire, slots, count)
+    assert body.tobytes()[start : start + len(values)] == values
+    assert not any(body.tobytes()[start + len(values) :])
+    if wire is Format.COO:
+        assert np.array_equal(body.view(np.uint32)[:count], present)
+
+
+def test_dense_needs_every_slot(permuting, at):
+    with pytest.raises(InternalError):
+        encode(permuting, at, Format.DENSE, at.bitmap_of([0, 1], 3), 3, 2, b"")
+
+
+@pytest.mark.parametrize("wire", FORMATS[:1])
+@pytest.mark.parametrize("claimed", [2, 4])
+def test_a_count_that_is_not_the_bitmaps_is_refused(permuting, at, wire, claimed):
+    bitmap, out = at.bitmap_of([1, 5, 70], 100), np.zeros(8, np.uint64)
+    with pytest.raises(InternalError):
+        permuting.encode(wire, at.address(bitmap), 100, claimed, 0, 0, at.address(out))
+
+
+@pytest.mark.parametrize(
+    "wire, words, slots, count, why",
+    [
+        (Format.COO, [1 | 1 << 32], 10, 2, "ascend"),
+        (Format.COO, [2 | 1 << 32], 10, 2, "ascend"),
+        (Format.COO, [1 | 10 << 32], 10, 2, "beyond the end"),
+        (Format.COO, [1 | 9 << 32], 10, 1, "no.*bits|bits where"),
+        (Format.COO, [0] * 9, 10, 11, "as many slots"),
+        (Format.BITMAP, [0b111], 10, 2, "as many slots"),
+        (Format.BITMAP, [1 << 10 | 1], 10, 2, "bits where"),
+        (Format.DENSE, [0], 10, 9, "as many slots"),
+        (Format.COO, [0], 10, -1, "as many slots"),
+    ],
+)
+def test_corrupt_indices_are_refused_with_the_reason(permuting, at, wire, words, slots, count, why):
+    with pytest.raises(SynchronisationError, match=why) as raised:
+        decode(permuting, at, wire, np.array(words, np.uint64), slots, count)
+    assert raised.value.diagnostics[0].id == "corrupt-segment"
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_mutated_indices_never_give_a_wrong_count(permuting, at, data):
+    wire = data.draw(st.sampled_from(WIRE_FORMATS))
+    slots = data.draw(st.integers(1, 300))
+    present = sorted(data.draw(st.sets(st.integers(0, slots - 1))))
+    count = len(present) if wire is not Format.DENSE else slots
+    body = encode(permuting, at, wire, at.bitmap_of(present, slots), slots, count, b"") if count else np.zeros(1, np.uint64)
+    raw = bytearray(body.tobytes())
+    for position, value in data.draw(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4)):
+        if raw:
+            raw[position % len(raw)] = value
+    claimed = max(0, min(slots, count + data.draw(st.integers(-1, 1))))
+    raw += bytes(16)  # the receiver's buffer is as long as the claimed count says
+    damaged = np.frombuffer(bytes(raw), np.uint64).copy()
+    try:
+        bitmap = decode(permuting, at, wire, damaged, slots, claimed)
+    except SynchronisationError:
+        return
+    found = at.occupied(bitmap)
+    assert len(found) == claimed
+    assert not len(found) or found[-1] < slots

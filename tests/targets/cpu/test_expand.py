@@ -1,0 +1,47 @@
+"""From segments back to tensors, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zenc.targets.geometry import Geometry
+
+SHAPES = [(0, 1, 2), (1, 1, 1), (1, 3, 4), (63, 1, 2), (200, 3, 7), (130, 64, 4), (40, 1000, 3), (5000, 1, 3), (5, 2, 9)]
+
+
+@pytest.mark.parametrize("units, width, parts", SHAPES)
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_a_tensor_survives_the_round_trip(kernels, dtype, at, units, width, parts, density):
+    rng = np.random.default_rng(6)
+    tensors = at.Tensors(kernels, Geometry(units, width, parts), dtype)
+    ids = np.sort(rng.permutation(units)[: round(units * density)])
+    values = dtype.narrow(rng.standard_normal((len(ids), width)).astype(np.float32))
+    bitmap, placed = tensors.place_units(ids, values)
+    dense = np.zeros((units, width), values.dtype)
+    dense[ids] = values
+    assert np.array_equal(tensors.expand_dense(bitmap, placed), dense)
+    found, rows = tensors.expand_units(bitmap, placed)
+    assert np.array_equal(found, ids)
+    assert np.array_equal(rows, values)
+
+
+@pytest.mark.parametrize("slots, width", [(0, 1), (1, 1), (64, 1), (65, 3), (300, 64), (130, 1000)])
+@pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
+def test_densify_fills_absent_slots_with_zero(kernels, dtype, at, slots, width, density):
+    rng = np.random.default_rng(7)
+    tensors = at.Tensors(kernels, Geometry(slots, width, 1), dtype)
+    present = np.sort(rng.permutation(slots)[: round(slots * density)])
+    values = dtype.narrow(rng.standard_normal((len(present), width)).astype(np.float32))
+    bitmap, out = at.bitmap_of(present, slots), tensors.values(slots)
+    kernels.densify(dtype.name, at.address(bitmap), slots, width, at.address(values), at.address(out))
+    expected = np.zeros((slots, width), values.dtype)
+    expected[present] = values
+    assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("slots", [0, 1, 63, 64, 65, 1000])
+def test_fill_bitmap_sets_exactly_the_slots(kernels, at, slots):
+    bitmap = np.full(-(-slots // 64), 0xA5, np.uint64)
+    kernels.fill_bitmap(at.address(bitmap), slots)
+    assert np.array_equal(at.occupied(bitmap), np.arange(slots))
