@@ -90,9 +90,10 @@ def save(path: Path | None, result: dict[str, Any]) -> None:
 
 def show(console: Console, result: dict[str, Any]) -> None:
     text = result["text"]
+    once, rarest = text["words that occur once"], text["occurrences of the rarest word"]
+    tail = f"{once:,} of them occur once" if once else f"the rarest occurs {rarest} times"
     console.print(
-        f"{text['vocabulary']:,} words ({text['words that occur once']:,} of them occur once) of {text['files']:,} "
-        f"files; trained on {text['words to train on']:,} words",
+        f"{text['vocabulary']:,} words ({tail}) of {text['files']:,} files; {text['words to train on']:,} to train on",
         highlight=False,
     )
     console.print(losses(result))

@@ -36,7 +36,9 @@ class Corpus:
     files: int
     characters: int
     once: int
-    """How many words of the vocabulary occur a single time."""
+    """How many words of the vocabulary occur a single time in the training text."""
+    rarest: int
+    """How often the rarest word of the vocabulary occurs there."""
 
     def unigram_loss(self) -> float:
         """Nats a word on the held-out text if one knows the frequencies of words and nothing else."""
@@ -50,6 +52,7 @@ class Corpus:
             "characters": self.characters,
             "vocabulary": self.vocabulary,
             "words that occur once": self.once,
+            "occurrences of the rarest word": self.rarest,
             "words to train on": len(self.train),
             "words held out": len(self.held_out),
             "held-out words outside the vocabulary": int((self.held_out == 0).sum()),
@@ -74,7 +77,9 @@ def read(size: int = 60_000, root: Path | None = None) -> Corpus:
     train = [encode(text, ids) for number, text in enumerate(texts) if number % HELD_OUT_EVERY]
     held_out = [encode(text, ids) for text in texts[::HELD_OUT_EVERY]]
     once = sum(counts[word] == 1 for word in words)
-    return Corpus(torch.cat(train), torch.cat(held_out), len(ids), len(texts), sum(map(len, texts)), once)
+    return Corpus(
+        torch.cat(train), torch.cat(held_out), len(ids), len(texts), sum(map(len, texts)), once, counts[words[-1]]
+    )
 
 
 def files_of(root: Path) -> list[Path]:

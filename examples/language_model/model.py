@@ -27,7 +27,7 @@ class LanguageModel(nn.Module):
         self.vocabulary = vocabulary
         self.words_in = nn.Embedding(vocabulary, width, sparse=True)
         self.words_out = nn.Embedding(vocabulary, width + 1, sparse=True)  # the last column is the word's bias
-        self.hidden = nn.Sequential(nn.Linear(context * width, 2 * width), nn.Tanh(), nn.Linear(2 * width, width))
+        self.hidden = nn.Sequential(nn.Linear(context * width, width), nn.Tanh(), nn.Linear(width, width))
         nn.init.normal_(self.words_in.weight, std=0.1)
         nn.init.normal_(self.words_out.weight, std=0.01)
 

@@ -51,12 +51,12 @@ class Settings:
 
 def parse() -> Settings:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=500, help="training steps of each model (default: 500)")
+    parser.add_argument("--steps", type=int, default=300, help="training steps of each model (default: 300)")
     parser.add_argument("--vocabulary", type=int, default=60_000, help="words (default: 60000, at least 50000)")
     parser.add_argument("--width", type=int, default=64, help="columns of the word vectors (default: 64)")
     parser.add_argument("--context", type=int, default=6, help="words before the predicted one (default: 6)")
-    parser.add_argument("--batch", type=int, default=512, help="predictions a rank and step (default: 512)")
-    parser.add_argument("--samples", type=int, default=512, help="negative samples a rank and step (default: 512)")
+    parser.add_argument("--batch", type=int, default=1024, help="predictions a rank and step (default: 1024)")
+    parser.add_argument("--samples", type=int, default=1024, help="negative samples a step (default: 1024)")
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate (default: 0.1)")
     parser.add_argument("--scheme", default=str(SCHEME), help="what zenc compiles (default: schemes/balanced.zen)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to FILE")
@@ -82,9 +82,22 @@ def new_lane(name: str, settings: Settings, vocabulary: int) -> Lane:
     return Lane(name, DistributedDataParallel(model), (tables, hidden))
 
 
-def draw(text: torch.Tensor, settings: Settings, vocabulary: int, generator: torch.Generator) -> Batch:
-    words = windows(text, settings.batch, settings.context, generator)
-    return Batch(words[:, :-1], words[:, -1], draw_negatives(vocabulary, settings.samples, generator))
+@dataclass(frozen=True)
+class Batches:
+    """What this rank trains on: words of its own, and the negatives that all ranks draw from one seed.
+
+    One seed means fewer different rows to sum (the "seeding" of Patwary et al., Language Modeling at Scale, 2018).
+    """
+
+    text: corpus.Corpus
+    settings: Settings
+    own: torch.Generator
+    common: torch.Generator
+
+    def next(self) -> Batch:
+        words = windows(self.text.train, self.settings.batch, self.settings.context, self.own)
+        negatives = draw_negatives(self.text.vocabulary, self.settings.samples, self.common)
+        return Batch(words[:, :-1], words[:, -1], negatives)
 
 
 def windows(text: torch.Tensor, count: int, context: int, generator: torch.Generator) -> torch.Tensor:
@@ -95,14 +108,15 @@ def windows(text: torch.Tensor, count: int, context: int, generator: torch.Gener
 
 def train(lanes: list[Lane], text: corpus.Corpus, settings: Settings, progress: Progress) -> list[float]:
     """Alternate the lanes' steps; returns the seconds of some backward passes that synchronise nothing."""
-    mine = torch.Generator().manual_seed(1000 + dist.get_rank())
-    held_out = windows(text.held_out, HELD_OUT_WORDS, settings.context, mine)
+    own, common = torch.Generator().manual_seed(1000 + dist.get_rank()), torch.Generator().manual_seed(1)
+    held_out = windows(text.held_out, HELD_OUT_WORDS, settings.context, own)
+    batches = Batches(text, settings, own, common)
     bar = progress.add_task("training both models", total=settings.steps, loss="")
     every = max(1, settings.steps // EVALUATIONS)
     for step in range(settings.steps):
         if step % every == 0:
             evaluate(lanes, step, held_out)
-        batch = draw(text.train, settings, text.vocabulary, mine)
+        batch = batches.next()
         for lane in lanes if step % 2 else reversed(lanes):
             loss = lane.step(batch)
         progress.update(bar, advance=1, loss=f"loss {loss:.3f}")
