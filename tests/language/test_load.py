@@ -64,7 +64,9 @@ def test_syntax_errors_of_all_files_come_together(tmp_path: Path) -> None:
     assert [d.id for d in error.diagnostics] == ["syntax", "syntax"]
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"scheme a\x00 { }", b"\x7fELF\x02\x01", "scheme é".encode("latin-1")])
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe\x00", b"scheme a\x00 { }", b"\x7fELF\x02\x01", "scheme é".encode("latin-1")]
+)
 def test_binary_files(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.zen").write_bytes(data)
     error = failure(tmp_path / "a.zen")
@@ -73,7 +75,7 @@ def test_binary_files(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
-    (tmp_path / "a.zen").write_bytes(b"\xef\xbb\xbfscheme a {\r\n  \"x\ty\"\r\n}\r\n")
+    (tmp_path / "a.zen").write_bytes(b'\xef\xbb\xbfscheme a {\r\n  "x\ty"\r\n}\r\n')
     assert load_file(tmp_path / "a.zen").main.schemes[0].doc == "x y"
 
 

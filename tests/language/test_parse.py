@@ -79,7 +79,9 @@ def test_both_blocks_of_a_phase_leave_their_spans() -> None:
 
 
 def test_statements() -> None:
-    block = parse_block("let n = 1 if n { } else if 2 { } else { let m = n } step { send parts 0 .. 1 of 2 to 3 where 4 }")
+    block = parse_block(
+        "let n = 1 if n { } else if 2 { } else { let m = n } step { send parts 0 .. 1 of 2 to 3 where 4 }"
+    )
     assert isinstance(block[0], Let)
     assert isinstance(block[1], If)
     assert isinstance(block[1].otherwise[0], If)
@@ -177,21 +179,33 @@ schedule s {
 }
 scheme b { x: "y }
 """
-    assert [place for place, _ in problems(text)] == ["3:19", "5:15", "7:1", "10:21", "11:23", "12:14", "15:12", "17:15"]
+    assert [place for place, _ in problems(text)] == [
+        "3:19",
+        "5:15",
+        "7:1",
+        "10:21",
+        "11:23",
+        "12:14",
+        "15:12",
+        "17:15",
+    ]
 
 
 def test_an_unclosed_brace_brings_no_cascade() -> None:
-    text = "scheme a {\n  x: schedule {\n    push { step { send all to 1 }\n    pull { }\n  }\n  y: z\n}\nscheme b { x y }"
+    text = (
+        "scheme a {\n  x: schedule {\n    push { step { send all to 1 }\n    pull { }\n  }\n  y: z\n}\nscheme b { x y }"
+    )
     assert [place for place, _ in problems(text)] == ["4:5", "8:14"]
 
 
 def test_an_error_in_a_long_file_is_reported_at_once() -> None:
     statement = "        step { send all to rank + 1 where rank == 0 }\n"
     text = "schedule s {\n    push {\n" + statement * 2000 + "        step { send all to }\n    }\n    pull { }\n}\n"
-    problems("x")
-    start = time.perf_counter()
+    start = time.process_time()
+    parse(Source("t.zen", text.replace("to }", "to 1 }")))
+    good = time.process_time() - start
     assert problems(text)[0][0] == "2003:28"
-    assert time.perf_counter() - start < 2.0, "0.3 s on an idle machine"
+    assert time.process_time() - start - good < 2 * good, "0.3 s on an idle machine"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +235,9 @@ def test_deep_blocks_are_refused() -> None:
         parse_block("if 1 { } " + "else if 1 { } " * 500)
 
 
-@pytest.mark.parametrize("digits", ["9" * 10**6, "0x" + "f" * 10**6, "18446744073709551616", "9" * 10**6 + ".5", "1e999"])
+@pytest.mark.parametrize(
+    "digits", ["9" * 10**6, "0x" + "f" * 10**6, "18446744073709551616", "9" * 10**6 + ".5", "1e999"]
+)
 def test_great_numbers_are_refused(digits: str) -> None:
     with pytest.raises(SchemeSyntaxError) as caught:
         parse(Source("t", f"scheme a(k = {digits}) {{ }}"))
@@ -232,7 +248,9 @@ def test_the_greatest_integer() -> None:
     assert parse_expression("18446744073709551615") == Integer(2**64 - 1)
 
 
-@pytest.mark.parametrize(("text", "id"), [("", "empty-file"), (" \n", "empty-file"), ("# x", "empty-file"), ("a\0", "not-text")])
+@pytest.mark.parametrize(
+    ("text", "id"), [("", "empty-file"), (" \n", "empty-file"), ("# x", "empty-file"), ("a\0", "not-text")]
+)
 def test_what_is_no_scheme_at_all(text: str, id: str) -> None:
     with pytest.raises(SchemeSyntaxError) as caught:
         parse(Source("t", text))

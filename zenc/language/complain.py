@@ -23,7 +23,8 @@ _RESERVED = {
     "scheme", "schedule", "send", "step", "to", "where",
 }  # fmt: skip
 _LITERALS = {
-    "LPAR": "'('", "LBRACE": "'{'", "RBRACE": "'}'", "RPAR": "')'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
+    "LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'", "RBRACE": "'}'",
+    "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
     "TO": "'to'", "IN": "'in'", "OF": "'of'", "WHERE": "'where'", "ELSE": "'else'", "NAME": "a name",
 }  # fmt: skip
 

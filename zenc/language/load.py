@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
@@ -57,7 +58,7 @@ class _Loader:
         self._add(source, path, (path.resolve(),) if path else ())
         prelude = directory("schemes") / PRELUDE
         if prelude.resolve() not in self.files:
-            self._add(_read(prelude, None), prelude, (prelude.resolve(),))
+            self.files[prelude.resolve()] = _parse_prelude(_read(prelude, None))
         self._raise()
         files = tuple(self.files.values())
         return Program(files[0], files)
@@ -90,6 +91,12 @@ class _Loader:
         for kind in (SchemeSyntaxError, SchemeError):
             found = [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics]
             raise_if_any(kind, found)
+
+
+@lru_cache(maxsize=1)
+def _parse_prelude(source: Source) -> File:
+    """Parsed once: it comes with every program. It imports nothing."""
+    return parse(source)
 
 
 def _find(statement: Import, beside: Path) -> Path:

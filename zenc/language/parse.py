@@ -109,7 +109,7 @@ class _Reader:
         while True:
             try:
                 return self._feed()
-            except UnexpectedToken as error:
+            except (UnexpectedToken, _RefusedError) as error:
                 token = error.token
                 at = self._situation(len(self.source.text) if token.type == "$END" else token.start_pos or 0, token)
             except UnexpectedCharacters as error:
@@ -143,7 +143,7 @@ class _Reader:
                 values.append(token)
                 return
             if action is None:
-                raise UnexpectedToken(token, set(states[stack[-1]]), state=self._state)
+                raise _RefusedError(token)
             size = len(argument.expansion)
             if size == 1 and argument.options.expand1 and argument.alias is None:
                 stack.pop()
@@ -218,6 +218,14 @@ def _braces_are_wrong(at: Situation) -> bool:
     if "LBRACE" in at.accepted:
         return at.text in ("}", "push", "pull", *STATEMENTS)
     return at.text in ("push", "pull") or (at.text == "}" and not at.opened)
+
+
+class _RefusedError(Exception):
+    """The grammar has no place for this token here."""
+
+    def __init__(self, token: Token) -> None:
+        super().__init__()
+        self.token = token
 
 
 class _TooDeepError(Exception):

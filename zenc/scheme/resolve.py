@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
@@ -18,7 +18,6 @@ from zenc.scheme.constants import Environment
 from zenc.scheme.report import Report, closest, did_you_mean, unknown
 
 E = TypeVar("E", bound=Enum)
-T = TypeVar("T")
 
 REQUIRED_KEYS = ("communication", "aggregation", "partition")
 KEYS = (*REQUIRED_KEYS, "balance", "push", "pull", "unit")
@@ -97,10 +96,14 @@ def _resolve(
     entries = _entries(scheme, report)
     reader = _Reader(scheme, entries, environment, report)
 
-    communication = reader.value("communication", Resolver(program, schedules, environment, report).resolve)
+    communication = balance = None
+    if "communication" in entries:
+        resolver = Resolver(program, schedules, environment, report)
+        communication = resolver.resolve(entries["communication"].value)
     aggregation = reader.choice("aggregation", model.Aggregation)
     partition = reader.choice("partition", model.Partition)
-    balance: model.Mapping | None = reader.value("balance", lambda value: resolve_balance(value, environment, report))
+    if "balance" in entries:
+        balance = resolve_balance(entries["balance"].value, environment, report)
     push = reader.choice("push", model.Format, model.Format.AUTO)
     pull = reader.choice("pull", model.Format, model.Format.AUTO)
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
@@ -151,11 +154,6 @@ class _Reader:
     entries: Mapping[str, syntax.Entry]
     environment: Environment
     report: Report
-
-    def value(self, key: str, read: Callable[[syntax.Value], T | None]) -> T | None:
-        """What ``read`` makes of the value of ``key``; None where there is none."""
-        entry = self.entries.get(key)
-        return None if entry is None else read(entry.value)
 
     def choice(self, key: str, choices: type[E], default: E | None = None) -> E | None:
         """The member of ``choices`` that the value of ``key`` names; ``default`` where the key is missing."""
