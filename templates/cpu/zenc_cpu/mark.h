@@ -26,15 +26,25 @@ inline i64 mark_units(const Geometry<Mapping>& geometry, const i64* units, u64 n
                              [&](u64, u64* batch, u64 size) { mark_batch(geometry, batch, size, bitmap); });
 }
 
-// Bit i: one of the values of row i is not zero, for n <= 64 rows of one value.
+// Bit i: byte i of the eight is 1; each is 0 or 1. The product moves bit 8 i to bit 56 + i, and no two terms
+// meet there.
+inline u64 pack_flags(const u8* flags) {
+    u64 bytes;
+    std::memcpy(&bytes, flags, 8);
+    return (bytes * 0x0102040810204080ULL) >> 56;
+}
+
+// Bit i: row i, of one value, is not zero; for n <= 64 rows.
 template <class Bits>
 inline u64 nonzero_word(const Bits* rows, u64 n, One) {
+    u8 flags[64] = {};
+    if (n == 64)
+        for (u64 i = 0; i < 64; ++i)
+            flags[i] = magnitude_bits(rows[i]) != 0;  // the constant length vectorises
+    else
+        for (u64 i = 0; i < n; ++i) flags[i] = magnitude_bits(rows[i]) != 0;
     u64 word = 0;
-    if (n < 64) {
-        for (u64 i = 0; i < n; ++i) word |= static_cast<u64>(magnitude_bits(rows[i]) != 0) << i;
-        return word;
-    }
-    for (u64 i = 0; i < 64; ++i) word |= static_cast<u64>(magnitude_bits(rows[i]) != 0) << i;
+    for (u64 byte = 0; byte < 8; ++byte) word |= pack_flags(flags + 8 * byte) << (8 * byte);
     return word;
 }
 

@@ -1,0 +1,191 @@
+"""Building: once per node, visibly, and with errors that say what to do. Most tests compile a unit of one line."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zenc.codegen import build as building
+from zenc.codegen import cache, toolchain
+from zenc.codegen.build import build, cache_key
+from zenc.codegen.render import UnitInputs, render
+from zenc.errors import BuildError, CacheError
+from zenc.targets.cpu import load
+
+ANSWER = {"kernels.cpp": 'extern "C" int answer() { return 42; }\n'}
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def compiler(tmp_path: Path, script: str) -> str:
+    """A program in the compiler's place: what it does before it calls g++ with the same arguments."""
+    path = tmp_path / "compiler"
+    path.write_text(f'#!/bin/sh\n{script}\nexec g++ "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def id_of(raised) -> str:
+    return raised.value.diagnostics[0].id
+
+
+def test_a_build_is_announced_timed_and_kept(caplog):
+    with caplog.at_level(logging.INFO, "zenc"):
+        path = build(ANSWER)
+    assert ctypes.CDLL(str(path)).answer() == 42
+    assert [record.message.split()[0] for record in caplog.records] == ["compiling", "compiled"]
+    caplog.clear()
+    assert build(ANSWER) == path
+    assert not caplog.records
+
+
+def test_a_notice_reaches_stderr_without_any_logging_set_up():
+    code = "from zenc.log import notice; notice('compiling'); notice('compiled')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "zenc: compiling\nzenc: compiled\n" and done.stdout == ""
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a library"])
+def test_a_damaged_library_is_built_again(damage):
+    path = build(ANSWER)
+    path.write_bytes(damage)
+    assert ctypes.CDLL(str(build(ANSWER))).answer() == 42
+
+
+def test_a_missing_compiler_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(BuildError, match="apt install g") as raised:
+        build(ANSWER)
+    assert id_of(raised) == "compiler-missing"
+
+
+@pytest.mark.parametrize("command", ["'unclosed", "false"])
+def test_a_command_that_is_no_compiler_is_refused(monkeypatch, command):
+    monkeypatch.setenv("CXX", command)
+    with pytest.raises(BuildError) as raised:
+        build(ANSWER)
+    assert id_of(raised) == "compiler-missing"
+
+
+def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources():
+    with pytest.raises(BuildError, match="nonsense") as raised:
+        build({"kernels.cpp": "nonsense\n"})
+    (found,) = raised.value.diagnostics
+    assert found.id == "compile-failed"
+    kept = Path(found.notes[-1].rpartition(" ")[2])
+    assert (kept / "kernels.cpp").read_text() == "nonsense\n"
+    assert "nonsense" in (kept / "compiler-output.txt").read_text()
+
+
+def test_a_full_disk_seen_by_the_compiler_is_an_error_of_the_cache(monkeypatch, tmp_path):
+    script = 'case "$*" in *kernels.so*) echo "No space left on device" >&2; exit 1;; esac'
+    monkeypatch.setenv("CXX", compiler(tmp_path, script))
+    with pytest.raises(CacheError) as raised:
+        build(ANSWER)
+    assert id_of(raised) == "cache-not-writable"
+
+
+def test_a_compiler_without_native_builds_without_it(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("CXX", compiler(tmp_path, 'case "$*" in *march=native*) exit 1;; esac'))
+    with caplog.at_level(logging.INFO, "zenc"):
+        assert ctypes.CDLL(str(build(ANSWER))).answer() == 42
+    assert "does not know -march=native" in caplog.text
+
+
+def test_a_compiler_that_hangs_is_stopped(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", compiler(tmp_path, 'case "$*" in *kernels.so*) exec sleep 60;; esac'))
+    start = time.monotonic()
+    with pytest.raises(BuildError) as raised:
+        build(ANSWER, deadline_s=0.5)
+    assert id_of(raised) == "build-timeout"
+    assert time.monotonic() - start < 30
+
+
+def test_two_processes_at_once_compile_once(monkeypatch, tmp_path):
+    log = tmp_path / "log"
+    script = f'case "$*" in *kernels.so*) echo compile >> {log}; sleep 1;; esac'
+    code = f"from zenc.codegen.build import build; print(build({ANSWER!r}))"
+    environment = {**os.environ, "CXX": compiler(tmp_path, script)}
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    first, second = (process.communicate(timeout=120)[0] for process in both)
+    assert first == second != ""
+    assert log.read_text() == "compile\n"
+
+
+def test_a_builder_that_dies_does_not_block_the_next(tmp_path):
+    started = tmp_path / "started"
+    script = f'case "$*" in *kernels.so*) [ -e {started} ] || {{ touch {started}; exec sleep 60; }};; esac'
+    code = f"from zenc.codegen.build import build; build({ANSWER!r})"
+    environment = {**os.environ, "CXX": compiler(tmp_path, script)}
+    first = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    while not started.exists():
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("change", ["sources", "headers", "flags", "version", "macros", "zenc", "abi"])
+def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
+    tools = toolchain.toolchain()
+    before = cache_key(ANSWER, tools, "cpu")
+    sources, changed = dict(ANSWER), {"flags": tools.flags, "version": tools.version, "macros": tools.macros}
+    if change == "sources":
+        sources["kernels.cpp"] += " "
+    elif change == "headers":
+        monkeypatch.setattr(building, "headers", lambda _target: {})
+    elif change == "zenc":
+        monkeypatch.setattr(building, "__version__", "other")
+    elif change == "abi":
+        monkeypatch.setattr(building, "ABI_VERSION", -1)
+    else:
+        changed[change] = ("-O0",) if change == "flags" else "other"
+    assert cache_key(sources, toolchain.Toolchain(tools.command, **changed), "cpu") != before
+
+
+def test_a_scheme_with_any_printable_name_compiles_and_keeps_it():
+    name = 'quote " and \u00e9\U0001f600 and */ and %s {{ x }}'
+    kernels = load(render(UnitInputs(name, "0123ABcd", "contiguous")))
+    assert (kernels.scheme, kernels.digest) == (name, "0123ABcd")
+
+
+def test_a_library_of_another_version_is_refused():
+    sources = {name: text.replace("ZENC_ABI_VERSION", "999") for name, text in _rendered().items()}
+    with pytest.raises(BuildError, match="version 999") as raised:
+        load(sources)
+    assert id_of(raised) == "wrong-abi"
+
+
+def test_a_library_without_kernels_is_refused():
+    with pytest.raises(BuildError) as raised:
+        load(ANSWER)
+    assert id_of(raised) == "library-broken"
+
+
+def test_the_abi_versions_of_header_and_package_are_equal():
+    header = next(text for name, text in building.headers("cpu").items() if name.endswith("zenc/formats.h"))
+    assert f"#define ZENC_ABI_VERSION {toolchain.ABI_VERSION}\n" in header
+
+
+def test_a_process_opens_a_library_once():
+    assert load(_rendered()) is load(_rendered())
+    assert len(cache.entries()) == 1
+
+
+def _rendered() -> dict[str, str]:
+    return render(UnitInputs("test", "00", "contiguous"))

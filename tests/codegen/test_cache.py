@@ -1,0 +1,155 @@
+"""The cache directory: who may use it, what is accepted from it, and how it fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from zenc.codegen import cache
+from zenc.codegen.lock import acquire, open_lock
+from zenc.errors import CacheError
+
+KEY = "ab" * 32
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "cache"))
+    return cache.open_cache()
+
+
+def fill(text: str = "library"):
+    def work(folder: Path) -> dict[str, str]:
+        (folder / cache.LIBRARY).write_text(text)
+        return {"compiler": "none"}
+
+    return work
+
+
+def id_of(raised) -> str:
+    return raised.value.diagnostics[0].id
+
+
+def test_the_directory_is_the_users_alone(directory):
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("value, expected", [("", "home/.cache/zenc"), ("relative", "home/.cache/zenc")])
+def test_the_default_is_in_the_users_cache(tmp_path, monkeypatch, value, expected):
+    monkeypatch.delenv("ZENC_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache.cache_dir() == tmp_path / expected
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache.cache_dir() == tmp_path / "xdg" / "zenc"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+def test_a_directory_that_others_can_write_is_refused(directory, mode):
+    directory.chmod(mode)
+    with pytest.raises(CacheError) as raised:
+        cache.open_cache()
+    assert id_of(raised) == "cache-unsafe"
+
+
+def test_a_directory_of_another_user_is_refused(directory, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: directory.stat().st_uid + 1)
+    with pytest.raises(CacheError) as raised:
+        cache.open_cache()
+    assert id_of(raised) == "cache-unsafe"
+
+
+def test_a_directory_that_cannot_be_made_is_named(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.raises(CacheError, match="ZENC_CACHE_DIR") as raised:
+        cache.open_cache()
+    assert id_of(raised) == "cache-not-writable"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EACCES])
+def test_a_full_or_read_only_disk_is_an_error_of_the_cache(directory, monkeypatch, code):
+    def refuse(*_arguments):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(CacheError, match="ZENC_CACHE_DIR") as raised:
+        cache.publish(directory, KEY, fill())
+    assert id_of(raised) == "cache-not-writable"
+    assert list(directory.iterdir()) == []
+
+
+def test_what_is_published_is_found(directory):
+    assert cache.lookup(directory, KEY) is None
+    path = cache.publish(directory, KEY, fill())
+    assert cache.lookup(directory, KEY) == path
+    assert path.read_text() == "library"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "no manifest", "odd manifest", "gone", "a file"])
+def test_damaged_entries_are_not_used_and_replaced(directory, damage):
+    path = cache.publish(directory, KEY, fill())
+    manifest = path.parent / cache.MANIFEST
+    if damage == "truncated":
+        path.write_text("libr")
+    elif damage == "foreign":
+        path.write_text("LIBRARY")
+    elif damage == "no manifest":
+        manifest.unlink()
+    elif damage == "odd manifest":
+        manifest.write_text("[1]")
+    else:
+        path.unlink()
+    if damage == "a file":
+        manifest.unlink()
+        path.parent.rmdir()
+        path.parent.write_text("")
+    assert cache.lookup(directory, KEY) is None
+    assert cache.publish(directory, KEY, fill("new")).read_text() == "new"
+    assert cache.lookup(directory, KEY) is not None
+
+
+def test_a_failed_build_leaves_nothing(directory):
+    def fail(_folder: Path) -> dict[str, str]:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        cache.publish(directory, KEY, fail)
+    assert list(directory.iterdir()) == []
+
+
+def test_entries_have_sizes_and_dates_and_can_be_cleared(directory):
+    cache.publish(directory, KEY, fill())
+    open_lock(directory / f"{KEY}.lock").close()
+    (directory / f"{cache.UNFINISHED}x").mkdir()
+    (entry,) = cache.entries()
+    assert entry.key == KEY and entry.size > 7 and abs(entry.created.timestamp() - time.time()) < 60
+    assert cache.clear() == [entry]
+    assert list(directory.iterdir()) == [] and cache.entries() == []
+
+
+def test_no_cache_has_no_entries(monkeypatch, tmp_path):
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "none"))
+    assert cache.entries() == [] and cache.clear() == []
+
+
+def test_a_lock_is_waited_for_until_the_deadline(tmp_path):
+    with open_lock(tmp_path / "lock") as mine, open_lock(tmp_path / "lock") as theirs:
+        assert acquire(theirs, time.monotonic())
+        assert not acquire(mine, time.monotonic() + 0.1)
+        theirs.close()
+        assert acquire(mine, time.monotonic() + 5)
+
+
+def test_a_lock_of_a_dead_process_is_free(tmp_path):
+    child = os.fork()
+    if child == 0:
+        acquire(open_lock(tmp_path / "lock"), time.monotonic() + 5)
+        os._exit(9)  # no clean-up, as when it is killed
+    os.waitpid(child, 0)
+    with open_lock(tmp_path / "lock") as mine:
+        assert acquire(mine, time.monotonic())
