@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 
 import pytest
 
 from zenc.errors import SchemeSyntaxError, Source
+from zenc.language import complain
 from zenc.language.parse import parse, parse_block, parse_expression
 from zenc.language.schedule import Binary, If, Integer, Let, Send, Unary, Variable
 from zenc.language.syntax import Number, Phrase, Schedule
+from zenc.resources import directory
 
 
 def problems(text: str) -> list[tuple[str, str]]:
@@ -255,3 +259,12 @@ def test_what_is_no_scheme_at_all(text: str, id: str) -> None:
     with pytest.raises(SchemeSyntaxError) as caught:
         parse(Source("t", text))
     assert [d.id for d in caught.value.diagnostics] == [id]
+
+
+def test_reserved_words_are_those_of_the_grammar() -> None:
+    grammar = (directory("grammar") / "zen.lark").read_text(encoding="utf-8")
+    listed = re.search(r"NAME\.1: /\(\?!\(\?:([a-z|]+)\)", grammar)
+    assert listed
+    assert set(listed[1].split("|")) == complain._RESERVED
+    manual = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+    assert " ".join(sorted(complain._RESERVED)) in " ".join(manual.split())

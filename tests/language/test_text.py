@@ -2,20 +2,60 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from zenc.errors import Source
 from zenc.language.parse import parse, parse_block, parse_expression
-from zenc.language.schedule import Block, Expression, Integer
+from zenc.language.schedule import (
+    BINARY_OPERATORS,
+    UNARY_OPERATORS,
+    All,
+    Apply,
+    Binary,
+    Block,
+    Expression,
+    For,
+    If,
+    Integer,
+    Let,
+    Part,
+    PartRange,
+    Send,
+    Step,
+    Unary,
+    Variable,
+)
 from zenc.language.text import block_lines, block_text, expression_text
 from zenc.resources import directory
 
-sys.path.insert(0, str(Path(__file__).parent))
-from strategies import blocks, expressions
+names = st.sampled_from(["rank", "size", "parts", "one_shot", "k", "half_2", "order", "total", "_x"])
+
+
+def expressions() -> st.SearchStrategy[Expression]:
+    leaves = st.builds(Integer, st.integers(0, 2**64 - 1)) | st.builds(Variable, names)
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.builds(Unary, st.sampled_from(UNARY_OPERATORS), inner),
+            st.builds(Binary, st.sampled_from(BINARY_OPERATORS), inner, inner),
+            st.builds(Apply, names, st.lists(inner, max_size=3).map(tuple)),
+        ),
+        max_leaves=12,
+    )
+
+
+def blocks() -> st.SearchStrategy[Block]:
+    e = expressions()
+    parts = st.builds(All) | st.builds(Part, e) | st.builds(PartRange, e, e)
+    leaves = st.builds(Let, names, e) | st.builds(Send, parts, e, st.none() | e, st.none() | e)
+
+    def compound(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+        block = st.lists(inner, max_size=3).map(tuple)
+        return st.builds(Step, block) | st.builds(For, names, e, e, block) | st.builds(If, e, block, block)
+
+    return st.lists(st.recursive(leaves, compound, max_leaves=6), max_size=4).map(tuple)  # type: ignore[arg-type]
 
 
 @given(expressions())
