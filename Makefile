@@ -47,7 +47,7 @@ wheel-check: $(STAMP)  ## build the wheel, install it outside the checkout, comp
 	PYTHON=$(BIN)/python tests/packaging/wheel_check.sh
 
 docs: $(DOCS_STAMP)  ## the documentation, into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:  ## remove what make made, .venv included
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
