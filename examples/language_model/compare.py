@@ -17,6 +17,7 @@ from rich.table import Table
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build import build
+from zenc.torch.attach import Attachment
 
 LOOPBACK = "bytes over loopback, a rank"
 COUNTED = "bytes sent, zenc's own count"
@@ -30,7 +31,7 @@ TOLERANCE = 1e-4
 order, and training carries the difference on and lets it grow; a lost or doubled gradient moves the loss far more."""
 
 
-def gather(lanes: list[Lane], alone: list[float], text: Corpus, artifact: Artifact) -> dict[str, Any]:
+def gather(lanes: list[Lane], alone: list[float], text: Corpus, handle: Attachment) -> dict[str, Any]:
     """All measurements of all ranks, on every rank."""
     base = float(statistics.median(slowest(alone)))
     measured = {lane.name: summary(lane, base) for lane in lanes}
@@ -45,7 +46,8 @@ def gather(lanes: list[Lane], alone: list[float], text: Corpus, artifact: Artifa
         "largest relative difference of losses": max(apart),
         "relative difference of losses in step 1": apart[0],
         "equal": max(apart) <= TOLERANCE,
-        "compiled": what_was_compiled(artifact),
+        "compiled": what_was_compiled(handle.collective.artifact),
+        "last synchronisation of each table, rank 0": handle.stats,
     }
 
 

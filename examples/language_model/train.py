@@ -153,7 +153,7 @@ def main() -> int:
     lanes[1].reports = lambda: handle.stats.values()
     with show_progress(console) as progress:
         alone = train(lanes, text, settings, progress)
-    result = compare.gather(lanes, alone, text, handle.collective.artifact)
+    result = compare.gather(lanes, alone, text, handle)
     if dist.get_rank() == 0:
         compare.show(console, result)
         compare.save(settings.json, result)
