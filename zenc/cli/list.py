@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zenc.cli.common import JsonOption, print_json, reporting
+
+if TYPE_CHECKING:
+    from zenc.scheme.library import Entry
 
 EXAMPLES = """\b
 Examples:
@@ -23,19 +28,17 @@ def list_(json: JsonOption = False) -> None:
         _show(entries)
 
 
-_COLUMNS = ("name", "communication", "aggregation", "partition", "balance")
-
-
-def _show(entries: list[dict[str, str]]) -> None:
+def _show(entries: list[Entry]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in _COLUMNS:
-        table.add_column(column, no_wrap=True)
-    table.add_column("summary", ratio=1)
+    table.add_column("name", no_wrap=True)
+    for column in ("communication", "aggregation", "partition", "balance", "summary"):
+        table.add_column(column)
     for entry in entries:
-        table.add_row(*(entry[column] for column in _COLUMNS), entry["summary"])
+        dimensions = (entry["communication"], entry["aggregation"], entry["partition"], entry["balance"] or "-")
+        table.add_row(entry["name"], *dimensions, entry["summary"])
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 240  # into a pipe, every scheme on one line
