@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from zenc.scheme.library import Entry
 
 EXAMPLES = """\b
@@ -28,18 +30,37 @@ def list_(json: JsonOption = False) -> None:
         _show(entries)
 
 
+PIPE_WIDTH = 240
+TABLE_WIDTH = 130
+"""Columns of a terminal that a table needs; narrower ones get a paragraph for each scheme."""
+
+
 def _show(entries: list[Entry]) -> None:
     from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH  # every scheme on one line, for other programs
+    if console.width >= TABLE_WIDTH:
+        console.print(_table(entries))
+        return
+    for entry in entries:
+        console.print(entry["name"], style="bold")
+        console.print(f"  {', '.join(word for word in _dimensions(entry) if word)}")
+        console.print(f"  {entry['summary']}")
+
+
+def _table(entries: list[Entry]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("name", no_wrap=True)
-    for column in ("communication", "aggregation", "partition", "balance", "summary"):
-        table.add_column(column)
+    for column in ("name", "communication", "aggregation", "partition", "balance"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("summary")
     for entry in entries:
-        dimensions = (entry["communication"], entry["aggregation"], entry["partition"], entry["balance"] or "-")
-        table.add_row(entry["name"], *dimensions, entry["summary"])
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = 240  # into a pipe, every scheme on one line
-    console.print(table)
+        table.add_row(entry["name"], *(word or "-" for word in _dimensions(entry)), entry["summary"])
+    return table
+
+
+def _dimensions(entry: Entry) -> tuple[str | None, ...]:
+    return entry["communication"], entry["aggregation"], entry["partition"], entry["balance"]
