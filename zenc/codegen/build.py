@@ -1,6 +1,8 @@
 """From rendered sources to a shared library: look it up, or compile it once for all processes of the node.
 
     build(sources) = lookup(key) or (lock, lookup(key) or (compile, publish))
+
+The second look under the lock finds what another process has compiled meanwhile.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from zenc.codegen.templates import TEMPLATE_SUFFIX, template_names, templates_dir
 from zenc.errors import BuildError, Diagnostic
-from zenc.scheme.model import Permutation, Scheme
+from zenc.plan.model import Plan
+from zenc.scheme.model import Permutation
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -29,11 +30,11 @@ class UnitInputs:
     seed: int = 0
 
     @classmethod
-    def of(cls, scheme: Scheme, digest: str) -> UnitInputs:
-        """The inputs for a plan of ``scheme`` with this digest."""
-        if isinstance(scheme.mapping, Permutation):
-            return cls(scheme.name, digest, "permutation", scheme.mapping.seed)
-        return cls(scheme.name, digest, "contiguous")
+    def of(cls, plan: Plan) -> UnitInputs:
+        """The inputs for ``plan``."""
+        if isinstance(plan.mapping, Permutation):
+            return cls(plan.scheme, plan.digest, "permutation", plan.mapping.seed)
+        return cls(plan.scheme, plan.digest, "contiguous")
 
 
 def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:

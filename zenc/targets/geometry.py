@@ -2,6 +2,8 @@
 
     part of slot s = s / part_slots          local slot = s mod part_slots
     bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
+
+The twin of ``templates/cpu/zenc_cpu/geometry.h``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 // Bitmaps: arrays of 64-bit words, bit b of word w = number 64 * w + b.
 #pragma once
 
-#include <cstring>
-
 #include "zenc/formats.h"
+#include "zenc_cpu/memory.h"
 
 namespace zenc {
 
@@ -24,6 +23,19 @@ inline u64 low_mask(u64 n) {
 template <class Visit>
 inline void for_each_bit(u64 word, Visit visit) {
     for (; word != 0; word &= word - 1) visit(lowest_bit(word));
+}
+
+// Writes base + bit for every set bit of a word, ascending. Returns how many. `out` has room for 64, since up
+// to 4 are written blindly: in sparse bitmaps a loop that ends after one or two bits is mispredicted for most
+// words.
+inline u64 append_bits(u64 word, u64 base, u64* out) {
+    constexpr u64 BLIND = 4;
+    const u64 count = population(word);
+    for (u64 i = 0; i < BLIND; ++i, word &= word - 1) out[i] = base + lowest_bit(word | 1ULL << 63);
+    if (count <= BLIND) return count;
+    out += BLIND;
+    for_each_bit(word, [&](u64 bit) { *out++ = base + bit; });
+    return count;
 }
 
 // before[w] = bits set in the words below w. Returns the bits of all words.
@@ -55,7 +67,7 @@ inline u64 unite(u64 m, const u64* const* bitmaps, u64 words, u64* out) {
     for (u64 first = 0; first < words; first += BLOCK) {
         const u64 n = words - first < BLOCK ? words - first : BLOCK;
         u64* const block = out + first;
-        std::memset(block, 0, n * 8);
+        clear_bytes(block, n * 8);
         for (u64 k = 0; k < m; ++k) {
             const u64* const other = bitmaps[k] + first;
             for (u64 w = 0; w < n; ++w) block[w] |= other[w];

@@ -8,13 +8,21 @@ namespace zenc {
 
 template <class Index>
 inline i64 encode_coo(const u64* bitmap, u64 slots, u64 count, Index* out) {
+    constexpr u64 BATCH = 128;
+    u64 batch[BATCH + 64];
+    u64 left = count;
     u64 n = 0;
-    for (u64 w = 0; w < words_of(slots); ++w) {
-        const u64 word = bitmap[w];
-        if (population(word) > count - n) return WRONG_COUNT;
-        for_each_bit(word, [&](u64 bit) { out[n++] = static_cast<Index>(64 * w + bit); });
+    const u64 words = words_of(slots);
+    for (u64 w = 0; w < words; ++w) {
+        n += append_bits(bitmap[w], 64 * w, batch + n);
+        if (n < BATCH && w + 1 < words) continue;
+        if (n > left) return WRONG_COUNT;
+        for (u64 i = 0; i < n; ++i) out[i] = static_cast<Index>(batch[i]);
+        out += n;
+        left -= n;
+        n = 0;
     }
-    return n == count ? 0 : WRONG_COUNT;
+    return left == 0 ? 0 : WRONG_COUNT;
 }
 
 // The index part of a segment, padded. Returns its bytes or a Status.
@@ -24,10 +32,10 @@ inline i64 encode_index(i64 format, const u64* bitmap, u64 slots, u64 count, u8*
         case FORMAT_DENSE:
             return count == slots ? 0 : WRONG_COUNT;
         case FORMAT_BITMAP:
-            std::memcpy(out, bitmap, bytes);
+            copy_bytes(out, bitmap, bytes);
             return static_cast<i64>(bytes);
         case FORMAT_COO: {
-            if (bytes != 0) std::memset(out + bytes - 8, 0, 8);
+            if (bytes != 0) clear_bytes(out + bytes - 8, 8);
             const i64 status = coo_index_bytes(slots) == 4
                                    ? encode_coo(bitmap, slots, count, reinterpret_cast<u32*>(out))
                                    : encode_coo(bitmap, slots, count, reinterpret_cast<u64*>(out));
@@ -46,8 +54,8 @@ inline i64 encode(i64 format, const u64* bitmap, u64 slots, u64 count, const voi
     if (index < 0) return index;
     u8* const body = out + index;
     if (value_bytes != 0) {
-        std::memset(body + padded(value_bytes) - 8, 0, 8);
-        std::memcpy(body, values, value_bytes);
+        clear_bytes(body + padded(value_bytes) - 8, 8);
+        copy_bytes(body, values, value_bytes);
     }
     return index + static_cast<i64>(padded(value_bytes));
 }
@@ -79,11 +87,11 @@ inline i64 decode_index(i64 format, const u8* in, u64 slots, u64 count, u64* bit
             return count == slots ? 0 : WRONG_COUNT;
         case FORMAT_BITMAP:
             if (words == 0) return 0;
-            std::memcpy(bitmap, in, words * 8);
+            copy_bytes(bitmap, in, words * 8);
             if ((bitmap[words - 1] & ~low_mask(slots - 64 * (words - 1))) != 0) return STRAY_BITS;
             return population(bitmap, words) == count ? 0 : WRONG_COUNT;
         case FORMAT_COO:
-            std::memset(bitmap, 0, words * 8);
+            clear_bytes(bitmap, words * 8);
             return coo_index_bytes(slots) == 4
                        ? decode_coo(reinterpret_cast<const u32*>(in), slots, count, bitmap)
                        : decode_coo(reinterpret_cast<const u64*>(in), slots, count, bitmap);

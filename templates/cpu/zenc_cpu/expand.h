@@ -3,7 +3,7 @@
 #pragma once
 
 #include "zenc_cpu/geometry.h"
-#include "zenc_cpu/scratch.h"
+#include "zenc_cpu/memory.h"
 #include "zenc_cpu/values.h"
 
 namespace zenc {
@@ -15,11 +15,11 @@ inline void densify(const u64* bitmap, u64 slots, Width width, const T* values, 
         const u64 n = slots - 64 * w < 64 ? slots - 64 * w : 64;
         T* const rows = out + 64 * w * width;
         if (bitmap[w] == low_mask(n)) {
-            std::memcpy(rows, values, n * width * sizeof(T));
+            copy_bytes(rows, values, n * width * sizeof(T));
             values += n * width;
             continue;
         }
-        std::memset(rows, 0, n * width * sizeof(T));
+        clear_bytes(rows, n * width * sizeof(T));
         for_each_bit(bitmap[w], [&](u64 bit) {
             copy_row(values, width, rows + bit * width);
             values += width;
@@ -42,7 +42,7 @@ inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap, c
                 densify(bitmap + part * geometry.part_words, geometry.slots_of(part), width,
                         part_values[part], out + geometry.first_slot(part) * width);
         } else {
-            std::memset(out, 0, geometry.units * width * sizeof(T));
+            clear_bytes(out, geometry.units * width * sizeof(T));
             for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
                 for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
                 const T* row = part_values[part] + first * width;
@@ -67,7 +67,7 @@ inline i64 expand_sorted(const Geometry<Permutation>& geometry, Width width, con
     u64* next = found.get();
     for_each_batch(geometry, bitmap, [&](u64, const u64* units, u64 n, u64) {
         for (u64 i = 0; i < n; ++i) marks[units[i] / 64] |= 1ULL << (units[i] % 64);
-        std::memcpy(next, units, n * 8);
+        copy_bytes(next, units, n * 8);
         next += n;
     });
     rank(marks.get(), words, before.get());
@@ -92,8 +92,8 @@ inline i64 expand_linear(const Geometry<Contiguous>& geometry, const u64* bitmap
     u64 count = 0;
     for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
         const u64 width = geometry.width;
-        std::memcpy(units_out + count, units, n * 8);
-        std::memcpy(values_out + count * width, part_values[part] + first * width, n * width * sizeof(T));
+        copy_bytes(units_out + count, units, n * 8);
+        copy_bytes(values_out + count * width, part_values[part] + first * width, n * width * sizeof(T));
         count += n;
     });
     return static_cast<i64>(count);

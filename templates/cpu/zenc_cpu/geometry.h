@@ -59,8 +59,8 @@ struct Geometry {
 
 // Numbers that are mapped together, in the lanes of a vector. BATCH of them are collected at a time, or a few
 // more.
-constexpr u64 BATCH = 64;
-constexpr u64 MOST_IN_BATCH = 2 * BATCH;
+constexpr u64 BATCH = 256;
+constexpr u64 MOST_IN_BATCH = BATCH + 64;
 
 // out = the slots of n units, both arrays of MOST_IN_BATCH. Unused lanes of the last vector repeat the first
 // number.
@@ -105,7 +105,7 @@ inline i64 slots_of_units(const Geometry<Mapping>& geometry, const i64* units, u
     return for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
         u64 slots[MOST_IN_BATCH];
         slots_of_batch(geometry.mapping, batch, size, slots);
-        std::memcpy(out + first, slots, size * 8);
+        copy_bytes(out + first, slots, size * 8);
     });
 }
 
@@ -115,7 +115,7 @@ inline i64 units_of_slots(const Geometry<Mapping>& geometry, const i64* slots, u
     return for_each_id_batch(slots, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
         u64 units[MOST_IN_BATCH];
         units_of_batch(geometry.mapping, batch, size, units);
-        std::memcpy(out + first, units, size * 8);
+        copy_bytes(out + first, units, size * 8);
     });
 }
 
@@ -133,7 +133,7 @@ inline void for_each_batch(const Geometry<Mapping>& geometry, const u64* bitmap,
         u64 n = 0;
         u64 slot = geometry.first_slot(part);
         for (u64 w = 0; w < part_words; ++w, slot += 64) {
-            for_each_bit(words[w], [&](u64 bit) { slots[n++] = slot + bit; });
+            n += append_bits(words[w], slot, slots + n);
             if (n < BATCH && (w + 1 < part_words || n == 0)) continue;
             units_of_batch(geometry.mapping, slots, n, units);
             visit(part, units, n, first);

@@ -21,7 +21,7 @@ inline void mark_batch(const Geometry<Mapping>& geometry, u64* units, u64 n, u64
 // range.
 template <class Mapping>
 inline i64 mark_units(const Geometry<Mapping>& geometry, const i64* units, u64 n, u64* bitmap) {
-    std::memset(bitmap, 0, geometry.words() * 8);
+    clear_bytes(bitmap, geometry.words() * 8);
     return for_each_id_batch(units, n, geometry.units,
                              [&](u64, u64* batch, u64 size) { mark_batch(geometry, batch, size, bitmap); });
 }
@@ -93,11 +93,10 @@ inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const 
     u64 units[MOST_IN_BATCH];
     u64 pending = 0;
     u64 total = 0;
-    std::memset(bitmap, 0, geometry.words() * 8);
+    clear_bytes(bitmap, geometry.words() * 8);
     for (u64 first = 0; first < geometry.units; first += 64) {
         const u64 n = geometry.units - first < 64 ? geometry.units - first : 64;
-        for_each_bit(nonzero_word(tensor + first * width, n, width),
-                     [&](u64 bit) { units[pending++] = first + bit; });
+        pending += append_bits(nonzero_word(tensor + first * width, n, width), first, units + pending);
         if (pending < BATCH && first + 64 < geometry.units) continue;
         mark_batch(geometry, units, pending, bitmap);
         total += pending;

@@ -5,7 +5,7 @@
 
 #include "zenc_cpu/bits.h"
 #include "zenc_cpu/geometry.h"
-#include "zenc_cpu/scratch.h"
+#include "zenc_cpu/memory.h"
 #include "zenc_cpu/values.h"
 
 namespace zenc {
@@ -93,7 +93,7 @@ inline i64 merge(u64 m, const u64* const* bitmaps, const T* const* values, u64 w
     const Scratch<const T*> cursors(m);
     const Scratch<const T*> rows(m);
     if (cursors.failed() || rows.failed()) return NO_MEMORY;
-    std::memcpy(cursors.get(), values, m * sizeof(T*));
+    copy_bytes(cursors.get(), values, m * sizeof(T*));
     return static_cast<i64>(width == 1
                                 ? merge_values(m, bitmaps, cursors.get(), words, out)
                                 : merge_rows(m, bitmaps, cursors.get(), rows.get(), words, width, out));

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "zenc_cpu/geometry.h"
-#include "zenc_cpu/scratch.h"
+#include "zenc_cpu/memory.h"
 #include "zenc_cpu/values.h"
 
 namespace zenc {

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "zenc/config.h"
+#include "zenc_cpu/memory.h"
 
 namespace zenc {
 
@@ -108,7 +109,7 @@ inline void copy_row(const T* from, u64 width, T* to) {
     if (width == 1)
         *to = *from;
     else
-        std::memcpy(to, from, width * sizeof(T));
+        copy_bytes(to, from, width * sizeof(T));
 }
 
 // to = from / divisor; a divisor of 1 copies the bits.

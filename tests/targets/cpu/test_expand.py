@@ -7,7 +7,7 @@ import pytest
 
 from zenc.targets.geometry import Geometry
 
-SHAPES = [(0, 1, 2), (1, 1, 1), (1, 3, 4), (63, 1, 2), (200, 3, 7), (130, 64, 4), (40, 1000, 3), (5000, 1, 3), (5, 2, 9)]
+SHAPES = [(0, 1, 2), (1, 1, 1), (1, 3, 4), (63, 1, 2), (200, 3, 7), (130, 64, 4), (40, 1000, 3), (999, 1, 3), (5, 2, 9)]
 
 
 @pytest.mark.parametrize("units, width, parts", SHAPES)

@@ -8,7 +8,17 @@ import pytest
 from zenc.errors import InternalError, TensorError
 from zenc.targets.geometry import Geometry
 
-SHAPES = [(1, 1, 1), (1, 3, 4), (2, 64, 3), (63, 1, 2), (200, 3, 7), (130, 64, 4), (40, 1000, 3), (1000, 1, 1), (5, 2, 9)]
+SHAPES = [
+    (1, 1, 1),
+    (1, 3, 4),
+    (2, 64, 3),
+    (63, 1, 2),
+    (200, 3, 7),
+    (130, 64, 4),
+    (40, 1000, 3),
+    (999, 1, 1),
+    (5, 2, 9),
+]
 
 
 def random_values(dtype, rows, width, rng):

@@ -168,9 +168,7 @@ class Kernels:
         """Define ceil(slots / 64) words: all slots occupied."""
         _count(self._fill_bitmap(bitmap, slots))
 
-    def encode(
-        self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int
-    ) -> int:
+    def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
         """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.plan.formats.body_bytes`` for its size.
 
         ``wire`` is dense (only if count == slots), coo or bitmap. Returns the bytes written.
@@ -194,9 +192,7 @@ class Kernels:
         m = len(bitmaps)
         return _count(self._union(m, (c_void_p * m)(*bitmaps), words, out))
 
-    def merge(
-        self, dtype: str, bitmaps: Sequence[int], values: Sequence[int], words: int, width: int, out: int
-    ) -> int:
+    def merge(self, dtype: str, bitmaps: Sequence[int], values: Sequence[int], words: int, width: int, out: int) -> int:
         """Write ``out`` [count of the union, width]: the segments of one part, added in the order of the list.
 
         A unit that one segment has is copied bit by bit. 16-bit sums are made in float32 and rounded once. Returns
@@ -206,9 +202,7 @@ class Kernels:
         pointers = c_void_p * m
         return _count(self._merge[dtype](m, pointers(*bitmaps), pointers(*values), words, width, out))
 
-    def expand_dense(
-        self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], out: int
-    ) -> None:
+    def expand_dense(self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], out: int) -> None:
         """Write ``out`` [units, width] from the segments of all parts; absent units are +0."""
         g = geometry
         pointers = (c_void_p * g.parts)(*part_values)

@@ -1,12 +1,23 @@
-// Memory for the length of one kernel call. A kernel never throws: it asks `failed()` and returns NO_MEMORY.
+// Copying and clearing of lengths that may be 0, and work space for the length of one kernel call.
 #pragma once
 
 #include <cstdlib>
+#include <cstring>
 
 #include "zenc/config.h"
 
 namespace zenc {
 
+// memcpy and memset forbid null pointers even for no bytes, and empty arrays often are null.
+inline void copy_bytes(void* to, const void* from, u64 bytes) {
+    if (bytes != 0) std::memcpy(to, from, bytes);
+}
+
+inline void clear_bytes(void* to, u64 bytes) {
+    if (bytes != 0) std::memset(to, 0, bytes);
+}
+
+// Cleared work space. A kernel never throws: it asks `failed()` and returns NO_MEMORY.
 template <class T>
 class Scratch {
 public:

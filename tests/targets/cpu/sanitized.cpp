@@ -1,0 +1,154 @@
+// Every kernel over random gradients, segments and damaged bytes: built with the address and
+// undefined-behaviour sanitizers, with buffers of exactly the promised sizes. Prints nothing and returns 0,
+// or says what went wrong.
+#include <cstdint>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+#include "zenc_cpu/kernels.h"
+
+using namespace zenc;
+
+namespace {
+
+std::mt19937_64 random_bits(1);
+
+u64 below(u64 n) {
+    return random_bits() % n;
+}
+
+void demand(bool holds, const char* what) {
+    if (holds) return;
+    std::fprintf(stderr, "failed: %s\n", what);
+    std::exit(1);
+}
+
+template <class T>
+std::vector<T> random_values(u64 n) {
+    std::vector<T> values(n);
+    for (T& value : values) value = Type<T>::round(static_cast<float>(below(2001)) - 1000.0F);
+    return values;
+}
+
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+// Encodes and decodes one part, then decodes damaged copies of its index: no count but the right one may
+// pass.
+void travel(const u64* bitmap, u64 slots, i64 format) {
+    const u64 words = words_of(slots);
+    const u64 count = population(bitmap, words);
+    const u64 bytes = index_bytes(format, slots, count);
+    std::vector<u64> body(bytes / 8);
+    demand(encode(format, bitmap, slots, count, nullptr, 0, reinterpret_cast<u8*>(body.data())) ==
+               static_cast<i64>(bytes),
+           "encoded bytes");
+    std::vector<u64> decoded(words);
+    demand(decode_index(format, reinterpret_cast<u8*>(body.data()), slots, count, decoded.data()) == 0,
+           "decode");
+    demand(same(decoded, std::vector<u64>(bitmap, bitmap + words)), "decoded bitmap");
+    for (int trial = 0; trial < 8 && !body.empty(); ++trial) {
+        std::vector<u64> damaged = body;
+        reinterpret_cast<u8*>(damaged.data())[below(bytes)] ^= static_cast<u8>(1U << below(8));
+        const i64 status =
+            decode_index(format, reinterpret_cast<u8*>(damaged.data()), slots, count, decoded.data());
+        demand(status < 0 || population(decoded.data(), words) == count, "count of a damaged segment");
+    }
+}
+
+template <class T, class Mapping>
+void round_trip(const Geometry<Mapping>& geometry, u64 n) {
+    const u64 width = geometry.width;
+    std::vector<i64> units(n);
+    for (i64& unit : units) unit = static_cast<i64>(below(geometry.units));
+    const std::vector<T> values = random_values<T>(n * width);
+    std::vector<u64> bitmap(geometry.words());
+    std::vector<u64> before(geometry.words());
+    demand(mark_units(geometry, units.data(), n, bitmap.data()) == 0, "mark");
+    const u64 distinct = rank(bitmap.data(), geometry.words(), before.data());
+    std::vector<T> placed(distinct * width);
+    demand(place_units(geometry, units.data(), n, values.data(), bitmap.data(), before.data(), distinct, 3,
+                       placed.data()) == 0,
+           "place");
+
+    std::vector<const T*> parts(geometry.parts);
+    for (u64 part = 0; part < geometry.parts; ++part) {
+        const u64 word = part * geometry.part_words;
+        parts[part] = placed.data() + (geometry.part_words == 0 ? 0 : before[word] * width);
+        const u64 slots = geometry.slots_of(part);
+        travel(bitmap.data() + word, slots, FORMAT_COO);
+        travel(bitmap.data() + word, slots, FORMAT_BITMAP);
+    }
+    std::vector<T> dense(geometry.units * width);
+    expand_dense(geometry, bitmap.data(), parts.data(), dense.data());
+    std::vector<i64> ids(distinct);
+    std::vector<T> rows(distinct * width);
+    demand(expand_units(geometry, bitmap.data(), parts.data(), ids.data(), rows.data()) ==
+               static_cast<i64>(distinct),
+           "expand");
+    for (u64 i = 0; i + 1 < distinct; ++i) demand(ids[i] < ids[i + 1], "ascending units");
+
+    std::vector<u64> marks(geometry.words());
+    const u64 nonzero = mark_tensor(geometry, dense.data(), marks.data());
+    demand(nonzero <= distinct, "marked");
+    rank(marks.data(), geometry.words(), before.data());
+    std::vector<T> again(nonzero * width);
+    place_dense(geometry, dense.data(), marks.data(), 1, again.data());
+    units[below(n)] = static_cast<i64>(geometry.units);
+    demand(mark_units(geometry, units.data(), n, bitmap.data()) < 0, "unit out of range");
+}
+
+template <class T>
+void merge_some(u64 m, u64 slots, u64 width) {
+    const u64 words = words_of(slots);
+    std::vector<std::vector<u64>> bitmaps(m, std::vector<u64>(words));
+    std::vector<std::vector<T>> values(m);
+    std::vector<const u64*> bitmap_of(m);
+    std::vector<const T*> values_of(m);
+    for (u64 k = 0; k < m; ++k) {
+        for (u64 slot = 0; slot < slots; ++slot)
+            if (below(3) == 0) bitmaps[k][slot / 64] |= 1ULL << (slot % 64);
+        values[k] = random_values<T>(population(bitmaps[k].data(), words) * width);
+        bitmap_of[k] = bitmaps[k].data();
+        values_of[k] = values[k].data();
+    }
+    std::vector<u64> all(words);
+    const u64 count = unite(m, bitmap_of.data(), words, all.data());
+    std::vector<T> out(count * width);
+    demand(merge(m, bitmap_of.data(), values_of.data(), words, width, out.data()) == static_cast<i64>(count),
+           "merged count");
+    std::vector<T> dense(slots * width);
+    densify_rows(all.data(), slots, width, out.data(), dense.data());
+}
+
+template <class T>
+void every_kernel() {
+    for (const u64 units : {1, 2, 63, 64, 65, 300, 1000})
+        for (const u64 width : {1, 3, 70})
+            for (const u64 parts : {1, 3, 8, 400}) {
+                const auto cut = [&](auto mapping) {
+                    return Geometry<decltype(mapping)>(static_cast<i64>(units), static_cast<i64>(width),
+                                                       static_cast<i64>(parts), mapping);
+                };
+                for (const u64 n : {u64{1}, units, 3 * units}) {
+                    round_trip<T>(cut(Contiguous()), n);
+                    round_trip<T>(cut(Permutation(7, units)), n);
+                }
+            }
+    for (const u64 m : {1, 2, 3, 9})
+        for (const u64 width : {1, 2, 130})
+            for (const u64 slots : {1, 64, 200}) merge_some<T>(m, slots, width);
+}
+
+}  // namespace
+
+int main() {
+    every_kernel<float>();
+    every_kernel<double>();
+    every_kernel<f16>();
+    every_kernel<bf16>();
+    return 0;
+}
