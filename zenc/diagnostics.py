@@ -56,11 +56,29 @@ _SCHEME = {
     "no-effect": ("scheme", "an entry changes nothing (warning)"),
 }
 
+_KERNELS = {
+    "unknown-target": ("build", "there are no templates for a target"),
+    "unsafe-text": ("build", "a name or a number can't be written into generated code"),
+    "compiler-missing": ("build", "there is no C++ compiler, or it does not answer"),
+    "compile-failed": ("build", "the compiler refuses the generated code"),
+    "build-timeout": ("build", "compiling, or waiting for a process that compiles, took too long"),
+    "library-broken": ("build", "compiled kernels can't be loaded"),
+    "wrong-abi": ("build", "compiled kernels belong to another version of zenc"),
+    "cache-unsafe": ("cache", "others can write the cache of compiled kernels"),
+    "cache-not-writable": ("cache", "the cache of compiled kernels is read-only or full"),
+    "tensor-too-large": ("tensor", "a tensor has 2^62 values or more"),
+    "unit-out-of-range": ("tensor", "an index of a sparse tensor lies outside its shape"),
+    "out-of-memory": ("tensor", "there is no memory for a kernel's work space"),
+    "corrupt-segment": ("synchronisation", "the bytes of a message are no segment"),
+    "internal": ("internal", "a bug in zenc"),
+}
+
 DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         **_INSTALLATION,
         **_SYNTAX,
         **_LOAD,
         **_SCHEME,
+        **_KERNELS,
     }
 )
