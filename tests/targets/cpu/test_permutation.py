@@ -64,26 +64,32 @@ def gradients(size):
 
 
 @pytest.mark.parametrize("parts", [2, 4, 16, 128])
-def test_parts_are_as_even_as_after_a_random_permutation(kernels_of, at, parts):
-    """Chi-square of the units in each part, over gradients and seeds, each against its own distribution."""
-    size, scores = 200_000, []
-    for seed in (0, 1, 0x5EED, (1 << 64) - 1):
-        kernels = kernels_of("permutation", seed)
+def test_parts_are_as_even_as_after_a_random_permutation(permuting, at, parts):
+    """Chi-square of the units in each part, over gradients and keys (they depend on the size), each standardised."""
+    scores = []
+    for size in range(200_000, 200_008):
         for _, units in gradients(size):
             units = units[units < size]
-            counts = np.bincount(slots_of(kernels, at, units, size) // -(-size // parts), minlength=parts)
+            counts = np.bincount(slots_of(permuting, at, units, size) // -(-size // parts), minlength=parts)
             mean, freedom = len(units) / parts, parts - 1
             spread = 1 - len(units) / size  # drawing without replacement
             chi2 = ((counts - mean) ** 2 / mean).sum() / spread
             scores.append((chi2 - freedom) / np.sqrt(2 * freedom))
     scores = np.array(scores)
-    assert scores.max() < 6.5
+    assert scores.max() < 9.0  # the upper tail of chi-square with one degree of freedom is long
     assert abs(scores.mean()) < 4 / np.sqrt(len(scores))
 
 
-@pytest.mark.parametrize("size", [3, 4, 5, 6])
-def test_small_sizes_reach_all_positions_evenly(permuting, at, size):
-    """Over consecutive sizes near each other a fixed unit must not stick to a slot: see the offsets of unit 0."""
-    offsets = [slots_of(permuting, at, np.array([0]), n * size)[0] / (n * size) for n in range(50, 1050)]
+def test_another_seed_is_another_permutation(permuting, kernels_of, at):
+    """Both are random to each other: about one unit in all stays where it was."""
+    mine = slots_of(permuting, at, np.arange(10_000), 10_000)
+    theirs = slots_of(kernels_of("permutation", (1 << 64) - 1), at, np.arange(10_000), 10_000)
+    assert (mine == theirs).sum() < 10
+
+
+@pytest.mark.parametrize("unit", [0, 1, 17, 49])
+def test_a_unit_lands_anywhere_under_other_keys(permuting, at, unit):
+    """Tensors of other sizes have other keys: the place of one unit, as a fraction, is evenly spread over them."""
+    offsets = [slots_of(permuting, at, np.array([unit]), size)[0] / size for size in range(1000, 2000)]
     counts = np.histogram(offsets, 10, (0, 1))[0]
     assert ((counts - 100.0) ** 2 / 100).sum() < 40
