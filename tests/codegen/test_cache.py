@@ -126,6 +126,7 @@ def test_entries_have_sizes_and_dates_and_can_be_cleared(directory):
     cache.publish(directory, KEY, fill())
     open_lock(directory / f"{KEY}.lock").close()
     (directory / f"{cache.UNFINISHED}x").mkdir()
+    (directory / f"{cache.FAILED}x").mkdir()
     (entry,) = cache.entries()
     assert entry.key == KEY and entry.size > 7 and abs(entry.created.timestamp() - time.time()) < 60
     assert cache.clear() == [entry]

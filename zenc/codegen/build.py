@@ -24,7 +24,6 @@ from zenc.log import notice
 
 DEADLINE_SECONDS = 300.0
 SHOWN_LINES = 12
-FAILED = "failed-"
 
 
 def build(sources: Mapping[str, str], *, target: str = "cpu", deadline_s: float = DEADLINE_SECONDS) -> Path:
@@ -115,7 +114,7 @@ def _failure(directory: Path, key: str, folder: Path, output: str, command: list
     """What to raise for a failed compile; its sources are kept under a name that says so."""
     if "No space left on device" in output or "Disk quota exceeded" in output:
         return cache.not_writable(directory, "no space left on device")
-    kept = directory / f"{FAILED}{key}"
+    kept = directory / f"{cache.FAILED}{key}"
     with cache.writing(directory):
         (folder / "compiler-output.txt").write_text(" ".join(command) + "\n" + output, "utf-8")
         cache.replace(folder, kept)

@@ -1,6 +1,6 @@
 """The cache of compiled units: ``$ZENC_CACHE_DIR``, or ``zenc`` in the user's cache directory.
 
-    cache = { KEY/ , KEY.lock }
+    cache = { KEY/ , KEY.lock , failed-KEY/ }
     KEY/  = kernels.so, the sources, manifest.json (sha256 of kernels.so, compiler, date)
     KEY   = sha256 of everything that is compiled: sources, headers, flags, compiler, architecture, versions
 
@@ -29,6 +29,7 @@ LIBRARY = "kernels.so"
 MANIFEST = "manifest.json"
 LOCK_SUFFIX = ".lock"
 UNFINISHED = ".building-"
+FAILED = "failed-"
 DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write, on a file system with some space"
 
 
@@ -140,7 +141,7 @@ def entries() -> list[Entry]:
 
 
 def clear() -> list[Entry]:
-    """Remove all entries, left-over builds and locks that nobody holds. Returns the entries removed.
+    """Remove all entries, failed and unfinished builds, and locks. Returns the entries removed.
 
     Raises CacheError ``cache-not-writable``.
     """
@@ -149,7 +150,7 @@ def clear() -> list[Entry]:
         for entry in removed:
             _remove(entry.path)
         for folder in _subfolders(cache):
-            if folder.name.startswith(UNFINISHED):
+            if folder.name.startswith((UNFINISHED, FAILED)):
                 _remove(folder)
         for lock in cache.glob(f"*{LOCK_SUFFIX}"):
             lock.unlink(missing_ok=True)

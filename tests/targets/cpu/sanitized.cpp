@@ -143,9 +143,29 @@ void every_kernel() {
             for (const u64 slots : {1, 64, 200}) merge_some<T>(m, slots, width);
 }
 
+// A GPU maps one unit a thread, a CPU whole vectors: they have to agree, also where cycle walking begins.
+void one_by_one_as_in_vectors() {
+    for (const u64 units : {1ULL, 2ULL, 3ULL, 33ULL, 1000ULL, 1ULL << 33, (1ULL << 62) - 1}) {
+        const Permutation mapping(below(~0ULL), units);
+        for (int trial = 0; trial < 20; ++trial) {
+            u64 in[Permutation::LANES];
+            u64 slots[Permutation::LANES];
+            u64 back[Permutation::LANES];
+            for (u64& unit : in) unit = below(units);
+            mapping.slots(in, slots);
+            mapping.units_at(slots, back);
+            for (int i = 0; i < Permutation::LANES; ++i) {
+                demand(slots[i] < units && slots[i] == mapping.slot(in[i]), "slot in a vector");
+                demand(back[i] == in[i] && back[i] == mapping.unit(slots[i]), "unit in a vector");
+            }
+        }
+    }
+}
+
 }  // namespace
 
 int main() {
+    one_by_one_as_in_vectors();
     every_kernel<float>();
     every_kernel<double>();
     every_kernel<f16>();

@@ -1,11 +1,13 @@
-"""The headers under the address and undefined-behaviour sanitizers."""
+"""The headers under the address and undefined-behaviour sanitizers, and without a standard library."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
 
-from zenc.codegen.templates import include_dirs
+import pytest
+
+from zenc.codegen.templates import include_dirs, templates_dir
 from zenc.codegen.toolchain import toolchain
 
 FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
@@ -21,3 +23,33 @@ def test_no_kernel_leaves_its_buffers(tmp_path):
     assert built.returncode == 0, built.stderr[:4000]
     ran = subprocess.run([program], capture_output=True, text=True, timeout=200)
     assert ran.returncode == 0, ran.stderr[:4000]
+
+
+SHARED = sorted(path.name for path in (templates_dir() / "shared" / "zenc").glob("*.h"))
+
+
+@pytest.mark.parametrize("header", SHARED)
+def test_shared_headers_need_no_standard_library(tmp_path, header):
+    """NVRTC has none."""
+    source = tmp_path / "alone.cpp"
+    source.write_text(f'#include "zenc/{header}"\n#include "zenc/{header}"\n')
+    command = [*toolchain().command, "-nostdinc", "-nostdinc++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic"]
+    built = subprocess.run(
+        [*command, "-Werror", "-fsyntax-only", f"-I{templates_dir() / 'shared'}", str(source)],
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr[:4000]
+
+
+CPU = sorted(path.name for path in (templates_dir() / "cpu" / "zenc_cpu").glob("*.h"))
+
+
+@pytest.mark.parametrize("header", CPU)
+def test_every_header_includes_what_it_uses(tmp_path, header):
+    source = tmp_path / "alone.cpp"
+    source.write_text(f'#include "zenc_cpu/{header}"\n')
+    includes = [f"-I{folder}" for folder in include_dirs("cpu")]
+    command = [*toolchain().command, *FLAGS, *includes, "-fsyntax-only", str(source)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[:4000]
