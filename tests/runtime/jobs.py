@@ -1,18 +1,141 @@
-"""What ranks run in the tests of the run time; each takes the group first."""
+"""What ranks run in the tests of the run time; each job takes the group first and returns what can be pickled."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
+from typing import Any
+
 import torch
+import torch.distributed as dist
 
 import zenc
+from tests.support.cases import DTYPES, KINDS, assert_sums, dense_tensor, sparse_tensor
+
+DEADLINE = 60.0
 
 
-def sum_once(group, scheme, seed=0, units=100, width=4, dtype="float32"):
-    torch.manual_seed(seed + group.rank())
-    c = zenc.load(scheme, group, deadline=20)
-    n = units // 3
-    ids = torch.randint(0, units, (n,))
-    vals = torch.randn(n, width, dtype=getattr(torch, dtype))
-    t = torch.sparse_coo_tensor(ids[None], vals, (units, width))
-    out = c.all_reduce(t)
-    return t, out, c.stats
+def load(group: dist.ProcessGroup, text: str, deadline: float = DEADLINE, **options: Any) -> zenc.Collective:
+    return zenc.load(zenc.compile_text(text, **options), group, deadline=deadline)
+
+
+def bits(tensor: torch.Tensor) -> str:
+    """A fingerprint of all bits of a tensor, and of a sparse one's indices."""
+    pieces = [tensor._indices(), tensor._values()] if tensor.is_sparse else [tensor]
+    return hashlib.sha256(b"".join(bytes(p.contiguous().view(torch.uint8).numpy()) for p in pieces)).hexdigest()
+
+
+def combinations(group: dist.ProcessGroup, texts: list[str], turn: int) -> list[str]:
+    """All of ``texts`` with inputs going round; checks the sums here and returns fingerprints of all results."""
+    rank, size = group.rank(), group.size()
+    found = []
+    for text in texts:
+        collective = load(group, text, ranks=size)
+        for step in range(3):
+            kind, dtype = KINDS[(turn + step * 3) % len(KINDS)], DTYPES[turn % len(DTYPES)]
+            make, width = (dense_tensor, 3) if turn % 3 == 2 else (sparse_tensor, (1, 3, 64, 1000)[turn % 4])
+            inputs = [make(kind, r, size, (1, 65, 301)[turn % 3], width, dtype, turn) for r in range(size)]
+            twice = [collective.all_reduce(inputs[rank].clone(), "mean" if turn % 2 else "sum") for _ in range(2)]
+            assert bits(twice[0]) == bits(twice[1])
+            assert_sums(twice[:1], inputs, divisor=size if turn % 2 else 1)
+            found.append(bits(twice[0]))
+            turn += 1
+    return found
+
+
+def in_flight(group: dist.ProcessGroup, text: str) -> list[str]:
+    """Two collectives, torch's own all-reduce between them, and calls that nobody waits for."""
+    rank, size = group.rank(), group.size()
+    first, second = load(group, text, ranks=size), load(group, text.replace("combination", "other"), ranks=size)
+    tensors = [[sparse_tensor("random", r, size, 5000, 8, torch.float32, call) for r in range(size)] for call in range(6)]
+    works, plain = [], torch.full((1000,), float(rank))
+    for call, inputs in enumerate(tensors):
+        works.append((first if call % 2 else second).all_reduce(inputs[rank], async_op=True))
+        own = dist.all_reduce(plain, group=group, async_op=True)
+        first.all_reduce(inputs[rank], "mean", async_op=True)  # forgotten
+        own.wait()
+        plain.fill_(float(rank))
+    results = [work.wait() for work in works]
+    for result, inputs in zip(results, tensors, strict=True):
+        assert_sums([result], inputs)
+    future = second.all_reduce(tensors[0][rank], async_op=True).get_future()
+    assert bits(future.wait()) == bits(results[0])
+    return [bits(result) for result in results]
+
+
+def statistics(group: dist.ProcessGroup, text: str, dense: bool = False) -> dict[str, Any]:
+    collective = load(group, text)
+    make = dense_tensor if dense else sparse_tensor
+    collective.all_reduce(make("random", group.rank(), group.size(), 3000, 16, torch.float32, 3))
+    return collective.stats
+
+
+def error_of(group: dist.ProcessGroup, call: str, **arguments: Any) -> tuple[str, str, float]:
+    """(class, text, seconds) of the ZencError that the job ``call`` of this module raises."""
+    started = time.perf_counter()
+    try:
+        globals()[call](group, **arguments)
+    except zenc.ZencError as error:
+        return type(error).__name__, str(error), time.perf_counter() - started
+    return "", "", time.perf_counter() - started
+
+
+def other_schemes(group: dist.ProcessGroup, texts: list[str]) -> None:
+    load(group, texts[group.rank() % len(texts)])
+
+
+def one_fails_to_load(group: dist.ProcessGroup, path: str, broken: str) -> None:
+    zenc.load(broken if group.rank() == 1 else path, group, deadline=DEADLINE)
+
+
+def load_saved(group: dist.ProcessGroup, directory: str) -> None:
+    zenc.load(directory, group, deadline=DEADLINE)
+
+
+def one_does_not_come(group: dist.ProcessGroup, text: str, deadline: float) -> None:
+    if group.rank() != 0:
+        load(group, text, deadline)
+
+
+def other_shapes(group: dist.ProcessGroup, text: str) -> None:
+    collective = load(group, text, deadline=10)
+    collective.all_reduce(torch.ones(100 + 7 * (group.rank() == 1)))
+
+
+def one_skips_a_call(group: dist.ProcessGroup, text: str, deadline: float) -> None:
+    collective = load(group, text, deadline)
+    collective.all_reduce(torch.ones(100))
+    if group.rank() != 1:
+        collective.all_reduce(torch.ones(100))
+    else:
+        time.sleep(deadline * 3)
+
+
+def one_dies(group: dist.ProcessGroup, text: str, deadline: float) -> None:
+    collective = load(group, text, deadline)
+    for call in range(50):
+        if group.rank() == 1 and call == 20:
+            os._exit(1)
+        collective.all_reduce(torch.ones(50_000))
+
+
+def after_a_failure(group: dist.ProcessGroup, text: str) -> str:
+    """The error of a call on a group that has failed before."""
+    collective = load(group, text, deadline=10)
+    for _ in range(2):
+        try:
+            collective.all_reduce(torch.ones(100 + 7 * (group.rank() == 1)))
+        except zenc.ZencError as error:
+            last = error.diagnostics[0].id
+    return last
+
+
+def short_packets(group: dist.ProcessGroup) -> bool:
+    """What the transport builds on: gloo takes a packet into a larger buffer and leaves the rest alone."""
+    if group.rank() == 0:
+        group.send([torch.arange(10, dtype=torch.uint8)], 1, 5).wait()
+        return True
+    buffer = torch.full((64,), 99, dtype=torch.uint8)
+    group.recv([buffer], 0, 5).wait()
+    return buffer[:10].tolist() == list(range(10)) and bool((buffer[10:] == 99).all())

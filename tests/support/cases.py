@@ -78,9 +78,8 @@ def dense_tensor(kind: str, rank: int, size: int, units: int, width: int, dtype:
 
 def assert_sums(results: list[torch.Tensor], inputs: list[torch.Tensor], divisor: int = 1) -> None:
     """Every result is the float64 sum of ``inputs`` within the tolerance of its dtype, and all have the same bits."""
-    wide = [tensor.to_dense().double() for tensor in inputs]
-    expected = sum(wide[1:], wide[0]) / divisor
-    magnitude = sum((tensor.abs() for tensor in wide[1:]), wide[0].abs()) / divisor
+    expected = sum(_wide(tensor) for tensor in inputs) / divisor
+    magnitude = sum(_wide(tensor, magnitude=True) for tensor in inputs) / divisor
     tolerance = TOLERANCE[inputs[0].dtype] * (1 + len(inputs) // 4)
     for result in results:
         assert result.dtype == inputs[0].dtype and result.shape == inputs[0].shape
@@ -92,6 +91,15 @@ def assert_sums(results: list[torch.Tensor], inputs: list[torch.Tensor], divisor
         error = (dense - expected)[finite].abs()
         assert bool((error <= tolerance * magnitude[finite] + 1e-30).all()), f"off by {error.max()}"
     assert_same_bits(results)
+
+
+def _wide(tensor: torch.Tensor, magnitude: bool = False) -> torch.Tensor:
+    """``tensor`` in float64 and dense; or the sum of its magnitudes, where a unit is there several times."""
+    tensor = tensor.double()
+    if tensor.layout is not torch.sparse_coo:
+        return tensor.abs() if magnitude else tensor
+    values = tensor._values().abs() if magnitude else tensor._values()
+    return torch.sparse_coo_tensor(tensor._indices(), values, tensor.shape, check_invariants=False).to_dense()
 
 
 def assert_same_bits(results: list[torch.Tensor]) -> None:

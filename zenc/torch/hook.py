@@ -5,8 +5,7 @@ takes the future of one sparse tensor of the same shape back. With a hook DDP do
 the hook does. Buckets are rebuilt after the first step, so what is kept by parameter is kept by name.
 """
 
-from __future__ import annotations
-
+# No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 from collections.abc import Mapping
 from typing import Any
 

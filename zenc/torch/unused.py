@@ -66,6 +66,6 @@ def _unused(name: str) -> Diagnostic:
     owner = name.rpartition(".")[0] or name
     help = (
         f"look up no row of it, which gives an empty gradient: "
-        f"out = out + {owner}(torch.empty(0, dtype=torch.long)).sum(); or freeze it with requires_grad_(False)"
+        f"out = out + {owner}(torch.empty(0, 1, dtype=torch.long)).sum(); or freeze it with requires_grad_(False)"
     )
     return Diagnostic("unused-parameter", message, help=help)

@@ -1,0 +1,134 @@
+"""The run time on real gloo processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
+from tests.support.ranks import Ranks, RanksFailed
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+
+JOBS = "tests.runtime.jobs:"
+BALANCED = scheme_text(*COMBINATIONS[-1])
+
+
+@pytest.fixture(scope="module")
+def nine() -> Iterator[Ranks]:
+    with Ranks(9) as ranks:
+        yield ranks
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_all_combinations(nine, size):
+    """Each combination with a pair of formats and a unit; which ones goes round with the size."""
+    turns = [size + 5 * index for index in range(len(COMBINATIONS))]
+    texts = [
+        scheme_text(*combination, FORMATS[turn % 4], FORMATS[turn // 4 % 4], ("auto", "row", "element")[turn % 3])
+        for combination, turn in zip(COMBINATIONS, turns, strict=True)
+    ]
+    results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size)
+    assert all(result == results[0] for result in results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
+@pytest.mark.parametrize("size", range(1, 10))
+def test_every_combination_with_every_format_and_unit(nine, size, combination):
+    texts = [
+        scheme_text(*combination, push, pull, unit) for push in FORMATS for pull in FORMATS for unit in ("row", "element")
+    ]
+    results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size, seconds=600)
+    assert all(result == results[0] for result in results)
+
+
+def test_calls_in_flight_never_mix(nine):
+    results = nine.run(JOBS + "in_flight", size=4, text=BALANCED)
+    assert all(result == results[0] for result in results)
+
+
+def test_gloo_takes_short_packets(nine):
+    assert all(nine.run(JOBS + "short_packets", size=2))
+
+
+@pytest.mark.parametrize("combination", [COMBINATIONS[-1], COMBINATIONS[2], COMBINATIONS[6]])
+def test_statistics_add_up(nine, combination):
+    """What one rank sends another receives, and headers and bodies make up the messages."""
+    for size in (1, 4, 7):
+        found = nine.run(JOBS + "statistics", size=size, text=scheme_text(*combination))
+        for phase in ("push", "pull"):
+            phases = [stats["phases"][phase] for stats in found]
+            assert sum(p["bytes_sent"] for p in phases) == sum(p["bytes_received"] for p in phases)
+            assert sum(p["messages_sent"] for p in phases) == sum(p["messages_received"] for p in phases)
+            for stats in phases:
+                headers = stats["bytes_sent"] - sum(stats["formats_sent"].values())
+                assert headers >= stats["messages_sent"] * MESSAGE_HEADER_BYTES
+                assert (headers - stats["messages_sent"] * MESSAGE_HEADER_BYTES) % SEGMENT_HEADER_BYTES == 0
+        for stats in found:
+            assert stats["bytes_sent"] == sum(p["bytes_sent"] for p in stats["phases"].values())
+            assert 0 < stats["density_in"] <= stats["density_out"] <= 1 and stats["units_out"] == found[0]["units_out"]
+            assert stats["seconds"] > 0 and stats["phases"]["pull"]["imbalance"] >= 1
+
+
+def test_ranks_with_different_schemes_all_get_one_error_that_names_them(nine):
+    texts = [BALANCED, BALANCED, BALANCED.replace("(7)", "(8)")]
+    for kind, text, seconds in nine.run(JOBS + "error_of", size=6, call="other_schemes", texts=texts):
+        assert kind == "SynchronisationError" and "error[different-schemes]" in text
+        assert "ranks 0, 1, 3, 4:" in text and "ranks 2, 5:" in text
+        assert seconds < 60
+
+
+def test_a_rank_that_cannot_load_is_named_to_the_others(nine, tmp_path):
+    (tmp_path / "broken.zen").write_text("scheme broken { }")
+    paths = {"path": "balanced", "broken": str(tmp_path / "broken.zen")}
+    found = nine.run(JOBS + "error_of", size=3, call="one_fails_to_load", **paths)
+    assert [kind for kind, _, _ in found] == ["SynchronisationError", "SchemeError", "SynchronisationError"]
+    assert "error[peer-failed]: rank 1 could not load its scheme" in found[0][1]
+    assert "missing-key" in found[1][1]
+
+
+def test_an_artifact_for_another_size(nine, tmp_path):
+    import zenc
+
+    zenc.compile_text(BALANCED, ranks=4).save(tmp_path / "four")
+    for kind, text, _ in nine.run(JOBS + "error_of", size=3, call="load_saved", directory=str(tmp_path / "four")):
+        assert kind == "ArtifactError" and "error[wrong-size]" in text and "--ranks 3" in text
+    assert all(kind == "" for kind, _, _ in nine.run(JOBS + "error_of", size=4, call="load_saved", directory=str(tmp_path / "four")))
+
+
+def test_different_shapes_are_an_error_on_every_rank():
+    with Ranks(3) as ranks:
+        found = ranks.run(JOBS + "error_of", call="other_shapes", text=BALANCED)
+    assert all(kind == "SynchronisationError" for kind, _, _ in found)
+    assert any("error[different-calls]" in text and "units" in text for _, text, _ in found)
+    assert max(seconds for *_, seconds in found) < 30
+
+
+def test_a_group_that_failed_says_so():
+    with Ranks(2) as ranks:
+        assert ranks.run(JOBS + "after_a_failure", text=BALANCED) == ["group-broken"] * 2
+
+
+def test_a_rank_that_never_comes():
+    with Ranks(3) as ranks:
+        found = ranks.run(JOBS + "error_of", call="one_does_not_come", text=BALANCED, deadline=3.0)
+    for kind, text, seconds in found[1:]:
+        assert kind == "SynchronisationError" and "error[deadline]" in text and seconds < 30
+
+
+def test_a_call_that_one_rank_skips():
+    with Ranks(3) as ranks:
+        found = ranks.run(JOBS + "error_of", call="one_skips_a_call", text=BALANCED, deadline=3.0)
+    for rank in (0, 2):
+        kind, text, seconds = found[rank]
+        assert kind == "SynchronisationError" and seconds < 30
+        assert "scheme combination" in text and "step" in text and "rank" in text
+
+
+def test_a_rank_that_dies():
+    with Ranks(4) as ranks, pytest.raises(RanksFailed) as caught:
+        ranks.run(JOBS + "error_of", call="one_dies", text=BALANCED, deadline=10.0, seconds=60)
+    assert set(caught.value.errors) == {1}
+    for kind, text, seconds in caught.value.results.values():
+        assert kind == "SynchronisationError" and ("peer-lost" in text or "deadline" in text) and seconds < 40

@@ -1,0 +1,152 @@
+"""What ranks run in the tests of the DDP seam; each job takes the group first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import zenc
+from tests.runtime.jobs import bits
+
+ROWS, WIDTH, STEPS = 500, 6, 4
+
+
+class Model(nn.Module):
+    """Two sparse tables, one dense layer; optionally tied tables, and a table that may be left out."""
+
+    def __init__(self, tied: bool = False) -> None:
+        super().__init__()
+        self.words = nn.Embedding(ROWS, WIDTH, sparse=True)
+        self.bags = nn.EmbeddingBag(ROWS, WIDTH, mode="sum", sparse=True)
+        if tied:
+            self.bags.weight = self.words.weight
+        self.head = nn.Linear(WIDTH, 3)
+        self.use_bags = True
+
+    def forward(self, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        hidden = self.words(ids).mean(dim=1)
+        if self.use_bags:
+            hidden = hidden + self.bags((ids * 7) % ROWS)
+        return {"out": self.head(hidden)}
+
+
+def batch(rank: int, step: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return torch.randint(0, ROWS, (8, 5), generator=generator)
+
+
+def wrapped(group: dist.ProcessGroup, tied: bool = False, **options: Any) -> DistributedDataParallel:
+    torch.manual_seed(0)
+    return DistributedDataParallel(Model(tied), process_group=group, **options)
+
+
+def train(
+    group: dist.ProcessGroup, scheme: str | None, tied: bool = False, accumulate: bool = False, **options: Any
+) -> list[torch.Tensor]:
+    """The parameters after some steps, with a scheme or (None) with DDP alone."""
+    ddp = wrapped(group, tied, **options)
+    handle = zenc.attach(ddp, scheme, deadline=30) if scheme else None
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        if accumulate:
+            with ddp.no_sync():
+                ddp(batch(group.rank(), step + 50))["out"].pow(2).sum().backward()
+        ddp(batch(group.rank(), step))["out"].pow(2).sum().backward()
+        zenc.clip_grad_norm_(ddp.parameters(), 1.0)
+        optimizer.step()
+    if handle:
+        expected = ("module.words.weight",) if tied else ("module.words.weight", "module.bags.weight")
+        names = tuple(f"module.{name}" for name in handle.parameters)
+        assert names == expected and set(handle.stats) == set(handle.parameters)
+        assert all(stats["units_out"] >= stats["units_in"] > 0 for stats in handle.stats.values())
+    return [parameter.detach().clone() for parameter in ddp.parameters()]
+
+
+def same_as_ddp(group: dist.ProcessGroup, scheme: str, **options: Any) -> list[str]:
+    """Training with the scheme is training with DDP, up to the order of additions; returns fingerprints."""
+    ours, theirs = train(group, scheme, **options), train(group, None, **options)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+    return [bits(parameter) for parameter in ours]
+
+
+def padding_only(group: dist.ProcessGroup) -> int:
+    """A rank whose batch holds nothing but padding has an empty gradient."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(50, 4, sparse=True, padding_idx=0), nn.Flatten(), nn.Linear(8, 1))
+    ddp = DistributedDataParallel(model, process_group=group)
+    handle = zenc.attach(ddp, "balanced", deadline=30)
+    ids = torch.zeros(3, 2, dtype=torch.long) if group.rank() == 1 else torch.tensor([[1, 2], [3, 4], [5, 1]])
+    ddp(ids).sum().backward()
+    assert model[0].weight.grad.coalesce().indices().tolist() == [[1, 2, 3, 4, 5]]
+    return handle.stats["0.weight"]["units_in"]
+
+
+def hook_idiom(group: dist.ProcessGroup) -> list[str]:
+    """As torch's own hooks are used: a state and a function."""
+    ddp = wrapped(group)
+    state = zenc.ZencState(zenc.load("balanced", group, deadline=30), group)
+    ddp.register_comm_hook(state, zenc.zenc_hook)
+    for step in range(2):
+        ddp.zero_grad()
+        ddp(batch(group.rank(), step))["out"].sum().backward()
+    return [bits(parameter.grad.coalesce() if parameter.grad.is_sparse else parameter.grad) for parameter in ddp.parameters()]
+
+
+def unused(group: dist.ProcessGroup, find: bool) -> None:
+    ddp = wrapped(group, find_unused_parameters=find)
+    zenc.attach(ddp, "balanced", deadline=30)
+    ddp(batch(group.rank(), 0))["out"].sum().backward()
+    ddp.module.use_bags = False
+    with contextlib.suppress(RuntimeError):
+        ddp(batch(group.rank(), 1))["out"].sum().backward()
+
+
+def unused_with_the_advice(group: dist.ProcessGroup) -> None:
+    """What the error advises works: an empty look-up."""
+    ddp = wrapped(group)
+    zenc.attach(ddp, "balanced", deadline=30)
+    ddp.module.use_bags = False
+    out = ddp.module.words.register_forward_hook(
+        lambda module, inputs, output: output + ddp.module.bags(torch.empty(0, 1, dtype=torch.long)).sum()
+    )
+    for step in range(2):
+        ddp(batch(group.rank(), step))["out"].sum().backward()
+    out.remove()
+
+
+def attach_twice(group: dist.ProcessGroup) -> None:
+    ddp = wrapped(group)
+    zenc.attach(ddp, "balanced", deadline=30)
+    zenc.attach(ddp, "balanced", deadline=30)
+
+
+def attach_plain(group: dist.ProcessGroup) -> None:
+    zenc.attach(Model(), "balanced")  # type: ignore[arg-type]
+
+
+def attach_tied_to_dense(group: dist.ProcessGroup) -> None:
+    model = nn.ModuleDict({"table": nn.Embedding(10, 4, sparse=True), "out": nn.Linear(4, 10, bias=False)})
+    model["out"].weight = model["table"].weight
+    zenc.attach(DistributedDataParallel(model, process_group=group), "balanced")
+
+
+def dies_in_training(group: dist.ProcessGroup) -> str:
+    """The text of what backward raises on the ranks that are left."""
+    ddp = wrapped(group)
+    handle = zenc.attach(ddp, "balanced", deadline=5)
+    for step in range(20):
+        if group.rank() == 1 and step == 5:
+            os._exit(1)
+        try:
+            ddp(batch(group.rank(), step))["out"].sum().backward()
+        except (RuntimeError, zenc.ZencError) as error:
+            return f"{type(error).__name__} {type(handle.state.error).__name__}: {error}"
+    return ""

@@ -1,0 +1,82 @@
+"""The DDP seam on real gloo processes: what DDP does, zenc does, and the traps have errors of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.ranks import Ranks, RanksFailed
+
+JOBS = "tests.torch.jobs:"
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Ranks]:
+    with Ranks(4) as ranks:
+        yield ranks
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"accumulate": True}, {"tied": True}, {"static_graph": True}, {"find_unused_parameters": True},
+     {"gradient_as_bucket_view": True}],
+    ids=lambda options: next(iter(options), "plain"),
+)  # fmt: skip
+def test_training_is_the_same_as_with_ddp_alone(four, size, options):
+    results = four.run(JOBS + "same_as_ddp", size=size, scheme="balanced", **options)
+    assert all(result == results[0] for result in results)
+
+
+def test_other_schemes_train_as_well(four):
+    for scheme in ("agsparse", "hierarchical_centralization", "dense_ring"):
+        results = four.run(JOBS + "same_as_ddp", size=3, scheme=scheme)
+        assert all(result == results[0] for result in results)
+
+
+def test_a_rank_with_padding_only(four):
+    assert four.run(JOBS + "padding_only", size=2) == [5, 0]
+
+
+def test_the_hook_as_torch_hooks_are_used(four):
+    results = four.run(JOBS + "hook_idiom")
+    assert all(result == results[0] for result in results)
+
+
+def failure(ranks: Ranks, job: str, **arguments: object) -> str:
+    with pytest.raises(RanksFailed) as caught:
+        ranks.run(JOBS + job, **arguments)
+    return "\n".join(str(error) for error in caught.value.errors.values())
+
+
+@pytest.mark.parametrize("find", [False, True])
+def test_an_unused_sparse_parameter_is_named_and_helped(four, find):
+    text = failure(four, "unused", find=find)
+    assert "error[unused-parameter]: the sparse parameter 'bags.weight' took no part" in text
+    assert "out = out + bags(torch.empty(0, 1, dtype=torch.long)).sum()" in text
+
+
+def test_the_advice_for_unused_parameters_works(four):
+    assert four.run(JOBS + "unused_with_the_advice") == [None] * 4
+
+
+def test_a_second_hook(four):
+    assert "error[hook-taken]" in failure(four, "attach_twice")
+
+
+def test_a_model_without_ddp(four):
+    assert "error[not-ddp]" in failure(four, "attach_plain", size=1)
+
+
+def test_a_table_tied_to_a_dense_layer(four):
+    text = failure(four, "attach_tied_to_dense", size=1)
+    assert "error[tied-to-dense]: 'table.weight' is a sparse embedding's and also used by Linear" in text
+
+
+def test_a_rank_that_dies_in_training():
+    with Ranks(3) as ranks, pytest.raises(RanksFailed) as caught:
+        ranks.run(JOBS + "dies_in_training", seconds=60)
+    assert set(caught.value.errors) == {1}
+    for text in caught.value.results.values():
+        assert text
