@@ -1,6 +1,6 @@
 """The whole chain of arrows: from text to an artifact, and from an artifact to a collective.
 
-    text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
+text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def explain(
 def find(path: Path_) -> Path:
     """``path`` itself, or the shipped scheme of that name where there is no such file."""
     given = Path(path)
-    if given.exists() or given.suffix == ".zen" and len(given.parts) > 1 and given.parts[0] != "schemes":
+    if given.exists() or (given.suffix == ".zen" and len(given.parts) > 1 and given.parts[0] != "schemes"):
         return given
     shipped = directory("schemes") / f"{given.stem}.zen"
     return shipped if shipped.is_file() and given.parts[:-1] in ((), ("schemes",)) else given

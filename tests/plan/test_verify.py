@@ -32,7 +32,9 @@ def test_all_combinations_are_proved_for_1_to_40_ranks(combination):
 def test_patterns_can_be_mixed_under_parallelism():
     for push in ("ring", "hierarchy", "point_to_point"):
         for pull in ("ring", "hierarchy", "point_to_point"):
-            plan = plan_of(scheme_text(f"{push} then {pull}", "incremental", "partition: parallelism balance: imbalanced"))
+            plan = plan_of(
+                scheme_text(f"{push} then {pull}", "incremental", "partition: parallelism balance: imbalanced")
+            )
             assert len(verify_all(plan)) == len(UNPINNED_SIZES)
 
 
@@ -94,7 +96,11 @@ def test_a_pull_that_brings_a_part_twice():
     ("push", "identifier", "text"),
     [
         ("step { send all to rank }", "send-to-self", "rank 0 sends to itself"),
-        ("step { send all to size where rank == 0 }", "no-such-rank", "rank 0 sends to rank 3, but the ranks are 0 to 2"),
+        (
+            "step { send all to size where rank == 0 }",
+            "no-such-rank",
+            "rank 0 sends to rank 3, but the ranks are 0 to 2",
+        ),
         ("step { send all to rank - 1 }", "no-such-rank", "rank 0 sends to rank -1"),
         ("step { send part size to 0 where rank == 1 }", "no-such-part", "rank 1 sends part 3"),
         ("step { send all of 9 to 0 where rank == 1 }", "no-such-rank", "what rank 9 gave"),
@@ -134,7 +140,9 @@ def test_of_a_rank_whose_contribution_is_not_there():
 
 def test_sums_that_would_differ_in_the_last_bits():
     """Rank 0 adds all three at once; rank 1 adds 0 and 1, rounds, and then adds 2."""
-    push = "step { send all to 0 where rank > 0\nsend all to 1 where rank == 0 }\nstep { send all to 1 where rank == 2 }"
+    push = (
+        "step { send all to 0 where rank > 0\nsend all to 1 where rank == 0 }\nstep { send all to 1 where rank == 2 }"
+    )
     pull = "step { send all to 2 where rank == 0 }"
     identifier, message, line = found(push, pull, 3, parts="partition: centralization")
     assert (identifier, line) == ("unequal-sums", 2)

@@ -48,7 +48,9 @@ def in_flight(group: dist.ProcessGroup, text: str) -> list[str]:
     """Two collectives, torch's own all-reduce between them, and calls that nobody waits for."""
     rank, size = group.rank(), group.size()
     first, second = load(group, text, ranks=size), load(group, text.replace("combination", "other"), ranks=size)
-    tensors = [[sparse_tensor("random", r, size, 5000, 8, torch.float32, call) for r in range(size)] for call in range(6)]
+    tensors = [
+        [sparse_tensor("random", r, size, 5000, 8, torch.float32, call) for r in range(size)] for call in range(6)
+    ]
     works, plain = [], torch.full((1000,), float(rank))
     for call, inputs in enumerate(tensors):
         works.append((first if call % 2 else second).all_reduce(inputs[rank], async_op=True))

@@ -37,7 +37,10 @@ def test_all_combinations(nine, size):
 @pytest.mark.parametrize("size", range(1, 10))
 def test_every_combination_with_every_format_and_unit(nine, size, combination):
     texts = [
-        scheme_text(*combination, push, pull, unit) for push in FORMATS for pull in FORMATS for unit in ("row", "element")
+        scheme_text(*combination, push, pull, unit)
+        for push in FORMATS
+        for pull in FORMATS
+        for unit in ("row", "element")
     ]
     results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size, seconds=600)
     assert all(result == results[0] for result in results)
@@ -94,7 +97,10 @@ def test_an_artifact_for_another_size(nine, tmp_path):
     zenc.compile_text(BALANCED, ranks=4).save(tmp_path / "four")
     for kind, text, _ in nine.run(JOBS + "error_of", size=3, call="load_saved", directory=str(tmp_path / "four")):
         assert kind == "ArtifactError" and "error[wrong-size]" in text and "--ranks 3" in text
-    assert all(kind == "" for kind, _, _ in nine.run(JOBS + "error_of", size=4, call="load_saved", directory=str(tmp_path / "four")))
+    assert all(
+        kind == ""
+        for kind, _, _ in nine.run(JOBS + "error_of", size=4, call="load_saved", directory=str(tmp_path / "four"))
+    )
 
 
 def test_different_shapes_are_an_error_on_every_rank():

@@ -63,7 +63,7 @@ def sparse_tensor(
     ids = unit_ids(kind, rank, size, units, generator)
     values = torch.randn(len(ids), max(width, 1), generator=generator, dtype=torch.float64).to(dtype)
     if kind == "zero_rows":
-        values[:: 2] = 0
+        values[::2] = 0
     if kind == "nonfinite" and len(values) and rank == 0:
         values[0, 0], values[-1, -1] = float("nan"), float("inf")
     if width == 0:
@@ -71,7 +71,9 @@ def sparse_tensor(
     return torch.sparse_coo_tensor(ids[None], values, (units, width), check_invariants=False)
 
 
-def dense_tensor(kind: str, rank: int, size: int, units: int, width: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+def dense_tensor(
+    kind: str, rank: int, size: int, units: int, width: int, dtype: torch.dtype, seed: int
+) -> torch.Tensor:
     """The same as a dense tensor, mostly zero."""
     return sparse_tensor(kind, rank, size, units, width, dtype, seed).to_dense()
 

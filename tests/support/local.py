@@ -48,7 +48,9 @@ class _Awaited:
 class LocalTransport:
     """As ``zenc.runtime.transport.Transport`` says, between threads. ``on_send`` may change or drop a packet."""
 
-    def __init__(self, boxes: _Mailboxes, rank: int, size: int, on_send: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
+    def __init__(
+        self, boxes: _Mailboxes, rank: int, size: int, on_send: Callable[[torch.Tensor], torch.Tensor | None]
+    ) -> None:
         self.boxes, self.rank, self.size, self.on_send = boxes, rank, size, on_send
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> _Sent:

@@ -97,7 +97,10 @@ def hook_idiom(group: dist.ProcessGroup) -> list[str]:
     for step in range(2):
         ddp.zero_grad()
         ddp(batch(group.rank(), step))["out"].sum().backward()
-    return [bits(parameter.grad.coalesce() if parameter.grad.is_sparse else parameter.grad) for parameter in ddp.parameters()]
+    return [
+        bits(parameter.grad.coalesce() if parameter.grad.is_sparse else parameter.grad)
+        for parameter in ddp.parameters()
+    ]
 
 
 def unused(group: dist.ProcessGroup, find: bool) -> None:

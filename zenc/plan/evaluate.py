@@ -101,12 +101,16 @@ def _binary(operator: str, left: Value, right: Value, span: Span | None, scope: 
         return _as_value(_COMPARISONS[operator](left, right))
     if operator in ("/", "mod"):
         _demand(np.not_equal(right, 0), "division-by-zero", "this divides by zero", span, scope)
-        return left // right if operator == "/" else left % abs(right)
+        return left // right if operator == "/" else left % _magnitude(right)
     if operator in ("<<", ">>"):
         return _shift(operator, left, right, span, scope)
     if operator == "*":
         _demand(np.abs(np.multiply(left, right, dtype=np.float64)) < LIMIT, *_TOO_LARGE, span, scope)
     return _bounded(_ARITHMETIC[operator](left, right), span, scope)
+
+
+def _magnitude(value: Value) -> Value:
+    return abs(value) if isinstance(value, int) else np.abs(value)
 
 
 def _shift(operator: str, left: Value, right: Value, span: Span | None, scope: Scope) -> Value:

@@ -14,8 +14,15 @@ from typing import Any
 import numpy as np
 
 from zenc.errors import Diagnostic, SchemeError
-from zenc.plan.formats import DTYPE_BYTES, MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, SegmentShape, body_bytes
-from zenc.plan.formats import slots_of, wire_format
+from zenc.plan.formats import (
+    DTYPE_BYTES,
+    MESSAGE_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentShape,
+    body_bytes,
+    slots_of,
+    wire_format,
+)
 from zenc.plan.model import Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.verify import Proof, verify
@@ -135,7 +142,10 @@ class _Scales:
         weights[first] += MESSAGE_HEADER_BYTES
         np.add.at(self.sent[phase], deliveries.src, weights)
         np.add.at(self.received[phase], deliveries.dst, weights)
-        for direction, mine, peer in (("send", deliveries.src, deliveries.dst), ("receive", deliveries.dst, deliveries.src)):
+        for direction, mine, peer in (
+            ("send", deliveries.src, deliveries.dst),
+            ("receive", deliveries.dst, deliveries.src),
+        ):
             for other in np.unique(peer[mine == self.rank]).tolist():
                 rows = np.flatnonzero((mine == self.rank) & (peer == other))
                 parts = _ranges(np.unique(deliveries.part[rows]).tolist())

@@ -11,8 +11,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
-from zenc.language.schedule import Apply, Binary, Block, Expression, For, If, Integer, Let, Send, Statement, Step, Unary
-from zenc.language.schedule import Variable
+from zenc.language.schedule import (
+    Apply,
+    Binary,
+    Block,
+    Expression,
+    For,
+    If,
+    Integer,
+    Let,
+    Send,
+    Statement,
+    Step,
+    Unary,
+    Variable,
+)
 from zenc.plan.evaluate import EvaluationError, Scope, evaluate
 from zenc.plan.model import Phase, Plan
 from zenc.scheme.model import Aggregation, Partition, Scheme

@@ -163,9 +163,7 @@ class Provenance:
             for member in [origin] if origin >= 0 else self.members(src, part):
                 if member in seen:
                     given = _given(dst, seen[member], src)
-                    message = (
-                        f"rank {dst} would count rank {member}'s part {part} twice: {given} (push, step {number})"
-                    )
+                    message = f"rank {dst} would count rank {member}'s part {part} twice: {given} (push, step {number})"
                     return self._at(int(rows.line[row]), "counted-twice", message, (self._holds(dst, part),))
                 seen[member] = src
         raise AssertionError("a group that counts twice has a member that is seen twice")
@@ -178,7 +176,11 @@ class Provenance:
             f"it lacks what {named(lacking)} contributed (pull, step {number})"
         )
         owners = np.flatnonzero(self.complete()[:, part])
-        note = f"part {part} is complete at {named(owners.tolist())}" if len(owners) else f"no rank has part {part} complete"
+        note = (
+            f"part {part} is complete at {named(owners.tolist())}"
+            if len(owners)
+            else f"no rank has part {part} complete"
+        )
         return self._at(int(rows.line[at]), "sent-incomplete", message, (note,))
 
     def _again(self, rows: Deliveries, at: int, number: int) -> Diagnostic:
@@ -220,7 +222,7 @@ MOST_NAMED = 6
 
 
 def named(ranks: list[int]) -> str:
-    """"rank 3", "ranks 1 and 2", "ranks 0, 1, 2 and 5 others"."""
+    """ "rank 3", "ranks 1 and 2", "ranks 0, 1, 2 and 5 others"."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(ranks) > MOST_NAMED:

@@ -109,7 +109,9 @@ class _Unroller:
                 case Step() | Send():
                     yield statement, scope
 
-    def _branches(self, holds: Mask, then: Block, otherwise: Block, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
+    def _branches(
+        self, holds: Mask, then: Block, otherwise: Block, scope: Scope
+    ) -> Iterator[tuple[Step | Send, Scope]]:
         for mask, block in ((holds, then), (~holds, otherwise)):
             if block and mask.any():
                 yield from self._walk(block, scope.where(mask))

@@ -1,8 +1,8 @@
 """Plans as JSON, and back. The moves are written in the language itself, so that a person can read and play them.
 
-    {"zenc_plan": 1, "scheme": "balanced", "size": 4, "partition": "parallelism", ...,
-     "push": [{"step": [{"for": "d", "from": "1", "to": "size - 1",
-                         "do": [{"send": "part rank", "to": "(rank + d) mod size", "at": "patterns.zen:21:52"}]}]}]}
+{"zenc_plan": 1, "scheme": "balanced", "size": 4, "partition": "parallelism", ...,
+ "push": [{"step": [{"for": "d", "from": "1", "to": "size - 1",
+                     "do": [{"send": "part rank", "to": "(rank + d) mod size", "at": "patterns.zen:21:52"}]}]}]}
 """
 
 from __future__ import annotations
@@ -167,7 +167,9 @@ class _Reader:
         span = self.place(item)
         kinds: dict[str, Callable[[], Statement]] = {
             "step": lambda: Step(self.block(item["step"]), span),
-            "for": lambda: For(_of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"]), span),
+            "for": lambda: For(
+                _of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"]), span
+            ),
             "if": lambda: If(_e(item["if"]), self.block(item["then"]), self.block(item["else"]), span),
             "let": lambda: Let(_of_type(item["let"], str), _e(item["be"]), span),
             "send": lambda: Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where"), span),

@@ -112,7 +112,9 @@ def _demand_same_sum(state: Provenance, plan: Plan) -> None:
     differs = np.argwhere(state.tree != state.tree[:1])
     if len(differs):
         rank, part = (int(x) for x in differs[0])
-        message = f"ranks 0 and {rank} add up part {part} in different orders, so their sums would differ in the last bits"
+        message = (
+            f"ranks 0 and {rank} add up part {part} in different orders, so their sums would differ in the last bits"
+        )
         help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
         notes = (f"among {state.size} ranks",)
         raise VerificationError(Diagnostic("unequal-sums", message, plan.push.span, notes, help))

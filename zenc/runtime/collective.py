@@ -67,9 +67,7 @@ class Collective:
     @overload
     def all_reduce(self, tensor: torch.Tensor, op: Operation = ..., *, async_op: Literal[True]) -> Work: ...
 
-    def all_reduce(
-        self, tensor: torch.Tensor, op: Operation = "sum", async_op: bool = False
-    ) -> torch.Tensor | Work:
+    def all_reduce(self, tensor: torch.Tensor, op: Operation = "sum", async_op: bool = False) -> torch.Tensor | Work:
         """Sum ``tensor`` over all ranks.
 
         Args:
@@ -156,7 +154,12 @@ def _result(tensor: torch.Tensor, layout: Layout, workshop: Workshop, complete: 
 
 
 def _stats(
-    layout: Layout, exchange: Exchange, own: list[Segment], complete: list[Segment], times: dict[str, float], seconds: float
+    layout: Layout,
+    exchange: Exchange,
+    own: list[Segment],
+    complete: list[Segment],
+    times: dict[str, float],
+    seconds: float,
 ) -> dict[str, Any]:
     push, pull = exchange.push_stats, exchange.pull_stats
     counts_in, counts_out = [s.count for s in own], [s.count for s in complete]

@@ -11,12 +11,14 @@ import itertools
 import json
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import cast
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.transport import GlooTransport, Transport
+from zenc.runtime.transport import GlooGroup, GlooTransport, Transport
 from zenc.runtime.work import Worker
 
 PLEDGE_BYTES = 1024
@@ -27,7 +29,7 @@ class Communicator:
     """``parent`` is the user's group, ``group`` zenc's own over the same ranks."""
 
     parent: dist.ProcessGroup
-    group: dist.ProcessGroupGloo
+    group: GlooGroup
     transport: Transport
     worker: Worker
     calls: int = 0
@@ -71,7 +73,9 @@ class Communicator:
         if failed:
             notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
             ranks = ", ".join(map(str, failed))
-            raise SynchronisationError(Diagnostic("peer-failed", f"rank {ranks} could not load its scheme", notes=notes))
+            raise SynchronisationError(
+                Diagnostic("peer-failed", f"rank {ranks} could not load its scheme", notes=notes)
+            )
         by_digest: dict[str, list[int]] = {}
         for rank, other in enumerate(pledges):
             by_digest.setdefault(f"{other['scheme']} ({other['digest'][:12]})", []).append(rank)
@@ -147,13 +151,14 @@ def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
     process knows, and so fails where ranks are in different groups.
     """
     generation = next(_generations.setdefault(parent.group_name, itertools.count()))
-    store = dist.PrefixStore(f"zenc/{parent.group_name}/{generation}", parent.get_group_store())
+    store = PrefixStore(f"zenc/{parent.group_name}/{generation}", parent.get_group_store())
     try:
         own = dist.ProcessGroupGloo(store, parent.rank(), parent.size(), timedelta(seconds=deadline))
     except RuntimeError as error:
         raise unreachable(deadline, error) from error
-    transport = GlooTransport(own)
-    return Communicator(parent, own, transport, Worker(f"zenc-rank-{transport.rank}"))
+    group = cast(GlooGroup, own)
+    transport = GlooTransport(group)
+    return Communicator(parent, group, transport, Worker(f"zenc-rank-{transport.rank}"))
 
 
 _generations: dict[str, itertools.count[int]] = {}

@@ -17,8 +17,14 @@ from zenc.plan.program import Message, Piece, Program, Step
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
 from zenc.runtime.transport import EAGER_BYTES, Pending, Transport
-from zenc.runtime.wire import Envelope, SegmentHeader, corrupt, message_header, read_message_header
-from zenc.runtime.wire import read_segment_headers
+from zenc.runtime.wire import (
+    Envelope,
+    SegmentHeader,
+    corrupt,
+    message_header,
+    read_message_header,
+    read_segment_headers,
+)
 from zenc.scheme.model import Format
 
 ROUND_BITS = 14
@@ -39,7 +45,9 @@ class Rules:
 class Exchange:
     """The state of one call on one rank: for every part the segments that it holds."""
 
-    def __init__(self, rules: Rules, program: Program, transport: Transport, workshop: Workshop, call: Envelope) -> None:
+    def __init__(
+        self, rules: Rules, program: Program, transport: Transport, workshop: Workshop, call: Envelope
+    ) -> None:
         self.rules, self.program, self.transport, self.workshop, self.call = rules, program, transport, workshop, call
         self.held: dict[int, list[Segment]] = {}
         self.push_stats, self.pull_stats = PhaseStats(), PhaseStats()
@@ -67,7 +75,9 @@ class Exchange:
         arriving = [self._await_first(message, step) for message in step.receives]
         for message in step.sends:
             self._send(message, step, format, stats)
-        long = [self._take_first(packet, message, step) for packet, message in zip(arriving, step.receives, strict=True)]
+        long = [
+            self._take_first(packet, message, step) for packet, message in zip(arriving, step.receives, strict=True)
+        ]
         found: list[Segment] = []
         for arrival, message in zip(long, step.receives, strict=True):
             found += self._take(arrival, message, step, stats)
@@ -146,7 +156,9 @@ class Exchange:
         found = []
         for header, length in zip(headers, sizes, strict=True):
             origin = header.origin if self.rules.one_shot else sender
-            found.append(self.workshop.decode(header.part, origin, header.count, header.format, whole[at : at + length]))
+            found.append(
+                self.workshop.decode(header.part, origin, header.count, header.format, whole[at : at + length])
+            )
             stats.body_received(header.format, length)
             at += length
         return found
@@ -155,7 +167,11 @@ class Exchange:
         """The parts (and under one-shot the origins) that the plan says, and none twice."""
         expected = {piece.part for piece in message.pieces}
         came = [(header.part, header.origin) for header in headers]
-        sound = all(header.count <= self.workshop.geometry.slots_of(header.part) for header in headers if header.part in expected)
+        sound = all(
+            header.count <= self.workshop.geometry.slots_of(header.part)
+            for header in headers
+            if header.part in expected
+        )
         if {part for part, _ in came} != expected or len(set(came)) != len(came) or not sound:
             raise corrupt(message.peer, f"it holds other parts than the plan says ({len(headers)} segments)")
 
@@ -172,7 +188,7 @@ class Exchange:
         return self.workshop.merge(segments, self.transport.rank)
 
     def _finish_push(self) -> None:
-        """Merge what was collected, and make dense what the pull sends dense; parts that the pull brings are dropped."""
+        """Merge what was collected, and make dense what the pull sends dense; what the pull brings is left."""
         brought = {piece.part for step in self.program.pull for message in step.receives for piece in message.pieces}
         started = time.perf_counter()
         for part, segments in self.held.items():

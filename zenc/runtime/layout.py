@@ -1,8 +1,8 @@
 """Tensors as units: what of a torch tensor is a unit, and how a result becomes a tensor again.
 
-    Layout = units x width x dtype, and the shape and layout to give back
-    Contribution = unit ids [n] int64 and values [n, width]          # sparse COO, coalesced or not
-                 | values [units, width]                             # dense
+Layout = units x width x dtype, and the shape and layout to give back
+Contribution = unit ids [n] int64 and values [n, width]          # sparse COO, coalesced or not
+             | values [units, width]                             # dense
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ MOST_ELEMENTS = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``natural_units`` x ``natural_width`` is how the tensor itself is cut; it differs from ``units`` x ``width``
-    only where the scheme's unit is another one than a COO tensor's own."""
+    """How a tensor is cut: ``units`` x ``width`` values.
+
+    ``natural_width`` is the width of the tensor's own units; it differs from ``width`` only where the scheme's unit
+    is another one than a COO tensor's own.
+    """
 
     units: int
     width: int

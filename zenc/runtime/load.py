@@ -18,9 +18,7 @@ from zenc.targets import cpu
 log = logging.getLogger("zenc")
 
 
-def load_collective(
-    obtain: Callable[[int], Artifact], group: dist.ProcessGroup | None, deadline: float
-) -> Collective:
+def load_collective(obtain: Callable[[int], Artifact], group: dist.ProcessGroup | None, deadline: float) -> Collective:
     """Get the artifact, build it, and agree with all ranks that they hold the same one.
 
     A rank that fails on the way still takes part in the agreement, so that the others learn of it at once and by

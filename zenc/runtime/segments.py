@@ -73,7 +73,9 @@ class Workshop:
             return [Segment(part, rank, 0, bitmap, placed) for part in range(self.geometry.parts)]
         starts = [*before[::words].tolist(), total]
         return [
-            Segment(part, rank, end - start, bitmap[part * words : (part + 1) * words], placed[start * self.unit_bytes :])
+            Segment(
+                part, rank, end - start, bitmap[part * words : (part + 1) * words], placed[start * self.unit_bytes :]
+            )
             for part, (start, end) in enumerate(zip(starts, starts[1:], strict=False))
         ]
 

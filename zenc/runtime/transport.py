@@ -47,6 +47,22 @@ class _Work:
         self.work.wait(timedelta(seconds=seconds))
 
 
+class GlooGroup(Protocol):
+    """What zenc uses of ``torch.distributed.ProcessGroupGloo``, whose type stubs leave it out."""
+
+    def rank(self) -> int: ...
+
+    def size(self) -> int: ...
+
+    def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> dist.Work: ...
+
+    def recv(self, tensors: list[torch.Tensor], src: int, tag: int) -> dist.Work: ...
+
+    def allgather(self, output: list[list[torch.Tensor]], tensors: list[torch.Tensor]) -> dist.Work: ...
+
+    def abort(self) -> None: ...
+
+
 class GlooTransport:
     """The transport over a gloo process group that belongs to zenc alone.
 
@@ -54,7 +70,7 @@ class GlooTransport:
     fixed size of first packets.
     """
 
-    def __init__(self, group: dist.ProcessGroupGloo) -> None:
+    def __init__(self, group: GlooGroup) -> None:
         self.group = group
         self.rank, self.size = group.rank(), group.size()
 

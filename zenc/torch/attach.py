@@ -94,5 +94,3 @@ def _tied(name: str, others: list[str]) -> ZencError:
     message = f"'{name}' is a sparse embedding's and also used by {', '.join(others)}, which gives it a dense gradient"
     help = "use sparse=False for this embedding, or weights of its own for the other module"
     return SchemeError(Diagnostic("tied-to-dense", message, help=help))
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 import torch
 
@@ -39,7 +40,7 @@ def clip_grad_norm_(
     scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
     for value in values:
         value.mul_(scale.to(value.device, value.dtype))
-    return total
+    return cast(torch.Tensor, total)
 
 
 def _values(owner: torch.Tensor) -> torch.Tensor:

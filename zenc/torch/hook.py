@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
 from zenc.runtime.collective import Collective
@@ -40,7 +41,7 @@ class ZencState:
         """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
         self._names = {id(parameter): name for parameter, name in (names or {}).items()}
 
-    def name_of(self, bucket: dist.GradBucket) -> str:
+    def name_of(self, bucket: GradBucket) -> str:
         """The name of the parameter of a sparse bucket."""
         parameters = bucket.parameters()
         return self._names.get(id(parameters[0]), f"bucket {bucket.index()}") if parameters else ""
@@ -55,8 +56,8 @@ class ZencState:
             self.stats[name] = work.stats
 
 
-def zenc_hook(state: ZencState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average the gradients of ``bucket`` over the ranks; register it with ``ddp.register_comm_hook(state, zenc_hook)``.
+def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Average the gradients of ``bucket`` over the ranks: ``ddp.register_comm_hook(state, zenc_hook)``.
 
     1. A dense bucket: DDP's own all-reduce.
     2. A sparse one: queue the scheme's ``all_reduce`` with op "mean", and return its future, so that the backward
