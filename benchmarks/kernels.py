@@ -164,7 +164,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--repeat", type=int, default=15, help="runs of which the shortest counts")
     options = parser.parse_args()
-    kernels = load(render(UnitInputs("benchmark", "00", "permutation", 0x5EED)))
+    kernels = load(render(UnitInputs("permutation", 0x5EED)))
     cases = {
         "200,000 x 64, 2 %": (200_000, 64, 0.02),
         "4,000,000 x 1, 1 %": (4_000_000, 1, 0.01),

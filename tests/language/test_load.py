@@ -9,6 +9,7 @@ import pytest
 
 from zenc.errors import SchemeError, SchemeSyntaxError, ZencError
 from zenc.language.load import load_file, load_text
+from zenc.resources import directory
 
 ONE = "schedule one { push { } pull { } }\n"
 
@@ -37,6 +38,15 @@ def test_imports_are_relative_to_the_importer_and_come_once(tmp_path: Path) -> N
     (tmp_path / "deep/b.zen").write_text(ONE.replace("one", "two"))
     program = load_file(tmp_path / "main.zen")
     assert [Path(file.source.name).name for file in program.files] == ["main.zen", "a.zen", "b.zen", "patterns.zen"]
+
+
+def test_shipped_files_have_names_that_no_installation_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = directory("schemes")
+    (tmp_path / "main.zen").write_text('import "balanced.zen"\n')
+    names = [file.source.name for file in load_file(tmp_path / "main.zen").files]
+    assert names == [str(tmp_path / "main.zen"), "schemes/balanced.zen", "schemes/patterns.zen"]
+    monkeypatch.chdir(shipped)
+    assert load_file(Path("balanced.zen")).main.source.name == "schemes/balanced.zen"
 
 
 def test_a_cycle_is_told_where_it_closes(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def kernels_of(request: pytest.FixtureRequest) -> Callable[..., Kernels]:
     def compiled(mapping: str, seed: int = SEED) -> Kernels:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ZENC_CACHE_DIR", str(directory))
-            return load(render(UnitInputs("test", "0123abcd", mapping, seed)))
+            return load(render(UnitInputs(mapping, seed)))
 
     return compiled
 

@@ -1,6 +1,8 @@
 """Sources from a plan: the templates of a target, filled with the few facts that are not known to its headers.
 
-Templates are thin: the mapping with its seed, names, instantiations, entry points. The algorithms are static headers.
+Templates are thin: the mapping with its seed, instantiations, entry points. The algorithms are static headers. Nothing
+that merely names a plan (its scheme, parameters, number of ranks or digest) is generated: plans of one mapping share one
+compiled unit, and no text of a user reaches a compiler.
 """
 
 from __future__ import annotations
@@ -22,10 +24,8 @@ MappingKind = Literal["contiguous", "permutation"]
 
 @dataclass(frozen=True, slots=True)
 class UnitInputs:
-    """What ``kernels.*.j2`` is filled with. ``digest`` is hexadecimal; ``seed`` has 64 bits, 0 where none is used."""
+    """What ``kernels.*.j2`` is filled with; ``seed`` has 64 bits, 0 where none is used."""
 
-    scheme: str
-    digest: str
     mapping: MappingKind
     seed: int = 0
 
@@ -33,8 +33,8 @@ class UnitInputs:
     def of(cls, plan: Plan) -> UnitInputs:
         """The inputs for ``plan``."""
         if isinstance(plan.mapping, Permutation):
-            return cls(plan.scheme, plan.digest, "permutation", plan.mapping.seed)
-        return cls(plan.scheme, plan.digest, "contiguous")
+            return cls("permutation", plan.mapping.seed)
+        return cls("contiguous")
 
 
 def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:
@@ -64,38 +64,15 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # the output is C++; every text of a user passes one of the filters below
+        autoescape=False,  # the output is C++, and takes no text from outside
     )
-    made.filters.update(comment=comment, literal=literal, hexadecimal=hexadecimal, word=word)
+    made.filters.update(word=word)
     return made
-
-
-def comment(text: str) -> str:
-    """``text`` for the inside of a line comment. Raises BuildError where it could end or continue the line."""
-    if not text.isprintable() or "\\" in text or "??" in text:
-        raise _unsafe(text, "a comment takes printable text without backslashes")
-    return text
-
-
-def literal(text: str) -> str:
-    """``text`` as a C++ string literal: UTF-8, everything but plain ASCII in octal."""
-    plain = (chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode())
-    return '"' + "".join(plain) + '"'
-
-
-def hexadecimal(text: str) -> str:
-    """``text`` itself, if it is made of hexadecimal digits. Raises BuildError otherwise."""
-    if not text or set(text) - set("0123456789abcdefABCDEF"):
-        raise _unsafe(text, "a digest is made of hexadecimal digits")
-    return text
 
 
 def word(number: int) -> str:
     """An unsigned 64-bit literal. Raises BuildError for numbers that do not fit."""
     if not 0 <= number < 1 << 64:
-        raise _unsafe(str(number), "a seed is an integer of 64 bits, 0 or more")
+        message = f"{number} is no seed: it has to be an integer of 64 bits, 0 or more"
+        raise BuildError(Diagnostic("unsafe-text", message))
     return f"{number:#x}ULL"
-
-
-def _unsafe(text: str, why: str) -> BuildError:
-    return BuildError(Diagnostic("unsafe-text", f"{text[:80]!r} can't be written into generated code", notes=(why,)))

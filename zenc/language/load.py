@@ -120,14 +120,20 @@ def _read(path: Path, imported_at: Span | None) -> Source:
     if len(data) > _MOST_BYTES:
         message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
         raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
-    return Source(str(path), _decode(path, data))
+    return Source(_name(path), _decode(path, data))
+
+
+def _name(path: Path) -> str:
+    """What diagnostics and plans call a file: shipped ones by a name that does not depend on the installation."""
+    shipped = directory("schemes").resolve()
+    return f"{shipped.name}/{path.name}" if path.resolve().parent == shipped else str(path)
 
 
 def _decode(path: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        source = Source(str(path), data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}")
+        source = Source(_name(path), data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}")
         where = Span(source, len(source.text) - 1, len(source.text))
         message = f"{path} is no UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
         raise SchemeSyntaxError(Diagnostic("not-text", message, where)) from error

@@ -1,4 +1,4 @@
-"""The compiled kernels of one scheme: typed methods over the C entry points of ``templates/cpu/kernels.cpp.j2``.
+"""The compiled kernels of one mapping: typed methods over the C entry points of ``templates/cpu/kernels.cpp.j2``.
 
 Addresses are integers (``tensor.data_ptr()``), arrays of them sequences of integers; a dtype is one of f32, f64, f16,
 bf16. Bitmaps and ranks are uint64, units int64. ctypes releases the GIL while a kernel runs. Nothing here checks
@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from ctypes import c_char_p, c_int64, c_void_p
+from ctypes import c_int64, c_void_p
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,8 +75,6 @@ class Kernels:
         _demand_abi(self.path, functions["abi_version"]())
         try:
             typed = {name: _bind_all(library, name, kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
-            self.scheme = _text(library, "zenc_scheme")
-            self.digest = _text(library, "zenc_digest")
         except AttributeError as problem:
             raise _broken(self.path, str(problem)) from problem
         self._slots_of_units = functions["slots_of_units"]
@@ -233,12 +231,6 @@ def _bind(library: ctypes.CDLL, name: str, kinds: str) -> _Function:
 
 def _bind_all(library: ctypes.CDLL, name: str, kinds: str) -> dict[str, _Function]:
     return {dtype: _bind(library, f"{name}_{dtype}", kinds) for dtype in DTYPES}
-
-
-def _text(library: ctypes.CDLL, name: str) -> str:
-    function = getattr(library, name)
-    function.argtypes, function.restype = [], c_char_p
-    return (function() or b"").decode()
 
 
 def _count(status: int) -> int:
