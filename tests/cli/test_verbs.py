@@ -91,7 +91,7 @@ def test_compile_names_its_own_directory(zenc: Zenc, tmp_path: Path) -> None:
     done = zenc("compile", "dense_ring", "--target", "plan")
     assert done.returncode == 0, done.stderr
     assert "dense_ring for any number of ranks, target plan" in done.stdout
-    assert sorted(path.name for path in (tmp_path / "dense_ring.zenc").iterdir()) == [
+    assert sorted(path.name for path in (tmp_path / "build" / "dense_ring").iterdir()) == [
         "manifest.json",
         "plan.json",
         "sources",

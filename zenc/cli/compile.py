@@ -30,12 +30,12 @@ TargetOption = Annotated[
     Target, typer.Option("--target", help="cpu: the plan and C++ kernels; plan: the plan alone, for other programs.")
 ]
 OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write. [default: ./SCHEME.zenc]")
+    Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write. [default: build/SCHEME]")
 ]
 
 EXAMPLES = """\b
 Examples:
-  zenc compile balanced                      writes ./balanced.zenc
+  zenc compile balanced                      writes build/balanced
   zenc compile mine.zen --ranks 8 -o out
   zenc compile ring --target plan --json
 """
@@ -59,7 +59,7 @@ def compile_(
         from zenc import compiler
 
         artifact = compiler.compile(path, ranks=ranks, params=params, target=target.value, scheme=scheme)
-        where = artifact.save(output or Path(f"{artifact.plan.scheme}.zenc"))
+        where = artifact.save(output or Path("build") / artifact.plan.scheme)
     if json:
         print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:

@@ -1,0 +1,5 @@
+"""``python -m zenc`` is the program ``zenc``."""
+
+from zenc.cli import main
+
+main()
