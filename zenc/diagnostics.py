@@ -2,7 +2,8 @@
 
     DIAGNOSTICS = id -> (stage, meaning)                    # in the order of the stages
 
-Each stage appends its own ids below, in a mapping of its own.
+An id that several stages raise stands at the first of them: an unknown name or a division by nought is found by the
+scheme stage where the text alone shows it, and by the proof where it takes a rank.
 """
 
 from __future__ import annotations
@@ -56,7 +57,30 @@ _SCHEME = {
     "no-effect": ("scheme", "an entry changes nothing (warning)"),
 }
 
-_KERNELS = {
+_VERIFICATION = {
+    "bad-size": ("verification", "a plan is asked for with too few or too many ranks"),
+    "schedule-too-long": ("verification", "a schedule loops or moves more than any real one"),
+    "number-too-large": ("verification", "an expression leaves the numbers below 2^62 for some rank"),
+    "bad-shift": ("verification", "an expression shifts by less than 0 or more than 62 bits for some rank"),
+    "bad-log2": ("verification", "an expression takes log2 of a number below 1 for some rank"),
+    "no-such-rank": ("verification", "a move names a rank that does not exist"),
+    "no-such-part": ("verification", "a move names a part that does not exist"),
+    "send-to-self": ("verification", "a move leads from a rank to itself"),
+    "origin-merged": ("verification", "a move forwards one rank's contribution, which is merged already"),
+    "nothing-to-send": ("verification", "a move forwards a contribution that its sender does not have"),
+    "counted-twice": ("verification", "a contribution would be added twice"),
+    "never-complete": ("verification", "the push ends, and no rank has a part of all ranks"),
+    "sent-incomplete": ("verification", "the pull sends a part that is not complete"),
+    "pulled-twice": ("verification", "the pull brings a part to a rank that has it complete"),
+    "never-arrives": ("verification", "the pull ends, and a rank lacks a part"),
+    "unequal-sums": ("verification", "ranks would add the same numbers in different orders"),
+}
+
+_EXPLANATION = {
+    "bad-load": ("explanation", "a prediction is asked for with a gradient or a rank that can't be"),
+}
+
+_RUN = {
     "unknown-target": ("build", "there are no templates for a target"),
     "unsafe-text": ("build", "a name or a number can't be written into generated code"),
     "compiler-missing": ("build", "there is no C++ compiler, or it does not answer"),
@@ -66,10 +90,43 @@ _KERNELS = {
     "wrong-abi": ("build", "compiled kernels belong to another version of zenc"),
     "cache-unsafe": ("cache", "others can write the cache of compiled kernels"),
     "cache-not-writable": ("cache", "the cache of compiled kernels is read-only or full"),
+    "artifact-not-written": ("artifact", "a compiled scheme can't be written where it should be"),
+    "not-an-artifact": ("artifact", "a directory holds no compiled scheme"),
+    "artifact-damaged": ("artifact", "a compiled scheme was edited or cut short"),
+    "artifact-without-code": ("artifact", "a scheme that was compiled to a plan only is to be run"),
+    "other-version": ("artifact", "a compiled scheme belongs to another version of zenc"),
+    "wrong-size": ("artifact", "a compiled scheme is for another number of ranks"),
+    "bad-plan": ("artifact", "some JSON is no plan"),
+    "not-a-tensor": ("tensor", "what is to be summed is no tensor"),
+    "unsupported-device": ("tensor", "a tensor lies on a device that the collective is not compiled for"),
+    "unsupported-layout": ("tensor", "a tensor is neither dense nor sparse COO"),
+    "unsupported-dtype": ("tensor", "a tensor holds numbers of a kind that can't be summed"),
+    "unknown-operation": ("tensor", "an operation is neither sum nor mean"),
     "tensor-too-large": ("tensor", "a tensor has 2^62 values or more"),
     "unit-out-of-range": ("tensor", "an index of a sparse tensor lies outside its shape"),
     "out-of-memory": ("tensor", "there is no memory for a kernel's work space"),
+    "no-process-group": ("synchronisation", "there is no process group, or this rank is not in it"),
+    "bad-deadline": ("synchronisation", "a deadline is no number of seconds above 0"),
+    "different-schemes": ("synchronisation", "the ranks hold different schemes"),
+    "peer-failed": ("synchronisation", "another rank could not load its scheme"),
+    "different-calls": ("synchronisation", "the ranks are in different calls"),
+    "deadline": ("synchronisation", "a wait passed its deadline"),
+    "peer-lost": ("synchronisation", "a connection to another rank ended"),
+    "group-broken": ("synchronisation", "an earlier call of this group failed"),
+    "reentrant-call": ("synchronisation", "a callback of a call waits for another call of its group"),
+    "corrupt-message": ("synchronisation", "a message has no header that fits this call"),
     "corrupt-segment": ("synchronisation", "the bytes of a message are no segment"),
+}
+
+_TORCH = {
+    "not-ddp": ("torch", "a model is not wrapped in DistributedDataParallel"),
+    "hook-taken": ("torch", "a model has a communication hook already"),
+    "tied-to-dense": ("torch", "a sparse embedding shares its weights with a dense layer"),
+    "unused-parameter": ("torch", "a sparse parameter took no part in a forward pass"),
+    "nonfinite-norm": ("torch", "the norm of the gradients is NaN or infinite"),
+}
+
+_INTERNAL = {
     "internal": ("internal", "a bug in zenc"),
 }
 
@@ -79,6 +136,10 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
         **_SYNTAX,
         **_LOAD,
         **_SCHEME,
-        **_KERNELS,
+        **_VERIFICATION,
+        **_EXPLANATION,
+        **_RUN,
+        **_TORCH,
+        **_INTERNAL,
     }
 )
