@@ -20,7 +20,7 @@ from zenc.plan.explain import explain as explain_plan
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.verify import Proof, verify_all
-from zenc.resources import directory
+from zenc.scheme.library import locate
 from zenc.scheme.model import Scheme
 from zenc.scheme.resolve import resolve
 
@@ -63,7 +63,7 @@ def check(
 
     Raises SchemeSyntaxError, SchemeError or VerificationError with everything that is wrong at that stage.
     """
-    return _checked(load_file(find(path)), ranks, params, scheme)
+    return _checked(load_file(locate(path)), ranks, params, scheme)
 
 
 def _checked(program: Program, ranks: int | None, params: Parameters | None, scheme: str | None) -> Report:
@@ -93,7 +93,7 @@ def compile(
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
-    return _compiled(load_file(find(path)), ranks, params, target, scheme)
+    return _compiled(load_file(locate(path)), ranks, params, target, scheme)
 
 
 def compile_text(
@@ -134,17 +134,8 @@ def explain(
     scheme: str | None = None,
 ) -> Explanation:
     """The steps and messages of ``rank`` among ``ranks``, and the bytes to expect: see ``zenc.plan.explain``."""
-    resolved, _ = resolve(load_file(find(path)), scheme, params or {})
+    resolved, _ = resolve(load_file(locate(path)), scheme, params or {})
     return explain_plan(lower(resolved, ranks), ranks, rank, Load(units, width, dtype, density))
-
-
-def find(path: Path_) -> Path:
-    """``path`` itself, or the shipped scheme of that name where there is no such file."""
-    given = Path(path)
-    if given.exists() or (given.suffix == ".zen" and len(given.parts) > 1 and given.parts[0] != "schemes"):
-        return given
-    shipped = directory("schemes") / f"{given.stem}.zen"
-    return shipped if shipped.is_file() and given.parts[:-1] in ((), ("schemes",)) else given
 
 
 def load(

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from zenc.errors import Source
 from zenc.language.load import load_text
 from zenc.language.parse import parse
-from zenc.scheme.library import locate, shipped
+from zenc.scheme.library import locate, names, shipped
 from zenc.scheme.resolve import resolve
 
 
@@ -28,11 +30,22 @@ def test_shipped() -> None:
         parse(Source(name, Path(entry["path"]).read_text(encoding="utf-8")))
 
 
-def test_locate(tmp_path: Path) -> None:
+def test_locate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert locate("balanced").name == "balanced.zen"
     assert locate("no_such_scheme") == Path("no_such_scheme")
+    assert locate("patterns").is_file()
+    assert locate("elsewhere/balanced.zen") == Path("elsewhere/balanced.zen")
+    assert locate("balanced.zen") == Path("balanced.zen"), "what looks like a file is one, or is missing"
+    (tmp_path / "balanced").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert locate("balanced") == Path("balanced"), "a file of one's own comes first"
+    assert locate("schemes/balanced.zen").is_file()
     (tmp_path / "x.zen").write_text("")
     assert locate(str(tmp_path / "x.zen")) == tmp_path / "x.zen"
+
+
+def test_names() -> None:
+    assert names() == [entry["name"] for entry in shipped()]
 
 
 def test_the_front_end_is_light() -> None:

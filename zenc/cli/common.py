@@ -75,14 +75,14 @@ def locate(scheme: str) -> str:
     Raises:
         typer.BadParameter: neither is there.
     """
+    from zenc.scheme import library
+
     if Path(scheme).exists():
         return scheme
-    from zenc.resources import directory
-
-    paths = {path.stem: path for path in sorted(directory("schemes").glob("*.zen"))}
-    if scheme in paths:
-        return from_here(paths[scheme])
-    near = get_close_matches(scheme, paths, n=1)
+    path = library.locate(scheme)
+    if path.exists():
+        return from_here(path)
+    near = get_close_matches(scheme, library.names(), n=1)
     hint = f"; did you mean '{near[0]}'?" if near else "; `zenc list` shows those"
     raise typer.BadParameter(f"'{scheme}' is neither a file nor a scheme that comes with zenc{hint}")
 

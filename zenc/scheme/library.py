@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TypedDict
 
@@ -29,11 +30,21 @@ def shipped() -> list[Entry]:
     return [_entry(path, scheme.name.text) for path in paths for scheme in load_file(path).main.schemes]
 
 
-def locate(name: str) -> Path:
-    """The file that ``name`` means: a path, or the name of a shipped scheme; the path as it is where it is neither."""
+def names() -> list[str]:
+    """The names by which the shipped schemes are known: those of their files."""
+    return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+
+
+def locate(name: str | os.PathLike[str]) -> Path:
+    """The file that ``name`` means: a path, or a shipped file where there is no such path.
+
+    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it. Where ``name`` is neither,
+    the path comes back as it is.
+    """
     path = Path(name)
-    known = directory("schemes") / f"{name}.zen"
-    return known if not path.exists() and path.name == name and known.is_file() else path
+    known = directory("schemes") / f"{path.stem}.zen"
+    named = path in (Path(path.stem), Path("schemes") / known.name)
+    return known if named and not path.exists() and known.is_file() else path
 
 
 def _entry(path: Path, name: str) -> Entry:
