@@ -99,7 +99,7 @@ def test_compile_names_its_own_directory(zenc: Zenc, tmp_path: Path) -> None:
 
 
 def test_list_shows_every_shipped_scheme(zenc: Zenc) -> None:
-    entries = json.loads(zenc("list", "--json").stdout)["schemes"]
+    entries = json.loads(zenc("list", "--json").stdout)
     names = {entry["name"] for entry in entries}
     assert "balanced" in names
     shown = zenc("list").stdout.splitlines()

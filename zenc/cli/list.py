@@ -25,7 +25,7 @@ def list_(json: JsonOption = False) -> None:
 
         entries = shipped()
     if json:
-        print_json({"ok": True, "schemes": entries})
+        print_json(entries)
     else:
         _show(entries)
 
