@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from zenc.errors import Diagnostic
 from zenc.plan.evaluate import Ints
-from zenc.plan.rounds import Round, Rounds
+from zenc.plan.rounds import Round, Rounds, among
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -148,7 +148,7 @@ class Provenance:
     def _at(
         self, line: int, identifier: str, message: str, notes: tuple[str, ...] = (), help: str | None = None
     ) -> Diagnostic:
-        notes = (*notes, f"among {self.size} ranks")
+        notes = (*notes, among(self.size))
         return Diagnostic(identifier, message, self.rounds.sends[line].span, notes, help)
 
     def _holds(self, rank: int, part: int) -> str:

@@ -10,7 +10,7 @@ is forwarded, or -1; ``sends[line]`` is the statement that made the move.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -63,6 +63,11 @@ def expand(plan: Plan, size: int) -> Rounds:
     return Rounds(size, parts, phases[0], phases[1], tuple(unroller.sends))
 
 
+def among(size: int) -> str:
+    """The number of ranks that a counterexample is for, in words."""
+    return f"among {size} ranks" if size > 1 else "for 1 rank alone"
+
+
 def _phases(plan: Plan) -> tuple[tuple[str, Block], ...]:
     return ("push", plan.push.block), ("pull", plan.pull.block)
 
@@ -86,7 +91,7 @@ class _Unroller:
         try:
             yield from self._steps(block, scope)
         except EvaluationError as error:
-            self.found.append(error.diagnostic)
+            self.found.append(self._noted(error.diagnostic))
 
     def _steps(self, block: Block, scope: Scope) -> Iterator[Round]:
         for statement, inner in self._walk(block, scope):
@@ -130,7 +135,7 @@ class _Unroller:
     def _count_iterations(self, more: int, span: Span | None) -> None:
         self.iterations += more
         if self.iterations > MOST_ITERATIONS:
-            message = f"the {self.phase_name} loops more than {MOST_ITERATIONS:,} times among {self.size} ranks"
+            message = f"the {self.phase_name} loops more than {MOST_ITERATIONS:,} times"
             raise EvaluationError(Diagnostic("schedule-too-long", message, span, help="check the bounds of this loop"))
 
     def _moves(self, send: Step | Send, scope: Scope) -> Round:
@@ -142,7 +147,7 @@ class _Unroller:
             return _NO_MOVES
         self.moves += len(moves)
         if self.moves > MOST_MOVES:
-            message = f"more than {MOST_MOVES:,} moves among {self.size} ranks"
+            message = f"the {self.phase_name} makes more than {MOST_MOVES:,} moves"
             raise EvaluationError(Diagnostic("schedule-too-long", message, send.span))
         return self._sound(send, moves)
 
@@ -186,9 +191,11 @@ class _Unroller:
     def _blame(self, send: Send, diagnostic: Diagnostic) -> None:
         if (id(send), diagnostic.id) not in self.blamed:
             self.blamed.add((id(send), diagnostic.id))
-            note = f"in the {self.phase_name} among {self.size} ranks"
             span = diagnostic.span or send.span
-            self.found.append(Diagnostic(diagnostic.id, diagnostic.message, span, (note,), diagnostic.help))
+            self.found.append(self._noted(replace(diagnostic, span=span)))
+
+    def _noted(self, diagnostic: Diagnostic) -> Diagnostic:
+        return replace(diagnostic, notes=(*diagnostic.notes, f"in the {self.phase_name}, {among(self.size)}"))
 
 
 def _no_rank(moves: Round, at: int, of: _Unroller) -> str:

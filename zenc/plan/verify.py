@@ -24,7 +24,7 @@ from zenc.errors import Diagnostic, InternalError, Span, VerificationError
 from zenc.plan.model import Plan
 from zenc.plan.program import Program, program
 from zenc.plan.provenance import Deliveries, Provenance, named
-from zenc.plan.rounds import Rounds, expand
+from zenc.plan.rounds import Rounds, among, expand
 
 UNPINNED_SIZES = tuple(range(1, 17))
 """A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
@@ -93,7 +93,7 @@ def _orphan(state: Provenance, part: int, span: Span | None) -> Diagnostic:
     best = int(counts.argmax())
     lacking = sorted(set(range(state.size)) - set(state.members(best, part)))
     message = f"rank {best} never gets part {part} from {named(lacking)}, and no rank has more of it when the push ends"
-    return Diagnostic("never-complete", message, span, (f"among {state.size} ranks",))
+    return Diagnostic("never-complete", message, span, (among(state.size),))
 
 
 def _demand_everything(state: Provenance, plan: Plan) -> None:
@@ -102,7 +102,7 @@ def _demand_everything(state: Provenance, plan: Plan) -> None:
         rank, part = (int(x) for x in missing[0])
         owners = np.flatnonzero(state.complete()[:, part]).tolist()
         message = f"rank {rank} never gets part {part}: the pull ends without it"
-        notes = (f"part {part} is complete at {named(owners)}", f"among {state.size} ranks")
+        notes = (f"part {part} is complete at {named(owners)}", among(state.size))
         raise VerificationError(Diagnostic("never-arrives", message, plan.pull.span, notes))
 
 
@@ -116,7 +116,7 @@ def _demand_same_sum(state: Provenance, plan: Plan) -> None:
             f"ranks 0 and {rank} add up part {part} in different orders, so their sums would differ in the last bits"
         )
         help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
-        notes = (f"among {state.size} ranks",)
+        notes = (among(state.size),)
         raise VerificationError(Diagnostic("unequal-sums", message, plan.push.span, notes, help))
 
 
