@@ -15,10 +15,15 @@ from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
 from zenc.language.parse import parse_expression
 from zenc.language.schedule import All, Block, Expression, For, If, Let, Part, PartRange, Parts, Send, Statement, Step
 from zenc.language.text import expression_text
+from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.model import PLAN_VERSION, Phase, Plan
+from zenc.scheme.check import Checker
 from zenc.scheme.model import Aggregation, Contiguous, Format, Mapping, Partition, Permutation, Unit
+from zenc.scheme.report import Report
 
 Json = dict[str, Any]
+MOST_LINES = 1 << 20
+"""Places beyond it are taken for damage."""
 T = TypeVar("T")
 
 
@@ -108,7 +113,7 @@ def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
         return reader.plan(_of_type(data, dict))
     except ArtifactError:
         raise
-    except (ZencError, KeyError, ValueError, TypeError, RecursionError) as error:
+    except (ZencError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ArtifactError(Diagnostic("bad-plan", f"this is no plan of zenc: {_first_line(error)}")) from error
 
 
@@ -116,10 +121,36 @@ def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
+def _demand_meaning(push: Block, pull: Block) -> None:
+    """What the scheme stage makes sure of, and the proof builds on: names, functions, moves in steps.
+
+    Names may be declared twice: settling a condition leaves its branch in the block around it.
+    """
+    report = Report()
+    for block in (push, pull):
+        Checker((), report).check(block)
+    found = [diagnostic for diagnostic in report.found if diagnostic.id in _MEANINGLESS]
+    if found:
+        raise ValueError(found[0].message)
+
+
+_MEANINGLESS = {"unknown-name", "unknown-function", "wrong-arguments", "send-outside-step", "nested-step"}
+
+
 def _of_type(value: object, kind: type[T]) -> T:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TypeError(f"expected {kind.__name__}, found {value!r:.40}")
     return value
+
+
+def _in_range(value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise ValueError(f"{value} is not {least} to {most}")
+    return value
+
+
+def _number(value: object) -> int | float:
+    return value if isinstance(value, float) else _of_type(value, int)
 
 
 class _Reader:
@@ -131,19 +162,21 @@ class _Reader:
         if version != PLAN_VERSION:
             message = f"this plan is of version {version!r:.20}; this zenc reads version {PLAN_VERSION}"
             raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
-        size = data["size"]
+        size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
+        push, pull = self.phase(data["push"]), self.phase(data["pull"])
+        _demand_meaning(push.block, pull.block)
         return Plan(
             scheme=_of_type(data["scheme"], str),
             doc=_of_type(data["doc"], str),
-            parameters=tuple(sorted(_of_type(data["parameters"], dict).items())),
-            size=None if size is None else _of_type(size, int),
+            parameters=tuple((name, _number(value)) for name, value in _of_type(data["parameters"], dict).items()),
+            size=size,
             communication=_of_type(data["communication"], str),
             partition=Partition(data["partition"]),
             aggregation=Aggregation(data["aggregation"]),
             mapping=_mapping_from_json(data["mapping"]),
             unit=Unit(data["unit"]),
-            push=self.phase(data["push"]),
-            pull=self.phase(data["pull"]),
+            push=push,
+            pull=pull,
         )
 
     def phase(self, data: Json) -> Phase:
@@ -152,11 +185,12 @@ class _Reader:
     def place(self, data: Json) -> Span | None:
         if "at" not in data:
             return None
-        name, line, column = data["at"].rsplit(":", 2)
+        name, *place = _of_type(data["at"], str).rsplit(":", 2)
+        line, column = (_in_range(int(number), 1, MOST_LINES) for number in place)
         source = self.sources.get(name, Source(name, ""))
-        start = sum(len(text) + 1 for text in source.text.split("\n")[: int(line) - 1]) + int(column) - 1
+        start = sum(len(text) + 1 for text in source.text.split("\n")[: line - 1]) + column - 1
         if not source.text:  # no text to point into: make one whose offsets give the same line and column
-            source = Source(name, "\n" * (int(line) - 1) + " " * int(column))
+            source = Source(name, "\n" * (line - 1) + " " * column)
             start = len(source.text) - 1
         return Span(source, start, start + 1)
 
@@ -182,7 +216,7 @@ class _Reader:
 
 def _mapping_from_json(data: Json) -> Mapping:
     if data["kind"] == "permutation":
-        return Permutation(_of_type(data["seed"], int))
+        return Permutation(_in_range(_of_type(data["seed"], int), 0, 2**64 - 1))
     if data["kind"] == "contiguous":
         return Contiguous()
     raise ValueError(f"unknown mapping {data['kind']!r:.40}")
@@ -196,11 +230,14 @@ def _maybe(item: Json, key: str) -> Expression | None:
     return _e(item[key]) if key in item else None
 
 
-def _parts(text: str) -> Parts:
+def _parts(data: object) -> Parts:
+    text = _of_type(data, str)
     if text == "all":
         return All()
     kind, _, rest = text.partition(" ")
     if kind == "part":
         return Part(_e(rest))
+    if kind != "parts":
+        raise ValueError(f"expected 'all', 'part' or 'parts', found {text!r:.40}")
     first, _, last = rest.partition(" .. ")
     return PartRange(_e(first), _e(last))

@@ -1,0 +1,91 @@
+"""The weight of messages: counted by hand, and against what the kernels write (``tests/targets``)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zenc.plan.formats import (
+    MESSAGE_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    WIRE_FORMATS,
+    SegmentShape,
+    body_bytes,
+    index_bytes,
+    message_bytes,
+    padded,
+    slots_of,
+    wire_format,
+)
+from zenc.scheme.model import Format
+from zenc.targets.geometry import Geometry
+
+
+@pytest.mark.parametrize(
+    ("format", "slots", "count", "size"),
+    [
+        (Format.DENSE, 100, 100, 0),
+        (Format.COO, 100, 0, 0),
+        (Format.COO, 100, 1, 8),
+        (Format.COO, 100, 2, 8),
+        (Format.COO, 100, 3, 16),
+        (Format.COO, 1 << 32, 3, 16),
+        (Format.COO, (1 << 32) + 1, 3, 24),
+        (Format.BITMAP, 0, 0, 0),
+        (Format.BITMAP, 1, 0, 8),
+        (Format.BITMAP, 64, 64, 8),
+        (Format.BITMAP, 65, 1, 16),
+    ],
+)
+def test_index_bytes(format, slots, count, size):
+    assert index_bytes(format, slots, count) == size
+
+
+def test_a_message_by_hand():
+    """Two segments of bf16 rows of 3: 5 of 100 slots as COO, and all 7 slots of a short part."""
+    sparse, full = SegmentShape(100, 5, 3, 2), SegmentShape(7, 7, 3, 2)
+    headers = 48 + 2 * 16
+    assert message_bytes(Format.COO, [sparse, full]) == headers + (24 + 32) + (32 + 48)
+    assert message_bytes(Format.BITMAP, [sparse]) == 48 + 16 + 16 + 32
+    assert message_bytes(Format.AUTO, [full]) == 48 + 16 + 0 + 48
+    assert message_bytes(Format.AUTO, []) == MESSAGE_HEADER_BYTES == 48 and SEGMENT_HEADER_BYTES == 16
+
+
+@given(slots=st.integers(0, 1 << 34), share=st.floats(0, 1))
+def test_auto_is_the_smallest_and_never_loses_presence(slots, share):
+    count = int(slots * share)
+    chosen = wire_format(Format.AUTO, slots, count)
+    assert chosen in WIRE_FORMATS
+    assert (chosen is Format.DENSE) == (count == slots)
+    candidates = [f for f in WIRE_FORMATS if f is not Format.DENSE or count == slots]
+    assert index_bytes(chosen, slots, count) == min(index_bytes(f, slots, count) for f in candidates)
+
+
+@pytest.mark.parametrize("format", WIRE_FORMATS)
+def test_a_format_that_is_named_is_kept(format):
+    assert all(wire_format(format, 1000, count) is format for count in (0, 1, 999, 1000))
+
+
+@given(
+    slots=st.integers(0, 10_000), share=st.floats(0, 1), width=st.integers(1, 9), itemsize=st.sampled_from([2, 4, 8])
+)
+def test_bodies_keep_to_8_bytes(slots, share, width, itemsize):
+    shape = SegmentShape(slots, int(slots * share), width, itemsize)
+    for format in WIRE_FORMATS:
+        assert body_bytes(format, shape) % 8 == 0
+        assert body_bytes(format, shape) >= shape.value_bytes
+
+
+@given(st.integers(0, 1 << 62))
+def test_padded(size):
+    assert padded(size) % 8 == 0 and 0 <= padded(size) - size < 8
+
+
+@given(units=st.integers(0, 1 << 40), parts=st.integers(1, 2000))
+def test_parts_cover_the_units_and_agree_with_the_target(units, parts):
+    cut = [slots_of(units, parts, part) for part in range(parts)]
+    assert sum(cut) == units
+    assert cut == sorted(cut, reverse=True), "only the last parts are shorter"
+    geometry = Geometry(units, 1, parts)
+    assert cut == [geometry.slots_of(part) for part in range(parts)]

@@ -1,0 +1,144 @@
+"""What a scheme alone decides is decided when its plan is made; the rest is left as it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from zenc.errors import VerificationError
+from zenc.language.parse import parse_expression
+from zenc.language.schedule import Block, For, If, Let, Send, Step
+from zenc.plan.evaluate import Scope
+from zenc.plan.lower import LARGEST_SIZE, settle
+from zenc.plan.rounds import expand
+from zenc.plan.verify import verify_all
+
+ONE = "partition: centralization"
+CUT = "partition: parallelism balance: imbalanced"
+
+
+def kinds(block: Block) -> list[str]:
+    """The statements of a block and of what is in it, by the names of their classes."""
+    found = []
+    for statement in block:
+        found.append(type(statement).__name__)
+        match statement:
+            case For(body=body) | Step(body=body):
+                found += kinds(body)
+            case If(then=then, otherwise=otherwise):
+                found += [*kinds(then), *kinds(otherwise)]
+    return found
+
+
+def settled(text: str, **known: int) -> int | None:
+    import numpy as np
+
+    return settle(parse_expression(text), Scope(np.zeros(1, dtype=np.int64), known))
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "value"),
+    [
+        ("parts == 1", {"parts": 1}, 1),
+        ("parts > 1", {"parts": 1}, 0),
+        ("not one_shot", {"one_shot": 0}, 1),
+        ("size / 2 + 1", {"size": 7}, 4),
+        ("max(log2(size), 2)", {"size": 1024}, 10),
+        ("parts > 1", {}, None),
+        ("parts > 1 and one_shot", {"one_shot": 0}, 0),
+        ("one_shot and parts > 1", {"one_shot": 0}, 0),
+        ("one_shot and parts > 1", {"one_shot": 1}, None),
+        ("parts > 1 or one_shot", {"one_shot": 1}, 1),
+        ("parts > 1 or one_shot", {"one_shot": 0}, None),
+        ("rank == 0 or one_shot", {"one_shot": 1}, 1),
+        ("1 / (parts - 1)", {"parts": 1}, None),
+        ("one_shot and 1 / (parts - 1)", {"parts": 1, "one_shot": 0}, 0),
+        ("-parts", {"parts": 3}, -3),
+        ("2", {}, 2),
+    ],
+)
+def test_what_names_decide(text, known, value):
+    assert settled(text, **known) == value
+
+
+def test_patterns_lose_the_branches_that_cannot_run():
+    for communication in ("ring", "hierarchy", "point_to_point"):
+        for cut in (ONE, CUT):
+            plan = plan_of(scheme_text(communication, "incremental", cut), size=8)
+            assert "If" not in kinds(plan.push.block) + kinds(plan.pull.block)
+
+
+def test_centralization_is_known_without_a_size():
+    plan = plan_of(scheme_text("point_to_point", "incremental", ONE))
+    (step,) = plan.push.block
+    assert isinstance(step, Step) and kinds(step.body) == ["For", "Send"]
+    assert plan.pull.block == ()
+
+
+def test_a_size_is_needed_to_settle_what_depends_on_parts():
+    """Among 1 rank there is 1 part under parallelism too, so that the condition stays in a plan for any number."""
+    unpinned = plan_of(scheme_text("point_to_point", "incremental", CUT))
+    assert "If" in kinds(unpinned.push.block)
+    assert "If" not in kinds(plan_of(scheme_text("point_to_point", "incremental", CUT), size=4).push.block)
+
+
+def test_one_shot_settles_the_ring():
+    for aggregation, forwards in (("one_shot", True), ("incremental", False)):
+        plan = plan_of(scheme_text("ring", aggregation, ONE))
+        (loop,) = plan.push.block
+        assert isinstance(loop, For)
+        (step,) = loop.body
+        assert isinstance(step, Step)
+        (send,) = step.body
+        assert isinstance(send, Send) and (send.origin is not None) == forwards
+
+
+def test_conditions_of_ranks_stay():
+    plan = plan_with("if rank == 0 { step { send all to 1 } } else { step { send all to 0 } }", "", size=2)
+    assert kinds(plan.push.block) == ["If", "Step", "Send", "Step", "Send"]
+
+
+def test_empty_blocks_are_dropped_with_what_holds_them():
+    push = "for s in 0 .. 3 { step { if one_shot { send all to 0 } } }\nlet k = 1\n" + DIRECT_PUSH
+    assert kinds(plan_with(push, DIRECT_PULL).push.block) == ["Let", "Step", "For", "Send"]
+
+
+def test_a_condition_that_fails_is_left_for_the_proof():
+    plan = plan_with("if 1 / (size - 2) > 0 { step { send all to 0 where rank == 9 } }", "", size=2)
+    assert kinds(plan.push.block)[0] == "If"
+    with pytest.raises(VerificationError, match="division-by-zero"):
+        expand(plan, 2)
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_settling_changes_no_move(combination):
+    """Pinned or not, the same ranks send the same parts in the same rounds."""
+    for size in (1, 2, 3, 6, 8):
+        text = scheme_text(*combination)
+        pinned, free = expand(plan_of(text, size), size), expand(plan_of(text), size)
+        for phase in ("push", "pull"):
+            mine, other = getattr(pinned, phase), getattr(free, phase)
+            assert len(mine) == len(other)
+            for a, b in zip(mine, other, strict=True):
+                for column in ("src", "dst", "first", "last", "origin"):
+                    assert getattr(a, column).tolist() == getattr(b, column).tolist()
+
+
+@pytest.mark.parametrize("size", [0, -1, LARGEST_SIZE + 1])
+def test_sizes_that_cannot_be(size):
+    with pytest.raises(VerificationError, match="bad-size"):
+        plan_of(scheme_text("ring", "incremental", CUT), size)
+
+
+def test_the_largest_size_has_a_plan_at_once():
+    assert plan_of(scheme_text("ring", "incremental", CUT), LARGEST_SIZE).size == LARGEST_SIZE
+
+
+def test_a_pinned_plan_is_proved_for_its_size_alone():
+    assert [proof.size for proof in verify_all(plan_of(scheme_text("ring", "incremental", CUT), 5))] == [5]
+
+
+def test_let_is_kept():
+    plan = plan_of(scheme_text("hierarchy", "incremental", CUT), size=8)
+    assert any(isinstance(statement, Let) for statement in plan.push.block)

@@ -1,0 +1,222 @@
+"""Plans go to JSON and come back the same; JSON that is no plan is an ArtifactError, whatever is wrong with it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
+from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from zenc.errors import ArtifactError, VerificationError
+from zenc.language.load import load_file
+from zenc.plan.lower import lower
+from zenc.plan.model import Plan
+from zenc.plan.rounds import expand
+from zenc.plan.serial import plan_from_json, plan_text, plan_to_json
+from zenc.plan.verify import verify
+from zenc.scheme.library import locate, shipped
+from zenc.scheme.resolve import resolve
+
+SHIPPED = [entry["name"] for entry in shipped()]
+
+
+def shipped_plan(name: str, size: int | None) -> Plan:
+    return lower(resolve(load_file(locate(name)))[0], size)
+
+
+def there_and_back(plan: Plan) -> Plan:
+    return plan_from_json(json.loads(plan_text(plan)))
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+def test_every_combination_comes_back(combination):
+    for size, push in zip((None, 1, 2, 7), FORMATS, strict=True):
+        plan = plan_of(scheme_text(*combination, push, "auto", "row"), size)
+        assert there_and_back(plan) == plan
+        assert there_and_back(plan).digest == plan.digest
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(SHIPPED), size=st.none() | st.integers(1, 2000))
+def test_shipped_schemes_come_back(name, size):
+    plan = shipped_plan(name, size)
+    again = there_and_back(plan)
+    assert again == plan and again.digest == plan.digest and plan_text(again) == plan_text(plan)
+
+
+def test_parameters_keep_their_order_and_kind():
+    text = scheme_text(*COMBINATIONS[-1]).replace("combination", "mine(zeta = 3, alpha = 2.5)")
+    plan = plan_of(text)
+    assert there_and_back(plan).parameters == (("zeta", 3), ("alpha", 2.5))
+
+
+def test_places_come_back():
+    """With the texts a place points into them; without, it still has its name, line and column."""
+    plan = plan_with(DIRECT_PUSH, DIRECT_PULL)
+    source = plan.push.span.source
+    data = plan_to_json(plan)
+    for sources in ((source,), ()):
+        again = plan_from_json(data, sources)
+        mine = [send.span for send in expand(plan, 3).sends]
+        assert [str(send.span) for send in expand(again, 3).sends] == [str(span) for span in mine]
+    assert plan_from_json(data, (source,)).push.span.source.text == source.text
+
+
+def test_the_digest_is_of_the_meaning_alone():
+    plain = plan_with(DIRECT_PUSH, DIRECT_PULL)
+    moved = plan_with("\n\n" + DIRECT_PUSH, DIRECT_PULL)
+    other = plan_with(DIRECT_PUSH.replace("1 ..", "1 + 0 .."), DIRECT_PULL)
+    assert moved.digest == plain.digest and plan_to_json(moved) != plan_to_json(plain)
+    assert other.digest != plain.digest
+
+
+def test_plans_are_small_for_large_groups():
+    for name in SHIPPED:
+        assert len(plan_text(shipped_plan(name, 1024))) < 8000
+
+
+def test_a_plan_that_was_read_is_proved_as_well():
+    plan = shipped_plan("balanced", 5)
+    assert verify(there_and_back(plan), 5)[1] == verify(plan, 5)[1]
+
+
+def sample() -> dict[str, Any]:
+    """A plan with statements of every kind."""
+    push = (
+        "let far = size / 2\nfor d in 1 .. size - 1 { if d == far { step { send all of rank to (rank + d) mod size } } "
+        "else { step { send parts 0 .. 0 of rank to (rank + d) mod size\n"
+        "send part 0 of rank to 0 where rank == 0 and d == 0 } } }"
+    )
+    plan = plan_with(push, "", aggregation="one_shot", parts="partition: centralization")
+    verify(plan, 5)
+    return json.loads(plan_text(plan))
+
+
+def test_every_kind_of_statement_comes_back():
+    data = sample()
+    assert plan_to_json(plan_from_json(data)) == data
+
+
+@pytest.mark.parametrize("key", ["scheme", "doc", "parameters", "size", "communication", "partition", "aggregation",
+                                 "mapping", "unit", "push", "pull"])  # fmt: skip
+def test_a_missing_field(key):
+    data = sample()
+    del data[key]
+    with pytest.raises(ArtifactError, match="bad-plan"):
+        plan_from_json(data)
+
+
+@pytest.mark.parametrize("version", [None, 0, 2, "1", [1]])
+def test_another_version(version):
+    with pytest.raises(ArtifactError, match="other-version"):
+        plan_from_json({**sample(), "zenc_plan": version})
+
+
+STEP = {"step": [{"send": "all", "to": "0", "where": "rank == 9"}]}
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        [{"send": "all", "to": "0"}],
+        [{"step": [STEP]}],
+        [{"step": [{"send": "all", "to": "nobody"}]}],
+        [{"step": [{"send": "all", "to": "log2(1, 2)"}]}],
+        [{"step": [{"send": "all", "to": "cos(1)"}]}],
+        [{"step": [{"send": "every 1", "to": "0"}]}],
+        [{"step": [{"send": 7, "to": "0"}]}],
+        [{"step": [{"send": "part 0 part 1", "to": "0"}]}],
+        [{"step": [{"send": "all", "to": "0 } }"}]}],
+        [{"step": [{"send": "all", "to": 0}]}],
+        [{**STEP, "at": "mine.zen:1:99999999999999"}],
+        [{**STEP, "at": "mine.zen:0:1"}],
+        [{**STEP, "at": 3}],
+        [{**STEP, "at": "mine.zen"}],
+        [{"dance": []}],
+        ["step"],
+        {"step": []},
+        None,
+    ],
+)
+def test_moves_that_are_none(moves):
+    data = sample()
+    data["push"]["moves"] = moves
+    with pytest.raises(ArtifactError, match="bad-plan"):
+        plan_from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("size", 0), ("size", -3), ("size", 1 << 40), ("size", True), ("size", 2.0), ("scheme", 3),
+        ("parameters", {"seed": "7"}), ("parameters", []), ("partition", "half"), ("unit", None),
+        ("mapping", {"kind": "permutation", "seed": -1}), ("mapping", {"kind": "permutation", "seed": 1 << 64}),
+        ("mapping", {"kind": "permutation"}), ("mapping", {"kind": "shuffle"}), ("mapping", "contiguous"),
+    ],
+)  # fmt: skip
+def test_values_that_none_can_have(key, value):
+    with pytest.raises(ArtifactError, match="bad-plan"):
+        plan_from_json({**sample(), key: value})
+
+
+@pytest.mark.parametrize("data", [None, 3, [], "plan", [sample()]])
+def test_json_of_another_kind(data):
+    with pytest.raises(ArtifactError):
+        plan_from_json(data)
+
+
+def test_nesting_without_end():
+    data = sample()
+    block = [STEP]
+    for _ in range(5000):
+        block = [{"if": "size > 0", "then": block, "else": []}]
+    data["push"]["moves"] = block
+    with pytest.raises(ArtifactError, match="bad-plan"):
+        plan_from_json(data)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+    | st.sampled_from(["rank", "all", "part rank", "1 / (rank - 1)", "size << 70", "step", "dense", "a.zen:1:1"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["step", "send", "to", "at", "if"]), inner),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to everything inside a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [here, *(path for key, inner in items for path in paths(inner, (*here, key)))]
+
+
+PATHS = paths(sample())[1:]
+
+
+@settings(max_examples=400, deadline=None)
+@given(path=st.sampled_from(PATHS), value=JSON, how=st.sampled_from(["put", "delete", "copy"]))
+def test_damaged_json_is_an_error_or_another_plan(path, value, how):
+    """What can be read at all can be proved or refused: nothing else comes out."""
+    data = copy.deepcopy(sample())
+    holder = data
+    for key in path[:-1]:
+        holder = holder[key]
+    if how == "delete":
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value if how == "put" else copy.deepcopy(data)
+    try:
+        plan = plan_from_json(data)
+    except ArtifactError as error:
+        assert error.diagnostics[0].id in ("bad-plan", "other-version")
+        return
+    assert plan_from_json(plan_to_json(plan)) == plan
+    try:
+        verify(plan, 5)
+    except VerificationError as error:
+        assert error.diagnostics
