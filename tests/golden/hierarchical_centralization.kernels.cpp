@@ -39,8 +39,8 @@ i64 zenc_units_of_slots(i64 units, i64 width, i64 parts, const i64* in, i64 n, i
     return zenc::units_of_slots(geometry(units, width, parts), in, size(n), out);
 }
 
-i64 zenc_mark_units(i64 units, i64 width, i64 parts, const i64* in, i64 n, u64* bitmap) {
-    return zenc::mark_units(geometry(units, width, parts), in, size(n), bitmap);
+i64 zenc_mark_units(i64 units, i64 width, i64 parts, const i64* in, i64 n, u64* bitmap, i64* slots) {
+    return zenc::mark_units(geometry(units, width, parts), in, size(n), bitmap, slots);
 }
 
 i64 zenc_rank(const u64* bitmap, i64 words, u64* before) {
@@ -50,6 +50,10 @@ i64 zenc_rank(const u64* bitmap, i64 words, u64* before) {
 i64 zenc_fill_bitmap(u64* bitmap, i64 slots) {
     zenc::fill_bitmap(bitmap, size(slots));
     return slots;
+}
+
+i64 zenc_encode_index(i64 format, const u64* bitmap, i64 slots, i64 count, u8* out) {
+    return zenc::encode_index(format, bitmap, size(slots), size(count), out);
 }
 
 i64 zenc_encode(i64 format, const u64* bitmap, i64 slots, i64 count, const void* values, i64 value_bytes, u8* out) {
@@ -68,15 +72,15 @@ i64 zenc_mark_dense_f32(i64 units, i64 width, i64 parts, const float* tensor, u6
     return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
 }
 
-i64 zenc_place_units_f32(i64 units, i64 width, i64 parts, const i64* in, i64 n, const float* values,
-    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, float* out) {
+i64 zenc_place_units_f32(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const float* values,
+    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, float* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), in, size(n), values, bitmap, before, size(distinct), divisor, out);
+        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
 i64 zenc_place_dense_f32(i64 units, i64 width, i64 parts, const float* tensor, const u64* bitmap,
-    const u64*, i64 divisor, float* out) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, out);
+    const u64*, i64 divisor, float* const* part_outs) {
+    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 
@@ -105,15 +109,15 @@ i64 zenc_mark_dense_f64(i64 units, i64 width, i64 parts, const double* tensor, u
     return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
 }
 
-i64 zenc_place_units_f64(i64 units, i64 width, i64 parts, const i64* in, i64 n, const double* values,
-    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, double* out) {
+i64 zenc_place_units_f64(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const double* values,
+    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, double* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), in, size(n), values, bitmap, before, size(distinct), divisor, out);
+        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
 i64 zenc_place_dense_f64(i64 units, i64 width, i64 parts, const double* tensor, const u64* bitmap,
-    const u64*, i64 divisor, double* out) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, out);
+    const u64*, i64 divisor, double* const* part_outs) {
+    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 
@@ -142,15 +146,15 @@ i64 zenc_mark_dense_f16(i64 units, i64 width, i64 parts, const zenc::f16* tensor
     return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
 }
 
-i64 zenc_place_units_f16(i64 units, i64 width, i64 parts, const i64* in, i64 n, const zenc::f16* values,
-    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, zenc::f16* out) {
+i64 zenc_place_units_f16(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const zenc::f16* values,
+    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, zenc::f16* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), in, size(n), values, bitmap, before, size(distinct), divisor, out);
+        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
 i64 zenc_place_dense_f16(i64 units, i64 width, i64 parts, const zenc::f16* tensor, const u64* bitmap,
-    const u64*, i64 divisor, zenc::f16* out) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, out);
+    const u64*, i64 divisor, zenc::f16* const* part_outs) {
+    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 
@@ -179,15 +183,15 @@ i64 zenc_mark_dense_bf16(i64 units, i64 width, i64 parts, const zenc::bf16* tens
     return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
 }
 
-i64 zenc_place_units_bf16(i64 units, i64 width, i64 parts, const i64* in, i64 n, const zenc::bf16* values,
-    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, zenc::bf16* out) {
+i64 zenc_place_units_bf16(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const zenc::bf16* values,
+    const u64* bitmap, const u64* before, i64 distinct, i64 divisor, zenc::bf16* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), in, size(n), values, bitmap, before, size(distinct), divisor, out);
+        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
 i64 zenc_place_dense_bf16(i64 units, i64 width, i64 parts, const zenc::bf16* tensor, const u64* bitmap,
-    const u64*, i64 divisor, zenc::bf16* out) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, out);
+    const u64*, i64 divisor, zenc::bf16* const* part_outs) {
+    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 

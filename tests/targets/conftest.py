@@ -105,9 +105,13 @@ class Tensors:
         return out
 
     def mark_units(self, units: np.ndarray) -> np.ndarray:
+        return self.mark_slots(units)[0]
+
+    def mark_slots(self, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         bitmap, units = self.words(), np.ascontiguousarray(units, np.int64)
-        self.kernels.mark_units(self.geometry, address(units), len(units), address(bitmap))
-        return bitmap
+        slots = np.full(len(units), -1, np.int64)
+        self.kernels.mark_units(self.geometry, address(units), len(units), address(bitmap), address(slots))
+        return bitmap, slots
 
     def mark_dense(self, tensor: np.ndarray) -> np.ndarray:
         bitmap = self.words()
@@ -120,30 +124,31 @@ class Tensors:
         return before, self.kernels.rank(address(bitmap), len(bitmap), address(before))
 
     def place_units(self, units: np.ndarray, values: np.ndarray, divisor: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        units = np.ascontiguousarray(units, np.int64)
-        bitmap = self.mark_units(units)
+        bitmap, slots = self.mark_slots(units)
         before, count = self.rank(bitmap)
-        out = self.values(count)
+        outs = PartOuts(self, bitmap)
         self.kernels.place_units(
-            self.dtype.name, self.geometry, address(units), len(units), address(values), address(bitmap),
-            address(before), count, divisor, address(out),
+            self.dtype.name, self.geometry, address(slots), len(slots), address(values), address(bitmap),
+            address(before), count, divisor, outs.addresses,
         )  # fmt: skip
-        return bitmap, out
+        return bitmap, outs.joined()
 
     def place_dense(self, tensor: np.ndarray, divisor: int = 1) -> tuple[np.ndarray, np.ndarray]:
         bitmap = self.mark_dense(tensor)
         before, count = self.rank(bitmap)
-        out = self.values(count)
+        outs = PartOuts(self, bitmap)
         self.kernels.place_dense(
-            self.dtype.name, self.geometry, address(tensor), address(bitmap), address(before), divisor, address(out)
+            self.dtype.name, self.geometry, address(tensor), address(bitmap), address(before), divisor, outs.addresses
         )
-        return bitmap, out
+        assert count == len(outs.joined())
+        return bitmap, outs.joined()
+
+    def part_counts(self, bitmap: np.ndarray) -> list[int]:
+        return [len(occupied(part)) for part in bitmap.reshape(self.geometry.parts, self.geometry.part_words)]
 
     def part_values(self, bitmap: np.ndarray, values: np.ndarray) -> list[int]:
         """The address of each part's values, in values [count, width] of all parts."""
-        words = bitmap.reshape(self.geometry.parts, self.geometry.part_words)
-        counts = [len(occupied(part)) for part in words]
-        starts = np.concatenate([[0], np.cumsum(counts)])[:-1].astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(self.part_counts(bitmap))])[:-1].astype(np.int64)
         return [address(values) + int(start) * self.geometry.width * values.itemsize for start in starts]
 
     def expand_dense(self, bitmap: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -160,6 +165,21 @@ class Tensors:
         )
         assert count == len(values)
         return ids, out
+
+
+class PartOuts:
+    """A buffer of its own for each part, none for empty parts, with a row of rubbish behind it that has to stay."""
+
+    def __init__(self, tensors: Tensors, bitmap: np.ndarray) -> None:
+        self.counts = tensors.part_counts(bitmap)
+        self.buffers = [tensors.values(count + 1) for count in self.counts]
+        self.addresses = [address(b) if count else 0 for b, count in zip(self.buffers, self.counts, strict=True)]
+
+    def joined(self) -> np.ndarray:
+        """The rows of all parts, one after the other."""
+        for buffer in self.buffers:
+            assert (buffer[-1:].view(np.uint8) == 0xA5).all()
+        return np.concatenate([buffer[:-1] for buffer in self.buffers])
 
 
 def occupied(words: np.ndarray) -> np.ndarray:

@@ -51,27 +51,29 @@ class Workshop:
         bitmap = torch.empty(geometry.words, dtype=torch.int64)
         before = torch.empty(geometry.words, dtype=torch.int64)
         ids, values = contribution.unit_ids, contribution.values
+        slots = torch.empty(0 if ids is None else ids.numel(), dtype=torch.int64)
         if ids is None:
             kernels.mark_dense(dtype, geometry, values.data_ptr(), bitmap.data_ptr())
         else:
-            kernels.mark_units(geometry, ids.data_ptr(), ids.numel(), bitmap.data_ptr())
+            kernels.mark_units(geometry, ids.data_ptr(), ids.numel(), bitmap.data_ptr(), slots.data_ptr())
         total = kernels.rank(bitmap.data_ptr(), geometry.words, before.data_ptr())
         placed = self._value_buffer(total)
+        starts = self._starts(before, total)
+        outs = [placed.data_ptr() + start * self.unit_bytes for start in starts[:-1]]
+        marks = (values.data_ptr(), bitmap.data_ptr(), before.data_ptr())
         if ids is None:
-            at = (values.data_ptr(), bitmap.data_ptr(), before.data_ptr())
-            kernels.place_dense(dtype, geometry, *at, divisor, placed.data_ptr())
+            kernels.place_dense(dtype, geometry, *marks, divisor, outs)
         else:
-            at = (ids.data_ptr(), ids.numel(), values.data_ptr(), bitmap.data_ptr(), before.data_ptr())
-            kernels.place_units(dtype, geometry, *at, total, divisor, placed.data_ptr())
-        return self._cut(bitmap, before, placed, total, rank)
+            kernels.place_units(dtype, geometry, slots.data_ptr(), slots.numel(), *marks, total, divisor, outs)
+        return self._cut(bitmap, starts, placed, rank)
 
-    def _cut(
-        self, bitmap: torch.Tensor, before: torch.Tensor, placed: torch.Tensor, total: int, rank: int
-    ) -> list[Segment]:
+    def _starts(self, before: torch.Tensor, total: int) -> list[int]:
+        """The first row of each part, and the end of the last."""
         words = self.geometry.part_words
-        if not words:
-            return [Segment(part, rank, 0, bitmap, placed) for part in range(self.geometry.parts)]
-        starts = [*before[::words].tolist(), total]
+        return [*before[::words].tolist(), total] if words else [0] * (self.geometry.parts + 1)
+
+    def _cut(self, bitmap: torch.Tensor, starts: list[int], placed: torch.Tensor, rank: int) -> list[Segment]:
+        words = self.geometry.part_words
         return [
             Segment(
                 part, rank, end - start, bitmap[part * words : (part + 1) * words], placed[start * self.unit_bytes :]

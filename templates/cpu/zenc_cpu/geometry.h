@@ -20,8 +20,9 @@ inline auto with_width(u64 width, Run run) {
 template <class Mapping>
 struct Geometry {
     struct Place {
-        u64 word;
-        u64 bit;  // as a mask
+        u64 part;
+        u64 word;  // of the bitmap of all parts
+        u64 bit;
     };
 
     u64 units;
@@ -53,7 +54,7 @@ struct Geometry {
     Place place(u64 slot) const {
         const u64 part = part_slots.quotient(slot);
         const u64 local = slot - part * part_slots.divisor;
-        return {part * part_words + local / 64, 1ULL << (local % 64)};
+        return {part, part * part_words + local / 64, local % 64};
     }
 };
 

@@ -6,24 +6,27 @@
 
 namespace zenc {
 
-// Sets the bits of the slots of a batch of units.
+// Sets the bits of the slots of a batch of units, and leaves the slots in `slots` [MOST_IN_BATCH].
 template <class Mapping>
-inline void mark_batch(const Geometry<Mapping>& geometry, u64* units, u64 n, u64* bitmap) {
-    u64 slots[MOST_IN_BATCH];
+inline void mark_batch(const Geometry<Mapping>& geometry, u64* units, u64 n, u64* bitmap, u64* slots) {
     slots_of_batch(geometry.mapping, units, n, slots);
     for (u64 i = 0; i < n; ++i) {
         const auto place = geometry.place(slots[i]);
-        bitmap[place.word] |= place.bit;
+        bitmap[place.word] |= 1ULL << place.bit;
     }
 }
 
-// Sets the bits of the slots of n units and clears all others. Returns 0, or -1 - i if units[i] is out of
-// range.
+// Sets the bits of the slots of n units and clears all others; slots_out[i] = slot of units[i]. Returns 0, or
+// -1 - i if units[i] is out of range.
 template <class Mapping>
-inline i64 mark_units(const Geometry<Mapping>& geometry, const i64* units, u64 n, u64* bitmap) {
+inline i64 mark_units(const Geometry<Mapping>& geometry, const i64* units, u64 n, u64* bitmap,
+                      i64* slots_out) {
     clear_bytes(bitmap, geometry.words() * 8);
-    return for_each_id_batch(units, n, geometry.units,
-                             [&](u64, u64* batch, u64 size) { mark_batch(geometry, batch, size, bitmap); });
+    return for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
+        u64 slots[MOST_IN_BATCH];
+        mark_batch(geometry, batch, size, bitmap, slots);
+        copy_bytes(slots_out + first, slots, size * 8);
+    });
 }
 
 // Bit i: byte i of the eight is 1; each is 0 or 1. The product moves bit 8 i to bit 56 + i, and no two terms
@@ -91,6 +94,7 @@ inline u64 mark_dense(const Geometry<Contiguous>& geometry, Width width, const B
 template <class Bits, class Width>
 inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const Bits* tensor, u64* bitmap) {
     u64 units[MOST_IN_BATCH];
+    u64 slots[MOST_IN_BATCH];
     u64 pending = 0;
     u64 total = 0;
     clear_bytes(bitmap, geometry.words() * 8);
@@ -98,7 +102,7 @@ inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const 
         const u64 n = geometry.units - first < 64 ? geometry.units - first : 64;
         pending += append_bits(nonzero_word(tensor + first * width, n, width), first, units + pending);
         if (pending < BATCH && first + 64 < geometry.units) continue;
-        mark_batch(geometry, units, pending, bitmap);
+        mark_batch(geometry, units, pending, bitmap, slots);
         total += pending;
         pending = 0;
     }

@@ -1,5 +1,6 @@
-// Placing: the values of marked units, moved into the order of their slots. The rank of a slot's bit is the
-// place of its row (docs/adr/0004-bitmap-ranking.md): no sort, no hash table, no collision.
+// Placing: the values of marked units, moved to where their parts keep them, in the order of their slots. The
+// rank of a slot's bit is the place of its row (docs/adr/0004-bitmap-ranking.md): no sort, no hash table, no
+// collision. Every part has an address of its own: the values are written straight into messages.
 #pragma once
 
 #include "zenc_cpu/geometry.h"
@@ -8,87 +9,126 @@
 
 namespace zenc {
 
-// visit(i, row) for every input i, in order: its row among all marked units. Returns 0, or NOT_MARKED at the
-// first batch with a unit that is out of range or has no bit.
-template <class Mapping, class Visit>
-inline i64 for_each_row(const Geometry<Mapping>& geometry, const i64* units, u64 n, const u64* bitmap,
-                        const u64* before, Visit visit) {
-    bool all_marked = true;
-    const i64 status = for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
-        u64 slots[MOST_IN_BATCH];
-        u64 rows[BATCH];
-        slots_of_batch(geometry.mapping, batch, size, slots);
-        for (u64 i = 0; i < size; ++i) {
-            const auto place = geometry.place(slots[i]);
-            const u64 word = bitmap[place.word];
-            all_marked = all_marked && (word & place.bit) != 0;
-            rows[i] = before[place.word] + population(word & (place.bit - 1));
-        }
-        for (u64 i = 0; i < size && all_marked; ++i) visit(first + i, rows[i]);
-    });
-    return status == 0 && all_marked ? 0 : NOT_MARKED;
+// Where the rows of each part begin, less the rows of all parts before it: a row that is counted over all
+// parts finds its place by one addition. Kept as integers, since such an address may lie outside of every
+// array.
+template <class T>
+class Origins {
+public:
+    template <class Mapping>
+    Origins(const Geometry<Mapping>& geometry, const u64* before, T* const* part_outs)
+        : row_bytes_(geometry.width * sizeof(T)), origins_(geometry.parts) {
+        if (failed() || geometry.part_words == 0) return;
+        for (u64 part = 0; part < geometry.parts; ++part)
+            origins_[part] =
+                reinterpret_cast<u64>(part_outs[part]) - before[part * geometry.part_words] * row_bytes_;
+    }
+
+    bool failed() const { return origins_.failed(); }
+    u64 of(u64 part) const { return origins_[part]; }
+    T* at(u64 origin, u64 row) const { return reinterpret_cast<T*>(origin + row * row_bytes_); }
+
+private:
+    u64 row_bytes_;
+    Scratch<u64> origins_;
+};
+
+// visit(first, rows, origins, n) for the inputs [first, first + n), batch by batch: their rows among all
+// marked units, and the origins of their parts. Returns 0, or NOT_MARKED at the first batch with a slot that
+// is out of range or has no bit.
+template <class T, class Mapping, class Visit>
+inline i64 for_each_row_batch(const Geometry<Mapping>& geometry, const i64* slots, u64 n, const u64* bitmap,
+                              const u64* before, const Origins<T>& origins_of, Visit visit) {
+    u64 marked = 1;
+    const i64 status =
+        for_each_id_batch(slots, n, geometry.units, [&](u64 first, const u64* batch, u64 size) {
+            u64 rows[BATCH];
+            u64 origins[BATCH];
+            for (u64 i = 0; i < size; ++i) {
+                const auto place = geometry.place(batch[i]);
+                const u64 word = bitmap[place.word];
+                marked &= word >> place.bit;
+                rows[i] = before[place.word] + population(word & low_mask(place.bit));
+                origins[i] = origins_of.of(place.part);
+            }
+            if (marked != 0) visit(first, rows, origins, size);
+        });
+    return status == 0 && marked != 0 ? 0 : NOT_MARKED;
 }
 
 // No unit comes twice: every row is a copy.
 template <class T, class Width, class Mapping>
-inline i64 place_once(const Geometry<Mapping>& geometry, Width width, const i64* units, u64 n,
+inline i64 place_once(const Geometry<Mapping>& geometry, Width width, const i64* slots, u64 n,
                       const T* values, const u64* bitmap, const u64* before, typename Type<T>::Sum divisor,
-                      T* out) {
-    return for_each_row(geometry, units, n, bitmap, before, [&](u64 i, u64 row) {
-        divide_row(values + i * width, width, divisor, out + row * width);
-    });
+                      const Origins<T>& origins_of) {
+    return for_each_row_batch(geometry, slots, n, bitmap, before, origins_of,
+                              [&](u64 first, const u64* rows, const u64* origins, u64 size) {
+                                  const T* from = values + first * width;
+                                  for (u64 i = 0; i < size; ++i, from += width)
+                                      divide_row(from, width, divisor, origins_of.at(origins[i], rows[i]));
+                              });
 }
 
 // Units come several times: group the inputs by row, by counting, and sum every group in the order of the
 // input.
 template <class T, class Width, class Mapping>
-inline i64 place_summed(const Geometry<Mapping>& geometry, Width width, const i64* units, u64 n,
+inline i64 place_summed(const Geometry<Mapping>& geometry, Width width, const i64* slots, u64 n,
                         const T* values, const u64* bitmap, const u64* before, u64 distinct,
-                        typename Type<T>::Sum divisor, T* out) {
-    const Scratch<u64> rows(n);
+                        typename Type<T>::Sum divisor, const Origins<T>& origins_of) {
+    const Scratch<u64> row_of(n);
     const Scratch<u64> ends(distinct + 1);  // first where a row's inputs start, in the end where they end
+    const Scratch<u64> origin_of(distinct);
     const Scratch<const T*> inputs(n);
-    if (rows.failed() || ends.failed() || inputs.failed()) return NO_MEMORY;
+    if (row_of.failed() || ends.failed() || origin_of.failed() || inputs.failed()) return NO_MEMORY;
     bool all_known = true;
-    const i64 status = for_each_row(geometry, units, n, bitmap, before, [&](u64 i, u64 row) {
-        all_known = all_known && row < distinct;
-        rows[i] = row;
-        if (row < distinct) ++ends[row + 1];
-    });
+    const i64 status = for_each_row_batch(geometry, slots, n, bitmap, before, origins_of,
+                                          [&](u64 first, const u64* rows, const u64* origins, u64 size) {
+                                              for (u64 i = 0; i < size; ++i) {
+                                                  row_of[first + i] = rows[i];
+                                                  all_known = all_known && rows[i] < distinct;
+                                                  if (!all_known) return;
+                                                  ++ends[rows[i] + 1];
+                                                  origin_of[rows[i]] = origins[i];
+                                              }
+                                          });
     if (status < 0 || !all_known) return NOT_MARKED;
     for (u64 row = 0; row < distinct; ++row) ends[row + 1] += ends[row];
-    for (u64 i = 0; i < n; ++i) inputs[ends[rows[i]]++] = values + i * width;
+    for (u64 i = 0; i < n; ++i) inputs[ends[row_of[i]]++] = values + i * width;
     for (u64 row = 0, start = 0; row < distinct; start = ends[row++]) {
         if (ends[row] == start) return WRONG_COUNT;
-        sum_rows<true>(inputs.get() + start, ends[row] - start, width, divisor, out + row * width);
+        sum_rows<true>(inputs.get() + start, ends[row] - start, width, divisor,
+                       origins_of.at(origin_of[row], row));
     }
     return 0;
 }
 
-// Values [n, width] of units [n] -> out [distinct, width], in the order of the slots; several values of one
-// unit are summed in the order of the input. Each is divided by `divisor` first. `bitmap` and `before` come
-// from mark_units and rank, `distinct` is the count of rank.
+// Values [n, width] of units in slots [n] -> part_outs: for each part the address of its values, in the order
+// of the slots; of parts without any it is not used. Several values of one unit are summed in the order of
+// the input. Each is divided by `divisor` first. `slots` and `bitmap` come from mark_units, `before` and
+// `distinct` from rank.
 template <class T, class Mapping>
-inline i64 place_units(const Geometry<Mapping>& geometry, const i64* units, u64 n, const T* values,
-                       const u64* bitmap, const u64* before, u64 distinct, i64 divisor, T* out) {
+inline i64 place_units(const Geometry<Mapping>& geometry, const i64* slots, u64 n, const T* values,
+                       const u64* bitmap, const u64* before, u64 distinct, i64 divisor, T* const* part_outs) {
     const auto by = static_cast<typename Type<T>::Sum>(divisor);
+    const Origins<T> origins(geometry, before, part_outs);
+    if (origins.failed()) return NO_MEMORY;
     return with_width(geometry.width, [&](auto width) {
         return n == distinct
-                   ? place_once(geometry, width, units, n, values, bitmap, before, by, out)
-                   : place_summed(geometry, width, units, n, values, bitmap, before, distinct, by, out);
+                   ? place_once(geometry, width, slots, n, values, bitmap, before, by, origins)
+                   : place_summed(geometry, width, slots, n, values, bitmap, before, distinct, by, origins);
     });
 }
 
-// The marked rows of a dense tensor [units, width] -> out, in the order of the slots, each divided by
-// `divisor`.
+// The marked rows of a dense tensor [units, width] -> part_outs, as above, each divided by `divisor`.
 template <class T, class Mapping>
 inline void place_dense(const Geometry<Mapping>& geometry, const T* tensor, const u64* bitmap, i64 divisor,
-                        T* out) {
+                        T* const* part_outs) {
     const auto by = static_cast<typename Type<T>::Sum>(divisor);
     with_width(geometry.width, [&](auto width) {
-        for_each_batch(geometry, bitmap, [&](u64, const u64* units, u64 n, u64) {
+        for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
             if constexpr (!Mapping::IS_IDENTITY)
                 for (u64 i = 0; i < n; ++i) __builtin_prefetch(tensor + units[i] * width);
+            T* out = part_outs[part] + first * width;
             for (u64 i = 0; i < n; ++i, out += width) divide_row(tensor + units[i] * width, width, by, out);
         });
     });

@@ -59,6 +59,21 @@ void travel(const u64* bitmap, u64 slots, i64 format) {
     }
 }
 
+// An array for the values of each part, of exactly the size that its bitmap says.
+template <class T>
+struct PartRows {
+    std::vector<std::vector<T>> rows;
+    std::vector<T*> outs;
+
+    template <class Mapping>
+    PartRows(const Geometry<Mapping>& geometry, const u64* bitmap) {
+        for (u64 part = 0; part < geometry.parts; ++part)
+            rows.emplace_back(population(bitmap + part * geometry.part_words, geometry.part_words) *
+                              geometry.width);
+        for (std::vector<T>& each : rows) outs.push_back(each.data());
+    }
+};
+
 template <class T, class Mapping>
 void round_trip(const Geometry<Mapping>& geometry, u64 n) {
     const u64 width = geometry.width;
@@ -67,17 +82,17 @@ void round_trip(const Geometry<Mapping>& geometry, u64 n) {
     const std::vector<T> values = random_values<T>(n * width);
     std::vector<u64> bitmap(geometry.words());
     std::vector<u64> before(geometry.words());
-    demand(mark_units(geometry, units.data(), n, bitmap.data()) == 0, "mark");
+    std::vector<i64> slots_of(n);
+    demand(mark_units(geometry, units.data(), n, bitmap.data(), slots_of.data()) == 0, "mark");
     const u64 distinct = rank(bitmap.data(), geometry.words(), before.data());
-    std::vector<T> placed(distinct * width);
-    demand(place_units(geometry, units.data(), n, values.data(), bitmap.data(), before.data(), distinct, 3,
-                       placed.data()) == 0,
+    PartRows<T> placed(geometry, bitmap.data());
+    demand(place_units(geometry, slots_of.data(), n, values.data(), bitmap.data(), before.data(), distinct, 3,
+                       placed.outs.data()) == 0,
            "place");
 
-    std::vector<const T*> parts(geometry.parts);
+    const std::vector<const T*> parts(placed.outs.begin(), placed.outs.end());
     for (u64 part = 0; part < geometry.parts; ++part) {
         const u64 word = part * geometry.part_words;
-        parts[part] = placed.data() + (geometry.part_words == 0 ? 0 : before[word] * width);
         const u64 slots = geometry.slots_of(part);
         travel(bitmap.data() + word, slots, FORMAT_COO);
         travel(bitmap.data() + word, slots, FORMAT_BITMAP);
@@ -95,10 +110,10 @@ void round_trip(const Geometry<Mapping>& geometry, u64 n) {
     const u64 nonzero = mark_tensor(geometry, dense.data(), marks.data());
     demand(nonzero <= distinct, "marked");
     rank(marks.data(), geometry.words(), before.data());
-    std::vector<T> again(nonzero * width);
-    place_dense(geometry, dense.data(), marks.data(), 1, again.data());
+    PartRows<T> again(geometry, marks.data());
+    place_dense(geometry, dense.data(), marks.data(), 1, again.outs.data());
     units[below(n)] = static_cast<i64>(geometry.units);
-    demand(mark_units(geometry, units.data(), n, bitmap.data()) < 0, "unit out of range");
+    demand(mark_units(geometry, units.data(), n, bitmap.data(), slots_of.data()) < 0, "unit out of range");
 }
 
 template <class T>

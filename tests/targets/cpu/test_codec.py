@@ -21,6 +21,11 @@ def encode(kernels, at, wire, bitmap, slots, count, values):
     written = kernels.encode(wire, at.address(bitmap), slots, count, payload.ctypes.data, len(values), at.address(out))
     assert written == size
     assert out[-1] == 0xA5A5A5A5A5A5A5A5
+    index = np.full(index_bytes(wire, slots, count) // 8 + 1, 0xA5A5A5A5A5A5A5A5, np.uint64)
+    written = kernels.encode_index(wire, at.address(bitmap), slots, count, at.address(index))
+    assert written == index_bytes(wire, slots, count)
+    assert index[-1] == 0xA5A5A5A5A5A5A5A5
+    assert np.array_equal(index[:-1], out[: len(index) - 1])
     return out[:-1]
 
 

@@ -125,12 +125,19 @@ def test_units_that_were_not_marked_are_refused(kernels, dtype, at):
     tensors = at.Tensors(kernels, Geometry(10, 2, 2), dtype)
     bitmap = tensors.mark_units(np.array([1, 2]))
     before, count = tensors.rank(bitmap)
-    units, values, out = np.array([1, 3]), tensors.values(2), tensors.values(2)
+    slots, values, out = tensors.slots(np.array([1, 3])), tensors.values(2), tensors.values(2)
     with pytest.raises(InternalError):
         kernels.place_units(
-            dtype.name, tensors.geometry, at.address(units), 2, at.address(values), at.address(bitmap),
-            at.address(before), count, 1, at.address(out),
+            dtype.name, tensors.geometry, at.address(slots), 2, at.address(values), at.address(bitmap),
+            at.address(before), count, 1, [at.address(out)] * 2,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("units, parts", [(1, 1), (200, 7), (5, 9), (1000, 3)])
+def test_marking_tells_the_slot_of_every_unit(kernels, dtype, at, units, parts):
+    tensors = at.Tensors(kernels, Geometry(units, 1, parts), dtype)
+    ids = np.random.default_rng(8).integers(0, units, 3 * units)
+    assert np.array_equal(tensors.mark_slots(ids)[1], tensors.slots(ids))
 
 
 def test_rank_counts_the_bits_below_each_word(kernels, at):

@@ -26,9 +26,10 @@ _ARGUMENTS = {
     "abi_version": "",
     "slots_of_units": "nnn pnp",
     "units_of_slots": "nnn pnp",
-    "mark_units": "nnn pnp",
+    "mark_units": "nnn pnpp",
     "rank": "pnp",
     "fill_bitmap": "pn",
+    "encode_index": "npnnp",
     "encode": "npnnpnp",
     "decode_index": "npnnp",
     "union": "npnp",
@@ -82,6 +83,7 @@ class Kernels:
         self._mark_units = functions["mark_units"]
         self._rank = functions["rank"]
         self._fill_bitmap = functions["fill_bitmap"]
+        self._encode_index = functions["encode_index"]
         self._encode = functions["encode"]
         self._decode_index = functions["decode_index"]
         self._union = functions["union"]
@@ -107,13 +109,13 @@ class Kernels:
         if status:
             _unit_out_of_range(g, slots, -1 - status)
 
-    def mark_units(self, geometry: Geometry, units: int, n: int, bitmap: int) -> None:
+    def mark_units(self, geometry: Geometry, units: int, n: int, bitmap: int, slots_out: int) -> None:
         """Define ``bitmap`` [geometry.words]: the slots of ``units`` [n], in which a unit may come several times.
 
-        Raises TensorError ``unit-out-of-range``.
+        Writes ``slots_out`` [n] int64, the slot of each. Raises TensorError ``unit-out-of-range``.
         """
         g = geometry
-        status = self._mark_units(g.units, g.width, g.parts, units, n, bitmap)
+        status = self._mark_units(g.units, g.width, g.parts, units, n, bitmap, slots_out)
         if status:
             _unit_out_of_range(g, units, -1 - status)
 
@@ -133,30 +135,39 @@ class Kernels:
         self,
         dtype: str,
         geometry: Geometry,
-        units: int,
+        slots: int,
         n: int,
         values: int,
         bitmap: int,
         before: int,
         distinct: int,
         divisor: int,
-        out: int,
+        part_outs: Sequence[int],
     ) -> None:
-        """Write ``out`` [distinct, width]: ``values`` [n, width] of ``units`` [n] in the order of their slots.
+        """Write each part's rows, in the order of their slots: ``values`` [n, width] of the units in ``slots`` [n].
 
-        Values of one unit are summed in the order of the input; each is divided by ``divisor`` first. ``bitmap`` is
-        from ``mark_units`` of the same units, ``before`` and ``distinct`` from ``rank``.
+        ``part_outs`` has the address of each part's rows, aligned to a value; for parts without any it is not used.
+        Values of one unit are summed in the order of the input; each is divided by ``divisor`` first. ``slots`` and
+        ``bitmap`` are from ``mark_units``, ``before`` and ``distinct`` from ``rank``.
         """
         g = geometry
-        place = self._place_units[dtype]
-        _count(place(g.units, g.width, g.parts, units, n, values, bitmap, before, distinct, divisor, out))
+        place, outs = self._place_units[dtype], (c_void_p * g.parts)(*part_outs)
+        _count(place(g.units, g.width, g.parts, slots, n, values, bitmap, before, distinct, divisor, outs))
 
     def place_dense(
-        self, dtype: str, geometry: Geometry, tensor: int, bitmap: int, before: int, divisor: int, out: int
+        self,
+        dtype: str,
+        geometry: Geometry,
+        tensor: int,
+        bitmap: int,
+        before: int,
+        divisor: int,
+        part_outs: Sequence[int],
     ) -> None:
-        """Write ``out`` [marked, width]: the marked rows of ``tensor`` [units, width] in the order of their slots."""
+        """Write each part's rows, as ``place_units`` does: the marked rows of ``tensor`` [units, width]."""
         g = geometry
-        _count(self._place_dense[dtype](g.units, g.width, g.parts, tensor, bitmap, before, divisor, out))
+        outs = (c_void_p * g.parts)(*part_outs)
+        _count(self._place_dense[dtype](g.units, g.width, g.parts, tensor, bitmap, before, divisor, outs))
 
     def densify(self, dtype: str, bitmap: int, slots: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [slots, width]: the values of the occupied slots of one part, +0 elsewhere."""
@@ -165,6 +176,14 @@ class Kernels:
     def fill_bitmap(self, bitmap: int, slots: int) -> None:
         """Define ceil(slots / 64) words: all slots occupied."""
         _count(self._fill_bitmap(bitmap, slots))
+
+    def encode_index(self, wire: Format, bitmap: int, slots: int, count: int, out: int) -> int:
+        """Write the index part of a segment's body, padded, to ``out``, aligned to 8 bytes. Returns its bytes.
+
+        The values belong right behind it, and zeros behind them up to a multiple of 8 bytes. ``wire`` is dense (only
+        if count == slots), coo or bitmap.
+        """
+        return _count(self._encode_index(_WIRE_NUMBERS[wire], bitmap, slots, count, out))
 
     def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
         """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.plan.formats.body_bytes`` for its size.
