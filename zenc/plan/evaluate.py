@@ -105,7 +105,7 @@ def _binary(operator: str, left: Value, right: Value, span: Span | None, scope: 
     if operator in ("<<", ">>"):
         return _shift(operator, left, right, span, scope)
     if operator == "*":
-        _demand(np.abs(np.multiply(left, right, dtype=np.float64)) < LIMIT, *_TOO_LARGE, span, scope)
+        return _bounded(_where_it_fits(np.multiply(left, right, dtype=np.float64), left * right), span, scope)
     return _bounded(_ARITHMETIC[operator](left, right), span, scope)
 
 
@@ -118,8 +118,15 @@ def _shift(operator: str, left: Value, right: Value, span: Span | None, scope: S
     _demand(in_range, "bad-shift", "this shifts by less than 0 or more than 62 bits", span, scope)
     if operator == ">>":
         return left >> right
-    _demand(np.abs(np.ldexp(np.asarray(left, np.float64), right)) < LIMIT, *_TOO_LARGE, span, scope)
-    return left << right
+    return _bounded(_where_it_fits(np.ldexp(np.asarray(left, np.float64), right), left << right), span, scope)
+
+
+def _where_it_fits(rounded: Any, exact: Value) -> Value:
+    """``exact``, and LIMIT where it has left int64, as its rounded value shows."""
+    if isinstance(exact, int):
+        return exact
+    kept: Ints = np.where(np.abs(rounded) < 1.5 * LIMIT, exact, LIMIT)
+    return kept
 
 
 def _apply(function: str, values: list[Value], span: Span | None, scope: Scope) -> Value:
@@ -173,7 +180,6 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
     "^": lambda a, b: a ^ b,
     "&": lambda a, b: a & b,
     "|": lambda a, b: a | b,
