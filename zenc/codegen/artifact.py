@@ -1,10 +1,10 @@
 """What compiling gives: the plan, the generated sources and a manifest, in memory or in a directory.
 
-    directory/
-        manifest.json     versions, scheme, size, target, digest, and the SHA-256 of every other file
-        plan.json         the plan, for people and for loading
-        kernels.cpp       generated code; built at first use, into the cache
-        sources/*.zen     the texts it was compiled from, so that a later error can point at them
+directory/
+    manifest.json     versions, scheme, size, target, digest, and the SHA-256 of every other file
+    plan.json         the plan, for people and for loading
+    kernels.cpp       generated code; built at first use, into the cache
+    sources/*.zen     the texts it was compiled from, so that a later error can point at them
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
         raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
     try:
         return _read(where, manifest)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise _damaged(where, f"its manifest lacks what it should say ({error})") from error
 
 
@@ -103,7 +103,10 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     if plan.digest != manifest["digest"]:
         raise _damaged(where, "its plan is not the one of its manifest")
     sources = {name: text for name, text in files.items() if name != "plan.json" and "/" not in name}
-    return Artifact(plan, str(manifest["target"]), sources, texts, tuple(manifest["proved_sizes"]))
+    target = str(manifest["target"])
+    if not target.isidentifier():
+        raise ValueError(f"{target!r} is no target")
+    return Artifact(plan, target, sources, texts, tuple(manifest["proved_sizes"]))
 
 
 def _manifest(where: Path) -> dict[str, Any]:
@@ -113,7 +116,7 @@ def _manifest(where: Path) -> dict[str, Any]:
         raise ArtifactError(Diagnostic("not-an-artifact", message, help=f"zenc compile SCHEME.zen -o {where}"))
     try:
         data = json.loads(_text(path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(where, "its manifest.json can't be read") from error
     if not isinstance(data, dict):
         raise _damaged(where, "its manifest.json is no object")
@@ -135,8 +138,8 @@ def _checked(where: Path, name: str, digest: str) -> str:
 
 
 def _text(path: Path) -> str:
-    if path.stat().st_size > MOST_BYTES:
-        raise ValueError("too large")
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        raise ValueError("no file, or too large")
     return path.read_text(encoding="utf-8")
 
 

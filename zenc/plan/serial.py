@@ -114,11 +114,14 @@ def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
     except ArtifactError:
         raise
     except (ZencError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ArtifactError(Diagnostic("bad-plan", f"this is no plan of zenc: {_first_line(error)}")) from error
+        message = f"this is no plan of zenc: {_reason(error)}"
+        raise ArtifactError(Diagnostic("bad-plan", message, help="compile the scheme again")) from error
 
 
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _demand_meaning(push: Block, pull: Block) -> None:
@@ -179,7 +182,8 @@ class _Reader:
             pull=pull,
         )
 
-    def phase(self, data: Json) -> Phase:
+    def phase(self, value: object) -> Phase:
+        data = _of_type(value, dict)
         return Phase(self.block(data["moves"]), Format(data["format"]), self.place(data))
 
     def place(self, data: Json) -> Span | None:

@@ -1,0 +1,251 @@
+"""Artifacts are data: what was saved comes back, and whatever else lies in the directory is refused by name."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.support.cases import COMBINATIONS, scheme_text
+from zenc import compiler
+from zenc.codegen.artifact import Artifact, load_artifact
+from zenc.errors import ArtifactError
+from zenc.plan.explain import Load, explain
+
+TEXT = scheme_text(*COMBINATIONS[-1])
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact on disk, which no test changes."""
+    return zenc.compile_text(TEXT, name="mine.zen", ranks=3).save(tmp_path_factory.mktemp("artifact") / "mine")
+
+
+@pytest.fixture
+def copy(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "copy"))
+
+
+def refused(directory: Path) -> str:
+    """The id of the error that loading gives."""
+    with pytest.raises(ArtifactError) as caught:
+        load_artifact(directory)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message and diagnostic.help
+    return diagnostic.id
+
+
+def edit(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def rewrite(directory: Path, name: str, text: str) -> None:
+    """Change a file, and its checksum with it, as somebody who knows how would."""
+    (directory / name).write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    edit(directory, lambda manifest: manifest["files"].update({name: digest}))
+
+
+@pytest.mark.parametrize("ranks", [None, 1, 5])
+@pytest.mark.parametrize("target", ["cpu", "plan"])
+@pytest.mark.parametrize("scheme", ["balanced", "agsparse", "dense_ring", "hierarchical_centralization"])
+def test_what_is_saved_comes_back(scheme, target, ranks, tmp_path):
+    artifact = zenc.compile(scheme, ranks=ranks, target=target)
+    again = load_artifact(artifact.save(tmp_path / "out"))
+    assert again == artifact and again.manifest == artifact.manifest
+    assert again.plan.digest == artifact.plan.digest
+    assert (again.sources == {}) == (target == "plan")
+
+
+def test_the_files_are_those_of_the_manifest(saved):
+    found = {str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file()}
+    manifest = json.loads((saved / "manifest.json").read_text())
+    assert found == {"manifest.json", *manifest["files"]} == {
+        "manifest.json", "plan.json", "kernels.cpp", "sources/0.zen", "sources/1.zen",
+    }  # fmt: skip
+    assert manifest["texts"][0] == "mine.zen" and manifest["proved_sizes"] == [3] and manifest["size"] == 3
+
+
+def test_saving_again_changes_nothing(saved, tmp_path):
+    artifact = load_artifact(saved)
+    twice = [artifact.save(tmp_path / "again") for _ in range(2)][1]
+    for name in ("manifest.json", *artifact.files()):
+        assert (twice / name).read_bytes() == (saved / name).read_bytes()
+    assert not list(twice.glob(".*")), "nothing temporary is left"
+
+
+def test_places_survive(saved):
+    explained = explain(load_artifact(saved).plan, 3, 0, Load(10, 1, "f32", 0.5))
+    assert all(":" in message.at and "patterns.zen" in message.at for message in explained.messages)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "kernels.cpp", "sources/0.zen", "sources/1.zen"])
+def test_files_that_are_edited_cut_short_or_gone(copy, name):
+    whole = (copy / name).read_bytes()
+    for damaged in (whole + b" ", whole[:-1], b"", whole[:5] + b"\xff\xfe"):
+        (copy / name).write_bytes(damaged)
+        assert refused(copy) == "artifact-damaged"
+    (copy / name).unlink()
+    assert refused(copy) == "artifact-damaged"
+    (copy / name).mkdir()
+    assert refused(copy) == "artifact-damaged"
+
+
+def test_a_pipe_is_no_file(copy):
+    (copy / "plan.json").unlink()
+    os.mkfifo(copy / "plan.json")
+    assert refused(copy) == "artifact-damaged"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"zenc_artifact": 1', "[" * 100_000, "\0"])
+def test_a_manifest_that_is_none(copy, text):
+    (copy / "manifest.json").write_text(text)
+    assert refused(copy) == "artifact-damaged"
+
+
+@pytest.mark.parametrize("key", ["digest", "target", "proved_sizes", "texts", "files"])
+def test_a_manifest_that_lacks_something(copy, key):
+    edit(copy, lambda manifest: manifest.pop(key))
+    assert refused(copy) == "artifact-damaged"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("digest", "0" * 64), ("files", []), ("files", {"plan.json": 3}), ("files", {}), ("texts", 3),
+        ("texts", ["a", "b", "c"]), ("proved_sizes", 3), ("target", "../cpu"), ("target", ""), ("target", None),
+    ],
+)  # fmt: skip
+def test_a_manifest_that_says_something_else(copy, key, value):
+    edit(copy, lambda manifest: manifest.update({key: value}))
+    if key == "target" and value is None:
+        with pytest.raises(zenc.BuildError, match="unknown-target"):
+            compiler._obtained(copy, 3)
+    else:
+        assert refused(copy) == "artifact-damaged"
+
+
+@pytest.mark.parametrize(("key", "value"), [("zenc_artifact", 2), ("zenc", "0.0.0"), ("zenc", None)])
+def test_another_version(copy, key, value):
+    edit(copy, lambda manifest: manifest.update({key: value}))
+    assert refused(copy) == "other-version"
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "sources/../../secret.txt", "/etc/hostname", ".", ""])
+def test_no_file_outside_is_read(copy, name):
+    text = "not for you"
+    (copy.parent / "secret.txt").write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    edit(copy, lambda manifest: manifest["files"].update({name: digest}))
+    assert refused(copy) == "artifact-damaged"
+
+
+def test_a_link_that_leads_out_is_not_followed(copy):
+    text = (copy / "kernels.cpp").read_text()
+    (copy.parent / "kernels.cpp").write_text(text)
+    (copy / "kernels.cpp").unlink()
+    (copy / "kernels.cpp").symlink_to(copy.parent / "kernels.cpp")
+    assert refused(copy) == "artifact-damaged"
+
+
+def test_code_that_is_not_of_the_plan_is_never_run(copy):
+    """With all checksums put right: the code is compared with what zenc itself generates."""
+    rewrite(copy, "kernels.cpp", (copy / "kernels.cpp").read_text() + "\n// more\n")
+    load_artifact(copy)
+    with pytest.raises(ArtifactError, match="artifact-damaged"):
+        compiler._obtained(copy, 3)
+
+
+def test_code_that_is_added_is_never_run(copy):
+    rewrite(copy, "more.cpp", "int main() { return 1; }")
+    with pytest.raises(ArtifactError, match="artifact-damaged"):
+        compiler._obtained(copy, 3)
+
+
+def test_a_plan_that_is_edited_with_its_checksum(copy):
+    plan = json.loads((copy / "plan.json").read_text())
+    rewrite(copy, "plan.json", json.dumps({**plan, "aggregation": "incremental"}))
+    assert refused(copy) == "artifact-damaged", "the digest in the manifest is of another plan"
+    rewrite(copy, "plan.json", json.dumps({**plan, "zenc_plan": 2}))
+    assert refused(copy) == "other-version"
+    rewrite(copy, "plan.json", json.dumps({**plan, "push": 3}))
+    assert refused(copy) == "bad-plan"
+    rewrite(copy, "plan.json", "[" * 100_000)
+    assert refused(copy) == "artifact-damaged"
+
+
+def test_another_size(saved):
+    assert isinstance(compiler._obtained(saved, 3), Artifact)
+    with pytest.raises(ArtifactError, match="wrong-size"):
+        compiler._obtained(saved, 4)
+
+
+def test_a_plan_alone_is_not_run(tmp_path):
+    where = zenc.compile("balanced", target="plan").save(tmp_path / "plan")
+    with pytest.raises(ArtifactError, match="artifact-without-code"):
+        compiler._obtained(where, 2)
+
+
+def test_what_is_no_artifact(tmp_path):
+    assert refused(tmp_path) == "not-an-artifact"
+    assert refused(tmp_path / "nowhere") == "not-an-artifact"
+    (tmp_path / "manifest.json").mkdir()
+    assert refused(tmp_path) == "not-an-artifact"
+
+
+def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
+    artifact = zenc.compile("balanced", target="plan")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArtifactError, match="artifact-not-written"):
+        artifact.save(tmp_path / "file")
+
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("zenc.codegen.artifact.tempfile.mkstemp", read_only)
+    with pytest.raises(ArtifactError, match="Read-only file system"):
+        artifact.save(tmp_path / "out")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_disk_that_fills_up_leaves_the_old_artifact(copy, monkeypatch):
+    """Files change whole or not at all, and nothing temporary is left."""
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("zenc.codegen.artifact.os.replace", full)
+    with pytest.raises(ArtifactError, match="No space left"):
+        zenc.compile("agsparse").save(copy)
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_bit_that_flips_is_found(saved, tmp_path, data):
+    """In any file but the manifest; a manifest still reads as itself, or not at all."""
+    where = Path(shutil.copytree(saved, tmp_path / "flipped", dirs_exist_ok=True))
+    names = sorted(str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file())
+    name = data.draw(st.sampled_from(names))
+    content = bytearray((saved / name).read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    (where / name).write_bytes(content)
+    try:
+        found = load_artifact(where)
+    except ArtifactError:
+        return
+    assert name == "manifest.json" and found.plan == load_artifact(saved).plan
