@@ -63,8 +63,8 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
     row_width = math.prod(shape[1:])
     width = {Unit.AUTO: natural_width, Unit.ROW: row_width, Unit.ELEMENT: 1}[unit]
     total = math.prod(shape)
-    if total > MOST_ELEMENTS:
-        message = f"a tensor of shape {tuple(shape)} has {total:,} elements; zenc counts to 2^62"
+    if total >= MOST_ELEMENTS:
+        message = f"a tensor of shape {tuple(shape)} has {total:,} elements; zenc counts to 2^62 - 1"
         raise TensorError(Diagnostic("tensor-too-large", message))
     return Layout(total // width if width else 0, width, tensor.dtype, shape, sparse_dim, natural_width)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
+
+log = logging.getLogger("zenc")
 
 
 class Work:
@@ -44,12 +47,15 @@ class Work:
         return future.then(lambda ended: ended.value().wait())
 
     def then(self, listener: Callable[[Work], None]) -> None:
-        """Call ``listener(self)`` when the call has ended, from the thread that ended it, or at once."""
+        """Call ``listener(self)`` when the call has ended, from the thread that ended it, or at once.
+
+        What a listener raises is logged, and goes no further.
+        """
         with self._lock:
             if not self._done.is_set():
                 self._listeners.append(listener)
                 return
-        listener(self)
+        _tell(listener, self)
 
     def run(self, call: Callable[[Work], torch.Tensor]) -> None:
         """Run ``call`` and end with its result or error."""
@@ -61,7 +67,15 @@ class Work:
             self._done.set()
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
-            listener(self)
+            _tell(listener, self)
+
+
+def _tell(listener: Callable[[Work], None], work: Work) -> None:
+    """A listener that fails is its owner's error, and must not end the thread that runs the calls."""
+    try:
+        listener(work)
+    except Exception:
+        log.exception("a callback of a call failed")
 
 
 class Worker:
@@ -77,13 +91,15 @@ class Worker:
         self._count = threading.Lock()
         self._name = name
         self._thread: threading.Thread | None = None
+        self._running: int | None = None
+        """The thread that has the turn."""
 
     def run(self, call: Callable[[Work], torch.Tensor]) -> torch.Tensor:
         """Run ``call`` after all that were submitted before, and return its result.
 
-        Raises SynchronisationError (``reentrant-call``) from inside a call's own callback, where it would never end.
+        Raises SynchronisationError (``reentrant-call``) from inside a call or its callback, where it would never end.
         """
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._running:
             message = "a callback of a call can't wait for another call of the same group"
             raise SynchronisationError(Diagnostic("reentrant-call", message, help="use async_op=True there"))
         with self._count:
@@ -92,10 +108,17 @@ class Worker:
             return self.submit(call).wait()
         try:
             work = Work()
-            work.run(call)
-            return work.wait()
+            self._take_turn(work, call)
         finally:
             self._turn.release()
+        return work.wait()
+
+    def _take_turn(self, work: Work, call: Callable[[Work], torch.Tensor]) -> None:
+        self._running = threading.get_ident()
+        try:
+            work.run(call)
+        finally:
+            self._running = None
 
     def submit(self, call: Callable[[Work], torch.Tensor]) -> Work:
         """Queue ``call`` and return at once."""
@@ -123,6 +146,6 @@ class Worker:
         while (entry := self._calls.get()) is not None:
             work, call = entry
             with self._turn:
-                work.run(call)
+                self._take_turn(work, call)
             with self._count:
                 self._waiting -= 1

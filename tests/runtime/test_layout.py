@@ -1,0 +1,136 @@
+"""How tensors become units, and results tensors again."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zenc.errors import TensorError
+from zenc.runtime.layout import contribution_of, layout_of, sparse_result
+from zenc.scheme.model import Unit
+
+
+def coo(shape: tuple[int, ...], sparse_dim: int, entries: int, seed: int = 0, dtype=torch.float64) -> torch.Tensor:
+    """A sparse tensor with ``entries`` entries, some of which may be in one place."""
+    generator = torch.Generator().manual_seed(seed)
+    indices = torch.stack([torch.randint(0, n, (entries,), generator=generator) for n in shape[:sparse_dim]])
+    values = torch.randint(-9, 9, (entries, *shape[sparse_dim:]), generator=generator).to(dtype)
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=True)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "unit", "units", "width"),
+    [
+        (torch.zeros(4, 3, 2), Unit.AUTO, 24, 1),
+        (torch.zeros(4, 3, 2), Unit.ELEMENT, 24, 1),
+        (torch.zeros(4, 3, 2), Unit.ROW, 4, 6),
+        (torch.zeros(5), Unit.ROW, 5, 1),
+        (torch.tensor(3.0), Unit.ROW, 1, 1),
+        (torch.zeros(0, 3), Unit.ROW, 0, 3),
+        (torch.zeros(3, 0), Unit.ROW, 0, 0),
+        (coo((4, 3, 2), 1, 2), Unit.AUTO, 4, 6),
+        (coo((4, 3, 2), 2, 2), Unit.AUTO, 12, 2),
+        (coo((4, 3, 2), 2, 2), Unit.ROW, 4, 6),
+        (coo((4, 3, 2), 3, 2), Unit.ROW, 4, 6),
+        (coo((4, 3, 2), 1, 2), Unit.ELEMENT, 24, 1),
+        (coo((7,), 1, 2), Unit.ROW, 7, 1),
+    ],
+)
+def test_units_and_width(tensor, unit, units, width):
+    layout = layout_of(tensor, unit)
+    assert (layout.units, layout.width) == (units, width)
+    assert layout.is_sparse == tensor.is_sparse and layout.shape == tensor.shape
+
+
+def summed(tensor: torch.Tensor, unit: Unit) -> torch.Tensor:
+    """What a call with one rank does between a contribution and its result: sort units, add those that are equal."""
+    layout = layout_of(tensor, unit)
+    contribution = contribution_of(tensor, layout)
+    assert contribution.unit_ids is not None and contribution.unit_ids.is_contiguous()
+    assert contribution.values.is_contiguous()
+    values = contribution.values.reshape(-1, layout.width)
+    ids, place = torch.unique(contribution.unit_ids, return_inverse=True)
+    rows = torch.zeros(ids.numel(), layout.width, dtype=values.dtype).index_add_(0, place, values)
+    return sparse_result(ids, rows, layout)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    entries=st.integers(0, 12),
+    unit=st.sampled_from(Unit),
+    seed=st.integers(0, 99),
+    data=st.data(),
+)
+def test_there_and_back(shape, entries, unit, seed, data):
+    sparse_dim = data.draw(st.integers(1, len(shape)))
+    tensor = coo(tuple(shape), sparse_dim, entries, seed)
+    result = summed(tensor, unit)
+    assert result.is_coalesced() and result.shape == tensor.shape
+    assert (result.sparse_dim(), result.dense_dim()) == (tensor.sparse_dim(), tensor.dense_dim())
+    assert torch.equal(result.to_dense(), tensor.to_dense())
+    flat = [0] * result._nnz()
+    for extent, column in zip(shape, result._indices().tolist(), strict=False):
+        flat = [index * extent + i for index, i in zip(flat, column, strict=True)]
+    assert flat == sorted(set(flat)), "indices ascend, each is there once"
+    if unit is Unit.AUTO:
+        assert torch.equal(result._indices(), tensor.coalesce()._indices()), "no unit is lost or made up"
+
+
+def test_dense_tensors_share_their_memory():
+    tensor = torch.arange(6.0).reshape(2, 3)
+    contribution = contribution_of(tensor, layout_of(tensor, Unit.ROW))
+    assert contribution.unit_ids is None and contribution.values.data_ptr() == tensor.data_ptr()
+    turned = tensor.t()
+    assert contribution_of(turned, layout_of(turned, Unit.ROW)).values.flatten().tolist() == turned.flatten().tolist()
+
+
+def test_gradients_of_embeddings_share_their_memory():
+    tensor = coo((50, 4), 1, 7)
+    contribution = contribution_of(tensor, layout_of(tensor, Unit.AUTO))
+    assert contribution.unit_ids.data_ptr() == tensor._indices().data_ptr()
+    assert contribution.values.data_ptr() == tensor._values().data_ptr()
+
+
+def test_what_needs_a_gradient_is_not_differentiated():
+    tensor = torch.ones(3, requires_grad=True)
+    assert not contribution_of(tensor, layout_of(tensor, Unit.AUTO)).values.requires_grad
+
+
+def test_16_bit_rows_are_collected_in_float32():
+    """Three entries of one place, whose sum is exact only if it is rounded once."""
+    indices = torch.tensor([[0, 0, 0], [1, 1, 1]])
+    tensor = torch.sparse_coo_tensor(
+        indices, torch.tensor([2048.0, 1.0, 1.0], dtype=torch.float16), (1, 2), check_invariants=True
+    )
+    layout = layout_of(tensor, Unit.ROW)
+    assert contribution_of(tensor, layout).values.flatten().tolist() == [0.0, 2050.0]
+
+
+@pytest.mark.parametrize("sparse_dim", [1, 2])
+def test_shapes_that_cannot_be_counted(sparse_dim):
+    with pytest.raises((TensorError, RuntimeError), match=r"tensor-too-large|overflow"):
+        shape = (1 << 62, 4)
+        empty = torch.sparse_coo_tensor(
+            torch.zeros(sparse_dim, 0, dtype=torch.long),
+            torch.zeros(0, *shape[sparse_dim:]),
+            shape,
+            check_invariants=True,
+        )
+        layout_of(empty, Unit.AUTO)
+
+
+def test_2_to_the_62_is_the_most():
+    for rows, fits in ((1 << 62, False), ((1 << 62) - 1, True)):
+        tensor = torch.sparse_coo_tensor(
+            torch.zeros(1, 0, dtype=torch.long), torch.zeros(0), (rows,), check_invariants=True
+        )
+        if fits:
+            assert math.prod(layout_of(tensor, Unit.AUTO).shape) == rows
+        else:
+            with pytest.raises(TensorError, match="tensor-too-large"):
+                layout_of(tensor, Unit.AUTO)

@@ -1,0 +1,215 @@
+"""Calls run one at a time, in the order in which they were made, whoever waits for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import torch
+
+from zenc.errors import SynchronisationError
+from zenc.runtime.work import Work, Worker
+
+NOTHING = torch.empty(0)
+
+
+@pytest.fixture
+def worker() -> Worker:
+    made = Worker("test")
+    yield made
+    assert made.drain(10)
+
+
+def number(value: int, log: list[int] | None = None, seconds: float = 0.0):
+    """A call that ends with ``value``."""
+
+    def call(_: Work) -> torch.Tensor:
+        time.sleep(seconds)
+        if log is not None:
+            log.append(value)
+        return torch.tensor(value)
+
+    return call
+
+
+def fails(_: Work) -> torch.Tensor:
+    raise ValueError("on purpose")
+
+
+def test_calls_run_in_order(worker):
+    log: list[int] = []
+    works = [worker.submit(number(i, log, 0.001 * (i % 3))) for i in range(50)]
+    assert int(worker.run(number(50, log))) == 50
+    assert log == list(range(51))
+    assert [int(work.wait()) for work in works] == list(range(50))
+
+
+def test_one_call_at_a_time_whoever_makes_it(worker):
+    running = threading.Semaphore(1)
+    overlaps = []
+
+    def call(_: Work) -> torch.Tensor:
+        overlaps.append(not running.acquire(blocking=False))
+        time.sleep(0.0005)
+        running.release()
+        return NOTHING
+
+    def caller() -> None:
+        for i in range(20):
+            worker.run(call) if i % 2 else worker.submit(call)
+
+    threads = [threading.Thread(target=caller) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    worker.run(call)
+    assert len(overlaps) == 101 and not any(overlaps)
+
+
+def test_who_waits_alone_runs_the_call_itself(worker):
+    names = []
+
+    def call(_: Work) -> torch.Tensor:
+        names.append(threading.current_thread().name)
+        return NOTHING
+
+    worker.run(call)
+    worker.submit(call).wait()
+    assert names == [threading.current_thread().name, "test"]
+
+
+def test_errors_come_to_who_waits_and_the_next_call_runs(worker):
+    failed = worker.submit(fails)
+    following = worker.submit(number(3))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="on purpose"):
+            failed.wait()
+    assert failed.is_completed() and int(following.wait()) == 3
+    with pytest.raises(ValueError, match="on purpose"):
+        worker.run(fails)
+    assert int(worker.run(number(4))) == 4
+
+
+def test_an_error_that_is_no_exception_ends_the_call_too(worker):
+    def leaves(_: Work) -> torch.Tensor:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        worker.submit(leaves).wait()
+    assert int(worker.submit(number(5)).wait()) == 5
+
+
+def test_a_wait_that_is_not_long_enough(worker):
+    release = threading.Event()
+
+    def call(_: Work) -> torch.Tensor:
+        release.wait(10)
+        return torch.tensor(1)
+
+    work = worker.submit(call)
+    with pytest.raises(SynchronisationError, match="deadline"):
+        work.wait(0.01)
+    assert not work.is_completed()
+    release.set()
+    assert int(work.wait(10)) == 1
+
+
+def test_futures(worker):
+    assert int(worker.submit(number(7)).get_future().wait()) == 7
+    with pytest.raises(Exception, match="on purpose"):
+        worker.submit(fails).get_future().wait()
+    chained = worker.submit(number(8, seconds=0.01)).get_future().then(lambda future: int(future.value()) + 1)
+    assert chained.wait() == 9
+
+
+def test_listeners_hear_of_every_end_once(worker):
+    heard = []
+    release = threading.Event()
+    early = worker.submit(lambda _: release.wait(10) and NOTHING)
+    early.then(lambda work: heard.append(("early", work.is_completed())))
+    release.set()
+    early.wait()
+    late = worker.submit(fails)
+    with pytest.raises(ValueError):
+        late.wait()
+    late.then(lambda work: heard.append(("late", work.is_completed())))
+    worker.run(number(0))
+    assert sorted(heard) == [("early", True), ("late", True)]
+
+
+def test_a_listener_that_fails_does_not_stop_the_worker(worker, caplog):
+    heard = []
+    release = threading.Event()
+    work = worker.submit(lambda _: release.wait(10) and NOTHING)
+    work.then(lambda _: 1 // 0)
+    work.then(heard.append)
+    release.set()
+    work.wait(10)
+    assert int(worker.submit(number(6)).wait(10)) == 6
+    assert heard == [work], "the others are told"
+    work.then(lambda _: 1 // 0)
+    assert caplog.text.count("a callback of a call failed") == 2
+
+
+def test_a_callback_that_waits_for_another_call_is_refused(worker):
+    """It would wait for ever: its own call has to end first."""
+    found = []
+    release = threading.Event()
+
+    def listener(_: Work) -> None:
+        try:
+            worker.run(number(1))
+        except SynchronisationError as error:
+            found.append(error.diagnostics[0].id)
+
+    work = worker.submit(lambda _: release.wait(10) and NOTHING)
+    work.then(listener)
+    release.set()
+    work.wait(10)
+    worker.run(number(2))
+    assert found == ["reentrant-call"]
+
+
+def test_a_callback_may_submit(worker):
+    made = []
+    release = threading.Event()
+    work = worker.submit(lambda _: release.wait(10) and NOTHING)
+    work.then(lambda _: made.append(worker.submit(number(11))))
+    release.set()
+    work.wait(10)
+    worker.run(number(0))
+    assert int(made[0].wait(10)) == 11
+
+
+def test_a_call_inside_a_call_is_refused(worker):
+    """Also where the caller runs its call itself, without the worker's thread."""
+
+    def outer(_: Work) -> torch.Tensor:
+        return worker.run(number(1))
+
+    for run in (worker.run, lambda call: worker.submit(call).wait(10)):
+        with pytest.raises(SynchronisationError, match="reentrant-call"):
+            run(outer)
+    assert int(worker.run(number(2))) == 2
+
+
+def test_drain_ends_what_was_submitted():
+    worker, log = Worker("test"), []
+    assert worker.drain(1), "a worker that never ran anything"
+    for i in range(5):
+        worker.submit(number(i, log, 0.002))
+    assert worker.drain(10) and log == list(range(5))
+    worker.submit(number(5, log)).wait(10)
+    assert worker.drain(10) and log[-1] == 5, "it can be used again"
+
+
+def test_drain_has_an_end():
+    worker, release = Worker("test"), threading.Event()
+    worker.submit(lambda _: release.wait(10) and NOTHING)
+    started = time.perf_counter()
+    assert not worker.drain(0.05)
+    assert time.perf_counter() - started < 5
+    release.set()
+    assert worker.drain(10)
