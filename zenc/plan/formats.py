@@ -61,8 +61,9 @@ def wire_format(format: Format, slots: int, count: int) -> Format:
     """The format that a segment travels in: ``format`` itself, or for ``auto`` the smallest that is lossless."""
     if format is not Format.AUTO:
         return format
-    lossless = WIRE_FORMATS if count == slots else WIRE_FORMATS[1:]
-    return min(lossless, key=lambda candidate: index_bytes(candidate, slots, count))
+    if count == slots:
+        return Format.DENSE
+    return Format.COO if index_bytes(Format.COO, slots, count) <= (slots + 63) // 64 * 8 else Format.BITMAP
 
 
 def message_bytes(format: Format, shapes: list[SegmentShape]) -> int:

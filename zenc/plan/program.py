@@ -10,7 +10,7 @@ All messages of a step are posted before any is waited for. Pieces are sorted by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,15 +39,26 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Program:
+    """What ``rank`` does.
+
+    ``last_push[part]`` is the last step of the push that moves a part from or to this rank; ``pulled`` are the parts
+    that the pull brings it.
+    """
+
     rank: int
     push: tuple[Step, ...]
     pull: tuple[Step, ...]
+    last_push: Mapping[int, int]
+    pulled: frozenset[int]
 
 
 def program(rounds: Rounds, rank: int) -> Program:
     """The steps of ``rank``; round numbers count from 1, and the pull's go on where the push's end."""
     push = tuple(_steps(rounds.push, rank, 1))
-    return Program(rank, push, tuple(_steps(rounds.pull, rank, 1 + len(rounds.push))))
+    pull = tuple(_steps(rounds.pull, rank, 1 + len(rounds.push)))
+    last_push = {piece.part: step.number for step in push for m in (*step.sends, *step.receives) for piece in m.pieces}
+    pulled = frozenset(piece.part for step in pull for message in step.receives for piece in message.pieces)
+    return Program(rank, push, pull, last_push, pulled)
 
 
 def _steps(rounds: Iterable[Round], rank: int, first_number: int) -> Iterator[Step]:

@@ -222,7 +222,7 @@ MOST_NAMED = 6
 
 
 def named(ranks: list[int]) -> str:
-    """ "rank 3", "ranks 1 and 2", "ranks 0, 1, 2 and 5 others"."""
+    """Ranks in words, such as: rank 3; ranks 1 and 2; ranks 0, 1, 2, 3, 4, 5 and 7 others."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(ranks) > MOST_NAMED:

@@ -9,14 +9,14 @@ from typing import Any, Literal, overload
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
+from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.plan.program import Program, program
 from zenc.plan.verify import verify
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.exchange import Exchange, Rules
+from zenc.runtime.exchange import Exchange
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.runtime.segments import Segment, Workshop
-from zenc.runtime.stats import imbalance
+from zenc.runtime.stats import call_stats
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
 from zenc.targets.cpu.kernels import Kernels
@@ -24,6 +24,8 @@ from zenc.targets.geometry import Geometry
 
 Operation = Literal["sum", "mean"]
 OPERATIONS = ("sum", "mean")
+MOST_KNOWN = 256
+"""Shapes whose workshops are kept; models have far fewer."""
 
 
 class Collective:
@@ -38,8 +40,9 @@ class Collective:
         rounds, self._proof = verify(plan, communicator.size)
         self._program: Program = program(rounds, communicator.rank)
         self.artifact = artifact
-        self._kernels, self._communicator = kernels, communicator
-        self._rules = Rules(plan.scheme, plan.one_shot, plan.push.format, plan.pull.format, deadline)
+        self._digest = plan.digest
+        self._kernels, self._communicator, self._deadline = kernels, communicator, deadline
+        self._known: dict[tuple[Layout, Operation], tuple[Workshop, int]] = {}
         self._stats: dict[str, Any] = {}
 
     @property
@@ -96,43 +99,52 @@ class Collective:
         return worker.submit(call) if async_op else worker.run(call)
 
     def _run(self, tensor: torch.Tensor, layout: Layout, op: Operation, number: int, work: Work) -> torch.Tensor:
-        """One call, on the worker's turn. An error after the first byte breaks the communicator."""
+        """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""
         self._communicator.demand_whole()
-        started = time.perf_counter()
-        geometry = Geometry(layout.units, layout.width, self._proof.parts)
         if not layout.units or not layout.width:
             return _without_elements(tensor)
-        workshop = Workshop(self._kernels, geometry, layout)
-        envelope = Envelope(number, self._signature(layout, op), layout.units)
-        exchange = Exchange(self._rules, self._program, self._communicator.transport, workshop, envelope)
+        started = time.perf_counter()
+        workshop, signature = self._prepared(layout, op)
+        call = Envelope(number, signature, layout.units)
+        transport = self._communicator.transport
+        exchange = Exchange(self.artifact.plan, self._program, transport, workshop, call, self._deadline)
         try:
             with torch.no_grad():
-                divisor = self.size if op == "mean" else 1
-                own = workshop.pack(contribution_of(tensor, layout), divisor, self.rank)
+                own = exchange.pack(contribution_of(tensor, layout), self.size if op == "mean" else 1)
                 packed = time.perf_counter()
                 complete = exchange.run(own)
                 exchanged = time.perf_counter()
                 result = _result(tensor, layout, workshop, complete)
-        except ZencError as error:
+        except Exception as error:
             self._give_up(error, exchange)
             raise
-        times = {"pack": packed - started, "expand": time.perf_counter() - exchanged}
-        self._stats = work.stats = _stats(layout, exchange, own, complete, times, time.perf_counter() - started)
+        ended = time.perf_counter()
+        seconds = {"seconds": ended - started, "seconds_pack": packed - started, "seconds_expand": ended - exchanged}
+        self._stats = work.stats = {**call_stats(layout.units, exchange, own, complete), **seconds, "call": number}
         return result
 
-    def _give_up(self, error: ZencError, exchange: Exchange) -> None:
-        cause = error if isinstance(error, SynchronisationError) else SynchronisationError(error.diagnostics)
-        if self.size > 1:
-            self._communicator.give_up(cause, exchange)
+    def _prepared(self, layout: Layout, op: Operation) -> tuple[Workshop, int]:
+        """What calls with this shape, dtype and operation share: the workshop, and a signature of 64 bits."""
+        known = self._known.get((layout, op))
+        if known is None:
+            geometry = Geometry(layout.units, layout.width, self._proof.parts)
+            meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
+            signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
+            known = Workshop(self._kernels, geometry, layout), signature
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[layout, op] = known
+        return known
 
-    def _signature(self, layout: Layout, op: Operation) -> int:
-        """64 bits that ranks share only if they run the same plan on the same shape, dtype and operation."""
-        meaning = (self.artifact.plan.digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
-        return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
+    def _give_up(self, error: Exception, exchange: Exchange) -> None:
+        if self.size > 1:
+            cause = error if isinstance(error, SynchronisationError) else None
+            text = f"this rank failed: {type(error).__name__}: {error}"
+            self._communicator.give_up(cause or SynchronisationError(Diagnostic("call-failed", text)), exchange)
 
     def __repr__(self) -> str:
         plan = self.artifact.plan
-        return f"<zenc.Collective {plan.scheme} {plan.digest[:12]} rank {self.rank} of {self.size}>"
+        return f"<zenc.Collective {plan.scheme} {self._digest[:12]} rank {self.rank} of {self.size}>"
 
 
 def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
@@ -151,29 +163,3 @@ def _result(tensor: torch.Tensor, layout: Layout, workshop: Workshop, complete: 
         workshop.expand_into(complete, buffer)
         target.copy_(buffer)
     return tensor
-
-
-def _stats(
-    layout: Layout,
-    exchange: Exchange,
-    own: list[Segment],
-    complete: list[Segment],
-    times: dict[str, float],
-    seconds: float,
-) -> dict[str, Any]:
-    push, pull = exchange.push_stats, exchange.pull_stats
-    counts_in, counts_out = [s.count for s in own], [s.count for s in complete]
-    return {
-        "call": exchange.call.call,
-        "units": layout.units,
-        "units_in": sum(counts_in),
-        "units_out": sum(counts_out),
-        "density_in": sum(counts_in) / layout.units,
-        "density_out": sum(counts_out) / layout.units,
-        "bytes_sent": push.bytes_sent + pull.bytes_sent,
-        "bytes_received": push.bytes_received + pull.bytes_received,
-        "phases": {"push": push.to_json(imbalance(counts_in)), "pull": pull.to_json(imbalance(counts_out))},
-        "seconds": seconds,
-        "seconds_pack": times["pack"],
-        "seconds_expand": times["expand"],
-    }

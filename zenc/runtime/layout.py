@@ -95,13 +95,25 @@ def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
 
 
 def _linear(indices: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """COO indices [sparse_dim, n] as unit ids of the tensor's own cut, [n]."""
+    """COO indices [sparse_dim, n] as unit ids of the tensor's own cut, [n].
+
+    Of several dimensions each index is checked here, since one beyond its end would pass for a unit of the next row;
+    the kernels check unit ids.
+    """
     if layout.sparse_dim == 1:
         return indices[0].contiguous()
     ids = torch.zeros(indices.shape[1], dtype=torch.int64)
-    for extent, column in zip(layout.shape, indices, strict=False):
+    for dimension, (extent, column) in enumerate(zip(layout.shape, indices, strict=False)):
+        outside = (column < 0) | (column >= extent)
+        if outside.any():
+            raise _out_of_range(dimension, column, extent, int(outside.to(torch.uint8).argmax()))
         ids = ids * extent + column
     return ids
+
+
+def _out_of_range(dimension: int, column: torch.Tensor, extent: int, position: int) -> TensorError:
+    message = f"index {int(column[position])}, at position {position}, is not one of the {extent} of dimension {dimension}"
+    return TensorError(Diagnostic("unit-out-of-range", message))
 
 
 def _finer(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:

@@ -1,160 +1,228 @@
 """Segments in memory: what a rank holds of a part, and how it is packed, encoded, decoded, merged and expanded.
 
-    Segment = part  origin  count  bitmap [words] int64  values (bytes)
+    Segment = part  origin  count  bitmap  values  Frame?      # bitmap and values are addresses; keep owns them
+    Frame   = buffer: header gap | index | values              # a whole message that carries this segment alone
 
 ``origin`` is the rank that contributed it (one-shot) or holds it (incremental). Values lie in ascending slot order.
-The algorithms are the target's (bitmap ranking); this module owns the buffers.
+Kernels place values straight into a frame, so that a message of one segment is sent without a copy, and to many
+peers from one buffer. The algorithms are the target's (bitmap ranking); this module owns the buffers. Addresses
+instead of tensors, since making a view of a tensor costs more than most of what is done with it here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ctypes
+import itertools
+from dataclasses import dataclass, replace
 
 import torch
 
 from zenc.errors import Diagnostic, InternalError
-from zenc.plan.formats import SegmentShape, body_bytes, index_bytes, wire_format
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, index_bytes, padded, wire_format
 from zenc.runtime.layout import Contribution, Layout
 from zenc.scheme.model import Format
 from zenc.targets.cpu.kernels import Kernels
 from zenc.targets.geometry import Geometry
 
+HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
+class Frame:
+    """A message around one segment's values: ``size`` bytes of ``arena`` from ``start`` on.
+
+    Header and index are filled in when it is first sent.
+    """
+
+    arena: torch.Tensor
+    start: int
+    size: int
+    format: Format
+    has_index: bool = False
+    buffer: torch.Tensor | None = None
+    """The message as a tensor, once its header is there."""
+
+    @property
+    def address(self) -> int:
+        return self.arena.data_ptr() + self.start
+
+    def view(self) -> torch.Tensor:
+        """The message as a tensor."""
+        return self.arena if self.size == self.arena.numel() else self.arena[self.start : self.start + self.size]
+
+
+@dataclass(slots=True)  # not frozen: twice as fast to make; never changed all the same
 class Segment:
+    """What is held of ``part``: the addresses of its bitmap and values, and in ``keep`` what owns them."""
+
     part: int
     origin: int
     count: int
-    bitmap: torch.Tensor
-    values: torch.Tensor
-    """uint8, at least count * width * itemsize bytes, aligned to 8; may be a view into a received message."""
+    bitmap: int
+    values: int
+    keep: object
+    frame: Frame | None
 
     def seen_from(self, origin: int) -> Segment:
-        return Segment(self.part, origin, self.count, self.bitmap, self.values)
+        """The same segment, held by ``origin``."""
+        if origin == self.origin:
+            return self
+        old = self.frame
+        frame = old and Frame(old.arena, old.start, old.size, old.format, old.has_index)
+        return replace(self, origin=origin, frame=frame)
 
 
-@dataclass(frozen=True, slots=True)
 class Workshop:
-    """Makes segments of one call: its kernels, its geometry and its dtype."""
+    """Makes segments of one shape of tensor: its kernels, its geometry and its dtype. Kept from call to call.
 
-    kernels: Kernels
-    geometry: Geometry
-    layout: Layout
+    Every ``format`` argument is the one in which the new segment is expected to be sent next; it decides the layout
+    of its frame only.
+    """
 
-    @property
-    def unit_bytes(self) -> int:
-        return self.layout.width * self.layout.dtype.itemsize
+    def __init__(self, kernels: Kernels, geometry: Geometry, layout: Layout) -> None:
+        self.kernels, self.geometry, self.layout = kernels, geometry, layout
+        self.dtype = layout.dtype_name
+        self.slots = tuple(geometry.slots_of(part) for part in range(geometry.parts))
+        self.part_words, self.words = geometry.part_words, geometry.words
+        self.bitmap_bytes = 8 * self.part_words
+        self.unit_bytes = layout.width * layout.dtype.itemsize
 
-    def pack(self, contribution: Contribution, divisor: int, rank: int) -> list[Segment]:
+    def pack(self, contribution: Contribution, divisor: int, rank: int, format: Format) -> list[Segment]:
         """One segment a part, from this rank's own gradient: mark, rank, place (each value divided by ``divisor``)."""
-        kernels, geometry, dtype = self.kernels, self.geometry, self.layout.dtype_name
-        bitmap = torch.empty(geometry.words, dtype=torch.int64)
-        before = torch.empty(geometry.words, dtype=torch.int64)
+        kernels, geometry, words = self.kernels, self.geometry, self.words
         ids, values = contribution.unit_ids, contribution.values
-        slots = torch.empty(0 if ids is None else ids.numel(), dtype=torch.int64)
+        bitmap, before = torch.empty(words, dtype=torch.int64), torch.empty(words, dtype=torch.int64)
+        marks, ranks = bitmap.data_ptr(), before.data_ptr()
         if ids is None:
-            kernels.mark_dense(dtype, geometry, values.data_ptr(), bitmap.data_ptr())
-        else:
-            kernels.mark_units(geometry, ids.data_ptr(), ids.numel(), bitmap.data_ptr(), slots.data_ptr())
-        total = kernels.rank(bitmap.data_ptr(), geometry.words, before.data_ptr())
-        placed = self._value_buffer(total)
-        starts = self._starts(before, total)
-        outs = [placed.data_ptr() + start * self.unit_bytes for start in starts[:-1]]
-        marks = (values.data_ptr(), bitmap.data_ptr(), before.data_ptr())
-        if ids is None:
-            kernels.place_dense(dtype, geometry, *marks, divisor, outs)
-        else:
-            kernels.place_units(dtype, geometry, slots.data_ptr(), slots.numel(), *marks, total, divisor, outs)
-        return self._cut(bitmap, starts, placed, rank)
+            kernels.mark_dense(self.dtype, geometry, values.data_ptr(), marks)
+            total = kernels.rank(marks, words, ranks)
+            segments = self._cut(bitmap, before, total, rank, format)
+            outs = [segment.values for segment in segments]
+            kernels.place_dense(self.dtype, geometry, values.data_ptr(), marks, ranks, divisor, outs)
+            return segments
+        n, slots = ids.numel(), torch.empty_like(ids)
+        kernels.mark_units(geometry, ids.data_ptr(), n, marks, slots.data_ptr())
+        total = kernels.rank(marks, words, ranks)
+        segments = self._cut(bitmap, before, total, rank, format)
+        outs, at = [segment.values for segment in segments], slots.data_ptr()
+        kernels.place_units(self.dtype, geometry, at, n, values.data_ptr(), marks, ranks, total, divisor, outs)
+        return segments
 
-    def _starts(self, before: torch.Tensor, total: int) -> list[int]:
-        """The first row of each part, and the end of the last."""
-        words = self.geometry.part_words
-        return [*before[::words].tolist(), total] if words else [0] * (self.geometry.parts + 1)
+    def _cut(self, bitmap: torch.Tensor, before: torch.Tensor, total: int, rank: int, format: Format) -> list[Segment]:
+        """Segments of all parts, with frames in one arena; their values are yet to be placed."""
+        starts = [*before[:: self.part_words].tolist(), total]
+        counts = [end - start for start, end in itertools.pairwise(starts)]
+        formats = [self.wire_format(part, count, format) for part, count in enumerate(counts)]
+        sizes = [self.measure(part, counts[part], formats[part]) for part in range(len(counts))]
+        arena = torch.empty(sum(HEADER_GAP + body for _, body in sizes), dtype=torch.uint8)
+        base, marks, at, keep = arena.data_ptr(), bitmap.data_ptr(), 0, (bitmap, arena)
+        segments = []
+        for part, (index, body) in enumerate(sizes):
+            frame = Frame(arena, at, HEADER_GAP + body, formats[part])
+            place, values = marks + part * self.bitmap_bytes, base + at + HEADER_GAP + index
+            segments.append(Segment(part, rank, counts[part], place, values, keep, frame))
+            at += HEADER_GAP + body
+        return segments
 
-    def _cut(self, bitmap: torch.Tensor, starts: list[int], placed: torch.Tensor, rank: int) -> list[Segment]:
-        words = self.geometry.part_words
-        return [
-            Segment(
-                part, rank, end - start, bitmap[part * words : (part + 1) * words], placed[start * self.unit_bytes :]
-            )
-            for part, (start, end) in enumerate(zip(starts, starts[1:], strict=False))
-        ]
+    def _framed(self, part: int, origin: int, count: int, bitmap: torch.Tensor, format: Format) -> Segment:
+        """A segment with a frame of its own; its values are not there yet."""
+        chosen = self.wire_format(part, count, format)
+        index, body = self.measure(part, count, chosen)
+        arena = torch.empty(HEADER_GAP + body, dtype=torch.uint8)
+        frame, values = Frame(arena, 0, HEADER_GAP + body, chosen), arena.data_ptr() + HEADER_GAP + index
+        return Segment(part, origin, count, bitmap.data_ptr(), values, (bitmap, arena), frame)
 
-    def densify(self, segment: Segment) -> Segment:
+    def densify(self, segment: Segment, format: Format) -> Segment:
         """The same segment with every slot of its part occupied; absent ones become +0."""
-        slots = self.geometry.slots_of(segment.part)
+        slots = self.slots[segment.part]
         if segment.count == slots:
             return segment
-        values = self._value_buffer(slots)
-        self.kernels.densify(
-            self.layout.dtype_name, segment.bitmap.data_ptr(), slots, self.layout.width, segment.values.data_ptr(),
-            values.data_ptr(),
-        )  # fmt: skip
-        bitmap = torch.zeros_like(segment.bitmap)
+        bitmap = torch.zeros(self.part_words, dtype=torch.int64)
         self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
-        return Segment(segment.part, segment.origin, slots, bitmap, values)
+        made = self._framed(segment.part, segment.origin, slots, bitmap, format)
+        self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, made.values)
+        return made
 
-    def shape(self, segment: Segment) -> SegmentShape:
-        slots = self.geometry.slots_of(segment.part)
-        return SegmentShape(slots, segment.count, self.layout.width, self.layout.dtype.itemsize)
-
-    def encode(self, segment: Segment, format: Format, out: torch.Tensor) -> None:
-        """Write the body of ``segment`` in a wire format to ``out`` (uint8, ``body_bytes`` long)."""
-        shape = self.shape(segment)
-        self.kernels.encode(
-            format, segment.bitmap.data_ptr(), shape.slots, segment.count, segment.values.data_ptr(),
-            shape.value_bytes, out.data_ptr(),
-        )  # fmt: skip
-
-    def decode(self, part: int, origin: int, count: int, format: Format, body: torch.Tensor) -> Segment:
-        """The segment in ``body``; its values stay where they are. Raises SynchronisationError for a malformed one."""
-        slots = self.geometry.slots_of(part)
-        bitmap = torch.zeros(self.geometry.part_words, dtype=torch.int64)
-        self.kernels.decode_index(format, body.data_ptr(), slots, count, bitmap.data_ptr())
-        return Segment(part, origin, count, bitmap, body[index_bytes(format, slots, count) :])
-
-    def body_bytes(self, part: int, count: int, format: Format) -> int:
-        slots = self.geometry.slots_of(part)
-        return body_bytes(format, SegmentShape(slots, count, self.layout.width, self.layout.dtype.itemsize))
-
-    def wire_format(self, segment: Segment, format: Format) -> Format:
-        return wire_format(format, self.geometry.slots_of(segment.part), segment.count)
-
-    def merge(self, segments: list[Segment], origin: int) -> Segment:
+    def merge(self, segments: list[Segment], origin: int, format: Format) -> Segment:
         """The sum of segments of one part, added in the order given."""
         if len(segments) == 1:
             return segments[0].seen_from(origin)
-        words = self.geometry.part_words
-        bitmaps = [segment.bitmap.data_ptr() for segment in segments]
-        union = torch.empty(words, dtype=torch.int64)
-        count = self.kernels.union(bitmaps, words, union.data_ptr())
-        values = self._value_buffer(count)
-        inputs = [segment.values.data_ptr() for segment in segments]
-        self.kernels.merge(self.layout.dtype_name, bitmaps, inputs, words, self.layout.width, values.data_ptr())
-        return Segment(segments[0].part, origin, count, union, values)
+        bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
+        union = torch.empty(self.part_words, dtype=torch.int64)
+        count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
+        made = self._framed(segments[0].part, origin, count, union, format)
+        self.kernels.merge(self.dtype, bitmaps, values, self.part_words, self.layout.width, made.values)
+        return made
+
+    def wire_format(self, part: int, count: int, format: Format) -> Format:
+        """The format in which a segment of ``count`` units travels when the phase says ``format``."""
+        return wire_format(format, self.slots[part], count)
+
+    def measure(self, part: int, count: int, format: Format) -> tuple[int, int]:
+        """(bytes of the index, bytes of the whole body) of a segment: see ``zenc.plan.formats``."""
+        index = index_bytes(format, self.slots[part], count)
+        return index, index + padded(count * self.unit_bytes)
+
+    def write_index(self, segment: Segment, frame: Frame) -> None:
+        """Fill the index of a segment's own frame, once; and the zeros after its values."""
+        if not frame.has_index:
+            start = frame.address + HEADER_GAP
+            self.kernels.encode_index(frame.format, segment.bitmap, self.slots[segment.part], segment.count, start)
+            value_bytes = segment.count * self.unit_bytes
+            ctypes.memset(segment.values + value_bytes, 0, padded(value_bytes) - value_bytes)
+            frame.has_index = True
+
+    def encode(self, segment: Segment, format: Format, out: int) -> None:
+        """Write the body of ``segment`` in a wire format to the address ``out``; see ``measure`` for its size."""
+        slots, value_bytes = self.slots[segment.part], segment.count * self.unit_bytes
+        self.kernels.encode(format, segment.bitmap, slots, segment.count, segment.values, value_bytes, out)
+
+    def bitmaps(self, count: int) -> torch.Tensor:
+        """Room for the bitmaps of ``count`` segments; empty parts need zeros beyond their own words."""
+        return torch.zeros(count * self.part_words, dtype=torch.int64)
+
+    def decode(
+        self,
+        part: int,
+        origin: int,
+        count: int,
+        format: Format,
+        body: int,
+        bitmap: int,
+        keep: object,
+        frame: Frame | None,
+    ) -> Segment:
+        """The segment whose body is at ``body``; its values stay there, its bitmap goes to ``bitmap``.
+
+        ``frame`` is the message that it came in, if it came alone: it can be passed on as it is.
+        Raises SynchronisationError for a malformed one.
+        """
+        slots = self.slots[part]
+        self.kernels.decode_index(format, body, slots, count, bitmap)
+        return Segment(part, origin, count, bitmap, body + index_bytes(format, slots, count), keep, frame)
 
     def expand_into(self, segments: list[Segment], tensor: torch.Tensor) -> None:
         """Write the complete segments of all parts to ``tensor``, dense and contiguous; absent units become +0."""
-        bitmap, values = self._whole(segments)
-        self.kernels.expand_dense(self.layout.dtype_name, self.geometry, bitmap.data_ptr(), values, tensor.data_ptr())
+        bitmap = self._whole(segments)
+        values = [segment.values for segment in segments]
+        self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, tensor.data_ptr())
 
     def expand_units(self, segments: list[Segment]) -> tuple[torch.Tensor, torch.Tensor]:
         """The complete segments of all parts as ascending unit ids [k] and values [k, width]."""
-        bitmap, values = self._whole(segments)
+        bitmap = self._whole(segments)
         count = sum(segment.count for segment in segments)
         ids = torch.empty(count, dtype=torch.int64)
         rows = torch.empty(count, self.layout.width, dtype=self.layout.dtype)
-        self.kernels.expand_units(
-            self.layout.dtype_name, self.geometry, bitmap.data_ptr(), values, ids.data_ptr(), rows.data_ptr()
-        )
+        at = (bitmap.data_ptr(), [segment.values for segment in segments], ids.data_ptr(), rows.data_ptr())
+        self.kernels.expand_units(self.dtype, self.geometry, *at)
         return ids, rows
 
-    def _whole(self, segments: list[Segment]) -> tuple[torch.Tensor, list[int]]:
+    def _whole(self, segments: list[Segment]) -> torch.Tensor:
+        """The bitmaps of all parts, one after another."""
         if [segment.part for segment in segments] != list(range(self.geometry.parts)):
             raise InternalError(Diagnostic("internal", "a call ended without all parts"))
-        bitmap = torch.cat([segment.bitmap for segment in segments]) if len(segments) > 1 else segments[0].bitmap
-        return bitmap, [segment.values.data_ptr() for segment in segments]
-
-    def _value_buffer(self, count: int) -> torch.Tensor:
-        return torch.empty(count * self.unit_bytes, dtype=torch.uint8)
+        bitmap = torch.empty(self.words, dtype=torch.int64)
+        base, size = bitmap.data_ptr(), self.bitmap_bytes
+        for segment in segments:
+            ctypes.memmove(base + segment.part * size, segment.bitmap, size)
+        return bitmap

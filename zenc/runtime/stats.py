@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zenc.scheme.model import Format
+
+if TYPE_CHECKING:
+    from zenc.runtime.exchange import Exchange
+    from zenc.runtime.segments import Segment
 
 
 @dataclass(slots=True)
@@ -56,3 +60,20 @@ def imbalance(counts: Sequence[int]) -> float:
     """The fullest part over the mean part (Zen, OSDI 2025, section 3: Push and Pull imbalance ratio); 1 is even."""
     total = sum(counts)
     return max(counts) * len(counts) / total if total else 1.0
+
+
+def call_stats(units: int, exchange: Exchange, own: list[Segment], complete: list[Segment]) -> dict[str, Any]:
+    """What ``Collective.stats`` says of a call, but for its times."""
+    push, pull = exchange.push_stats, exchange.pull_stats
+    counts_in, counts_out = [segment.count for segment in own], [segment.count for segment in complete]
+    units_in, units_out = sum(counts_in), sum(counts_out)
+    return {
+        "units": units,
+        "units_in": units_in,
+        "units_out": units_out,
+        "density_in": units_in / units,
+        "density_out": units_out / units,
+        "bytes_sent": push.bytes_sent + pull.bytes_sent,
+        "bytes_received": push.bytes_received + pull.bytes_received,
+        "phases": {"push": push.to_json(imbalance(counts_in)), "pull": pull.to_json(imbalance(counts_out))},
+    }

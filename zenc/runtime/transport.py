@@ -7,6 +7,7 @@ header in the first tells. So a small message costs one packet and no exchange o
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -44,7 +45,12 @@ class _Work:
         self.work, self.buffer = work, buffer
 
     def wait(self, seconds: float) -> None:
-        self.work.wait(timedelta(seconds=seconds))
+        self.work.wait(_duration(seconds))
+
+
+@cache
+def _duration(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
 
 
 class GlooGroup(Protocol):

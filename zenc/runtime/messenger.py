@@ -1,0 +1,207 @@
+"""The messages of one step: encoded and sent, awaited and decoded.
+
+A message of one segment is sent from the segment's own frame, without a copy, and to every peer from the same bytes;
+one that came alone is passed on as it came, under a new header. Messages of several segments are put together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from dataclasses import dataclass
+
+import torch
+
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
+from zenc.plan.program import Message, Step
+from zenc.runtime.segments import HEADER_GAP, Frame, Segment, Workshop
+from zenc.runtime.stats import PhaseStats
+from zenc.runtime.transport import EAGER_BYTES, Pending, Transport
+from zenc.runtime.wire import (
+    Envelope,
+    SegmentHeader,
+    corrupt,
+    message_header,
+    read_message_header,
+    read_segment_headers,
+)
+from zenc.scheme.model import Format
+
+ROUND_BITS = 14
+"""Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message of ``segments`` segments whose first packet is here; ``rest`` is under way for a long one."""
+
+    message: Message
+    segments: int
+    whole: torch.Tensor
+    rest: Pending | None
+
+
+class Messenger:
+    """Carries the messages of one call of one rank. ``deadline`` in seconds bounds every single wait."""
+
+    def __init__(
+        self, scheme: str, one_shot: bool, deadline: float, transport: Transport, workshop: Workshop, call: Envelope
+    ) -> None:
+        self.scheme, self.one_shot, self.deadline = scheme, one_shot, deadline
+        self.transport, self.workshop, self.call = transport, workshop, call
+        self.sending: list[tuple[Pending, int, int]] = []
+
+    def post(self, step: Step) -> list[tuple[Message, Pending, torch.Tensor]]:
+        """Be ready for the first packet of every message of ``step``."""
+        if not step.receives:
+            return []
+        tag = self._tag(step, 0)
+        buffers = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
+        return [
+            (message, self.transport.receive(message.peer, tag, buffer), buffer)
+            for message, buffer in zip(step.receives, buffers, strict=True)
+        ]
+
+    def send(self, peer: int, segments: list[Segment], step: Step, format: Format, stats: PhaseStats) -> None:
+        """Send ``segments`` as one message; ``finish`` waits for it."""
+        buffer = self._alone(segments[0], format, stats) if len(segments) == 1 else None
+        if buffer is None:
+            buffer = self._together(segments, format, stats)
+        size = buffer.numel()
+        first = buffer if size <= EAGER_BYTES else buffer[:EAGER_BYTES]
+        self.sending.append((self.transport.send(peer, self._tag(step, 0), first), peer, size))
+        if size > EAGER_BYTES:
+            rest = self.transport.send(peer, self._tag(step, 1), buffer[EAGER_BYTES:])
+            self.sending.append((rest, peer, size))
+        stats.sent(size)
+
+    def _alone(self, segment: Segment, format: Format, stats: PhaseStats) -> torch.Tensor | None:
+        """The segment's own frame, ready to be sent; None if it is laid out for another format."""
+        frame = segment.frame
+        if frame is None or frame.format is not self.workshop.wire_format(segment.part, segment.count, format):
+            return None
+        if frame.buffer is None:
+            self.workshop.write_index(segment, frame)
+            header = SegmentHeader(segment.part, segment.origin, frame.format, segment.count)
+            self._write_headers(frame.address, [header], frame.size)
+            frame.buffer = frame.view()
+        stats.body_sent(frame.format, segment.part, segment.count, frame.size - HEADER_GAP)
+        return frame.buffer
+
+    def _together(self, segments: list[Segment], format: Format, stats: PhaseStats) -> torch.Tensor:
+        formats = [self.workshop.wire_format(s.part, s.count, format) for s in segments]
+        headers = [SegmentHeader(s.part, s.origin, f, s.count) for s, f in zip(segments, formats, strict=True)]
+        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in headers]
+        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(headers)
+        buffer = torch.empty(at + sum(sizes), dtype=torch.uint8)
+        address = buffer.data_ptr()
+        self._write_headers(address, headers, buffer.numel())
+        for segment, header, size in zip(segments, headers, sizes, strict=True):
+            self.workshop.encode(segment, header.format, address + at)
+            stats.body_sent(header.format, header.part, header.count, size)
+            at += size
+        return buffer
+
+    def _write_headers(self, address: int, headers: list[SegmentHeader], total: int) -> None:
+        head = message_header(self.call, self.transport.rank, headers, total)
+        ctypes.memmove(address, head, len(head))
+
+    def first(self, step: Step, message: Message, pending: Pending, buffer: torch.Tensor) -> Arrival:
+        """Wait for a first packet, and be ready for the rest of a long message."""
+        self._wait(pending, message.peer, step, None)
+        segments, total = read_message_header(_head(buffer, MESSAGE_HEADER_BYTES), message.peer, self.call)
+        if total <= EAGER_BYTES:
+            return Arrival(message, segments, buffer.narrow(0, 0, total), None)
+        if total > self._most_bytes(message):
+            raise corrupt(message.peer, f"it says that it has {total:,} bytes, more than its parts can have")
+        whole = torch.empty(total, dtype=torch.uint8)
+        whole[:EAGER_BYTES] = buffer
+        rest = self.transport.receive(message.peer, self._tag(step, 1), whole[EAGER_BYTES:])
+        return Arrival(message, segments, whole, rest)
+
+    def _most_bytes(self, message: Message) -> int:
+        """What the fullest segments of the message's parts would weigh."""
+        contributors = self.transport.size if self.one_shot else 1
+        slots = [(piece.part, self.workshop.slots[piece.part]) for piece in message.pieces]
+        fullest = sum(
+            SEGMENT_HEADER_BYTES + max(self.workshop.measure(part, count, format)[1] for format in WIRE_FORMATS)
+            for part, count in slots
+        )
+        return MESSAGE_HEADER_BYTES + contributors * fullest
+
+    def take(self, step: Step, arrival: Arrival, stats: PhaseStats) -> list[Segment]:
+        """Wait for the rest of a message, and decode it."""
+        if arrival.rest is not None:
+            self._wait(arrival.rest, arrival.message.peer, step, arrival.whole.numel())
+        stats.received(arrival.whole.numel())
+        return self._decoded(arrival, arrival.whole, arrival.message.peer, stats)
+
+    def _decoded(self, arrival: Arrival, whole: torch.Tensor, sender: int, stats: PhaseStats) -> list[Segment]:
+        count = arrival.segments
+        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * count
+        headers = read_segment_headers(_head(whole, at), count, sender)
+        self._demand_expected(headers, arrival.message)
+        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in headers]
+        if at + sum(sizes) != whole.numel():
+            raise corrupt(sender, f"it has {whole.numel()} bytes, and its segments need {at + sum(sizes)}")
+        alone = Frame(whole, 0, whole.numel(), headers[0].format, has_index=True) if count == 1 else None
+        address, rows = whole.data_ptr(), self.workshop.bitmaps(count)
+        row, keep, found = rows.data_ptr(), (whole, rows), []
+        for header, size in zip(headers, sizes, strict=True):
+            origin = header.origin if self.one_shot else sender
+            what = (header.part, origin, header.count, header.format)
+            found.append(self.workshop.decode(*what, address + at, row, keep, alone))
+            stats.body_received(header.format, size)
+            at, row = at + size, row + self.workshop.bitmap_bytes
+        return found
+
+    def _demand_expected(self, headers: list[SegmentHeader], message: Message) -> None:
+        """The parts that the plan says, of ranks that there are, none twice and none fuller than its part."""
+        expected = {piece.part for piece in message.pieces}
+        came = {(header.part, header.origin) for header in headers}
+        slots = self.workshop.slots
+        sound = (
+            {part for part, _ in came} == expected
+            and len(came) == len(headers)
+            and all(origin < self.transport.size for _, origin in came)
+            and all(header.count <= slots[header.part] for header in headers)
+        )
+        if not sound:
+            raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
+
+    def finish(self, step: Step) -> None:
+        """Wait until all that was sent in ``step`` is on its way, so that its buffers may change."""
+        for pending, peer, size in self.sending:
+            self._wait(pending, peer, step, size, sending=True)
+        self.sending.clear()
+
+    def _tag(self, step: Step, packet: int) -> int:
+        return (self.call.call & 0xFFFF) << ROUND_BITS + 1 | (step.number & (1 << ROUND_BITS) - 1) << 1 | packet
+
+    def _wait(self, pending: Pending, peer: int, step: Step, size: int | None, sending: bool = False) -> None:
+        started = time.perf_counter()
+        try:
+            pending.wait(self.deadline)
+        except RuntimeError as error:
+            late = time.perf_counter() - started >= self.deadline * 0.95
+            what = "a message" if size is None else f"a message of {size:,} bytes"
+            toward = f"{what} {'to' if sending else 'from'} rank {peer}"
+            where = f"(scheme {self.scheme}, step {step.number}, call {self.call.call})"
+            raise _late(toward, where, self.deadline) if late else _lost(toward, where, error) from error
+
+
+def _head(buffer: torch.Tensor, size: int) -> bytes:
+    return ctypes.string_at(buffer.data_ptr(), min(size, buffer.numel()))
+
+
+def _late(toward: str, where: str, deadline: float) -> SynchronisationError:
+    message = f"{toward} did not get through within the deadline of {deadline:g} s {where}"
+    help = "see whether that rank is alive and makes the same calls; deadline= sets how long to wait"
+    return SynchronisationError(Diagnostic("deadline", message, help=help))
+
+
+def _lost(toward: str, where: str, error: RuntimeError) -> SynchronisationError:
+    notes = (str(error).splitlines()[0][:200],)
+    help = "a rank has died or given up: its own output says why"
+    return SynchronisationError(Diagnostic("peer-lost", f"{toward} was lost {where}", notes=notes, help=help))
