@@ -2,9 +2,10 @@
 
     python benchmarks/kernels.py [--json] [--repeat N]
 
-A case is one rank's gradient of V units x width float32 values, cut in 4 parts by a permutation:
-encode = from COO rows (or a dense tensor) to the bytes on the wire, decode = from them to a segment that merges can
-use. The base is a memcpy of the values on the wire plus one pass over the bitmap.
+A case is one rank's gradient of V units x width float32 values, cut in 4 parts by a permutation. "COO to wire" (mark,
+rank, place, encode_index) goes from its rows to the bytes of all messages, "wire to segment" (decode_index) from them
+to segments that merges can use. The base is a memcpy of the values plus one pass over the bitmap. As peers, torch sorts
+and adds up the same rows (coalesce) and only gathers them (index_select), with one thread.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from zenc.codegen.render import UnitInputs, render
 from zenc.plan.formats import index_bytes, padded, wire_format
@@ -56,50 +58,57 @@ class Case:
         self.dense[self.units] = self.values
         self.bitmap = np.zeros(self.geometry.words, np.uint64)
         self.before = np.zeros(self.geometry.words, np.uint64)
-        self.placed = np.zeros((self.n, width), np.float32)
+        self.slots = np.zeros(self.n, np.int64)
         self.decoded = np.zeros(self.geometry.words, np.uint64)
         self.wire = np.zeros(self.values.nbytes // 8 + 2 * self.geometry.words + self.n + 64, np.uint64)
         self.out = np.zeros((units, width), np.float32)
-        self.pack()
         self.pack_dense()
-        self.encode()
+        self.pack()
         self.decode()
 
     def pack(self) -> None:
-        k, g = self.kernels, self.geometry
-        k.mark_units(g, at(self.units), self.n, at(self.bitmap))
-        distinct = k.rank(at(self.bitmap), g.words, at(self.before))
-        bitmap, before = at(self.bitmap), at(self.before)
-        k.place_units(DTYPE, g, at(self.units), self.n, at(self.values), bitmap, before, distinct, 1, at(self.placed))
+        """From COO rows to the bodies of all parts, one after the other."""
+        k, g, bitmap, before, slots = self.kernels, self.geometry, at(self.bitmap), at(self.before), at(self.slots)
+        k.mark_units(g, at(self.units), self.n, bitmap, slots)
+        distinct = k.rank(bitmap, g.words, before)
+        outs = self.lay_out(distinct)
+        k.place_units(DTYPE, g, slots, self.n, at(self.values), bitmap, before, distinct, 1, outs)
+        self.encode()
 
     def pack_dense(self) -> None:
-        k, g = self.kernels, self.geometry
-        k.mark_dense(DTYPE, g, at(self.dense), at(self.bitmap))
-        k.rank(at(self.bitmap), g.words, at(self.before))
-        k.place_dense(DTYPE, g, at(self.dense), at(self.bitmap), at(self.before), 1, at(self.placed))
+        """The same from a dense tensor."""
+        k, g, bitmap, before = self.kernels, self.geometry, at(self.bitmap), at(self.before)
+        k.mark_dense(DTYPE, g, at(self.dense), bitmap)
+        outs = self.lay_out(k.rank(bitmap, g.words, before))
+        k.place_dense(DTYPE, g, at(self.dense), bitmap, before, 1, outs)
+        self.encode()
+
+    def lay_out(self, distinct: int) -> list[int]:
+        """Where the values of each part go: bodies and their formats follow from the counts alone."""
+        g, place = self.geometry, at(self.wire)
+        self.bodies, self.part_values = [], []
+        starts = [*self.before[:: g.part_words].tolist(), distinct]
+        for part in range(PARTS):
+            slots, count = g.slots_of(part), starts[part + 1] - starts[part]
+            wire = wire_format(Format.AUTO, slots, count)
+            self.bodies.append((wire, place, slots, count))
+            self.part_values.append(place + index_bytes(wire, slots, count))
+            place = self.part_values[-1] + padded(count * g.width * 4)
+        return self.part_values
 
     def encode(self) -> None:
-        """The bodies of all parts, one after the other."""
-        g, place, self.bodies = self.geometry, at(self.wire), []
-        firsts = [int(self.before[p * g.part_words]) for p in range(PARTS)] + [self.n]
-        for part in range(PARTS):
-            slots, count = g.slots_of(part), firsts[part + 1] - firsts[part]
-            wire = wire_format(Format.AUTO, slots, count)
-            values, size = at(self.placed) + firsts[part] * g.width * 4, count * g.width * 4
-            bitmap = at(self.bitmap) + part * g.part_words * 8
-            self.bodies.append((wire, place, slots, count))
-            place += self.kernels.encode(wire, bitmap, slots, count, values, size, place)
-        assert place - at(self.wire) == sum(
-            index_bytes(wire, slots, count) + padded(count * g.width * 4) for wire, _, slots, count in self.bodies
-        )
+        """The indices; the values are in their places."""
+        bitmap = at(self.bitmap)
+        for wire, body, slots, count in self.bodies:
+            self.kernels.encode_index(wire, bitmap, slots, count, body)
+            bitmap += self.geometry.part_words * 8
 
     def decode(self) -> None:
         """The bitmaps of all parts; the values stay where they are."""
-        self.part_values = []
-        for part, (wire, body, slots, count) in enumerate(self.bodies):
-            bitmap = at(self.decoded) + part * self.geometry.part_words * 8
+        bitmap = at(self.decoded)
+        for wire, body, slots, count in self.bodies:
             self.kernels.decode_index(wire, body, slots, count, bitmap)
-            self.part_values.append(body + index_bytes(wire, slots, count))
+            bitmap += self.geometry.part_words * 8
 
     def expand_dense(self) -> None:
         self.kernels.expand_dense(DTYPE, self.geometry, at(self.decoded), self.part_values, at(self.out))
@@ -138,12 +147,15 @@ def measure(kernels: Kernels, units: int, width: int, density: float, repeat: in
         ctypes.memmove(at(copy), at(case.values), case.values.nbytes)
         kernels.rank(at(case.bitmap), len(case.bitmap), at(words))
 
+    rows, order = torch.from_numpy(case.values), torch.from_numpy(np.argsort(case.slots))
+    sparse = torch.sparse_coo_tensor(torch.from_numpy(case.units)[None], rows, case.dense.shape, check_invariants=False)
     times = {
         "base": best(base, repeat),
-        "pack": best(case.pack, repeat),
-        "encode": best(case.encode, repeat),
-        "decode": best(case.decode, repeat),
-        "pack dense": best(case.pack_dense, repeat),
+        "COO to wire": best(case.pack, repeat),
+        "wire to segment": best(case.decode, repeat),
+        "torch coalesce": best(sparse.coalesce, repeat),
+        "torch index_select": best(lambda: rows.index_select(0, order), repeat),
+        "dense to wire": best(case.pack_dense, repeat),
         "read dense": best(lambda: case.dense.view(np.uint32).max(), repeat),
         "merge of 4": best(merge_of(four), repeat),
         "copy of 4": best(lambda: ctypes.memmove(at(target), at(source), received), repeat),
@@ -151,8 +163,9 @@ def measure(kernels: Kernels, units: int, width: int, density: float, repeat: in
         "expand dense": best(case.expand_dense, repeat),
         "clear dense": best(lambda: ctypes.memset(at(case.out), 0, case.out.nbytes), repeat),
     }
-    times["(pack + encode + decode) / base"] = (times["pack"] + times["encode"] + times["decode"]) / times["base"]
-    times["pack dense / read dense"] = times["pack dense"] / times["read dense"]
+    times["(to wire + to segment) / base"] = (times["COO to wire"] + times["wire to segment"]) / times["base"]
+    times["coalesce / to wire"] = times["torch coalesce"] / times["COO to wire"]
+    times["dense to wire / read dense"] = times["dense to wire"] / times["read dense"]
     times["merge / copy"] = times["merge of 4"] / times["copy of 4"]
     times["expand units / base"] = times["expand units"] / times["base"]
     times["expand dense / (clear + base)"] = times["expand dense"] / (times["clear dense"] + times["base"])
@@ -164,6 +177,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--repeat", type=int, default=15, help="runs of which the shortest counts")
     options = parser.parse_args()
+    torch.set_num_threads(1)
     kernels = load(render(UnitInputs("permutation", 0x5EED)))
     cases = {
         "200,000 x 64, 2 %": (200_000, 64, 0.02),

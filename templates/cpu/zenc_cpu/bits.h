@@ -25,16 +25,17 @@ inline void for_each_bit(u64 word, Visit visit) {
     for (; word != 0; word &= word - 1) visit(lowest_bit(word));
 }
 
-// Writes base + bit for every set bit of a word, ascending. Returns how many. `out` has room for 64, since up
-// to 4 are written blindly: in sparse bitmaps a loop that ends after one or two bits is mispredicted for most
-// words.
-inline u64 append_bits(u64 word, u64 base, u64* out) {
-    constexpr u64 BLIND = 4;
+// Writes base + bit for every set bit of a word, ascending. Returns how many. `out` has room for 64, since
+// the first BLIND are written whether they are there or not: in sparse bitmaps a loop that ends after one or
+// two bits is mispredicted for most words.
+template <u64 BLIND, class Index>
+inline u64 append_bits(u64 word, u64 base, Index* out) {
     const u64 count = population(word);
-    for (u64 i = 0; i < BLIND; ++i, word &= word - 1) out[i] = base + lowest_bit(word | 1ULL << 63);
+    for (u64 i = 0; i < BLIND; ++i, word &= word - 1)
+        out[i] = static_cast<Index>(base + lowest_bit(word | 1ULL << 63));
     if (count <= BLIND) return count;
     out += BLIND;
-    for_each_bit(word, [&](u64 bit) { *out++ = base + bit; });
+    for_each_bit(word, [&](u64 bit) { *out++ = static_cast<Index>(base + bit); });
     return count;
 }
 

@@ -8,21 +8,15 @@ namespace zenc {
 
 template <class Index>
 inline i64 encode_coo(const u64* bitmap, u64 slots, u64 count, Index* out) {
-    constexpr u64 BATCH = 128;
-    u64 batch[BATCH + 64];
-    u64 left = count;
-    u64 n = 0;
     const u64 words = words_of(slots);
-    for (u64 w = 0; w < words; ++w) {
-        n += append_bits(bitmap[w], 64 * w, batch + n);
-        if (n < BATCH && w + 1 < words) continue;
-        if (n > left) return WRONG_COUNT;
-        for (u64 i = 0; i < n; ++i) out[i] = static_cast<Index>(batch[i]);
-        out += n;
-        left -= n;
-        n = 0;
+    const Index* const end = out + count;
+    u64 w = 0;
+    for (; w < words && end - out >= 64; ++w) out += append_bits<2>(bitmap[w], 64 * w, out);
+    for (; w < words; ++w) {  // no room for blind writes
+        if (population(bitmap[w]) > static_cast<u64>(end - out)) return WRONG_COUNT;
+        for_each_bit(bitmap[w], [&](u64 bit) { *out++ = static_cast<Index>(64 * w + bit); });
     }
-    return left == 0 ? 0 : WRONG_COUNT;
+    return out == end ? 0 : WRONG_COUNT;
 }
 
 // The index part of a segment, padded. Returns its bytes or a Status.

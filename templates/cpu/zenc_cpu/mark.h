@@ -9,11 +9,11 @@ namespace zenc {
 // Sets the bits of the slots of a batch of units, and leaves the slots in `slots` [MOST_IN_BATCH].
 template <class Mapping>
 inline void mark_batch(const Geometry<Mapping>& geometry, u64* units, u64 n, u64* bitmap, u64* slots) {
+    u64 parts[MOST_IN_BATCH];
+    u64 bits[MOST_IN_BATCH];
     slots_of_batch(geometry.mapping, units, n, slots);
-    for (u64 i = 0; i < n; ++i) {
-        const auto place = geometry.place(slots[i]);
-        bitmap[place.word] |= 1ULL << place.bit;
-    }
+    geometry.locate(slots, n, parts, bits);
+    for (u64 i = 0; i < n; ++i) bitmap[bits[i] / 64] |= 1ULL << (bits[i] % 64);
 }
 
 // Sets the bits of the slots of n units and clears all others; slots_out[i] = slot of units[i]. Returns 0, or
@@ -100,7 +100,7 @@ inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const 
     clear_bytes(bitmap, geometry.words() * 8);
     for (u64 first = 0; first < geometry.units; first += 64) {
         const u64 n = geometry.units - first < 64 ? geometry.units - first : 64;
-        pending += append_bits(nonzero_word(tensor + first * width, n, width), first, units + pending);
+        pending += append_bits<4>(nonzero_word(tensor + first * width, n, width), first, units + pending);
         if (pending < BATCH && first + 64 < geometry.units) continue;
         mark_batch(geometry, units, pending, bitmap, slots);
         total += pending;

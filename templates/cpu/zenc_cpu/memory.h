@@ -17,6 +17,18 @@ inline void clear_bytes(void* to, u64 bytes) {
     if (bytes != 0) std::memset(to, 0, bytes);
 }
 
+// For rows: a few cache lines are copied before a call of memcpy has chosen its way.
+inline void copy_short(void* to, const void* from, u64 bytes) {
+    constexpr u64 LINE = 64;
+    constexpr u64 MOST_LINES = 16;
+    const u64 lines = bytes / LINE;
+    if (lines > MOST_LINES) return copy_bytes(to, from, bytes);
+    auto* out = static_cast<unsigned char*>(to);
+    const auto* in = static_cast<const unsigned char*>(from);
+    for (u64 line = 0; line < lines; ++line, out += LINE, in += LINE) std::memcpy(out, in, LINE);
+    copy_bytes(out, in, bytes % LINE);
+}
+
 // Cleared work space. A kernel never throws: it asks `failed()` and returns NO_MEMORY.
 template <class T>
 class Scratch {

@@ -17,19 +17,21 @@ class Origins {
 public:
     template <class Mapping>
     Origins(const Geometry<Mapping>& geometry, const u64* before, T* const* part_outs)
-        : row_bytes_(geometry.width * sizeof(T)), origins_(geometry.parts) {
+        : origins_(geometry.parts) {
+        const u64 row_bytes = geometry.width * sizeof(T);
         if (failed() || geometry.part_words == 0) return;
         for (u64 part = 0; part < geometry.parts; ++part)
             origins_[part] =
-                reinterpret_cast<u64>(part_outs[part]) - before[part * geometry.part_words] * row_bytes_;
+                reinterpret_cast<u64>(part_outs[part]) - before[part * geometry.part_words] * row_bytes;
     }
 
     bool failed() const { return origins_.failed(); }
     u64 of(u64 part) const { return origins_[part]; }
-    T* at(u64 origin, u64 row) const { return reinterpret_cast<T*>(origin + row * row_bytes_); }
+    static T* at(u64 origin, u64 row, u64 width) {
+        return reinterpret_cast<T*>(origin + row * width * sizeof(T));
+    }
 
 private:
-    u64 row_bytes_;
     Scratch<u64> origins_;
 };
 
@@ -39,21 +41,23 @@ private:
 template <class T, class Mapping, class Visit>
 inline i64 for_each_row_batch(const Geometry<Mapping>& geometry, const i64* slots, u64 n, const u64* bitmap,
                               const u64* before, const Origins<T>& origins_of, Visit visit) {
+    u64 bits[BATCH];
+    u64 rows[BATCH];
+    u64 origins[BATCH];
     u64 marked = 1;
-    const i64 status =
-        for_each_id_batch(slots, n, geometry.units, [&](u64 first, const u64* batch, u64 size) {
-            u64 rows[BATCH];
-            u64 origins[BATCH];
-            for (u64 i = 0; i < size; ++i) {
-                const auto place = geometry.place(batch[i]);
-                const u64 word = bitmap[place.word];
-                marked &= word >> place.bit;
-                rows[i] = before[place.word] + population(word & low_mask(place.bit));
-                origins[i] = origins_of.of(place.part);
-            }
-            if (marked != 0) visit(first, rows, origins, size);
-        });
-    return status == 0 && marked != 0 ? 0 : NOT_MARKED;
+    const auto batch = [&](u64 first, const u64* batch_slots, u64 size) {
+        geometry.locate(batch_slots, size, origins, bits);
+        u64 all = ~0ULL;
+        for (u64 i = 0; i < size; ++i) {
+            const u64 below = bitmap[bits[i] / 64] << (63 - bits[i] % 64);  // the bit itself comes to the top
+            all &= below;
+            rows[i] = before[bits[i] / 64] + population(below) - 1;
+        }
+        marked &= all >> 63;
+        for (u64 i = 0; i < size; ++i) origins[i] = origins_of.of(origins[i]);
+        if (marked != 0) visit(first, rows, origins, size);
+    };
+    return for_each_id_batch(slots, n, geometry.units, batch) == 0 && marked != 0 ? 0 : NOT_MARKED;
 }
 
 // No unit comes twice: every row is a copy.
@@ -61,12 +65,16 @@ template <class T, class Width, class Mapping>
 inline i64 place_once(const Geometry<Mapping>& geometry, Width width, const i64* slots, u64 n,
                       const T* values, const u64* bitmap, const u64* before, typename Type<T>::Sum divisor,
                       const Origins<T>& origins_of) {
-    return for_each_row_batch(geometry, slots, n, bitmap, before, origins_of,
-                              [&](u64 first, const u64* rows, const u64* origins, u64 size) {
-                                  const T* from = values + first * width;
-                                  for (u64 i = 0; i < size; ++i, from += width)
-                                      divide_row(from, width, divisor, origins_of.at(origins[i], rows[i]));
-                              });
+    const auto copy = [&](u64 first, const u64* rows, const u64* origins, u64 size) {
+        const T* from = values + first * width;
+        if (divisor == 1)
+            for (u64 i = 0; i < size; ++i, from += width)
+                copy_row(from, width, Origins<T>::at(origins[i], rows[i], width));
+        else
+            for (u64 i = 0; i < size; ++i, from += width)
+                divide_row(from, width, divisor, Origins<T>::at(origins[i], rows[i], width));
+    };
+    return for_each_row_batch(geometry, slots, n, bitmap, before, origins_of, copy);
 }
 
 // Units come several times: group the inputs by row, by counting, and sum every group in the order of the
@@ -80,24 +88,24 @@ inline i64 place_summed(const Geometry<Mapping>& geometry, Width width, const i6
     const Scratch<u64> origin_of(distinct);
     const Scratch<const T*> inputs(n);
     if (row_of.failed() || ends.failed() || origin_of.failed() || inputs.failed()) return NO_MEMORY;
-    bool all_known = true;
-    const i64 status = for_each_row_batch(geometry, slots, n, bitmap, before, origins_of,
-                                          [&](u64 first, const u64* rows, const u64* origins, u64 size) {
-                                              for (u64 i = 0; i < size; ++i) {
-                                                  row_of[first + i] = rows[i];
-                                                  all_known = all_known && rows[i] < distinct;
-                                                  if (!all_known) return;
-                                                  ++ends[rows[i] + 1];
-                                                  origin_of[rows[i]] = origins[i];
-                                              }
-                                          });
-    if (status < 0 || !all_known) return NOT_MARKED;
+    u64 beyond = 0;
+    const auto count = [&](u64 first, const u64* rows, const u64* origins, u64 size) {
+        for (u64 i = 0; i < size; ++i) beyond += rows[i] >= distinct;
+        if (beyond != 0) return;
+        for (u64 i = 0; i < size; ++i) {
+            row_of[first + i] = rows[i];
+            origin_of[rows[i]] = origins[i];
+            ++ends[rows[i] + 1];
+        }
+    };
+    const i64 status = for_each_row_batch(geometry, slots, n, bitmap, before, origins_of, count);
+    if (status < 0 || beyond != 0) return NOT_MARKED;
     for (u64 row = 0; row < distinct; ++row) ends[row + 1] += ends[row];
     for (u64 i = 0; i < n; ++i) inputs[ends[row_of[i]]++] = values + i * width;
     for (u64 row = 0, start = 0; row < distinct; start = ends[row++]) {
         if (ends[row] == start) return WRONG_COUNT;
         sum_rows<true>(inputs.get() + start, ends[row] - start, width, divisor,
-                       origins_of.at(origin_of[row], row));
+                       Origins<T>::at(origin_of[row], row, width));
     }
     return 0;
 }

@@ -109,7 +109,7 @@ inline void copy_row(const T* from, u64 width, T* to) {
     if (width == 1)
         *to = *from;
     else
-        copy_bytes(to, from, width * sizeof(T));
+        copy_short(to, from, width * sizeof(T));
 }
 
 // to = from / divisor; a divisor of 1 copies the bits.

@@ -54,6 +54,15 @@ struct Divider {
         const u64 estimate = multiply_high(x, reciprocal);
         return estimate + (x - estimate * divisor >= divisor);
     }
+
+    // x / divisor, for a divisor below 2^32, in arithmetic that vectors have. The upper half of the
+    // reciprocal is floor((2^32 - 1) / divisor), so that this estimate, too, is at most one too small.
+    ZENC_HD u32 quotient(u32 x) const {
+        const u32 by = static_cast<u32>(divisor);
+        const u32 estimate =
+            static_cast<u32>((static_cast<u64>(x) * static_cast<u32>(reciprocal >> 32)) >> 32);
+        return estimate + (x - estimate * by >= by);
+    }
 };
 
 }  // namespace zenc

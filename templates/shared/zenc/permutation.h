@@ -33,7 +33,7 @@ ZENC_HD inline u64 ceil_square_root(u64 x) {
 struct Contiguous {
     static constexpr bool IS_IDENTITY = true;
 
-    static constexpr int LANES = 32;
+    static constexpr int LANES = 64;
 
     ZENC_HD u64 slot(u64 unit) const { return unit; }
     ZENC_HD u64 unit(u64 slot) const { return slot; }
@@ -81,7 +81,7 @@ struct Permutation {
 
     // LANES units at once, for processors with vectors: no lane waits for another, and the rounds have no
     // branch.
-    static constexpr int LANES = 32;
+    static constexpr int LANES = 64;
 
     ZENC_HD void slots(const u64* of, u64* slots_) const {
         u32 row[LANES];
@@ -89,8 +89,9 @@ struct Permutation {
         split(of, row, column);
         for (int round = 0; round < ROUNDS; ++round) move<false>(row, column, round);
         join(row, column, slots_);
-        for (int i = 0; i < LANES; ++i)
-            if (slots_[i] >= units) slots_[i] = slot(slots_[i]);
+        if (!all_below(slots_))
+            for (int i = 0; i < LANES; ++i)
+                if (slots_[i] >= units) slots_[i] = slot(slots_[i]);
     }
 
     ZENC_HD void units_at(const u64* of, u64* units_) const {
@@ -99,12 +100,20 @@ struct Permutation {
         split(of, row, column);
         for (int round = ROUNDS - 1; round >= 0; --round) move<true>(row, column, round);
         join(row, column, units_);
-        for (int i = 0; i < LANES; ++i)
-            if (units_[i] >= units) units_[i] = unit(units_[i]);
+        if (!all_below(units_))
+            for (int i = 0; i < LANES; ++i)
+                if (units_[i] >= units) units_[i] = unit(units_[i]);
     }
 
 private:
+    static constexpr u64 MOST_SMALL = 0xffffffff;         // numbers of 32 bits are divided in vectors
     static constexpr u64 GOLDEN = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio, SplitMix64's step
+
+    ZENC_HD bool all_below(const u64* cells) const {
+        u64 beyond = 0;
+        for (int i = 0; i < LANES; ++i) beyond |= units - 1 - cells[i];  // wraps to a huge number
+        return beyond >> 63 == 0;
+    }
 
     // A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
     // (nullprogram.com/blog/2018/07/31), then multiply-shift (Lemire, TOMACS 2019), which looks at the upper
@@ -123,6 +132,15 @@ private:
     ZENC_HD static u32 subtract(u32 a, u32 b, u32 range) { return smaller(a - b, a - b + range); }
 
     ZENC_HD void split(const u64* cells, u32* row, u32* column) const {
+        if (units <= MOST_SMALL) {
+            const u32 width = static_cast<u32>(columns.divisor);
+            for (int i = 0; i < LANES; ++i) {
+                const u32 cell = static_cast<u32>(cells[i]);
+                row[i] = columns.quotient(cell);
+                column[i] = cell - row[i] * width;
+            }
+            return;
+        }
         for (int i = 0; i < LANES; ++i) {
             const u64 quotient = columns.quotient(cells[i]);
             row[i] = static_cast<u32>(quotient);
@@ -131,7 +149,8 @@ private:
     }
 
     ZENC_HD void join(const u32* row, const u32* column, u64* cells) const {
-        for (int i = 0; i < LANES; ++i) cells[i] = row[i] * columns.divisor + column[i];
+        const u64 width = static_cast<u32>(columns.divisor);
+        for (int i = 0; i < LANES; ++i) cells[i] = row[i] * width + column[i];
     }
 
     template <bool BACKWARD>

@@ -177,9 +177,30 @@ void one_by_one_as_in_vectors() {
     }
 }
 
+// Small tensors are cut with 32-bit arithmetic, large ones with 64 bits.
+void parts_of_slots() {
+    for (const u64 units : {1ULL, 64ULL, 1000ULL, (1ULL << 32) - 1, 1ULL << 32, 1ULL << 40})
+        for (const i64 parts : {1, 3, 64, 1000}) {
+            const Geometry<Contiguous> geometry(static_cast<i64>(units), 1, parts, Contiguous());
+            u64 slots[64];
+            u64 found[64];
+            u64 bits[64];
+            for (u64& slot : slots) slot = below(units);
+            slots[0] = units - 1;
+            geometry.locate(slots, 64, found, bits);
+            for (u64 i = 0; i < 64; ++i) {
+                const u64 part = slots[i] / geometry.part_slots.divisor;
+                demand(found[i] == part, "part of a slot");
+                demand(bits[i] == 64 * part * geometry.part_words + slots[i] % geometry.part_slots.divisor,
+                       "bit of a slot");
+            }
+        }
+}
+
 }  // namespace
 
 int main() {
+    parts_of_slots();
     one_by_one_as_in_vectors();
     every_kernel<float>();
     every_kernel<double>();
