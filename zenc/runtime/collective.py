@@ -115,7 +115,7 @@ class Collective:
                 complete = exchange.run(own)
                 exchanged = time.perf_counter()
                 result = _result(tensor, layout, workshop, complete)
-        except Exception as error:
+        except BaseException as error:  # an interrupted call leaves peers waiting just the same
             self._give_up(error, exchange)
             raise
         ended = time.perf_counter()
@@ -136,7 +136,7 @@ class Collective:
             self._known[layout, op] = known
         return known
 
-    def _give_up(self, error: Exception, exchange: Exchange) -> None:
+    def _give_up(self, error: BaseException, exchange: Exchange) -> None:
         if self.size > 1:
             cause = error if isinstance(error, SynchronisationError) else None
             text = f"this rank failed: {type(error).__name__}: {error}"
