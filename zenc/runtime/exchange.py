@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from zenc.errors import Diagnostic, SynchronisationError
 from zenc.plan.model import Plan
 from zenc.plan.program import Piece, Program, Step
 from zenc.runtime.layout import Contribution
@@ -94,11 +95,19 @@ class Exchange:
         started = time.perf_counter()
         for part, segments in self.held.items():
             if part not in self.program.pulled:
+                self._demand_everyone(part, segments)
                 complete = self.workshop.merge(segments, self.rank, self.pull_format)
                 if self.pull_format is Format.DENSE:
                     complete = self.workshop.densify(complete, Format.DENSE)
                 self.held[part] = [complete]
         self.push_stats.seconds += time.perf_counter() - started
+
+    def _demand_everyone(self, part: int, segments: list[Segment]) -> None:
+        """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, hang on that."""
+        origins = [segment.origin for segment in segments]
+        if self.one_shot and origins != list(range(self.messenger.transport.size)):
+            message = f"part {part} was collected from ranks {', '.join(map(str, origins))}, and not once from each"
+            raise SynchronisationError(Diagnostic("corrupt-message", message))
 
     def _replace(self, _: Step, arrived: list[Segment]) -> None:
         """The pull: what arrives is complete."""

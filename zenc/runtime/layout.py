@@ -112,7 +112,9 @@ def _linear(indices: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 
 def _out_of_range(dimension: int, column: torch.Tensor, extent: int, position: int) -> TensorError:
-    message = f"index {int(column[position])}, at position {position}, is not one of the {extent} of dimension {dimension}"
+    message = (
+        f"index {int(column[position])}, at position {position}, is not one of the {extent} of dimension {dimension}"
+    )
     return TensorError(Diagnostic("unit-out-of-range", message))
 
 

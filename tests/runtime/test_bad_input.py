@@ -1,0 +1,210 @@
+"""Tensors that can't be summed, and messages that are not what the plan says: an error by name, never a wrong sum."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.support.cases import COMBINATIONS, FORMATS, assert_same_bits, scheme_text, sparse_tensor
+from tests.support.local import collectives, run_all
+from zenc.errors import SynchronisationError, TensorError, ZencError
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+
+BALANCED = scheme_text(*COMBINATIONS[-1])
+
+
+def alone(text: str = BALANCED) -> zenc.Collective:
+    return collectives(zenc.compile_text(text), 1)[0]
+
+
+def refused(tensor: object, op: str = "sum", text: str = BALANCED) -> str:
+    """The id of the error; the collective has to be as good as before."""
+    collective = alone(text)
+    with pytest.raises(TensorError) as caught:
+        collective.all_reduce(tensor, op)
+    assert collective.all_reduce(torch.ones(3)).tolist() == [1, 1, 1]
+    return caught.value.diagnostics[0].id
+
+
+@pytest.mark.parametrize("tensor", [None, 3.0, [1.0, 2.0], "tensor", torch.Size([3])])
+def test_what_is_no_tensor(tensor):
+    assert refused(tensor) == "not-a-tensor"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64])
+def test_dtypes(dtype):
+    assert refused(torch.zeros(3, dtype=dtype)) == "unsupported-dtype"
+    assert refused(torch.zeros(3, 2, dtype=dtype).to_sparse()) == "unsupported-dtype"
+
+
+def test_devices():
+    assert refused(torch.zeros(3, device="meta")) == "unsupported-device"
+
+
+def test_layouts():
+    assert refused(torch.eye(3).to_sparse_csr()) == "unsupported-layout"
+    assert refused(torch.eye(4).to_sparse_bsr((2, 2))) == "unsupported-layout"
+
+
+@pytest.mark.parametrize("op", ["max", "", "SUM", None, 3])
+def test_operations(op):
+    assert refused(torch.zeros(3), op) == "unknown-operation"
+
+
+def empty(shape: tuple[int, ...], sparse_dim: int = 1) -> torch.Tensor:
+    indices = torch.zeros(sparse_dim, 0, dtype=torch.long)
+    return torch.sparse_coo_tensor(indices, torch.zeros(0, *shape[sparse_dim:]), shape, check_invariants=False)
+
+
+def test_sizes_beyond_count():
+    assert refused(empty((1 << 62,))) == "tensor-too-large"
+    assert refused(empty((1 << 61, 2))) == "tensor-too-large"
+
+
+@pytest.mark.parametrize("sparse_dim", [1, 2])
+def test_sizes_that_torch_itself_refuses(sparse_dim):
+    """Where torch lets such a tensor be made at all, zenc refuses it."""
+    try:
+        tensor = empty((1 << 62, 4), sparse_dim)
+    except RuntimeError as error:
+        assert "overflow" in str(error)
+    else:
+        assert refused(tensor) == "tensor-too-large"
+
+
+@pytest.mark.parametrize("unit", ["auto", "row", "element"])
+@pytest.mark.parametrize("index", [-1, 5, 1 << 40, -(1 << 62)])
+def test_indices_out_of_range(index, unit):
+    indices = torch.tensor([[0, index, 4]])
+    tensor = torch.sparse_coo_tensor(indices, torch.ones(3, 2), (5, 2), check_invariants=False)
+    assert refused(tensor, text=scheme_text(*COMBINATIONS[-1], unit=unit)) == "unit-out-of-range"
+
+
+@pytest.mark.parametrize("indices", [[[1], [7]], [[-1], [2]], [[5], [-1]], [[0], [-1]]])
+def test_indices_out_of_range_in_several_dimensions(indices):
+    """Each index by itself: one beyond its row must not pass for one of the next row."""
+    tensor = torch.sparse_coo_tensor(torch.tensor(indices), torch.ones(1), (5, 3), check_invariants=False)
+    assert refused(tensor) == "unit-out-of-range"
+
+
+def test_tensors_without_elements():
+    for tensor in (torch.zeros(0), torch.zeros(0, 3), torch.zeros(3, 0)):
+        assert alone().all_reduce(tensor) is tensor
+        sparse = tensor.to_sparse(1)
+        assert alone().all_reduce(sparse).shape == tensor.shape
+
+
+def test_another_shape_on_another_rank():
+    ranks = collectives(zenc.compile_text(BALANCED, ranks=3), 3, deadline=0.5)
+    with pytest.raises(SynchronisationError):
+        run_all(ranks, [torch.ones(10), torch.ones(11), torch.ones(10)])
+    for rank in ranks:
+        with pytest.raises(SynchronisationError, match="group-broken"):
+            rank.all_reduce(torch.ones(10))
+
+
+SIZE = 3
+SCHEMES = [scheme_text(*combination, push) for combination in COMBINATIONS for push in FORMATS]
+
+
+class Damage:
+    """Changes one packet of one call: the ``turn``-th that is sent."""
+
+    def __init__(self, turn: int, change) -> None:
+        self.turn, self.change = turn, change
+        self.count, self.lock, self.done = 0, threading.Lock(), False
+
+    def __call__(self, packet: torch.Tensor) -> torch.Tensor | None:
+        with self.lock:
+            self.count += 1
+            if self.count - 1 != self.turn:
+                return packet
+        self.done = True
+        return self.change(packet)
+
+
+def outcome(text: str, damage: Damage) -> list[torch.Tensor] | None:
+    """The results of a call in which a packet is damaged; None where it ends with an error by name."""
+    inputs = [sparse_tensor("random", rank, SIZE, 40, 3, torch.float32, 1) for rank in range(SIZE)]
+    ranks = collectives(zenc.compile_text(text, ranks=SIZE), SIZE, deadline=0.15, on_send=damage)
+    try:
+        return run_all(ranks, inputs)
+    except ZencError as error:
+        assert error.diagnostics[0].id in (
+            "corrupt-message", "corrupt-segment", "different-calls", "deadline", "peer-lost",
+        )  # fmt: skip
+        return None
+
+
+def right(text: str) -> list[torch.Tensor]:
+    found = outcome(text, Damage(-1, None))
+    assert found is not None
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    text=st.sampled_from(SCHEMES),
+    turn=st.integers(0, 11),
+    place=st.integers(0, MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES - 1),
+    flip=st.integers(1, 255),
+)
+def test_a_byte_of_a_header_that_changes(text, turn, place, flip):
+    def change(packet: torch.Tensor) -> torch.Tensor:
+        if place < packet.numel():
+            packet[place] ^= flip
+        return packet
+
+    found = outcome(text, Damage(turn, change))
+    if found is not None:
+        assert_same_bits([*right(text), *found])
+
+
+@pytest.mark.parametrize("text", SCHEMES[::30])
+@pytest.mark.parametrize("byte", range(8))
+def test_a_message_that_claims_another_size(text, byte):
+    """Up to sizes that no machine has memory for."""
+    for place in (8, 16):  # the number of segments, and of bytes
+        if place + byte < 24 and (place > 8 or byte < 4):
+            found = outcome(text, Damage(0, lambda packet, at=place + byte: _flipped(packet, at)))
+            assert found is None
+
+
+@pytest.mark.parametrize("combination", [c for c in COMBINATIONS if c[1] == "one_shot"])
+@pytest.mark.parametrize("turn", [0, 3])
+def test_a_contribution_under_another_name(combination, turn):
+    """Under one-shot aggregation the header says whose a segment is, and sums are made in that order."""
+    text, place = scheme_text(*combination), MESSAGE_HEADER_BYTES + 5
+    for flip in (1, 2, 3, 128):
+
+        def change(packet: torch.Tensor, flip: int = flip) -> torch.Tensor:
+            packet[place] ^= flip
+            return packet
+
+        damage = Damage(turn, change)
+        found = outcome(text, damage)
+        if found is not None:
+            assert_same_bits([*right(text), *found])
+
+
+def _flipped(packet: torch.Tensor, at: int) -> torch.Tensor:
+    packet[at] ^= 0x41
+    return packet
+
+
+@pytest.mark.parametrize("text", SCHEMES[::10])
+def test_a_packet_that_is_lost(text):
+    assert outcome(text, Damage(1, lambda _: None)) is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(text=st.sampled_from(SCHEMES), turn=st.integers(0, 11), rubbish=st.binary(min_size=1, max_size=300))
+def test_rubbish(text, turn, rubbish):
+    damage = Damage(turn, lambda _: torch.frombuffer(bytearray(rubbish), dtype=torch.uint8))
+    found = outcome(text, damage)
+    assert found is None or not damage.done

@@ -1,0 +1,110 @@
+"""Headers come back as they were written; bytes that are no header give a SynchronisationError and nothing else."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zenc.errors import SynchronisationError
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
+from zenc.runtime.wire import Envelope, SegmentHeader, message_header, read_message_header, read_segment_headers
+
+WORD = st.integers(0, 2**64 - 1)
+ENVELOPES = st.builds(Envelope, WORD, WORD, WORD)
+SEGMENTS = st.lists(
+    st.builds(SegmentHeader, st.integers(0, 2**32 - 1), st.integers(0, 2**24 - 1), st.sampled_from(WIRE_FORMATS), WORD),
+    max_size=5,
+)
+MINE = Envelope(7, 0x1234, 1000)
+HEAD = message_header(MINE, 3, [SegmentHeader(2, 3, WIRE_FORMATS[1], 5)], 104)
+
+
+@given(envelope=ENVELOPES, segments=SEGMENTS, sender=st.integers(0, 2**32 - 1), body=st.integers(0, 2**40))
+def test_headers_come_back(envelope, segments, sender, body):
+    total = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(segments) + body
+    head = message_header(envelope, sender, segments, total)
+    assert len(head) == MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(segments)
+    assert read_message_header(head, sender, envelope) == (len(segments), total)
+    assert read_segment_headers(head, len(segments), sender) == segments
+
+
+def test_the_layout_of_the_bytes():
+    """What ranks of one version write is what they all read, on every machine: little endian, no gaps."""
+    head = message_header(Envelope(1, 2, 3), 4, [SegmentHeader(5, 6, WIRE_FORMATS[2], 7)], 99)
+    assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 1, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (Envelope(7, 0x1234, 1001), "its tensor has 1,001 units, and this rank's has 1,000"),
+        (Envelope(7, 0x1235, 1000), "its tensor, dtype, operation or scheme differs"),
+        (Envelope(9, 0x1234, 1000), "it is in call 9 of this group, and this rank in call 7"),
+        (Envelope(8, 0x1235, 1001), "units"),
+    ],
+)
+def test_another_call_is_told_from_damage(other, words):
+    with pytest.raises(SynchronisationError, match="different-calls") as caught:
+        read_message_header(message_header(other, 3, [], 48), 3, MINE)
+    assert words in str(caught.value) and "rank 3" in str(caught.value)
+
+
+def damage(data: bytes) -> str:
+    with pytest.raises(SynchronisationError) as caught:
+        read_message_header(data, 3, MINE)
+    return caught.value.diagnostics[0].id
+
+
+@pytest.mark.parametrize("length", [0, 1, 47])
+def test_headers_that_are_cut_short(length):
+    assert damage(HEAD[:length]) == "corrupt-message"
+
+
+def test_segments_that_are_cut_short():
+    for length in range(MESSAGE_HEADER_BYTES, len(HEAD)):
+        with pytest.raises(SynchronisationError, match="corrupt-message"):
+            read_segment_headers(HEAD[:length], 1, 3)
+
+
+def test_a_message_of_another_rank_version_or_kind():
+    for data in (
+        b"MPI!" + HEAD[4:],
+        HEAD[:4] + b"\x02\x00" + HEAD[6:],
+        HEAD[:6] + b"\x01\x00" + HEAD[8:],
+        message_header(MINE, 2, [], 48),
+        bytes(48),
+    ):
+        assert damage(data) == "corrupt-message"
+
+
+def test_more_segments_than_bytes():
+    assert damage(message_header(MINE, 3, [SegmentHeader(0, 3, WIRE_FORMATS[0], 0)], 63)) == "corrupt-message"
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=100))
+def test_rubbish(data):
+    assert damage(data) in ("corrupt-message", "different-calls")
+    for segments in (1, 2):
+        try:
+            found = read_segment_headers(data, segments, 3)
+        except SynchronisationError:
+            continue
+        assert len(found) == segments and all(header.format in WIRE_FORMATS for header in found)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, MESSAGE_HEADER_BYTES - 1), st.integers(1, 255))
+def test_every_byte_counts(place, flip):
+    """A byte of the message header that changes is found, but in two numbers, which are held against the segments."""
+    data = bytearray(HEAD)
+    data[place] ^= flip
+    try:
+        segments, total = read_message_header(bytes(data), 3, MINE)
+    except SynchronisationError:
+        return
+    assert 8 <= place < 12 or 16 <= place < 24
+    assert (segments, total) != (1, 104)
