@@ -1,0 +1,95 @@
+"""The direction of imports: a module imports only from its own layer and from those before it; data imports no pass."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
+
+LAYERS = (
+    {"zenc.errors", "zenc._version"},
+    {"zenc.diagnostics", "zenc.resources", "zenc.log"},
+    {"zenc.language"},
+    {"zenc.scheme"},
+    {"zenc.plan"},
+    {"zenc.codegen"},
+    {"zenc.targets"},
+    {"zenc.runtime"},
+    {"zenc.compiler"},
+    {"zenc.torch"},
+    {"zenc.cli", "zenc.__main__"},
+)
+"""There are no exceptions. Only ``zenc`` itself stands outside: it gives out names of all layers, at first use."""
+
+DATA = (
+    "zenc.errors",
+    "zenc.diagnostics",
+    "zenc.language.syntax",
+    "zenc.language.schedule",
+    "zenc.scheme.model",
+    "zenc.plan.model",
+)
+"""What a stage passes on; everything else in its folder is a pass over it. Conveniences import late what they call:
+``Plan.to_json`` is one."""
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imported(path: Path, late: bool) -> set[str]:
+    """The modules of zenc that ``path`` imports; with ``late`` also those inside functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = ast.walk(tree) if late else _at_once(tree)
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name in MODULES and name != "zenc"}
+
+
+def _at_once(tree: ast.Module) -> list[ast.stmt]:
+    return [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def layer_of(module: str) -> int:
+    (found,) = [
+        i for i, layer in enumerate(LAYERS) for name in layer if module == name or module.startswith(name + ".")
+    ]
+    return found
+
+
+def test_imports_are_absolute() -> None:
+    for path in MODULES.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path} imports relatively"
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - {"zenc"}))
+def test_imports_lead_to_earlier_layers(module: str) -> None:
+    for other in imported(MODULES[module], late=True):
+        assert layer_of(other) <= layer_of(module), f"{module} imports {other}, which comes after it"
+
+
+@pytest.mark.parametrize("module", DATA)
+def test_data_imports_no_pass(module: str) -> None:
+    assert imported(MODULES[module], late=False) <= set(DATA)
+
+
+def test_there_are_no_cycles() -> None:
+    """Each module can be imported first. Late imports are left out: they run when all is there."""
+    edges = {name: imported(path, late=False) for name, path in MODULES.items()}
+    done: set[str] = set()
+    while len(done) < len(edges):
+        ready = {name for name in set(edges) - done if edges[name] - {name} <= done}
+        assert ready, f"these import each other: {sorted(set(edges) - done)}"
+        done |= ready
