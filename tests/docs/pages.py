@@ -1,0 +1,78 @@
+"""What is in a page: its fenced blocks, and what the comments before them say about running them.
+
+    Block = language x text x comment x heading x output?
+
+``<!-- not run: REASON -->``  before a Python block: it is only compiled
+``<!-- run first ... -->``    Python that runs at this place and is not shown
+``<!-- output -->``           before a block of text: what the block of code before it prints; ``...`` stands for anything
+
+A block whose first line is ``# NAME.py`` or ``# NAME.zen`` is a file; ``# NAME.py, started by: COMMAND`` is started so.
+Blocks of Python run in the order of the page, on two ranks, and see what those before them have named. Lines of shell
+blocks that start with ``zenc`` or ``torchrun`` run in the folder of the files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [path for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md") if path.exists()]
+
+_PIECE = re.compile(
+    r"^(?P<heading>#+ [^\n]*)$|^<!-- run first\n(?P<hidden>.*?)^-->$|^(?:<!-- (?P<comment>[^\n]*) -->\n)?"
+    r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_FILE = re.compile(r"# ([\w.-]+\.(?:py|zen))(?:, started by: ([^\n]+))?\n")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    comment: str
+    heading: str
+    output: str | None = None
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that the block is."""
+        found = _FILE.match(self.text)
+        return found[1] if found else None
+
+    @property
+    def start(self) -> str | None:
+        """The command that the first line of a file says it is started by."""
+        found = _FILE.match(self.text)
+        return found[2] if found else None
+
+    @property
+    def runs(self) -> bool:
+        return self.language == "python" and self.file is None and not self.comment.startswith("not run: ")
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """The fenced blocks of ``page``, in order; those of output belong to the block before them."""
+    found: list[Block] = []
+    heading = ""
+    for piece in _PIECE.finditer(page.read_text(encoding="utf-8")):
+        if piece["heading"]:
+            heading = piece["heading"].strip("# `")
+        elif piece["hidden"]:
+            found.append(Block("python", piece["hidden"], "", heading))
+        elif piece["comment"] == "output":
+            last = found.pop()
+            found.append(Block(last.language, last.text, last.comment, last.heading, piece["text"]))
+        else:
+            found.append(Block(piece["language"], piece["text"], piece["comment"] or "", heading))
+    return found
+
+
+def write_files(blocks: list[Block], folder: Path) -> None:
+    """The files that are among ``blocks``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for block in blocks:
+        if block.file:
+            (folder / block.file).write_text(block.text)

@@ -1,0 +1,90 @@
+"""Everything in the manual that can be run is run; what is shown as its output is its output."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, Block, blocks_of, write_files
+from tests.support.ranks import Ranks
+
+DIAGNOSTICS = ROOT / "docs" / "diagnostics.md"
+PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for block in blocks_of(page))]
+SHELLS = ("shell", "sh", "bash", "console")
+RUN = re.compile(r"(?:\$ )?((?:zenc|torchrun) .*)")
+EXAMPLES = [block for block in blocks_of(DIAGNOSTICS) if block.runs]
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Ranks]:
+    with Ranks(2) as ranks:
+        yield ranks
+
+
+def shows(expected: str, found: str) -> bool:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    return doctest.OutputChecker().check_output(expected, found, flags)
+
+
+@pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)
+def test_python(two: Ranks, page: Path, tmp_path: Path) -> None:
+    printed = two.run("tests.docs.jobs:run_page", page=str(page), folder=str(tmp_path))[0]
+    for block, found in zip(blocks_of(page), printed, strict=True):
+        if block.runs and block.output is not None:
+            assert shows(block.output, found), f"under '{block.heading}' this is printed:\n{found}"
+
+
+@pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: block.heading)
+def test_bad_and_good(two: Ranks, block: Block, tmp_path: Path) -> None:
+    promised = re.search(r"^# bad: (.*)$", block.text, re.MULTILINE)
+    assert promised and "\n# good\n" in block.text
+    found = two.run("tests.docs.jobs:bad_and_good", text=block.text, folder=str(tmp_path))
+    ids = [rank[0] for rank in found]
+    assert ids[0] == block.heading or ids[1] == block.heading, found
+    assert set(ids) <= {block.heading, "peer-lost"}, "a rank may hear of it only by its peer's end"
+
+
+def test_every_block_that_is_not_run_compiles_and_says_why() -> None:
+    for page in PAGES:
+        for block in blocks_of(page):
+            if block.language == "python":
+                compile(block.text, f"{page}, {block.heading}", "exec")
+                assert not block.comment or re.match(r"not run: \w+", block.comment), (page, block.heading)
+
+
+def commands() -> list[tuple[Path, Block, str]]:
+    """What shell blocks, and the first lines of scripts, say to type."""
+    return [(page, block, command) for page in PAGES for block in blocks_of(page) for command in commands_of(block)]
+
+
+def commands_of(block: Block) -> list[str]:
+    if block.start:
+        return [block.start]
+    if block.language not in SHELLS or block.comment.startswith("not run: "):
+        return []
+    lines = [line.partition("  #")[0].rstrip() for line in block.text.splitlines()]
+    return [found[1] for line in lines if (found := RUN.fullmatch(line))]
+
+
+@pytest.mark.parametrize(("page", "block", "command"), commands(), ids=lambda value: value if isinstance(value, str) else "")
+def test_shell(page: Path, block: Block, command: str, tmp_path: Path) -> None:
+    """A command that stands below ``# bad`` has to fail."""
+    write_files(blocks_of(page), tmp_path)
+    program, *arguments = command.split()
+    start = ["-m", "zenc"] if program == "zenc" else ["-m", "torch.distributed.run", "--standalone"]
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    done = subprocess.run(
+        [sys.executable, *start, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+    )
+    good = "# bad" not in block.text or block.text.index(command) > block.text.index("# good")
+    assert (done.returncode == 0) == good, done.stderr
+    if block.output is not None:
+        assert shows(block.output, done.stdout), done.stdout
