@@ -15,7 +15,7 @@ Mapping mapping(i64) {
 
 using Geometry = zenc::Geometry<Mapping>;
 
-Geometry geometry(i64 units, i64 width, i64 parts) {
+ZENC_SHARED_CODE Geometry geometry(i64 units, i64 width, i64 parts) {
     return Geometry(units, width, parts, mapping(units));
 }
 
@@ -84,7 +84,7 @@ i64 zenc_place_dense_f32(i64 units, i64 width, i64 parts, const float* tensor, c
     return 0;
 }
 
-i64 zenc_densify_f32(const u64* bitmap, i64 slots, i64 width, const float* values, float* out) {
+i64 zenc_densify_f32(const u64* bitmap, i64 slots, i64 width, const zenc::u32* values, zenc::u32* out) {
     zenc::densify_rows(bitmap, size(slots), size(width), values, out);
     return slots;
 }
@@ -95,13 +95,13 @@ i64 zenc_merge_f32(i64 m, const u64* const* bitmaps, const float* const* values,
 }
 
 i64 zenc_expand_dense_f32(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const float* const* part_values, float* out) {
+    const zenc::u32* const* part_values, zenc::u32* out) {
     zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
     return 0;
 }
 
 i64 zenc_expand_units_f32(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const float* const* part_values, i64* units_out, float* values_out) {
+    const zenc::u32* const* part_values, i64* units_out, zenc::u32* values_out) {
     return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
 }
 
@@ -121,7 +121,7 @@ i64 zenc_place_dense_f64(i64 units, i64 width, i64 parts, const double* tensor, 
     return 0;
 }
 
-i64 zenc_densify_f64(const u64* bitmap, i64 slots, i64 width, const double* values, double* out) {
+i64 zenc_densify_f64(const u64* bitmap, i64 slots, i64 width, const zenc::u64* values, zenc::u64* out) {
     zenc::densify_rows(bitmap, size(slots), size(width), values, out);
     return slots;
 }
@@ -132,13 +132,13 @@ i64 zenc_merge_f64(i64 m, const u64* const* bitmaps, const double* const* values
 }
 
 i64 zenc_expand_dense_f64(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const double* const* part_values, double* out) {
+    const zenc::u64* const* part_values, zenc::u64* out) {
     zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
     return 0;
 }
 
 i64 zenc_expand_units_f64(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const double* const* part_values, i64* units_out, double* values_out) {
+    const zenc::u64* const* part_values, i64* units_out, zenc::u64* values_out) {
     return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
 }
 
@@ -158,7 +158,7 @@ i64 zenc_place_dense_f16(i64 units, i64 width, i64 parts, const zenc::f16* tenso
     return 0;
 }
 
-i64 zenc_densify_f16(const u64* bitmap, i64 slots, i64 width, const zenc::f16* values, zenc::f16* out) {
+i64 zenc_densify_f16(const u64* bitmap, i64 slots, i64 width, const zenc::u16* values, zenc::u16* out) {
     zenc::densify_rows(bitmap, size(slots), size(width), values, out);
     return slots;
 }
@@ -169,13 +169,13 @@ i64 zenc_merge_f16(i64 m, const u64* const* bitmaps, const zenc::f16* const* val
 }
 
 i64 zenc_expand_dense_f16(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const zenc::f16* const* part_values, zenc::f16* out) {
+    const zenc::u16* const* part_values, zenc::u16* out) {
     zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
     return 0;
 }
 
 i64 zenc_expand_units_f16(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const zenc::f16* const* part_values, i64* units_out, zenc::f16* values_out) {
+    const zenc::u16* const* part_values, i64* units_out, zenc::u16* values_out) {
     return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
 }
 
@@ -195,7 +195,7 @@ i64 zenc_place_dense_bf16(i64 units, i64 width, i64 parts, const zenc::bf16* ten
     return 0;
 }
 
-i64 zenc_densify_bf16(const u64* bitmap, i64 slots, i64 width, const zenc::bf16* values, zenc::bf16* out) {
+i64 zenc_densify_bf16(const u64* bitmap, i64 slots, i64 width, const zenc::u16* values, zenc::u16* out) {
     zenc::densify_rows(bitmap, size(slots), size(width), values, out);
     return slots;
 }
@@ -206,13 +206,13 @@ i64 zenc_merge_bf16(i64 m, const u64* const* bitmaps, const zenc::bf16* const* v
 }
 
 i64 zenc_expand_dense_bf16(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const zenc::bf16* const* part_values, zenc::bf16* out) {
+    const zenc::u16* const* part_values, zenc::u16* out) {
     zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
     return 0;
 }
 
 i64 zenc_expand_units_bf16(i64 units, i64 width, i64 parts, const u64* bitmap,
-    const zenc::bf16* const* part_values, i64* units_out, zenc::bf16* values_out) {
+    const zenc::u16* const* part_values, i64* units_out, zenc::u16* values_out) {
     return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
 }
 

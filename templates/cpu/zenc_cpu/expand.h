@@ -10,7 +10,7 @@ namespace zenc {
 
 // out [slots, width]: the values of the occupied slots, +0 elsewhere.
 template <class T, class Width>
-inline void densify(const u64* bitmap, u64 slots, Width width, const T* values, T* out) {
+ZENC_SHARED_CODE inline void densify(const u64* bitmap, u64 slots, Width width, const T* values, T* out) {
     for (u64 w = 0; w < words_of(slots); ++w) {
         const u64 n = slots - 64 * w < 64 ? slots - 64 * w : 64;
         T* const rows = out + 64 * w * width;
@@ -34,8 +34,8 @@ inline void densify_rows(const u64* bitmap, u64 slots, u64 width, const T* value
 
 // out [units, width] from the segments of all parts; absent units are +0.
 template <class T, class Mapping>
-inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
-                         T* out) {
+ZENC_SHARED_CODE inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap,
+                                          const T* const* part_values, T* out) {
     with_width(geometry.width, [&](auto width) {
         if constexpr (Mapping::IS_IDENTITY) {
             for (u64 part = 0; part < geometry.parts; ++part)
@@ -100,8 +100,8 @@ inline i64 expand_linear(const Geometry<Contiguous>& geometry, const u64* bitmap
 }
 
 template <class T, class Mapping>
-inline i64 expand_units(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
-                        i64* units_out, T* values_out) {
+ZENC_SHARED_CODE inline i64 expand_units(const Geometry<Mapping>& geometry, const u64* bitmap,
+                                         const T* const* part_values, i64* units_out, T* values_out) {
     if constexpr (Mapping::IS_IDENTITY) {
         return expand_linear(geometry, bitmap, part_values, units_out, values_out);
     } else {

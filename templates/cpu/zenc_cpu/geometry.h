@@ -45,7 +45,8 @@ struct Geometry {
     }
 
     // The parts of n slots < units, and the numbers of their bits in the bitmap of all parts.
-    void locate(const u64* __restrict slots, u64 n, u64* __restrict parts_, u64* __restrict bits) const {
+    ZENC_SHARED_CODE void locate(const u64* __restrict slots, u64 n, u64* __restrict parts_,
+                                 u64* __restrict bits) const {
         const Divider by = part_slots;  // local: the compiler knows that the outputs do not overlap it
         const u32 gap = static_cast<u32>(64 * part_words - by.divisor);  // bits that no slot has
         if (units >> 32 == 0) {
@@ -71,14 +72,14 @@ constexpr u64 MOST_IN_BATCH = BATCH + 64;
 // out = the slots of n units, both arrays of MOST_IN_BATCH. Unused lanes of the last vector repeat the first
 // number.
 template <class Mapping>
-inline void slots_of_batch(const Mapping& mapping, u64* units, u64 n, u64* out) {
+ZENC_SHARED_CODE inline void slots_of_batch(const Mapping& mapping, u64* units, u64 n, u64* out) {
     static_assert(BATCH % Mapping::LANES == 0, "batches of whole vectors");
     for (u64 i = n; i % Mapping::LANES != 0; ++i) units[i] = units[0];
     for (u64 i = 0; i < n; i += Mapping::LANES) mapping.slots(units + i, out + i);
 }
 
 template <class Mapping>
-inline void units_of_batch(const Mapping& mapping, u64* slots, u64 n, u64* out) {
+ZENC_SHARED_CODE inline void units_of_batch(const Mapping& mapping, u64* slots, u64 n, u64* out) {
     for (u64 i = n; i % Mapping::LANES != 0; ++i) slots[i] = slots[0];
     for (u64 i = 0; i < n; i += Mapping::LANES) mapping.units_at(slots + i, out + i);
 }
@@ -125,28 +126,52 @@ inline i64 units_of_slots(const Geometry<Mapping>& geometry, const i64* slots, u
     });
 }
 
+// The occupied units of all parts, batch by batch, in the order of their slots.
+template <class Mapping>
+class OccupiedUnits {
+public:
+    u64 part = 0;
+    u64 first = 0;  // units of the same part before this batch
+    u64 n = 0;
+    u64 units[MOST_IN_BATCH];
+
+    OccupiedUnits(const Geometry<Mapping>& geometry, const u64* bitmap)
+        : geometry_(geometry), bitmap_(bitmap) {}
+
+    // Goes on to the next batch, of one part. Returns false if there is none.
+    ZENC_SHARED_CODE bool next() {
+        u64 slots[MOST_IN_BATCH];
+        first += n;
+        for (n = 0; part < geometry_.parts; ++part, word_ = 0, first = 0) {
+            const u64* const words = bitmap_ + part * geometry_.part_words;
+            const u64 part_words = words_of(geometry_.slots_of(part));
+            const u64 start = geometry_.first_slot(part);
+            u64 found = 0;
+            u64 w = word_;
+            for (; w < part_words && found < BATCH; ++w)
+                found += append_bits<4>(words[w], start + 64 * w, slots + found);
+            word_ = w;
+            if (found == 0) continue;
+            units_of_batch(geometry_.mapping, slots, found, units);
+            n = found;
+            return true;
+        }
+        return false;
+    }
+
+private:
+    const Geometry<Mapping>& geometry_;
+    const u64* bitmap_;
+    u64 word_ = 0;
+};
+
 // visit(part, units, n, first) for batches of the occupied units of every part, in the order of their slots.
 // `first` counts the units of the same part that came before. A batch lets the caller prefetch the rows that
 // it will touch.
 template <class Mapping, class Visit>
 inline void for_each_batch(const Geometry<Mapping>& geometry, const u64* bitmap, Visit visit) {
-    u64 slots[MOST_IN_BATCH];
-    u64 units[MOST_IN_BATCH];
-    for (u64 part = 0; part < geometry.parts; ++part) {
-        const u64* const words = bitmap + part * geometry.part_words;
-        const u64 part_words = words_of(geometry.slots_of(part));
-        u64 first = 0;
-        u64 n = 0;
-        u64 slot = geometry.first_slot(part);
-        for (u64 w = 0; w < part_words; ++w, slot += 64) {
-            n += append_bits<4>(words[w], slot, slots + n);
-            if (n < BATCH && (w + 1 < part_words || n == 0)) continue;
-            units_of_batch(geometry.mapping, slots, n, units);
-            visit(part, units, n, first);
-            first += n;
-            n = 0;
-        }
-    }
+    OccupiedUnits<Mapping> batch(geometry, bitmap);
+    while (batch.next()) visit(batch.part, batch.units, batch.n, batch.first);
 }
 
 }  // namespace zenc

@@ -8,7 +8,8 @@ namespace zenc {
 
 // Sets the bits of the slots of a batch of units, and leaves the slots in `slots` [MOST_IN_BATCH].
 template <class Mapping>
-inline void mark_batch(const Geometry<Mapping>& geometry, u64* units, u64 n, u64* bitmap, u64* slots) {
+ZENC_SHARED_CODE inline void mark_batch(const Geometry<Mapping>& geometry, u64* units, u64 n, u64* bitmap,
+                                        u64* slots) {
     u64 parts[MOST_IN_BATCH];
     u64 bits[MOST_IN_BATCH];
     slots_of_batch(geometry.mapping, units, n, slots);
@@ -74,7 +75,8 @@ inline u64 nonzero_word(const Bits* rows, u64 n, u64 width) {
 
 // Parts are ranges of the tensor: the words are built in place.
 template <class Bits, class Width>
-inline u64 mark_dense(const Geometry<Contiguous>& geometry, Width width, const Bits* tensor, u64* bitmap) {
+ZENC_SHARED_CODE inline u64 mark_dense(const Geometry<Contiguous>& geometry, Width width, const Bits* tensor,
+                                       u64* bitmap) {
     u64 total = 0;
     for (u64 part = 0; part < geometry.parts; ++part) {
         const u64 slots = geometry.slots_of(part);
@@ -92,7 +94,8 @@ inline u64 mark_dense(const Geometry<Contiguous>& geometry, Width width, const B
 
 // The occupied units are found in the order of the tensor, and marked in batches.
 template <class Bits, class Width>
-inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const Bits* tensor, u64* bitmap) {
+ZENC_SHARED_CODE inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const Bits* tensor,
+                                       u64* bitmap) {
     u64 units[MOST_IN_BATCH];
     u64 slots[MOST_IN_BATCH];
     u64 pending = 0;

@@ -6,6 +6,10 @@
 
 #include "zenc/config.h"
 
+// For functions that many instantiations share, or that work on a whole batch: a copy of them in every caller
+// costs a second of compile time, and saves nothing.
+#define ZENC_SHARED_CODE __attribute__((noinline))
+
 namespace zenc {
 
 // memcpy and memset forbid null pointers even for no bytes, and empty arrays often are null.

@@ -112,18 +112,28 @@ inline void copy_row(const T* from, u64 width, T* to) {
         copy_short(to, from, width * sizeof(T));
 }
 
+template <class T>
+ZENC_SHARED_CODE inline void divide_values(const T* __restrict from, u64 n, typename Type<T>::Sum divisor,
+                                           T* __restrict to) {
+    for (u64 i = 0; i < n; ++i) to[i] = Type<T>::round(Type<T>::widen(from[i]) / divisor);
+}
+
 // to = from / divisor; a divisor of 1 copies the bits.
 template <class T>
-inline void divide_row(const T* __restrict from, u64 width, typename Type<T>::Sum divisor, T* __restrict to) {
-    if (divisor == 1) return copy_row(from, width, to);
-    for (u64 i = 0; i < width; ++i) to[i] = Type<T>::round(Type<T>::widen(from[i]) / divisor);
+inline void divide_row(const T* from, u64 width, typename Type<T>::Sum divisor, T* to) {
+    if (divisor == 1)
+        copy_row(from, width, to);
+    else if (width == 1)
+        *to = Type<T>::round(Type<T>::widen(*from) / divisor);
+    else
+        divide_values(from, width, divisor, to);
 }
 
 // to = the sum of n rows (n >= 1) in their order, rounded once; DIVIDED: each divided first. One row alone is
 // copied.
 template <bool DIVIDED, class T>
-inline void sum_rows(const T* const* rows, u64 n, u64 width, typename Type<T>::Sum divisor,
-                     T* __restrict to) {
+ZENC_SHARED_CODE inline void sum_rows(const T* const* rows, u64 n, u64 width, typename Type<T>::Sum divisor,
+                                      T* __restrict to) {
     using Sum = typename Type<T>::Sum;
     constexpr u64 CHUNK = 64;  // columns whose sums stay in registers
     const auto value = [&](T x) { return DIVIDED ? Type<T>::widen(x) / divisor : Type<T>::widen(x); };
