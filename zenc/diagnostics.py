@@ -82,7 +82,7 @@ _EXPLANATION = {
 
 _RUN = {
     "unknown-target": ("build", "there are no templates for a target"),
-    "unsafe-text": ("build", "a name or a number can't be written into generated code"),
+    "unsafe-text": ("build", "a number can't be written into generated code"),
     "compiler-missing": ("build", "there is no C++ compiler, or it does not answer"),
     "compile-failed": ("build", "the compiler refuses the generated code"),
     "build-timeout": ("build", "compiling, or waiting for a process that compiles, took too long"),

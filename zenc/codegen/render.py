@@ -1,8 +1,8 @@
 """Sources from a plan: the templates of a target, filled with the few facts that are not known to its headers.
 
 Templates are thin: the mapping with its seed, instantiations, entry points. The algorithms are static headers. Nothing
-that merely names a plan (its scheme, parameters, number of ranks or digest) is generated: plans of one mapping share one
-compiled unit, and no text of a user reaches a compiler.
+that merely names a plan (its scheme, parameters, number of ranks or digest) is generated: plans of one mapping share
+one compiled unit, and no text of a user reaches a compiler.
 """
 
 from __future__ import annotations
