@@ -23,8 +23,7 @@ from zenc.runtime.wire import (
     SegmentHeader,
     corrupt,
     message_header,
-    read_message_header,
-    read_segment_headers,
+    read_headers,
 )
 from zenc.scheme.model import Format
 
@@ -32,13 +31,18 @@ ROUND_BITS = 14
 """Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrival:
-    """A message of ``segments`` segments whose first packet is here; ``rest`` is under way for a long one."""
+    """A message of ``size`` bytes whose first packet is in ``whole``; ``rest`` is under way for a long one.
+
+    ``headers`` are those of its ``segments`` that the first look showed.
+    """
 
     message: Message
-    segments: int
     whole: torch.Tensor
+    size: int
+    segments: int
+    headers: list[SegmentHeader]
     rest: Pending | None
 
 
@@ -86,7 +90,7 @@ class Messenger:
             header = SegmentHeader(segment.part, segment.origin, frame.format, segment.count)
             self._write_headers(frame.address, [header], frame.size)
             frame.buffer = frame.view()
-        stats.body_sent(frame.format, segment.part, segment.count, frame.size - HEADER_GAP)
+        stats.body_sent(frame.format, frame.size - HEADER_GAP)
         return frame.buffer
 
     def _together(self, segments: list[Segment], format: Format, stats: PhaseStats) -> torch.Tensor:
@@ -99,7 +103,7 @@ class Messenger:
         self._write_headers(address, headers, buffer.numel())
         for segment, header, size in zip(segments, headers, sizes, strict=True):
             self.workshop.encode(segment, header.format, address + at)
-            stats.body_sent(header.format, header.part, header.count, size)
+            stats.body_sent(header.format, size)
             at += size
         return buffer
 
@@ -110,15 +114,15 @@ class Messenger:
     def first(self, step: Step, message: Message, pending: Pending, buffer: torch.Tensor) -> Arrival:
         """Wait for a first packet, and be ready for the rest of a long message."""
         self._wait(pending, message.peer, step, None)
-        segments, total = read_message_header(_head(buffer, MESSAGE_HEADER_BYTES), message.peer, self.call)
+        total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.call)
         if total <= EAGER_BYTES:
-            return Arrival(message, segments, buffer.narrow(0, 0, total), None)
+            return Arrival(message, buffer, total, segments, headers, None)
         if total > self._most_bytes(message):
             raise corrupt(message.peer, f"it says that it has {total:,} bytes, more than its parts can have")
         whole = torch.empty(total, dtype=torch.uint8)
-        whole[:EAGER_BYTES] = buffer
+        ctypes.memmove(whole.data_ptr(), buffer.data_ptr(), EAGER_BYTES)
         rest = self.transport.receive(message.peer, self._tag(step, 1), whole[EAGER_BYTES:])
-        return Arrival(message, segments, whole, rest)
+        return Arrival(message, whole, total, segments, headers, rest)
 
     def _most_bytes(self, message: Message) -> int:
         """What the fullest segments of the message's parts would weigh."""
@@ -133,41 +137,40 @@ class Messenger:
     def take(self, step: Step, arrival: Arrival, stats: PhaseStats) -> list[Segment]:
         """Wait for the rest of a message, and decode it."""
         if arrival.rest is not None:
-            self._wait(arrival.rest, arrival.message.peer, step, arrival.whole.numel())
-        stats.received(arrival.whole.numel())
-        return self._decoded(arrival, arrival.whole, arrival.message.peer, stats)
+            self._wait(arrival.rest, arrival.message.peer, step, arrival.size)
+        stats.received(arrival.size)
+        sender, address = arrival.message.peer, arrival.whole.data_ptr()
+        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * arrival.segments
+        if arrival.segments != len(arrival.headers):
+            *_, arrival.headers = read_headers(_head(arrival.whole, at), sender, self.call)
+        self._demand_expected(arrival.headers, arrival.message)
+        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in arrival.headers]
+        if at + sum(sizes) != arrival.size:
+            raise corrupt(sender, f"it has {arrival.size} bytes, and its segments need {at + sum(sizes)}")
+        return self._decoded(arrival, sizes, address + at, stats)
 
-    def _decoded(self, arrival: Arrival, whole: torch.Tensor, sender: int, stats: PhaseStats) -> list[Segment]:
-        count = arrival.segments
-        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * count
-        headers = read_segment_headers(_head(whole, at), count, sender)
-        self._demand_expected(headers, arrival.message)
-        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in headers]
-        if at + sum(sizes) != whole.numel():
-            raise corrupt(sender, f"it has {whole.numel()} bytes, and its segments need {at + sum(sizes)}")
-        alone = Frame(whole, 0, whole.numel(), headers[0].format, has_index=True) if count == 1 else None
-        address, rows = whole.data_ptr(), self.workshop.bitmaps(count)
-        row, keep, found = rows.data_ptr(), (whole, rows), []
+    def _decoded(self, arrival: Arrival, sizes: list[int], body: int, stats: PhaseStats) -> list[Segment]:
+        headers, sender = arrival.headers, arrival.message.peer
+        frame = Frame(arrival.whole, 0, arrival.size, headers[0].format, True) if len(headers) == 1 else None
+        bitmaps = self.workshop.bitmaps(len(headers))
+        bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
         for header, size in zip(headers, sizes, strict=True):
             origin = header.origin if self.one_shot else sender
             what = (header.part, origin, header.count, header.format)
-            found.append(self.workshop.decode(*what, address + at, row, keep, alone))
+            found.append(self.workshop.decode(*what, body, bitmap, keep, frame))
             stats.body_received(header.format, size)
-            at, row = at + size, row + self.workshop.bitmap_bytes
+            body, bitmap = body + size, bitmap + self.workshop.bitmap_bytes
         return found
 
     def _demand_expected(self, headers: list[SegmentHeader], message: Message) -> None:
         """The parts that the plan says, of ranks that there are, none twice and none fuller than its part."""
-        expected = {piece.part for piece in message.pieces}
-        came = {(header.part, header.origin) for header in headers}
-        slots = self.workshop.slots
-        sound = (
-            {part for part, _ in came} == expected
-            and len(came) == len(headers)
-            and all(origin < self.transport.size for _, origin in came)
-            and all(header.count <= slots[header.part] for header in headers)
-        )
-        if not sound:
+        slots, size, pieces = self.workshop.slots, self.transport.size, message.pieces
+        if len(headers) == len(pieces) == 1:
+            same = headers[0].part == pieces[0].part
+        else:
+            came = {(header.part, header.origin) for header in headers}
+            same = {part for part, _ in came} == {piece.part for piece in pieces} and len(came) == len(headers)
+        if not same or any(header.origin >= size or header.count > slots[header.part] for header in headers):
             raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
 
     def finish(self, step: Step) -> None:

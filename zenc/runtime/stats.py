@@ -22,10 +22,8 @@ class PhaseStats:
     messages_sent: int = 0
     messages_received: int = 0
     seconds: float = 0.0
-    formats_sent: dict[str, int] = field(default_factory=dict)
-    formats_received: dict[str, int] = field(default_factory=dict)
-    segments_sent: list[tuple[int, int]] = field(default_factory=list)
-    """(part, count) of every segment sent."""
+    formats_sent: dict[Format, int] = field(default_factory=dict)
+    formats_received: dict[Format, int] = field(default_factory=dict)
 
     def sent(self, size: int) -> None:
         self.bytes_sent += size
@@ -35,12 +33,11 @@ class PhaseStats:
         self.bytes_received += size
         self.messages_received += 1
 
-    def body_sent(self, format: Format, part: int, count: int, size: int) -> None:
-        self.formats_sent[format.value] = self.formats_sent.get(format.value, 0) + size
-        self.segments_sent.append((part, count))
+    def body_sent(self, format: Format, size: int) -> None:
+        self.formats_sent[format] = self.formats_sent.get(format, 0) + size
 
     def body_received(self, format: Format, size: int) -> None:
-        self.formats_received[format.value] = self.formats_received.get(format.value, 0) + size
+        self.formats_received[format] = self.formats_received.get(format, 0) + size
 
     def to_json(self, imbalance: float) -> dict[str, Any]:
         """As the dict under ``stats["phases"]``."""
@@ -49,8 +46,8 @@ class PhaseStats:
             "bytes_received": self.bytes_received,
             "messages_sent": self.messages_sent,
             "messages_received": self.messages_received,
-            "formats_sent": dict(self.formats_sent),
-            "formats_received": dict(self.formats_received),
+            "formats_sent": {format.value: size for format, size in self.formats_sent.items()},
+            "formats_received": {format.value: size for format, size in self.formats_received.items()},
             "imbalance": imbalance,
             "seconds": self.seconds,
         }

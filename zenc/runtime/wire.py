@@ -53,30 +53,29 @@ def message_header(envelope: Envelope, sender: int, segments: list[SegmentHeader
     )
 
 
-def read_message_header(data: bytes, sender: int, envelope: Envelope) -> tuple[int, int]:
-    """(number of segments, bytes of the whole message); raises SynchronisationError unless it belongs to this call."""
+def read_headers(data: bytes, sender: int, envelope: Envelope) -> tuple[int, int, list[SegmentHeader]]:
+    """(bytes of the whole message, number of segments, their headers as far as ``data`` holds them).
+
+    Raises SynchronisationError unless the message is one of ``sender`` in this call.
+    """
     if len(data) < MESSAGE_HEADER_BYTES:
         raise corrupt(sender, "it is shorter than a header")
     magic, version, nothing, segments, source, total, call, signature, units = _MESSAGE.unpack_from(data)
     if magic != MAGIC or version != WIRE_VERSION or nothing or source != sender:
         raise corrupt(sender, "it has no header of this version of zenc")
-    _demand_same_call(sender, envelope, Envelope(call, signature, units))
+    if signature != envelope.signature or call != envelope.call or units != envelope.units:
+        raise _other_call(sender, envelope, Envelope(call, signature, units))
     if total < MESSAGE_HEADER_BYTES + segments * SEGMENT_HEADER_BYTES:
         raise corrupt(sender, f"{total} bytes can't hold {segments} segments")
-    return segments, total
+    here = min(segments, (len(data) - MESSAGE_HEADER_BYTES) // SEGMENT_HEADER_BYTES)
+    return total, segments, [_segment_header(data, index, sender) for index in range(here)]
 
 
-def read_segment_headers(data: bytes, segments: int, sender: int) -> list[SegmentHeader]:
-    """The headers that follow the message header in ``data``; raises SynchronisationError for what is none."""
-    if len(data) < MESSAGE_HEADER_BYTES + segments * SEGMENT_HEADER_BYTES:
-        raise corrupt(sender, f"it is too short for {segments} segments")
-    found = []
-    for index in range(segments):
-        part, packed, count = _SEGMENT.unpack_from(data, MESSAGE_HEADER_BYTES + index * SEGMENT_HEADER_BYTES)
-        if packed & 0xFF >= len(WIRE_FORMATS):
-            raise corrupt(sender, f"segment {index} has an unknown format")
-        found.append(SegmentHeader(part, packed >> 8, WIRE_FORMATS[packed & 0xFF], count))
-    return found
+def _segment_header(data: bytes, index: int, sender: int) -> SegmentHeader:
+    part, packed, count = _SEGMENT.unpack_from(data, MESSAGE_HEADER_BYTES + index * SEGMENT_HEADER_BYTES)
+    if packed & 0xFF >= len(WIRE_FORMATS):
+        raise corrupt(sender, f"segment {index} has an unknown format")
+    return SegmentHeader(part, packed >> 8, WIRE_FORMATS[packed & 0xFF], count)
 
 
 def corrupt(sender: int, why: str) -> SynchronisationError:
@@ -84,9 +83,7 @@ def corrupt(sender: int, why: str) -> SynchronisationError:
     return SynchronisationError(Diagnostic("corrupt-message", f"a message of rank {sender} can't be read: {why}"))
 
 
-def _demand_same_call(sender: int, mine: Envelope, theirs: Envelope) -> None:
-    if mine == theirs:
-        return
+def _other_call(sender: int, mine: Envelope, theirs: Envelope) -> SynchronisationError:
     if mine.units != theirs.units:
         why = f"its tensor has {theirs.units:,} units, and this rank's has {mine.units:,}"
     elif mine.signature != theirs.signature:
@@ -94,4 +91,4 @@ def _demand_same_call(sender: int, mine: Envelope, theirs: Envelope) -> None:
     else:
         why = f"it is in call {theirs.call} of this group, and this rank in call {mine.call}"
     help = "all ranks must call the same collectives, on tensors of the same shape and dtype, in the same order"
-    raise SynchronisationError(Diagnostic("different-calls", f"rank {sender} is in another call: {why}", help=help))
+    return SynchronisationError(Diagnostic("different-calls", f"rank {sender} is in another call: {why}", help=help))
