@@ -113,6 +113,7 @@ _RUN = {
     "deadline": ("synchronisation", "a wait passed its deadline"),
     "peer-lost": ("synchronisation", "a connection to another rank ended"),
     "group-broken": ("synchronisation", "an earlier call of this group failed"),
+    "call-failed": ("synchronisation", "a call ended with an error of this rank"),
     "reentrant-call": ("synchronisation", "a callback of a call waits for another call of its group"),
     "corrupt-message": ("synchronisation", "a message has no header that fits this call"),
     "corrupt-segment": ("synchronisation", "the bytes of a message are no segment"),

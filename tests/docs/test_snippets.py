@@ -73,7 +73,9 @@ def commands_of(block: Block) -> list[str]:
     return [found[1] for line in lines if (found := RUN.fullmatch(line))]
 
 
-@pytest.mark.parametrize(("page", "block", "command"), commands(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("page", "block", "command"), commands(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_shell(page: Path, block: Block, command: str, tmp_path: Path) -> None:
     """A command that stands below ``# bad`` has to fail."""
     write_files(blocks_of(page), tmp_path)

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
+from zenc.errors import ZencError
 from zenc.runtime.collective import Collective
 from zenc.runtime.work import Work
 
@@ -67,6 +68,10 @@ def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torc
     if not buffer.is_sparse:
         return allreduce_hook(state.process_group, bucket)  # type: ignore[arg-type]
     name = state.name_of(bucket)
-    work = state.collective.all_reduce(buffer, "mean", async_op=True)
+    try:
+        work = state.collective.all_reduce(buffer, "mean", async_op=True)
+    except ZencError as error:
+        state.error = error
+        raise
     work.then(lambda ended: state.record(name, ended))
     return work.get_future()
