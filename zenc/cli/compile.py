@@ -37,7 +37,7 @@ EXAMPLES = """\b
 Examples:
   zenc compile balanced                      writes build/balanced
   zenc compile mine.zen --ranks 8 -o out
-  zenc compile ring --target plan --json
+  zenc compile dense_ring --target plan --json
 """
 
 

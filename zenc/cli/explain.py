@@ -20,7 +20,7 @@ from zenc.cli.common import (
 EXAMPLES = """\b
 Examples:
   zenc explain balanced --ranks 8 --density 0.002
-  zenc explain ring --ranks 4 --rank 1 --units 60000 --width 65
+  zenc explain dense_ring --ranks 4 --rank 1 --units 60000 --width 65
 """
 
 
