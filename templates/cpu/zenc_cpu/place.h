@@ -118,9 +118,9 @@ inline i64 place_summed(const Places<Mapping>& places, u64 width, const i64* slo
     const i64 status = group(places, slots, n, distinct, ends.get(), origin_of.get(), inputs.get());
     if (status < 0) return status;
     for (u64 i = 0; i < n; ++i) from[i] = values + inputs[i] * width;
+    const auto sum = divisor == 1 ? sum_rows<false, T> : sum_rows<true, T>;
     for (u64 row = 0, start = 0; row < distinct; start = ends[row++])
-        sum_rows<true>(from.get() + start, ends[row] - start, width, divisor,
-                       row_at<T>(origin_of[row], row, width));
+        sum(from.get() + start, ends[row] - start, width, divisor, row_at<T>(origin_of[row], row, width));
     return 0;
 }
 
