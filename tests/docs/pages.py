@@ -4,7 +4,7 @@
 
 ``<!-- not run: REASON -->``  before a Python block: it is only compiled
 ``<!-- run first ... -->``    Python that runs at this place and is not shown
-``<!-- output -->``           before a block of text: what the block of code before it prints; ``...`` stands for anything
+``<!-- output -->``           before a block of text: what the code before it prints; ``...`` stands for anything
 
 A block whose first line is ``# NAME.py`` or ``# NAME.zen`` is a file; ``# NAME.py, started by: COMMAND`` is started so.
 Blocks of Python run in the order of the page, on two ranks, and see what those before them have named. Lines of shell
