@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import torch
 
@@ -14,7 +14,8 @@ from zenc.plan.program import Program, program
 from zenc.plan.verify import verify
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.exchange import Exchange
-from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
+from zenc.runtime.layout import Layout, contribution_of, layout_of, not_a_tensor, sparse_result
+from zenc.runtime.messenger import Room
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import call_stats
 from zenc.runtime.wire import Envelope
@@ -26,6 +27,8 @@ Operation = Literal["sum", "mean"]
 OPERATIONS = ("sum", "mean")
 MOST_KNOWN = 256
 """Shapes whose workshops are kept; models have far fewer."""
+Prepared: TypeAlias = tuple[Layout, Workshop, int]
+"""How tensors of a shape are cut, what makes their segments, and 64 bits that only ranks of one call share."""
 
 
 class Collective:
@@ -42,7 +45,8 @@ class Collective:
         self.artifact = artifact
         self._digest = plan.digest
         self._kernels, self._communicator, self._deadline = kernels, communicator, deadline
-        self._known: dict[tuple[Layout, Operation], tuple[Workshop, int]] = {}
+        self._known: dict[tuple[object, ...], Prepared] = {}
+        self._room: Room = {}
         self._stats: dict[str, Any] = {}
 
     @property
@@ -89,32 +93,31 @@ class Collective:
         if op not in OPERATIONS:
             message = f"unknown operation {op!r}; one of {', '.join(OPERATIONS)}"
             raise TensorError(Diagnostic("unknown-operation", message))
-        layout = layout_of(tensor, self.artifact.plan.unit)
+        prepared = self._prepared(tensor, op)
         number = self._communicator.next_call()
 
         def call(work: Work) -> torch.Tensor:
-            return self._run(tensor, layout, op, number, work)
+            return self._run(tensor, prepared, op, number, work)
 
         worker = self._communicator.worker
         return worker.submit(call) if async_op else worker.run(call)
 
-    def _run(self, tensor: torch.Tensor, layout: Layout, op: Operation, number: int, work: Work) -> torch.Tensor:
+    def _run(self, tensor: torch.Tensor, prepared: Prepared, op: Operation, number: int, work: Work) -> torch.Tensor:
         """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""
         self._communicator.demand_whole()
+        layout, workshop, signature = prepared
         if not layout.units or not layout.width:
             return _without_elements(tensor)
         started = time.perf_counter()
-        workshop, signature = self._prepared(layout, op)
         call = Envelope(number, signature, layout.units)
-        transport = self._communicator.transport
-        exchange = Exchange(self.artifact.plan, self._program, transport, workshop, call, self._deadline)
+        transport, plan = self._communicator.transport, self.artifact.plan
+        exchange = Exchange(plan, self._program, transport, workshop, call, self._deadline, self._room)
         try:
-            with torch.no_grad():
-                own = exchange.pack(contribution_of(tensor, layout), self.size if op == "mean" else 1)
-                packed = time.perf_counter()
-                complete = exchange.run(own)
-                exchanged = time.perf_counter()
-                result = _result(tensor, layout, workshop, complete)
+            own = exchange.pack(contribution_of(tensor, layout), self.size if op == "mean" else 1)
+            packed = time.perf_counter()
+            complete = exchange.run(own)
+            exchanged = time.perf_counter()
+            result = _result(tensor, layout, workshop, complete)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same
             self._give_up(error, exchange)
             raise
@@ -123,18 +126,24 @@ class Collective:
         self._stats = work.stats = {**call_stats(layout.units, exchange, own, complete), **seconds, "call": number}
         return result
 
-    def _prepared(self, layout: Layout, op: Operation) -> tuple[Workshop, int]:
-        """What calls with this shape, dtype and operation share: the workshop, and a signature of 64 bits."""
-        known = self._known.get((layout, op))
+    def _prepared(self, tensor: torch.Tensor, op: Operation) -> Prepared:
+        """What calls with this shape, dtype and operation share; raises TensorError as ``layout_of``."""
+        if not isinstance(tensor, torch.Tensor):
+            raise not_a_tensor(tensor)
+        sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
+        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op)
+        known = self._known.get(key)
         if known is None:
-            geometry = Geometry(layout.units, layout.width, self._proof.parts)
-            meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
-            signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
-            known = Workshop(self._kernels, geometry, layout), signature
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[layout, op] = known
+            known = self._known[key] = self._prepare(layout_of(tensor, self.artifact.plan.unit), op)
         return known
+
+    def _prepare(self, layout: Layout, op: Operation) -> Prepared:
+        geometry = Geometry(layout.units, layout.width, self._proof.parts)
+        meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
+        signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
+        return layout, Workshop(self._kernels, geometry, layout), signature
 
     def _give_up(self, error: BaseException, exchange: Exchange) -> None:
         if self.size > 1:

@@ -12,7 +12,7 @@ from zenc.errors import Diagnostic, SynchronisationError
 from zenc.plan.model import Plan
 from zenc.plan.program import Piece, Program, Step
 from zenc.runtime.layout import Contribution
-from zenc.runtime.messenger import Messenger
+from zenc.runtime.messenger import Messenger, Room
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
 from zenc.runtime.transport import Transport
@@ -31,10 +31,11 @@ class Exchange:
         workshop: Workshop,
         call: Envelope,
         deadline: float,
+        room: Room,
     ) -> None:
         self.program, self.workshop, self.rank, self.one_shot = program, workshop, transport.rank, plan.one_shot
         self.push_format, self.pull_format = plan.push.format, plan.pull.format
-        self.messenger = Messenger(plan.scheme, plan.one_shot, deadline, transport, workshop, call)
+        self.messenger = Messenger(plan.scheme, plan.one_shot, deadline, transport, workshop, call, room)
         self.held: dict[int, list[Segment]] = {}
         self.push_stats, self.pull_stats = PhaseStats(), PhaseStats()
 
@@ -62,13 +63,12 @@ class Exchange:
         stats.seconds += time.perf_counter() - started
 
     def _step(self, step: Step, format: Format, stats: PhaseStats) -> list[Segment]:
-        """Post everything, then take what comes: first packets in order, then the rest of the long messages."""
+        """Be ready for everything, send everything, then take what comes."""
         posted = self.messenger.post(step)
         for message in step.sends:
             segments = [segment for piece in message.pieces for segment in self._pieces(piece)]
             self.messenger.send(message.peer, segments, step, format, stats)
-        arrivals = [self.messenger.first(step, *waiting) for waiting in posted]
-        found = [segment for arrival in arrivals for segment in self.messenger.take(step, arrival, stats)]
+        found = self.messenger.receive(step, posted, stats)
         self.messenger.finish(step)
         return found
 

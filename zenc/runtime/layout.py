@@ -70,8 +70,6 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
 
 
 def _demand_supported(tensor: torch.Tensor) -> None:
-    if not isinstance(tensor, torch.Tensor):
-        raise TensorError(Diagnostic("not-a-tensor", f"all_reduce takes a torch.Tensor, not a {type(tensor).__name__}"))
     if tensor.device.type != "cpu":
         message = f"this collective is compiled for the cpu, and the tensor is on {tensor.device}"
         raise TensorError(Diagnostic("unsupported-device", message, help="move it with .cpu() first"))
@@ -81,6 +79,11 @@ def _demand_supported(tensor: torch.Tensor) -> None:
     if tensor.dtype not in DTYPE_NAMES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPE_NAMES)
         raise TensorError(Diagnostic("unsupported-dtype", f"all_reduce sums {names}, not {tensor.dtype}"))
+
+
+def not_a_tensor(given: object) -> TensorError:
+    """The error of what is no tensor at all."""
+    return TensorError(Diagnostic("not-a-tensor", f"all_reduce takes a torch.Tensor, not a {type(given).__name__}"))
 
 
 def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import time
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
@@ -46,26 +47,46 @@ class Arrival:
     rest: Pending | None
 
 
+Posted: TypeAlias = tuple[Message, Pending, torch.Tensor]
+Room: TypeAlias = dict[int, tuple[torch.Tensor, ...]]
+"""Step number -> buffers for the first packets that come in it."""
+
+
 class Messenger:
     """Carries the messages of one call of one rank. ``deadline`` in seconds bounds every single wait."""
 
     def __init__(
-        self, scheme: str, one_shot: bool, deadline: float, transport: Transport, workshop: Workshop, call: Envelope
+        self,
+        scheme: str,
+        one_shot: bool,
+        deadline: float,
+        transport: Transport,
+        workshop: Workshop,
+        call: Envelope,
+        room: Room,
     ) -> None:
         self.scheme, self.one_shot, self.deadline = scheme, one_shot, deadline
-        self.transport, self.workshop, self.call = transport, workshop, call
+        self.transport, self.workshop, self.call, self.room = transport, workshop, call, room
+        self.head = message_header(call, transport.rank, [], 0)
         self.sending: list[tuple[Pending, int, int]] = []
 
-    def post(self, step: Step) -> list[tuple[Message, Pending, torch.Tensor]]:
+    def post(self, step: Step) -> list[Posted]:
         """Be ready for the first packet of every message of ``step``."""
         if not step.receives:
             return []
-        tag = self._tag(step, 0)
-        buffers = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
+        tag, buffers = self._tag(step, 0), self._buffers(step)
         return [
             (message, self.transport.receive(message.peer, tag, buffer), buffer)
             for message, buffer in zip(step.receives, buffers, strict=True)
         ]
+
+    def _buffers(self, step: Step) -> tuple[torch.Tensor, ...]:
+        """Room for the first packets of a step, kept from call to call: a call leaves nothing of itself in it."""
+        kept = self.room.get(step.number)
+        if kept is None:
+            kept = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
+            self.room[step.number] = kept
+        return kept
 
     def send(self, peer: int, segments: list[Segment], step: Step, format: Format, stats: PhaseStats) -> None:
         """Send ``segments`` as one message; ``finish`` waits for it."""
@@ -86,9 +107,11 @@ class Messenger:
         if frame is None or frame.format is not self.workshop.wire_format(segment.part, segment.count, format):
             return None
         if frame.buffer is None:
-            self.workshop.write_index(segment, frame)
-            header = SegmentHeader(segment.part, segment.origin, frame.format, segment.count)
-            self._write_headers(frame.address, [header], frame.size)
+            if frame.has_index:  # passed on as it came, under a header of this rank
+                header = SegmentHeader(segment.part, segment.origin, frame.format, segment.count)
+                self._write_headers(frame.address, [header], frame.size)
+            else:
+                self.workshop.seal(segment, frame, self.head)
             frame.buffer = frame.view()
         stats.body_sent(frame.format, frame.size - HEADER_GAP)
         return frame.buffer
@@ -111,9 +134,39 @@ class Messenger:
         head = message_header(self.call, self.transport.rank, headers, total)
         ctypes.memmove(address, head, len(head))
 
-    def first(self, step: Step, message: Message, pending: Pending, buffer: torch.Tensor) -> Arrival:
-        """Wait for a first packet, and be ready for the rest of a long message."""
-        self._wait(pending, message.peer, step, None)
+    def receive(self, step: Step, posted: list[Posted], stats: PhaseStats) -> list[Segment]:
+        """What arrives in ``step``, in no order: all first packets, then the rest of the long messages."""
+        found: list[Segment] = []
+        arrivals: list[Arrival] = []
+        bitmaps = self.workshop.bitmaps(len(posted))
+        bitmap = bitmaps.data_ptr()
+        for message, pending, buffer in posted:
+            self._wait(pending, message.peer, step, None)
+            segment = self._opened(message, buffer, bitmap, bitmaps, stats) if len(message.pieces) == 1 else None
+            if segment is None:
+                arrivals.append(self._looked_at(step, message, buffer))
+            else:
+                found.append(segment)
+            bitmap += self.workshop.bitmap_bytes
+        for arrival in arrivals:
+            found += self._take(step, arrival, stats)
+        return found
+
+    def _opened(
+        self, message: Message, buffer: torch.Tensor, bitmap: int, keep: object, stats: PhaseStats
+    ) -> Segment | None:
+        """The segment of a short message that carries just one: by far the most, and so with the least to do."""
+        segment = self.workshop.open(self.head, buffer, message.peer, message.pieces[0].part, bitmap, keep)
+        if segment is None or segment.frame is None or segment.origin >= self.transport.size:
+            return None
+        stats.received(segment.frame.size)
+        stats.body_received(segment.frame.format, segment.frame.size - HEADER_GAP)
+        if not self.one_shot:
+            segment.origin = message.peer
+        return segment
+
+    def _looked_at(self, step: Step, message: Message, buffer: torch.Tensor) -> Arrival:
+        """Read the headers of a first packet, and be ready for the rest of a long message."""
         total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.call)
         if total <= EAGER_BYTES:
             return Arrival(message, buffer, total, segments, headers, None)
@@ -134,7 +187,7 @@ class Messenger:
         )
         return MESSAGE_HEADER_BYTES + contributors * fullest
 
-    def take(self, step: Step, arrival: Arrival, stats: PhaseStats) -> list[Segment]:
+    def _take(self, step: Step, arrival: Arrival, stats: PhaseStats) -> list[Segment]:
         """Wait for the rest of a message, and decode it."""
         if arrival.rest is not None:
             self._wait(arrival.rest, arrival.message.peer, step, arrival.size)

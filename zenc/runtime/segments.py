@@ -18,7 +18,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from zenc.errors import Diagnostic, InternalError
-from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, index_bytes, padded, wire_format
+from zenc.plan.formats import (
+    MESSAGE_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    WIRE_FORMATS,
+    index_bytes,
+    padded,
+    wire_format,
+)
 from zenc.runtime.layout import Contribution, Layout
 from zenc.scheme.model import Format
 from zenc.targets.cpu.kernels import Kernels
@@ -86,6 +93,7 @@ class Workshop:
         self.part_words, self.words = geometry.part_words, geometry.words
         self.bitmap_bytes = 8 * self.part_words
         self.unit_bytes = layout.width * layout.dtype.itemsize
+        self.opened = (ctypes.c_int64 * 5)()
 
     def pack(self, contribution: Contribution, divisor: int, rank: int, format: Format) -> list[Segment]:
         """One segment a part, from this rank's own gradient: mark, rank, place (each value divided by ``divisor``)."""
@@ -163,14 +171,24 @@ class Workshop:
         index = index_bytes(format, self.slots[part], count)
         return index, index + padded(count * self.unit_bytes)
 
-    def write_index(self, segment: Segment, frame: Frame) -> None:
-        """Fill the index of a segment's own frame, once; and the zeros after its values."""
-        if not frame.has_index:
-            start = frame.address + HEADER_GAP
-            self.kernels.encode_index(frame.format, segment.bitmap, self.slots[segment.part], segment.count, start)
-            value_bytes = segment.count * self.unit_bytes
-            ctypes.memset(segment.values + value_bytes, 0, padded(value_bytes) - value_bytes)
-            frame.has_index = True
+    def seal(self, segment: Segment, frame: Frame, head: bytes) -> None:
+        """Fill a segment's own frame: headers, index, and the zeros behind the values."""
+        slots, value_bytes = self.slots[segment.part], segment.count * self.unit_bytes
+        what = (segment.bitmap, slots, segment.count, value_bytes, segment.part, segment.origin)
+        self.kernels.seal(head, frame.format, *what, frame.address)
+        frame.has_index = True
+
+    def open(
+        self, head: bytes, message: torch.Tensor, sender: int, part: int, bitmap: int, keep: object
+    ) -> Segment | None:
+        """The segment of a message that carries this one alone, and is all in the first packet; else None."""
+        address, found = message.data_ptr(), self.opened
+        at = (address, message.numel(), sender, part, self.slots[part], self.unit_bytes, bitmap)
+        if not self.kernels.open(head, *at, found):
+            return None
+        size, count, origin, format, values = found
+        frame = Frame(message, 0, size, WIRE_FORMATS[format], True)
+        return Segment(part, origin, count, bitmap, address + values, (message, keep), frame)
 
     def encode(self, segment: Segment, format: Format, out: int) -> None:
         """Write the body of ``segment`` in a wire format to the address ``out``; see ``measure`` for its size."""

@@ -20,7 +20,9 @@ class Work:
 
     def __init__(self) -> None:
         self.stats: dict[str, Any] = {}
-        self._done = threading.Event()
+        self._ended = False
+        self._latch = threading.Lock()  # locked until the call has ended; a threading.Event costs far more to make
+        self._latch.acquire()
         self._result: torch.Tensor | None = None
         self._error: BaseException | None = None
         self._listeners: list[Callable[[Work], None]] = []
@@ -28,13 +30,15 @@ class Work:
 
     def is_completed(self) -> bool:
         """Whether the call has ended, well or not."""
-        return self._done.is_set()
+        return self._ended
 
     def wait(self, timeout: float | None = None) -> torch.Tensor:
         """The result; raises the call's error, or SynchronisationError after ``timeout`` seconds."""
-        if not self._done.wait(timeout):
-            message = f"the call did not end within {timeout:g} s; it goes on"
-            raise SynchronisationError(Diagnostic("deadline", message))
+        if not self._ended:
+            if not self._latch.acquire(timeout=-1 if timeout is None else timeout):
+                message = f"the call did not end within {timeout:g} s; it goes on"
+                raise SynchronisationError(Diagnostic("deadline", message))
+            self._latch.release()
         if self._error is not None:
             raise self._error
         assert self._result is not None
@@ -52,7 +56,7 @@ class Work:
         What a listener raises is logged, and goes no further.
         """
         with self._lock:
-            if not self._done.is_set():
+            if not self._ended:
                 self._listeners.append(listener)
                 return
         _tell(listener, self)
@@ -64,7 +68,8 @@ class Work:
         except BaseException as error:
             self._error = error
         with self._lock:
-            self._done.set()
+            self._ended = True
+            self._latch.release()
             listeners, self._listeners = self._listeners, []
         for listener in listeners:
             _tell(listener, self)

@@ -5,4 +5,5 @@
 #include "zenc_cpu/expand.h"
 #include "zenc_cpu/mark.h"
 #include "zenc_cpu/merge.h"
+#include "zenc_cpu/message.h"
 #include "zenc_cpu/place.h"

@@ -33,6 +33,8 @@ _ARGUMENTS = {
     "encode": "npnnpnp",
     "decode_index": "npnnp",
     "union": "npnp",
+    "seal": "pnpnnnnnp",
+    "open": "ppnnnnnpp",
 }
 _TYPED_ARGUMENTS = {
     "mark_dense": "nnn pp",
@@ -87,6 +89,8 @@ class Kernels:
         self._encode = functions["encode"]
         self._decode_index = functions["decode_index"]
         self._union = functions["union"]
+        self._seal = functions["seal"]
+        self._open = functions["open"]
         self._mark_dense = typed["mark_dense"]
         self._place_units = typed["place_units"]
         self._place_dense = typed["place_dense"]
@@ -203,6 +207,45 @@ class Kernels:
             why = _REASONS.get(status, f"status {status}")
             message = f"a segment of {count} out of {slots} slots, format {wire.value}, can't be read: {why}"
             raise SynchronisationError(Diagnostic("corrupt-segment", message))
+
+    def seal(
+        self,
+        head: bytes,
+        wire: Format,
+        bitmap: int,
+        slots: int,
+        count: int,
+        value_bytes: int,
+        part: int,
+        origin: int,
+        frame: int,
+    ) -> int:
+        """Complete the message of one segment at ``frame``, whose values are there already: headers, index, padding.
+
+        ``head`` is a message header (``zenc.runtime.wire``) of the call. Returns the bytes of the message.
+        """
+        wire_number = _WIRE_NUMBERS[wire]
+        return _count(self._seal(head, wire_number, bitmap, slots, count, value_bytes, part, origin, frame))
+
+    def open(
+        self,
+        head: bytes,
+        message: int,
+        capacity: int,
+        sender: int,
+        part: int,
+        slots: int,
+        unit_bytes: int,
+        bitmap: int,
+        found: ctypes.Array[c_int64],
+    ) -> bool:
+        """Open a message of one segment of ``part`` that is all there, in ``capacity`` bytes at ``message``.
+
+        True: ceil(slots / 64) words of ``bitmap`` are defined, and ``found`` has the bytes of the message, the
+        segment's count, origin and format (its place in WIRE_FORMATS), and the offset of its values. False: it is
+        another message, longer or wrong.
+        """
+        return not self._open(head, message, capacity, sender, part, slots, unit_bytes, bitmap, found)
 
     def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
         """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""
