@@ -197,9 +197,38 @@ void parts_of_slots() {
         }
 }
 
+// Seals a segment in a frame of exactly its size and opens it; then opens damaged copies and rubbish.
+void sealed_and_opened(u64 slots, i64 format) {
+    const u64 words = words_of(slots);
+    std::vector<u64> bitmap(words);
+    for (u64 slot = 0; slot < slots; ++slot)
+        if (format == FORMAT_DENSE || below(3) == 0) bitmap[slot / 64] |= 1ULL << (slot % 64);
+    const u64 count = population(bitmap.data(), words);
+    const u64 value_bytes = count * 6;
+    MessageHeader head = {{'z', 'e', 'n', 'M'}, {1, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
+    const u8* const call = reinterpret_cast<u8*>(&head);
+    std::vector<u64> frame((FRAME_BYTES + index_bytes(format, slots, count) + padded(value_bytes)) / 8);
+    u8* const message = reinterpret_cast<u8*>(frame.data());
+    const i64 bytes = seal(call, format, bitmap.data(), slots, count, value_bytes, 2, 5, message);
+    demand(bytes == static_cast<i64>(frame.size() * 8), "sealed bytes");
+    std::vector<u64> decoded(words);
+    Opened found = {};
+    demand(open(call, message, frame.size() * 8, 3, 2, slots, 6, decoded.data(), &found) == 0, "open");
+    demand(same(decoded, bitmap) && found.count == static_cast<i64>(count), "opened bitmap");
+    for (int trial = 0; trial < 64; ++trial) {
+        std::vector<u64> damaged = frame;
+        u8* const other = reinterpret_cast<u8*>(damaged.data());
+        other[below(frame.size() * 8)] ^= static_cast<u8>(1U << below(8));
+        if (open(call, other, frame.size() * 8, 3, 2, slots, 6, decoded.data(), &found) == 0)
+            demand(population(decoded.data(), words) == count, "count of a damaged message");
+    }
+}
+
 }  // namespace
 
 int main() {
+    for (u64 slots : {0ULL, 1ULL, 64ULL, 1000ULL})
+        for (i64 format : {FORMAT_DENSE, FORMAT_COO, FORMAT_BITMAP}) sealed_and_opened(slots, format);
     parts_of_slots();
     one_by_one_as_in_vectors();
     every_kernel<float>();
