@@ -1,6 +1,6 @@
 """How long the proof of every shipped scheme takes, by the number of ranks, the program's start included.
 
-    python benchmarks/proof.py [--sizes 64,1024] [--json FILE]
+python benchmarks/proof.py [--sizes 64,1024] [--json FILE]
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from zenc.plan.formats import (
     padded,
     slots_of,
     wire_format,
+    wire_layout,
 )
 from zenc.scheme.model import Format
 from zenc.targets.geometry import Geometry
@@ -89,3 +90,12 @@ def test_parts_cover_the_units_and_agree_with_the_target(units, parts):
     assert cut == sorted(cut, reverse=True), "only the last parts are shorter"
     geometry = Geometry(units, 1, parts)
     assert cut == [geometry.slots_of(part) for part in range(parts)]
+
+
+@given(st.sampled_from(list(Format)), st.integers(0, 2**33), st.data(), st.integers(1, 5000))
+def test_a_layout_is_what_the_single_questions_say(format, slots, data, unit_bytes):
+    count = data.draw(st.integers(0, min(slots, 2**20)) | st.just(slots))
+    chosen, index, body = wire_layout(format, slots, count, unit_bytes)
+    assert chosen is wire_format(format, slots, count)
+    assert index == index_bytes(chosen, slots, count)
+    assert body == index + padded(count * unit_bytes)

@@ -66,6 +66,18 @@ def wire_format(format: Format, slots: int, count: int) -> Format:
     return Format.COO if index_bytes(Format.COO, slots, count) <= (slots + 63) // 64 * 8 else Format.BITMAP
 
 
+def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tuple[Format, int, int]:
+    """(wire format, bytes of the index, bytes of the body) of a segment: all of the above in one call."""
+    values = (count * unit_bytes + 7) // 8 * 8
+    if format is Format.DENSE or (format is Format.AUTO and count == slots):
+        return Format.DENSE, 0, values
+    coo = (count * (4 if slots <= 1 << 32 else 8) + 7) // 8 * 8
+    bitmap = (slots + 63) // 64 * 8
+    if format is Format.COO or (format is Format.AUTO and coo <= bitmap):
+        return Format.COO, coo, coo + values
+    return Format.BITMAP, bitmap, bitmap + values
+
+
 def message_bytes(format: Format, shapes: list[SegmentShape]) -> int:
     """The bytes of a message that carries segments of ``shapes``, headers included."""
     bodies = sum(body_bytes(wire_format(format, shape.slots, shape.count), shape) for shape in shapes)

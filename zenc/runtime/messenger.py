@@ -104,7 +104,10 @@ class Messenger:
     def _alone(self, segment: Segment, format: Format, stats: PhaseStats) -> torch.Tensor | None:
         """The segment's own frame, ready to be sent; None if it is laid out for another format."""
         frame = segment.frame
-        if frame is None or frame.format is not self.workshop.wire_format(segment.part, segment.count, format):
+        if frame is None:
+            return None
+        fits = frame.asked is format or frame.format is self.workshop.wire_format(segment.part, segment.count, format)
+        if not fits:
             return None
         if frame.buffer is None:
             if frame.has_index:  # passed on as it came, under a header of this rank
@@ -204,7 +207,7 @@ class Messenger:
 
     def _decoded(self, arrival: Arrival, sizes: list[int], body: int, stats: PhaseStats) -> list[Segment]:
         headers, sender = arrival.headers, arrival.message.peer
-        frame = Frame(arrival.whole, 0, arrival.size, headers[0].format, True) if len(headers) == 1 else None
+        frame = Frame(arrival.whole, 0, arrival.size, headers[0].format, None, True) if len(headers) == 1 else None
         bitmaps = self.workshop.bitmaps(len(headers))
         bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
         for header, size in zip(headers, sizes, strict=True):

@@ -25,6 +25,7 @@ from zenc.plan.formats import (
     index_bytes,
     padded,
     wire_format,
+    wire_layout,
 )
 from zenc.runtime.layout import Contribution, Layout
 from zenc.scheme.model import Format
@@ -45,6 +46,8 @@ class Frame:
     start: int
     size: int
     format: Format
+    asked: Format | None
+    """What the phase said when the frame was laid out; None for one that came in a message."""
     has_index: bool = False
     buffer: torch.Tensor | None = None
     """The message as a tensor, once its header is there."""
@@ -75,7 +78,7 @@ class Segment:
         if origin == self.origin:
             return self
         old = self.frame
-        frame = old and Frame(old.arena, old.start, old.size, old.format, old.has_index)
+        frame = old and Frame(old.arena, old.start, old.size, old.format, old.asked, old.has_index)
         return replace(self, origin=origin, frame=frame)
 
 
@@ -120,24 +123,23 @@ class Workshop:
         """Segments of all parts, with frames in one arena; their values are yet to be placed."""
         starts = [*before[:: self.part_words].tolist(), total]
         counts = [end - start for start, end in itertools.pairwise(starts)]
-        formats = [self.wire_format(part, count, format) for part, count in enumerate(counts)]
-        sizes = [self.measure(part, counts[part], formats[part]) for part in range(len(counts))]
-        arena = torch.empty(sum(HEADER_GAP + body for _, body in sizes), dtype=torch.uint8)
-        base, marks, at, keep = arena.data_ptr(), bitmap.data_ptr(), 0, (bitmap, arena)
+        layouts = [
+            wire_layout(format, slots, count, self.unit_bytes) for slots, count in zip(self.slots, counts, strict=True)
+        ]
+        arena = torch.empty(sum([HEADER_GAP + body for *_, body in layouts]), dtype=torch.uint8)
+        base, marks, at, keep = arena.data_ptr() + HEADER_GAP, bitmap.data_ptr(), 0, (bitmap, arena)
         segments = []
-        for part, (index, body) in enumerate(sizes):
-            frame = Frame(arena, at, HEADER_GAP + body, formats[part])
-            place, values = marks + part * self.bitmap_bytes, base + at + HEADER_GAP + index
-            segments.append(Segment(part, rank, counts[part], place, values, keep, frame))
-            at += HEADER_GAP + body
+        for part, (chosen, index, body) in enumerate(layouts):
+            frame = Frame(arena, at, HEADER_GAP + body, chosen, format)
+            segments.append(Segment(part, rank, counts[part], marks, base + at + index, keep, frame))
+            at, marks = at + HEADER_GAP + body, marks + self.bitmap_bytes
         return segments
 
     def _framed(self, part: int, origin: int, count: int, bitmap: torch.Tensor, format: Format) -> Segment:
         """A segment with a frame of its own; its values are not there yet."""
-        chosen = self.wire_format(part, count, format)
-        index, body = self.measure(part, count, chosen)
+        chosen, index, body = wire_layout(format, self.slots[part], count, self.unit_bytes)
         arena = torch.empty(HEADER_GAP + body, dtype=torch.uint8)
-        frame, values = Frame(arena, 0, HEADER_GAP + body, chosen), arena.data_ptr() + HEADER_GAP + index
+        frame, values = Frame(arena, 0, HEADER_GAP + body, chosen, format), arena.data_ptr() + HEADER_GAP + index
         return Segment(part, origin, count, bitmap.data_ptr(), values, (bitmap, arena), frame)
 
     def densify(self, segment: Segment, format: Format) -> Segment:
@@ -187,7 +189,7 @@ class Workshop:
         if not self.kernels.open(head, *at, found):
             return None
         size, count, origin, format, values = found
-        frame = Frame(message, 0, size, WIRE_FORMATS[format], True)
+        frame = Frame(message, 0, size, WIRE_FORMATS[format], None, True)
         return Segment(part, origin, count, bitmap, address + values, (message, keep), frame)
 
     def encode(self, segment: Segment, format: Format, out: int) -> None:
