@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from zenc.errors import Diagnostic, Span, VerificationError
-from zenc.language.schedule import All, Block, For, If, Let, Part, Send, Step
-from zenc.plan.evaluate import EvaluationError, Ints, Mask, Scope, condition, evaluate, scope_of, spread
+from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Send, Step
+from zenc.plan.evaluate import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
 from zenc.plan.model import Plan
 
 MOST_ITERATIONS = 200_000
@@ -156,13 +156,7 @@ class _Unroller:
             scope = scope.where(condition(send.where, scope))
         if not scope.ranks.size:
             return _NO_MOVES
-        match send.parts:
-            case All():
-                first, last = 0, self.parts - 1
-            case Part(index):
-                first = last = evaluate(index, scope)  # type: ignore[assignment]
-            case parts:
-                first, last = evaluate(parts.first, scope), evaluate(parts.last, scope)  # type: ignore[assignment]
+        first, last = self._range(send.parts, scope)
         origin = -1 if send.origin is None else evaluate(send.origin, scope)
         line = self.lines.setdefault(id(send), len(self.sends))
         if line == len(self.sends):
@@ -170,6 +164,17 @@ class _Unroller:
         columns = (scope.ranks, evaluate(send.to, scope), first, last, origin, line)
         moves = Round(*(spread(column, scope) for column in columns))
         return moves.take(moves.first <= moves.last)
+
+    def _range(self, parts: Parts, scope: Scope) -> tuple[Value, Value]:
+        """First and last part of a move."""
+        match parts:
+            case All():
+                return 0, self.parts - 1
+            case Part(index):
+                only = evaluate(index, scope)
+                return only, only
+            case PartRange(first, last):
+                return evaluate(first, scope), evaluate(last, scope)
 
     def _sound(self, send: Send, moves: Round) -> Round:
         """The moves that make sense; one diagnostic for each way in which those of a statement do not."""

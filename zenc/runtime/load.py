@@ -42,8 +42,9 @@ def load_collective(obtain: Callable[[int], Artifact], group: dist.ProcessGroup 
 
 def _tell_failure(communicator: Communicator, failure: Exception, deadline: float) -> None:
     """Let the other ranks fail with the name of this one, in one line of at most a few hundred bytes."""
-    known = isinstance(failure, ZencError) and failure.diagnostics
-    text = failure.diagnostics[0].message if known else f"{type(failure).__name__}: {failure}"  # type: ignore[attr-defined]
+    text = f"{type(failure).__name__}: {failure}"
+    if isinstance(failure, ZencError) and failure.diagnostics:
+        text = failure.diagnostics[0].message
     line = " ".join(text.encode("ascii", "replace").decode().split())[:400]
     try:
         _agree(communicator, {"digest": "", "scheme": "", "error": line}, deadline)

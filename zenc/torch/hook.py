@@ -7,7 +7,7 @@ the hook does. Buckets are rebuilt after the first step, so what is kept by para
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -66,7 +66,7 @@ def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torc
     """
     buffer = bucket.buffer()
     if not buffer.is_sparse:
-        return allreduce_hook(state.process_group, bucket)  # type: ignore[arg-type]
+        return allreduce_hook(cast(dist.ProcessGroup, state.process_group), bucket)  # takes None for all ranks
     name = state.name_of(bucket)
     try:
         work = state.collective.all_reduce(buffer, "mean", async_op=True)
