@@ -52,6 +52,12 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
     ``observe`` is told phase, round number (from 1) and deliveries of every round played.
     """
     rounds = expand(plan, size)
+    return rounds, prove(plan, rounds, observe)
+
+
+def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
+    """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
+    size = rounds.size
     state = Provenance(rounds, plan.one_shot)
     _play(rounds, state, "push", observe)
     owners = _owners(state, plan)
@@ -61,7 +67,7 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
     if size <= MATCHED_SIZES:
         prove_progress([program(rounds, rank) for rank in range(size)])
     moves = sum(len(r) for r in (*rounds.push, *rounds.pull))
-    return rounds, Proof(size, rounds.parts, len(rounds.push), len(rounds.pull), moves, owners)
+    return Proof(size, rounds.parts, len(rounds.push), len(rounds.pull), moves, owners)
 
 
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
