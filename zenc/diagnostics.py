@@ -29,6 +29,10 @@ _LOAD = {
     "import-cycle": ("load", "a file imports itself, at once or by way of others"),
 }
 
+_FORMAT = {
+    "unwritable-file": ("format", "a file can't be written in its new layout"),
+}
+
 _SCHEME = {
     "no-scheme": ("scheme", "the file has no scheme"),
     "several-schemes": ("scheme", "the file has several schemes, and none was chosen"),
@@ -136,6 +140,7 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
         **_INSTALLATION,
         **_SYNTAX,
         **_LOAD,
+        **_FORMAT,
         **_SCHEME,
         **_VERIFICATION,
         **_EXPLANATION,

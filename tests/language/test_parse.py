@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from zenc.errors import SchemeSyntaxError, Source
-from zenc.language import complain
 from zenc.language.parse import parse, parse_block, parse_expression
+from zenc.language.scan import RESERVED
 from zenc.language.schedule import Binary, If, Integer, Let, Send, Unary, Variable
 from zenc.language.syntax import Number, Phrase, Schedule
 from zenc.resources import directory
@@ -57,6 +57,12 @@ def test_precedence(text: str, tree: object) -> None:
 def test_words_of_the_language_are_keys_and_values() -> None:
     file = parse(Source("t", "scheme a { push: auto pull: step step: send mod: schedule_ }"))
     assert [entry.key.text for entry in file.schemes[0].entries] == ["push", "pull", "step", "mod"]
+
+
+def test_a_push_may_follow_the_doc() -> None:
+    text = 'scheme a { "A doc." push: auto communication: schedule { "A doc." push { } pull { } } }'
+    (scheme,) = parse(Source("t", text)).schemes
+    assert [entry.key.text for entry in scheme.entries] == ["push", "communication"]
 
 
 def test_line_ends_mean_nothing() -> None:
@@ -265,6 +271,6 @@ def test_reserved_words_are_those_of_the_grammar() -> None:
     grammar = (directory("grammar") / "zen.lark").read_text(encoding="utf-8")
     listed = re.search(r"NAME\.1: /\(\?!\(\?:([a-z|]+)\)", grammar)
     assert listed
-    assert set(listed[1].split("|")) == complain._RESERVED
+    assert set(listed[1].split("|")) == RESERVED
     manual = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
-    assert " ".join(sorted(complain._RESERVED)) in " ".join(manual.split())
+    assert " ".join(sorted(RESERVED)) in " ".join(manual.split())

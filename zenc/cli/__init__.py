@@ -16,6 +16,8 @@ from zenc.cli.compile import EXAMPLES as COMPILE_EXAMPLES
 from zenc.cli.compile import compile_
 from zenc.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
 from zenc.cli.explain import explain
+from zenc.cli.fmt import EXAMPLES as FMT_EXAMPLES
+from zenc.cli.fmt import fmt
 from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
 from zenc.cli.list import list_
 
@@ -29,6 +31,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc check mine.zen                is my scheme right?
   zenc explain balanced --ranks 8    who sends what to whom, how many bytes
   zenc compile balanced -o out       a directory that zenc.attach() takes
+  zenc fmt mine.zen                  lay it out as everyone does
 
 A SCHEME is a file, or the name of a scheme that comes with zenc. In a training script:
 
@@ -47,6 +50,7 @@ app.command("list", epilog=LIST_EXAMPLES)(list_)
 app.command("check", epilog=CHECK_EXAMPLES)(check)
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
+app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
 app.add_typer(cache, name="cache")
 
 

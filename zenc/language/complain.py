@@ -12,15 +12,11 @@ from dataclasses import dataclass
 from lark import Token
 
 from zenc.errors import Diagnostic, Source, Span
-from zenc.language.scan import DECLARATIONS, Piece, starts_declaration, unclosed
+from zenc.language.scan import DECLARATIONS, RESERVED, Piece, starts_declaration, unclosed
 
 _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
 _OPERATORS = {
     "OR", "AND", "COMPARISON", "BAR", "CARET", "AMPERSAND", "LEFT", "RIGHT", "PLUS", "MINUS", "STAR", "SLASH", "MOD",
-}  # fmt: skip
-_RESERVED = {
-    "all", "and", "else", "for", "if", "import", "in", "let", "mod", "not", "of", "or", "part", "pull", "push",
-    "scheme", "schedule", "send", "step", "to", "where",
 }  # fmt: skip
 _LITERALS = {
     "LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'", "RBRACE": "'}'",
@@ -117,7 +113,7 @@ def _brace_never_closed(at: Situation) -> Diagnostic | None:
 def _parenthesis_never_closed(at: Situation) -> Diagnostic | None:
     if not at.opened or at.opened[-1] != "(" or "RPAR" not in at.accepted:
         return None
-    if not _at_end(at) and at.text not in ("{", "}", "..") and at.text not in _RESERVED:
+    if not _at_end(at) and at.text not in ("{", "}", "..") and at.text not in RESERVED:
         return None
     message = "this '(' is never closed"
     if _at_end(at):
@@ -181,7 +177,7 @@ def _fraction_in_schedule(at: Situation) -> Diagnostic | None:
 
 
 def _reserved_name(at: Situation) -> Diagnostic | None:
-    if at.text in _RESERVED and "NAME" in at.accepted and "INTEGER" not in at.accepted:
+    if at.text in RESERVED and "NAME" in at.accepted and "INTEGER" not in at.accepted:
         return _say(f"'{at.text}' is a word of the language, and can't be a name", at.span())
     return None
 

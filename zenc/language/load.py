@@ -49,6 +49,31 @@ def load_text(text: str, name: str = "<text>") -> Program:
     return _Loader().load(Source(name, text), None)
 
 
+def read(path: str | Path) -> Source:
+    """The text at ``path``.
+
+    Raises:
+        SchemeSyntaxError: it is no UTF-8 text.
+        SchemeError: it can't be read.
+    """
+    return _read(Path(path), None)
+
+
+def decode(name: str, data: bytes) -> Source:
+    """The text that ``data`` is, without a byte order mark.
+
+    Raises:
+        SchemeSyntaxError: it is no UTF-8 text.
+    """
+    try:
+        return Source(name, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        source = Source(name, data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}")
+        where = Span(source, len(source.text) - 1, len(source.text))
+        message = f"{name} is no UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
+        raise SchemeSyntaxError(Diagnostic("not-text", message, where)) from error
+
+
 @dataclass
 class _Loader:
     files: dict[Path | None, File] = field(default_factory=dict)
@@ -120,20 +145,10 @@ def _read(path: Path, imported_at: Span | None) -> Source:
     if len(data) > _MOST_BYTES:
         message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
         raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
-    return Source(_name(path), _decode(path, data))
+    return decode(_name(path), data)
 
 
 def _name(path: Path) -> str:
     """What diagnostics and plans call a file: shipped ones by a name that does not depend on the installation."""
     shipped = directory("schemes").resolve()
     return f"{shipped.name}/{path.name}" if path.resolve().parent == shipped else str(path)
-
-
-def _decode(path: Path, data: bytes) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        source = Source(_name(path), data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}")
-        where = Span(source, len(source.text) - 1, len(source.text))
-        message = f"{path} is no UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
-        raise SchemeSyntaxError(Diagnostic("not-text", message, where)) from error

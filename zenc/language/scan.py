@@ -14,6 +14,11 @@ Body = Literal["scheme", "schedule", "block"]
 
 DECLARATIONS = ("scheme", "schedule", "import")
 STATEMENTS = ("step", "for", "if", "let", "send")
+RESERVED = {
+    "all", "and", "else", "for", "if", "import", "in", "let", "mod", "not", "of", "or", "part", "pull", "push",
+    "scheme", "schedule", "send", "step", "to", "where",
+}  # fmt: skip
+"""Words that can't name anything."""
 
 _PIECE = re.compile(r'"[^"]*"|#[^\n]*|[A-Za-z_0-9]+|[{}]')
 

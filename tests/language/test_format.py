@@ -1,0 +1,181 @@
+"""The layout of a text changes nothing that it says, and is the same when it is made again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.language.test_text import blocks, expressions
+from zenc.errors import SchemeSyntaxError, Source
+from zenc.language.format import format_text
+from zenc.language.parse import parse
+from zenc.language.schedule import Block, Expression
+from zenc.language.text import block_text, expression_text
+from zenc.resources import directory
+
+SHIPPED = {path.stem: path.read_text(encoding="utf-8") for path in sorted(directory("schemes").glob("*.zen"))}
+TEXTS = [path for path in (Path(__file__).parents[1] / "diagnostics").glob("*.good.zen") if path.stat().st_size]
+TOKEN = re.compile(r'#[^\n]*|"[^"]*"|[0-9]+\.[0-9]+|\w+|\.\.|[=!<>]=|<<|>>|\S')
+COMMENTED = re.compile(r'(\n?)[ \t\r]*(#[^\n]*)|"[^"]*"')
+BREAKS = ["\n", "\n\n", "\r\n", " # beside\n", "\n# above\n", "\n\n\n\t# apart \r\n\n", " #\n", ' # "}\n# {"\n']
+GAPS = st.sampled_from([" ", " ", " ", "\t", "    ", *BREAKS])
+
+
+def meaning(text: str) -> tuple[object, ...]:
+    file = parse(Source("text", text))
+    return file.imports, file.schedules, file.schemes
+
+
+def words(text: str) -> list[str]:
+    """Everything but white space, in order: comments too, and doc strings as they are understood."""
+    return [" ".join(word.split()) if word[0] == '"' else word.rstrip() for word in TOKEN.findall(text)]
+
+
+def comments(text: str) -> list[tuple[bool, str]]:
+    """Whether each comment has a line of its own, and the comment."""
+    return [(bool(line), comment.rstrip()) for line, comment in COMMENTED.findall("\n" + text) if comment]
+
+
+def laid_out(text: str) -> str:
+    """The layout of ``text``, of which everything is true that is true of any."""
+    once = format_text(text, "text")
+    assert format_text(once, "text") == once
+    assert meaning(once) == meaning(text)
+    assert words(once) == words(text)
+    assert comments(once) == comments(text)
+    assert "\n\n\n" not in once and "{\n\n" not in once and "\r" not in once and "\t" not in once
+    assert not re.search(r"[ \t]\n|\n\n\Z|\A\s", once) and once.endswith("\n")
+    return once
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_schemes_are_laid_out(name: str) -> None:
+    assert laid_out(SHIPPED[name]) == SHIPPED[name]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+def test_small_texts(path: Path) -> None:
+    laid_out(path.read_text(encoding="utf-8"))
+
+
+@given(st.sampled_from(sorted(SHIPPED)), st.data())
+@settings(deadline=None, max_examples=80)
+def test_shipped_schemes_pulled_apart(name: str, data: st.DataObject) -> None:
+    """White space and comments between any two tokens; few or many, so that lines stay and lines break."""
+    share = data.draw(st.sampled_from([1, 4, 20, 100]))
+    randoms = data.draw(st.randoms(use_true_random=False))
+    text = ""
+    for word in TOKEN.findall(SHIPPED[name]):
+        if word[0] == "#":
+            text += randoms.choice([f"{word}\n", f"\n{word}\n", f"\n\n{word}\n\n"])
+        else:
+            text += word + (randoms.choice(BREAKS) if randoms.random() * share < 1 else randoms.choice(" \t"))
+    laid_out(text)
+
+
+@given(blocks(), blocks(), expressions(), st.lists(GAPS, min_size=1, max_size=40))
+@settings(deadline=None, max_examples=60)
+def test_generated_texts(push: Block, pull: Block, default: Expression, gaps: list[str]) -> None:
+    phases = f'"A doc." push {{ {block_text(push)} }} pull {{ {block_text(pull)} }}'
+    header = f"(a, b = {expression_text(default)}, c = -2.5)"
+    scheme = (
+        f'scheme two{header} {{ "A doc." communication: schedule {{ {phases} }} x: y by z(k = 1, -2.5) push: auto }}'
+    )
+    text = f'import "a.zen" schedule one{header} {{ {phases} }} {scheme}'
+    laid_out(text)
+    laid_out("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+
+
+def body(text: str) -> str:
+    """The layout of statements, less what is around them."""
+    lines = laid_out(f"schedule s {{ push {{\n{text}\n}} pull {{ }} }}").split("\n")
+    return "\n".join(line[8:] for line in lines[2:-4])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("let  a=1", "let a = 1"),
+        ("let a = - (b - -1)*0x1F", "let a = -(b - -1) * 0x1F"),
+        ("let a = not(b)and min( 1,2 ) == parts(3)", "let a = not (b) and min(1, 2) == parts(3)"),
+        ("step{send parts -1..(2)to(3)where 1}", "step { send parts -1 .. (2) to (3) where 1 }"),
+        ("step{send parts(1)..2 of 3 to 4}", "step { send parts (1) .. 2 of 3 to 4 }"),
+        ("for k in 1..2{let a=k let b=k}", "for k in 1 .. 2 {\n    let a = k\n    let b = k\n}"),
+        ("step {\nsend all to 1 }", "step {\n    send all to 1\n}"),
+        ("step { }", "step { }"),
+        ("step {\n\n}", "step { }"),
+        ("step { # only this\n}", "step {  # only this\n}"),
+        ("step {\n# only this\n}", "step {\n    # only this\n}"),
+        ("if a { let b = 1 } else if c { let b = 2 }", "if a { let b = 1 } else if c { let b = 2 }"),
+        ("if a { let b = 1 }\nelse { let b = 2 }", "if a { let b = 1 }\nelse { let b = 2 }"),
+        ("if a {\nlet b = 1 }\n\nelse { let b = 2 }", "if a {\n    let b = 1\n} else { let b = 2 }"),
+        ("if a {\n}  # why\n# or\nelse {\nlet b = 2 }", "if a { }  # why\n# or\nelse {\n    let b = 2\n}"),
+        ("let a = 1 # x\nlet bcd = 1 # y\n\nlet e = 1 # z", "let a = 1    # x\nlet bcd = 1  # y\n\nlet e = 1  # z"),
+        ("let a = # one\n1 + 1\nlet b = 2", "let a =  # one\n    1 + 1\nlet b = 2"),
+        ("step # why\n{ send all to 1 }", "step  # why\n{\n    send all to 1\n}"),
+    ],
+)
+def test_statements(text: str, expected: str) -> None:
+    assert body(text) == expected
+
+
+def test_long_lines_keep_the_breaks_of_their_author() -> None:
+    long = "step { send all to " + " + ".join(["rank"] * 14) + "\n+ " + " + ".join(["size"] * 14) + " }"
+    first, second, third, last = body(long).split("\n")
+    assert (first, last) == ("step {", "}")
+    assert second.startswith("    send all to rank + ") and third.startswith("        + size + ")
+
+
+def test_a_file() -> None:
+    text = """# a header
+
+import  "a.zen"
+import "b.zen" # beside
+schedule ring_2(k,l=2) { push{} # empty
+pull{ } }
+# about it
+scheme it {"Some
+doc." push:auto aggregation : incremental
+  communication:mine(k=2)  # how
+balance: balanced by permutation( 0x5eed ) partition: parallelism
+
+unit: row
+# the end
+}"""
+    assert (
+        laid_out(text)
+        == """# a header
+
+import "a.zen"
+import "b.zen"  # beside
+
+schedule ring_2(k, l = 2) {
+    push { }  # empty
+    pull { }
+}
+
+# about it
+scheme it {
+    "Some
+     doc."
+    push: auto
+    aggregation:   incremental
+    communication: mine(k = 2)  # how
+    balance:       balanced by permutation(0x5eed)
+    partition:     parallelism
+
+    unit: row
+    # the end
+}
+"""
+    )
+
+
+def test_what_does_not_parse_is_refused() -> None:
+    with pytest.raises(SchemeSyntaxError) as refused:
+        format_text("scheme a {\n    b c\n}\n", "mine.zen")
+    assert str(refused.value).startswith("mine.zen:2:7: error[syntax]")

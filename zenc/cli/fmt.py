@@ -1,0 +1,114 @@
+"""``zenc fmt``: schemes in canonical layout."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics
+from zenc.errors import Diagnostic, SchemeError, ZencError
+
+EXAMPLES = """\b
+Examples:
+  zenc fmt mine.zen
+  zenc fmt --check schemes/*.zen
+  zenc fmt - < mine.zen
+"""
+
+STDIN = "-"
+
+FilesArgument = Annotated[
+    list[str], typer.Argument(metavar="FILE", help="Files to lay out; - is standard input, to standard output.")
+]
+CheckOption = Annotated[bool, typer.Option("--check", help="Write nothing; status 1 if a file would change.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A file as it is, and as it should be."""
+
+    file: str
+    before: str
+    after: str
+
+    @property
+    def changed(self) -> bool:
+        return self.before != self.after
+
+    def to_json(self) -> dict[str, object]:
+        text = {"text": self.after} if self.file == STDIN else {}
+        return {"file": self.file, "changed": self.changed, **text}
+
+
+def fmt(files: FilesArgument, check: CheckOption = False, json: JsonOption = False) -> None:
+    """Lay schemes out as everyone does.
+
+    Spaces, line ends and empty lines change; words, comments and meaning stay. A file that is laid out already is not
+    touched, and one that does not parse is left as it is, with diagnostics on standard error.
+    """
+    done: list[Layout] = []
+    problems: list[Diagnostic] = []
+    with reporting(json):
+        for file in files:
+            try:
+                done.append(_lay_out(file, write=not check))
+            except ZencError as error:
+                problems += error.diagnostics
+    show_diagnostics(problems)
+    ok = not problems and not (check and any(layout.changed for layout in done))
+    if json:
+        found = [problem.to_json() for problem in problems]
+        print_json({"ok": ok, "files": [layout.to_json() for layout in done], "diagnostics": found})
+    else:
+        _show(done, check)
+    if not ok:
+        raise SystemExit(1)
+
+
+def _show(done: list[Layout], check: bool) -> None:
+    for layout in done:
+        if layout.file == STDIN and not check:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(layout.after.encode())
+        elif layout.changed:
+            print(f"{'would change' if check else 'changed'} {layout.file}")
+
+
+def _lay_out(file: str, write: bool) -> Layout:
+    from zenc.language.format import format_text
+    from zenc.language.load import decode, read
+
+    source = decode("<stdin>", sys.stdin.buffer.read()) if file == STDIN else read(file)
+    layout = Layout(file, source.text, format_text(source.text, source.name))
+    if write and layout.changed and file != STDIN:
+        _replace(file, layout.after)
+    return layout
+
+
+def _replace(file: str, text: str) -> None:
+    """Write whole or not at all. A link stays a link, and permissions stay.
+
+    Raises:
+        SchemeError: the file can't be written.
+    """
+    path = Path(file).resolve()
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as new:
+                new.write(text)
+            shutil.copymode(path, temporary)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        message = f"can't write {file!r}: {error.strerror or error}"
+        raise SchemeError(Diagnostic("unwritable-file", message, help="zenc fmt - writes no file")) from error

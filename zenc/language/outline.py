@@ -1,0 +1,160 @@
+"""A text that parses -> its outline: what stands in which block, token for token, comments included.
+
+    Body    = kind x beside: Comment? x Item* x below: Comment* x broken   # what braces hold; or a whole file
+    Item    = Clause+                        # a declaration, doc, entry, phase or statement; `else` starts a clause
+    Clause  = above: Comment* x head: Token+ x Body? x beside: Comment?
+    Comment = Token
+
+The syntax tree forgets comments, parentheses and how numbers are spelled; the outline keeps them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from zenc.language.scan import STATEMENTS
+
+Kind = Literal["file", "scheme", "schedule", "block"]
+"""What a body holds: declarations, entries, phases, or statements."""
+
+_TOKEN = re.compile(
+    r"""(?P<comment>\#[^\n]*)
+      | (?P<string>"[^"]*")
+      | (?P<number>[0-9](?:_?[0-9])*(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+) | [0-9]\w*)
+      | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<mark>\.\.|[=!<>]=|<<|>>|[^\s])""",
+    re.VERBOSE,
+)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    breaks: int
+    """The number of line ends between the token before and this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """``beside`` stands on the line of the opening brace, ``below`` under the last item; ``broken`` over lines."""
+
+    kind: Kind
+    items: tuple[Item, ...]
+    beside: Token | None = None
+    below: tuple[Token, ...] = ()
+    broken: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A head and the braces after it. ``beside`` stands on the line where the clause ends."""
+
+    above: tuple[Token, ...]
+    head: tuple[Token, ...]
+    body: Body | None
+    beside: Token | None
+
+
+Item = tuple[Clause, ...]
+
+
+def outline(text: str) -> Body:
+    """The outline of the file ``text``, which must parse."""
+    return _Reader(tuple(_tokens(text))).file()
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    end = 0
+    for match in _TOKEN.finditer(text):
+        yield Token(match.lastgroup or "", match[0].rstrip(), text.count("\n", end, match.start()))
+        end = match.end()
+
+
+class _Reader:
+    def __init__(self, tokens: tuple[Token, ...]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    def file(self) -> Body:
+        items, below = self._items("file")
+        return Body("file", items, None, below)
+
+    def _body(self, kind: Kind) -> Body:
+        start = self._at
+        self._next()
+        beside = self._beside()
+        items, below = self._items(kind)
+        self._next()
+        broken = any(token.breaks for token in self._tokens[start + 1 : self._at])
+        return Body(kind, items, beside, below, broken)
+
+    def _items(self, kind: Kind) -> tuple[tuple[Item, ...], tuple[Token, ...]]:
+        """The items up to the closing brace, and the comments under them."""
+        items: list[Item] = []
+        while True:
+            comments = self._comments()
+            if self._peek() in ("", "}"):
+                return tuple(items), comments
+            items.append(self._item(kind, comments))
+
+    def _item(self, kind: Kind, above: tuple[Token, ...]) -> Item:
+        clauses = [self._clause(kind, above)]
+        while kind == "block" and clauses[-1].body and self._peek() == "else":
+            clauses.append(self._clause(kind, self._comments()))
+        return tuple(clauses)
+
+    def _clause(self, kind: Kind, above: tuple[Token, ...]) -> Clause:
+        head = self._head(kind)
+        body = self._body(_held_by(kind, head[0])) if self._peek() == "{" else None
+        return Clause(above, head, body, self._beside())
+
+    def _head(self, kind: Kind) -> tuple[Token, ...]:
+        head = [self._next()]
+        while not self._ended(kind, head):
+            head += [*self._comments(), self._next()]
+        if self._peek() == "{":
+            head += self._comments()
+        return tuple(head)
+
+    def _ended(self, kind: Kind, head: list[Token]) -> bool:
+        following = self._peek()
+        if following in ("", "{", "}") or head[-1].kind == "string":
+            return True
+        if kind == "scheme":  # where the next key stands
+            return self._peek(1) == ":"
+        return kind == "block" and following in STATEMENTS and head[-1].text != "else"
+
+    def _peek(self, place: int = 0) -> str:
+        """The ``place``-th token from here on that is no comment; empty beyond the end."""
+        at = self._at
+        while at < len(self._tokens):
+            if self._tokens[at].kind != "comment":
+                if not place:
+                    return self._tokens[at].text
+                place -= 1
+            at += 1
+        return ""
+
+    def _next(self) -> Token:
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _beside(self) -> Token | None:
+        """The comment on the line of the last token."""
+        here = self._tokens[self._at : self._at + 1]
+        return self._next() if here and here[0].kind == "comment" and not here[0].breaks else None
+
+    def _comments(self) -> tuple[Token, ...]:
+        start = self._at
+        while self._at < len(self._tokens) and self._tokens[self._at].kind == "comment":
+            self._at += 1
+        return self._tokens[start : self._at]
+
+
+def _held_by(kind: Kind, first: Token) -> Kind:
+    if kind == "file":
+        return "scheme" if first.text == "scheme" else "schedule"
+    return "schedule" if kind == "scheme" else "block"
