@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from zenc.codegen.render import UnitInputs, render
-from zenc.plan.formats import index_bytes, padded, wire_format
+from zenc.plan.formats import wire_layout
 from zenc.scheme.model import Format
 from zenc.targets.cpu import load
 from zenc.targets.cpu.kernels import Kernels
@@ -51,6 +51,8 @@ class Case:
         rng = np.random.default_rng(seed)
         self.kernels = kernels
         self.geometry = Geometry(units, width, PARTS)
+        self.part_slots = [self.geometry.slots_of(part) for part in range(PARTS)]
+        self.part_words = self.geometry.part_words
         self.n = round(units * density)
         self.units = rng.permutation(units)[: self.n].astype(np.int64)
         self.values = rng.standard_normal((self.n, width)).astype(np.float32)
@@ -87,13 +89,13 @@ class Case:
         """Where the values of each part go: bodies and their formats follow from the counts alone."""
         g, place = self.geometry, at(self.wire)
         self.bodies, self.part_values = [], []
-        starts = [*self.before[:: g.part_words].tolist(), distinct]
+        starts = [*self.before[:: self.part_words].tolist(), distinct]
         for part in range(PARTS):
-            slots, count = g.slots_of(part), starts[part + 1] - starts[part]
-            wire = wire_format(Format.AUTO, slots, count)
+            slots, count = self.part_slots[part], starts[part + 1] - starts[part]
+            wire, index, body = wire_layout(Format.AUTO, slots, count, g.width * 4)
             self.bodies.append((wire, place, slots, count))
-            self.part_values.append(place + index_bytes(wire, slots, count))
-            place = self.part_values[-1] + padded(count * g.width * 4)
+            self.part_values.append(place + index)
+            place += body
         return self.part_values
 
     def encode(self) -> None:
@@ -101,14 +103,14 @@ class Case:
         bitmap = at(self.bitmap)
         for wire, body, slots, count in self.bodies:
             self.kernels.encode_index(wire, bitmap, slots, count, body)
-            bitmap += self.geometry.part_words * 8
+            bitmap += self.part_words * 8
 
     def decode(self) -> None:
         """The bitmaps of all parts; the values stay where they are."""
         bitmap = at(self.decoded)
         for wire, body, slots, count in self.bodies:
             self.kernels.decode_index(wire, body, slots, count, bitmap)
-            bitmap += self.geometry.part_words * 8
+            bitmap += self.part_words * 8
 
     def expand_dense(self) -> None:
         self.kernels.expand_dense(DTYPE, self.geometry, at(self.decoded), self.part_values, at(self.out))

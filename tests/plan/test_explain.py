@@ -50,7 +50,7 @@ def test_nothing_and_everything_weigh_what_is_predicted(combination, density):
     """Every size has its formats and dtype; ``dense`` in one phase only is among them."""
     for size in (1, 2, 3, 5, 8):
         turn = size + COMBINATIONS.index(combination)
-        push, pull = FORMATS[turn % 4], FORMATS[turn // 4 % 4]
+        push, pull = FORMATS[turn % 5], FORMATS[turn // 5 % 5]
         load = Load(UNITS, WIDTH, list(DTYPE_BYTES)[turn % 4], density)
         text = scheme_text(*combination, push, pull)
         for rank, stats in enumerate(counted(text, size, load)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import log2
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from zenc.plan.formats import (
     body_bytes,
     index_bytes,
     message_bytes,
+    most_body_bytes,
     padded,
     slots_of,
     wire_format,
@@ -37,6 +40,15 @@ from zenc.targets.geometry import Geometry
         (Format.BITMAP, 1, 0, 8),
         (Format.BITMAP, 64, 64, 8),
         (Format.BITMAP, 65, 1, 16),
+        (Format.ELIAS_FANO, 0, 0, 0),
+        (Format.ELIAS_FANO, 100, 0, 0),
+        (Format.ELIAS_FANO, 100, 100, 0),
+        (Format.ELIAS_FANO, 100, 1, 8 + 8),  # 6 bits; 1 + 1
+        (Format.ELIAS_FANO, 100, 99, 8 + 8),
+        (Format.ELIAS_FANO, 100, 50, 8 + 16),  # 50 bits; 50 + 49
+        (Format.ELIAS_FANO, 1000, 40, 24 + 16),  # 160 bits; 40 + 62
+        (Format.ELIAS_FANO, 1 << 62, 1, 8 + 8),
+        (Format.ELIAS_FANO, 10, 11, 0),  # no error: a header may say anything
     ],
 )
 def test_index_bytes(format, slots, count, size):
@@ -61,6 +73,32 @@ def test_auto_is_the_smallest_and_never_loses_presence(slots, share):
     assert (chosen is Format.DENSE) == (count == slots)
     candidates = [f for f in WIRE_FORMATS if f is not Format.DENSE or count == slots]
     assert index_bytes(chosen, slots, count) == min(index_bytes(f, slots, count) for f in candidates)
+
+
+SLOTS = 1_000_000
+
+
+def above_the_entropy(count: int) -> float:
+    """Bits an index takes with ``auto``, less those that any lossless format takes of random sets: H(d) / d."""
+    d = count / SLOTS
+    entropy = -log2(d) - (1 - d) / d * log2(1 - d)
+    return 8 * index_bytes(wire_format(Format.AUTO, SLOTS, count), SLOTS, count) / count - entropy
+
+
+def test_auto_is_near_the_entropy():
+    """Worst at 1 in a power of two: 0.605 bits an index at 1/16, 0.756 at 1/4, where the bitmap takes over."""
+    assert max(above_the_entropy(count) for count in range(10_000, 60_000, 7)) < 0.6
+    assert max(above_the_entropy(count) for count in range(60_000, 100_000, 7)) < 0.61
+    assert max(above_the_entropy(count) for count in range(100_000, SLOTS, 97)) < 0.8
+    assert above_the_entropy(SLOTS - 1) < 0.8
+
+
+def test_nothing_weighs_more_than_the_most():
+    for slots in range(200):
+        for unit_bytes in (0, 1, 2, 4, 7, 8, 12):
+            shapes = [SegmentShape(slots, count, 1, unit_bytes) for count in range(slots + 1)]
+            most = max(body_bytes(format, shape) for format in WIRE_FORMATS for shape in shapes)
+            assert most <= most_body_bytes(slots, unit_bytes) <= most + 24
 
 
 @pytest.mark.parametrize("format", WIRE_FORMATS)

@@ -33,7 +33,7 @@ def test_headers_come_back(envelope, segments, sender, body):
 def test_the_layout_of_the_bytes():
     """What ranks of one version write is what they all read, on every machine: little endian, no gaps."""
     head = message_header(Envelope(1, 2, 3), 4, [SegmentHeader(5, 6, WIRE_FORMATS[2], 7)], 99)
-    assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 1, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
+    assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 2, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_segment_in_no_known_format():
 def test_a_message_of_another_rank_version_or_kind():
     for data in (
         b"MPI!" + HEAD[4:],
-        HEAD[:4] + b"\x02\x00" + HEAD[6:],
+        HEAD[:4] + b"\x01\x00" + HEAD[6:],
         HEAD[:6] + b"\x01\x00" + HEAD[8:],
         message_header(MINE, 2, [], 48),
         bytes(48),

@@ -16,7 +16,7 @@ CUTS = (
 COMBINATIONS = list(itertools.product(COMMUNICATIONS, AGGREGATIONS, CUTS))
 """The 18 combinations of the four dimensions that mean something."""
 
-FORMATS = ("dense", "coo", "bitmap", "auto")
+FORMATS = ("dense", "coo", "bitmap", "elias_fano", "auto")
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """Relative to the sum of magnitudes."""

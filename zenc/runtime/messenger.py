@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, most_body_bytes
 from zenc.plan.program import Message, Step
 from zenc.runtime.segments import HEADER_GAP, Frame, Segment, Workshop
 from zenc.runtime.stats import PhaseStats
@@ -181,14 +181,11 @@ class Messenger:
         return Arrival(message, whole, total, segments, headers, rest)
 
     def _most_bytes(self, message: Message) -> int:
-        """What the fullest segments of the message's parts would weigh."""
+        """What the heaviest segments of the message's parts would weigh."""
         contributors = self.transport.size if self.one_shot else 1
-        slots = [(piece.part, self.workshop.slots[piece.part]) for piece in message.pieces]
-        fullest = sum(
-            SEGMENT_HEADER_BYTES + max(self.workshop.measure(part, count, format)[1] for format in WIRE_FORMATS)
-            for part, count in slots
-        )
-        return MESSAGE_HEADER_BYTES + contributors * fullest
+        slots, unit_bytes = self.workshop.slots, self.workshop.unit_bytes
+        bodies = sum(most_body_bytes(slots[piece.part], unit_bytes) for piece in message.pieces)
+        return MESSAGE_HEADER_BYTES + contributors * (SEGMENT_HEADER_BYTES * len(message.pieces) + bodies)
 
     def _take(self, step: Step, arrival: Arrival, stats: PhaseStats) -> list[Segment]:
         """Wait for the rest of a message, and decode it."""

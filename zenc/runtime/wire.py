@@ -17,7 +17,7 @@ from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_F
 from zenc.scheme.model import Format
 
 MAGIC = b"zenM"
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 _MESSAGE = struct.Struct("<4sHHIIQQQQ")
 _SEGMENT = struct.Struct("<IIQ")

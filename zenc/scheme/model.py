@@ -44,6 +44,7 @@ class Format(str, Enum):
     DENSE = "dense"
     COO = "coo"
     BITMAP = "bitmap"
+    ELIAS_FANO = "elias_fano"
     AUTO = "auto"
     """The smallest lossless format of each message, from its exact count."""
 

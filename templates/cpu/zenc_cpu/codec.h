@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zenc_cpu/bits.h"
+#include "zenc_cpu/elias_fano.h"
 
 namespace zenc {
 
@@ -33,6 +34,10 @@ inline i64 encode_index(i64 format, const u64* bitmap, u64 slots, u64 count, u8*
             const i64 status = coo_index_bytes(slots) == 4
                                    ? encode_coo(bitmap, slots, count, reinterpret_cast<u32*>(out))
                                    : encode_coo(bitmap, slots, count, reinterpret_cast<u64*>(out));
+            return status < 0 ? status : static_cast<i64>(bytes);
+        }
+        case FORMAT_ELIAS_FANO: {
+            const i64 status = encode_elias_fano(bitmap, slots, count, reinterpret_cast<u64*>(out));
             return status < 0 ? status : static_cast<i64>(bytes);
         }
         default:
@@ -89,6 +94,8 @@ inline i64 decode_index(i64 format, const u8* in, u64 slots, u64 count, u64* bit
             return coo_index_bytes(slots) == 4
                        ? decode_coo(reinterpret_cast<const u32*>(in), slots, count, bitmap)
                        : decode_coo(reinterpret_cast<const u64*>(in), slots, count, bitmap);
+        case FORMAT_ELIAS_FANO:
+            return decode_elias_fano(reinterpret_cast<const u64*>(in), slots, count, bitmap);
         default:
             return UNKNOWN_FORMAT;
     }

@@ -52,7 +52,7 @@ inline i64 open(const u8* head, const u8* in, u64 capacity, u64 sender, u64 part
     if (!same_call(message, expected) || message.sender != sender || message.segments != 1) return 1;
     if (message.bytes > capacity || segment.part != part || segment.count > slots) return 1;
     const i64 format = segment.origin_and_format & 0xff;
-    if (format > FORMAT_BITMAP || segment.count > capacity / unit_bytes) return 1;
+    if (format > LAST_FORMAT || segment.count > capacity / unit_bytes) return 1;
     const u64 index = index_bytes(format, slots, segment.count);
     if (message.bytes != FRAME_BYTES + index + padded(segment.count * unit_bytes)) return 1;
     if (decode_index(format, in + FRAME_BYTES, slots, segment.count, bitmap) != 0) return 1;

@@ -1,9 +1,15 @@
 // The bytes that travel, agreed between all ranks and targets: how a segment's index part is laid out.
 //
 //     body  = index, zeros up to a multiple of 8 bytes, values [count, width], zeros up to a multiple of 8
-//     bytes dense:  no index; every slot of the part is there coo:    the occupied local slots, ascending; 4
-//     bytes each for parts of up to 2^32 slots, 8 beyond bitmap: bit b of word w = local slot 64 * w + b is
-//     occupied; ceil(slots / 64) words
+//     bytes
+//
+// dense:      no index; every slot of the part is there
+//
+// coo:        the occupied local slots, ascending; 4 bytes each for parts of up to 2^32 slots, 8 beyond
+//
+// bitmap:     bit b of word w = local slot 64 * w + b is occupied; ceil(slots / 64) words
+//
+// elias_fano: see EliasFano
 //
 // Everything is little endian.
 #pragma once
@@ -12,7 +18,7 @@
 
 // Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.toolchain has
 // its twin.
-#define ZENC_ABI_VERSION 3
+#define ZENC_ABI_VERSION 4
 
 #if defined(__BYTE_ORDER__)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zenc's wire formats are little endian");
@@ -23,6 +29,8 @@ namespace zenc {
 constexpr i64 FORMAT_DENSE = 0;
 constexpr i64 FORMAT_COO = 1;
 constexpr i64 FORMAT_BITMAP = 2;
+constexpr i64 FORMAT_ELIAS_FANO = 3;
+constexpr i64 LAST_FORMAT = FORMAT_ELIAS_FANO;
 
 // What a kernel returns instead of a count, if it can't do its work.
 constexpr i64 UNKNOWN_FORMAT = -1;
@@ -45,10 +53,38 @@ ZENC_HD inline u64 coo_index_bytes(u64 slots) {
     return slots <= (1ULL << 32) ? 4 : 8;
 }
 
+// The index that Elias (1974) and Fano (1971) found: the rarer kind of slots, occupied or absent, ascending.
+// Their `low` lowest bits stand one after another in `low_words` words, bit 0 of word 0 first. The
+// `high_words` words behind have, for each, a bit set at (slot >> low) + number of slots listed before it.
+// Unused bits are 0. Nothing is listed of an empty or a full part, which has no words.
+struct EliasFano {
+    bool absent;  // absent slots are listed
+    u64 listed;
+    u64 low = 0;
+    u64 low_words = 0;
+    u64 high_words = 0;
+
+    // For count <= slots <= 2^62.
+    ZENC_HD EliasFano(u64 slots, u64 count)
+        : absent(count > slots - count), listed(absent ? slots - count : count) {
+        if (listed == 0) return;
+        for (u64 each = slots / listed; each > 1; each /= 2) ++low;
+        low_words = words_of(low_bits());
+        high_words = words_of(high_bits(slots));
+    }
+
+    ZENC_HD u64 low_bits() const { return listed * low; }
+    ZENC_HD u64 high_bits(u64 slots) const { return listed == 0 ? 0 : listed + ((slots - 1) >> low); }
+};
+
 // The bytes of the index part with its padding; 0 for a format that is not known.
 ZENC_HD inline u64 index_bytes(i64 format, u64 slots, u64 count) {
     if (format == FORMAT_COO) return padded(count * coo_index_bytes(slots));
     if (format == FORMAT_BITMAP) return words_of(slots) * 8;
+    if (format == FORMAT_ELIAS_FANO && count <= slots) {
+        const EliasFano shape(slots, count);
+        return (shape.low_words + shape.high_words) * 8;
+    }
     return 0;
 }
 

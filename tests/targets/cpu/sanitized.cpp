@@ -96,6 +96,7 @@ void round_trip(const Geometry<Mapping>& geometry, u64 n) {
         const u64 slots = geometry.slots_of(part);
         travel(bitmap.data() + word, slots, FORMAT_COO);
         travel(bitmap.data() + word, slots, FORMAT_BITMAP);
+        travel(bitmap.data() + word, slots, FORMAT_ELIAS_FANO);
     }
     std::vector<T> dense(geometry.units * width);
     expand_dense(geometry, bitmap.data(), parts.data(), dense.data());
@@ -205,7 +206,7 @@ void sealed_and_opened(u64 slots, i64 format) {
         if (format == FORMAT_DENSE || below(3) == 0) bitmap[slot / 64] |= 1ULL << (slot % 64);
     const u64 count = population(bitmap.data(), words);
     const u64 value_bytes = count * 6;
-    MessageHeader head = {{'z', 'e', 'n', 'M'}, {1, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
+    MessageHeader head = {{'z', 'e', 'n', 'M'}, {2, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
     const u8* const call = reinterpret_cast<u8*>(&head);
     std::vector<u64> frame((FRAME_BYTES + index_bytes(format, slots, count) + padded(value_bytes)) / 8);
     u8* const message = reinterpret_cast<u8*>(frame.data());
@@ -224,11 +225,41 @@ void sealed_and_opened(u64 slots, i64 format) {
     }
 }
 
+// Segments of every density, in parts around the ends of words.
+void every_density() {
+    for (u64 slots = 1; slots < 20000; slots += 1 + slots / 3)
+        for (u64 one_in = 1; one_in < 4 * slots; one_in *= 2)
+            for (const bool absent : {false, true}) {
+                std::vector<u64> bitmap(words_of(slots));
+                for (u64 slot = 0; slot < slots; ++slot)
+                    if ((below(one_in) == 0) != absent) bitmap[slot / 64] |= 1ULL << (slot % 64);
+                travel(bitmap.data(), slots, FORMAT_ELIAS_FANO);
+            }
+}
+
+// Rubbish in as many bytes as a count says.
+void rubbish() {
+    for (int trial = 0; trial < 20000; ++trial) {
+        const u64 slots = 1 + below(300);
+        const u64 count = below(slots + 1);
+        std::vector<u64> words(index_bytes(FORMAT_ELIAS_FANO, slots, count) / 8);
+        for (u64& word : words) word = random_bits() & random_bits();
+        if (trial % 2 != 0 && !words.empty()) words.back() &= low_mask(below(64));
+        std::vector<u64> bitmap(words_of(slots));
+        if (decode_index(FORMAT_ELIAS_FANO, reinterpret_cast<u8*>(words.data()), slots, count,
+                         bitmap.data()) == 0)
+            demand(population(bitmap.data(), bitmap.size()) == count, "count of rubbish");
+    }
+}
+
 }  // namespace
 
 int main() {
+    every_density();
+    rubbish();
     for (u64 slots : {0ULL, 1ULL, 64ULL, 1000ULL})
-        for (i64 format : {FORMAT_DENSE, FORMAT_COO, FORMAT_BITMAP}) sealed_and_opened(slots, format);
+        for (i64 format : {FORMAT_DENSE, FORMAT_COO, FORMAT_BITMAP, FORMAT_ELIAS_FANO})
+            sealed_and_opened(slots, format);
     parts_of_slots();
     one_by_one_as_in_vectors();
     every_kernel<float>();

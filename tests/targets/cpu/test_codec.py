@@ -11,7 +11,8 @@ from zenc.errors import InternalError, SynchronisationError
 from zenc.plan.formats import WIRE_FORMATS, SegmentShape, body_bytes, index_bytes
 from zenc.scheme.model import Format
 
-FORMATS = [Format.COO, Format.BITMAP]
+COUNTED = [Format.COO, Format.ELIAS_FANO]
+"""The formats whose encoder meets every slot, and so finds a wrong count."""
 
 
 def encode(kernels, at, wire, bitmap, slots, count, values):
@@ -37,7 +38,7 @@ def decode(kernels, at, wire, body, slots, count):
 
 @pytest.mark.parametrize("wire", WIRE_FORMATS)
 @pytest.mark.parametrize("slots", [0, 1, 63, 64, 65, 1000])
-@pytest.mark.parametrize("density", [0.0, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.3, 0.5, 0.97, 1.0])
 @pytest.mark.parametrize("width", [0, 1, 5])
 def test_what_is_written_is_read_back(permuting, at, wire, slots, density, width):
     rng = np.random.default_rng(9)
@@ -54,12 +55,47 @@ def test_what_is_written_is_read_back(permuting, at, wire, slots, density, width
         assert np.array_equal(body.view(np.uint32)[:count], present)
 
 
+def elias_fano(slots: int, present: set[int]) -> list[int]:
+    """The words of the index, bit by bit, as the grammar in zenc/plan/formats.py says."""
+    absent = set(range(slots)) - present
+    listed = sorted(absent if len(present) > len(absent) else present)
+    if not listed:
+        return []
+    low = 0
+    while len(listed) << low + 1 <= slots:
+        low += 1
+    lows = sum((slot & (1 << low) - 1) << i * low for i, slot in enumerate(listed))
+    highs = sum(1 << (slot >> low) + i for i, slot in enumerate(listed))
+    sizes = (len(listed) * low, len(listed) + (slots - 1 >> low))
+    return [
+        stream >> 64 * w & (1 << 64) - 1
+        for stream, bits in zip((lows, highs), sizes, strict=True)
+        for w in range(-(-bits // 64))
+    ]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(slots=st.integers(0, 700), share=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
+def test_elias_fano_is_written_as_its_grammar_says(permuting, at, slots, share, seed):
+    present = np.flatnonzero(np.random.default_rng(seed).random(slots) < share)
+    body = encode(permuting, at, Format.ELIAS_FANO, at.bitmap_of(present, slots), slots, len(present), b"")
+    assert body.tolist() == elias_fano(slots, set(present.tolist()))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1_000, 40_000, 500_000, 999_999, 1_000_000])
+def test_elias_fano_of_a_million_slots(permuting, at, count):
+    slots, present = 1_000_000, np.random.default_rng(4).permutation(1_000_000)[:count]
+    bitmap = at.bitmap_of(present, slots)
+    body = encode(permuting, at, Format.ELIAS_FANO, bitmap, slots, count, b"")
+    assert np.array_equal(decode(permuting, at, Format.ELIAS_FANO, body, slots, count), bitmap)
+
+
 def test_dense_needs_every_slot(permuting, at):
     with pytest.raises(InternalError):
         encode(permuting, at, Format.DENSE, at.bitmap_of([0, 1], 3), 3, 2, b"")
 
 
-@pytest.mark.parametrize("wire", FORMATS[:1])
+@pytest.mark.parametrize("wire", COUNTED)
 @pytest.mark.parametrize("claimed", [2, 4])
 def test_a_count_that_is_not_the_bitmaps_is_refused(permuting, at, wire, claimed):
     bitmap, out = at.bitmap_of([1, 5, 70], 100), np.zeros(8, np.uint64)
@@ -79,6 +115,16 @@ def test_a_count_that_is_not_the_bitmaps_is_refused(permuting, at, wire, claimed
         (Format.BITMAP, [1 << 10 | 1], 10, 2, "bits where"),
         (Format.DENSE, [0], 10, 9, "as many slots"),
         (Format.COO, [0], 10, -1, "as many slots"),
+        (Format.ELIAS_FANO, [0b0101, 0b11], 10, 2, "ascend"),  # 2 low bits each: twice slot 1
+        (Format.ELIAS_FANO, [0b0110, 0b11], 10, 2, "ascend"),  # slots 2 and 1
+        (Format.ELIAS_FANO, [0b1001, 0b1001], 10, 2, "beyond the end"),  # slots 1 and 10
+        (Format.ELIAS_FANO, [0b1001, 0b10001], 10, 2, "bits where"),
+        (Format.ELIAS_FANO, [0b10000, 0b101], 10, 2, "bits where"),
+        (Format.ELIAS_FANO, [0b1001, 0b1], 10, 2, "as many slots"),
+        (Format.ELIAS_FANO, [0b1001, 0b111], 10, 2, "as many slots"),
+        (Format.ELIAS_FANO, [0b1001, 0b1001], 10, 8, "beyond the end"),  # absent ones
+        (Format.ELIAS_FANO, [0] * 9, 10, 11, "as many slots"),
+        (Format.ELIAS_FANO, [0] * 9, 10, -1, "as many slots"),
     ],
 )
 def test_corrupt_indices_are_refused_with_the_reason(permuting, at, wire, words, slots, count, why):
@@ -101,8 +147,10 @@ def test_mutated_indices_never_give_a_wrong_count(permuting, at, data):
         if raw:
             raw[position % len(raw)] = value
     claimed = max(0, min(slots, count + data.draw(st.integers(-1, 1))))
-    raw += bytes(16 - len(raw) % 8)  # the receiver's buffer is as long as the claimed count says
-    damaged = np.frombuffer(bytes(raw), np.uint64).copy()
+    raw += bytes(
+        max(index_bytes(wire, slots, claimed) - len(raw), 0) + 16 - len(raw) % 8
+    )  # the receiver's buffer is as long as the claimed count says
+    damaged = np.frombuffer(bytes(raw[: len(raw) // 8 * 8]), np.uint64).copy()
     try:
         bitmap = decode(permuting, at, wire, damaged, slots, claimed)
     except SynchronisationError:

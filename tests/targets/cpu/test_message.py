@@ -75,7 +75,11 @@ def test_what_is_not_for_this_rank_call_or_part_is_left_to_a_closer_look(kernels
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(place=st.integers(0, 400), flip=st.integers(1, 255), wire=st.sampled_from([Format.COO, Format.BITMAP]))
+@given(
+    place=st.integers(0, 400),
+    flip=st.integers(1, 255),
+    wire=st.sampled_from([Format.COO, Format.BITMAP, Format.ELIAS_FANO]),
+)
 def test_damage_is_never_opened_but_in_values_and_origin(kernels, at, place, flip, wire):
     _, message = sealed(kernels, at, wire, 17)
     place %= message.nbytes

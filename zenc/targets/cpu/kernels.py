@@ -185,14 +185,14 @@ class Kernels:
         """Write the index part of a segment's body, padded, to ``out``, aligned to 8 bytes. Returns its bytes.
 
         The values belong right behind it, and zeros behind them up to a multiple of 8 bytes. ``wire`` is dense (only
-        if count == slots), coo or bitmap.
+        if count == slots), coo, bitmap or elias_fano.
         """
         return _count(self._encode_index(_WIRE_NUMBERS[wire], bitmap, slots, count, out))
 
     def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
         """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.plan.formats.body_bytes`` for its size.
 
-        ``wire`` is dense (only if count == slots), coo or bitmap. Returns the bytes written.
+        ``wire`` is dense (only if count == slots), coo, bitmap or elias_fano. Returns the bytes written.
         """
         return _count(self._encode(_WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
 

@@ -1,0 +1,45 @@
+"""What formats.h says that an index weighs is what ``zenc.plan.formats`` says."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+
+from zenc.codegen.templates import templates_dir
+from zenc.codegen.toolchain import toolchain
+from zenc.plan.formats import WIRE_FORMATS, index_bytes
+
+PROGRAM = """
+#include <cstdio>
+#include "zenc/formats.h"
+int main() {
+    long long format;
+    unsigned long long slots, count;
+    while (std::scanf("%lld %llu %llu", &format, &slots, &count) == 3)
+        std::printf("%llu\\n", static_cast<unsigned long long>(zenc::index_bytes(format, slots, count)));
+}
+"""
+
+
+def cases() -> list[tuple[int, int, int]]:
+    """(format, slots, count): all of small parts, random ones of parts up to 2^62 slots, and around powers of two."""
+    draw = random.Random(5)
+    pairs = [(slots, count) for slots in range(70) for count in range(slots + 1)]
+    for _ in range(3000):
+        slots = draw.randrange(1 << draw.randrange(1, 63))
+        pairs += [(slots, draw.randint(0, slots)), (slots, slots >> draw.randrange(63))]
+    for bits in range(63):
+        pairs += [(1 << bits, min(1 << bits, (1 << bits - bits // 2) + near)) for near in (-1, 0, 1)]
+    return [(f, slots, count) for slots, count in pairs for f in range(len(WIRE_FORMATS)) if count >> 60 == 0 or f != 1]
+
+
+def test_both_weigh_the_same(tmp_path):
+    source, program = tmp_path / "weigh.cpp", tmp_path / "weigh"
+    source.write_text(PROGRAM)
+    includes = f"-I{templates_dir() / 'shared'}"
+    subprocess.run([*toolchain().command, "-std=c++17", includes, str(source), "-o", str(program)], check=True)
+    asked = cases()
+    text = "".join(f"{format} {slots} {count}\n" for format, slots, count in asked)
+    found = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.split()
+    for (format, slots, count), weight in zip(asked, found, strict=True):
+        assert int(weight) == index_bytes(WIRE_FORMATS[format], slots, count), (format, slots, count)
