@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ WIDTHS = (1, 3, 64, 1000)
 UNITS = (1, 2, 7, 64, 65, 130, 257)
 
 
-@cache
+@lru_cache(maxsize=64)
 def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str, size: int) -> list[zenc.Collective]:
     artifact = zenc.compile_text(scheme_text(*combination, push, pull, unit), ranks=size)
     return collectives(artifact, size)
