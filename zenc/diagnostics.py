@@ -63,6 +63,7 @@ _SCHEME = {
 
 _VERIFICATION = {
     "bad-size": ("verification", "a plan is asked for with too few or too many ranks"),
+    "unmet-requirement": ("verification", "a schedule requires what does not hold for this number of ranks"),
     "schedule-too-long": ("verification", "a schedule loops or moves more than any real one"),
     "number-too-large": ("verification", "an expression leaves the numbers below 2^62 for some rank"),
     "bad-shift": ("verification", "an expression shifts by less than 0 or more than 62 bits for some rank"),

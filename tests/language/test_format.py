@@ -116,6 +116,9 @@ def body(text: str) -> str:
         ("if a {\n}  # why\n# or\nelse {\nlet b = 2 }", "if a { }  # why\n# or\nelse {\n    let b = 2\n}"),
         ("let a = 1 # x\nlet bcd = 1 # y\n\nlet e = 1 # z", "let a = 1    # x\nlet bcd = 1  # y\n\nlet e = 1  # z"),
         ("let a = # one\n1 + 1\nlet b = 2", "let a =  # one\n    1 + 1\nlet b = 2"),
+        ('require a==b "c"', 'require a == b "c"'),
+        ('require a "some\n   words "', 'require a "some words "'),
+        ('require a # why\n"some words"\nlet b=1', 'require a  # why\n    "some words"\nlet b = 1'),
         ("step # why\n{ send all to 1 }", "step  # why\n{\n    send all to 1\n}"),
     ],
 )

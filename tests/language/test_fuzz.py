@@ -24,6 +24,7 @@ WORDS = [
     "else",
     "let",
     "send",
+    "require",
     "all",
     "part",
     "parts",

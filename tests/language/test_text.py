@@ -22,6 +22,7 @@ from zenc.language.schedule import (
     Let,
     Part,
     PartRange,
+    Require,
     Send,
     Step,
     Unary,
@@ -49,7 +50,9 @@ def expressions() -> st.SearchStrategy[Expression]:
 def blocks() -> st.SearchStrategy[Block]:
     e = expressions()
     parts = st.builds(All) | st.builds(Part, e) | st.builds(PartRange, e, e)
-    leaves = st.builds(Let, names, e) | st.builds(Send, parts, e, st.none() | e, st.none() | e)
+    messages = st.text(st.characters(exclude_characters='"\0', codec="utf-8")).map(lambda text: " ".join(text.split()))
+    sends = st.builds(Send, parts, e, st.none() | e, st.none() | e)
+    leaves = st.builds(Let, names, e) | sends | st.builds(Require, e, messages)
 
     def compound(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
         block = st.lists(inner, max_size=3).map(tuple)

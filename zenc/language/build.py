@@ -25,6 +25,11 @@ def _present(children: Iterable[T | None]) -> tuple[T, ...]:
     return tuple(child for child in children if child is not None)
 
 
+def _one_line(string: Token) -> str:
+    """What stands between the quotes; each run of white space counts as one space."""
+    return " ".join(string[1:-1].split())
+
+
 @v_args(meta=True)
 class Builder(Transformer_NonRecursive[Token, Any]):
     """Builds the syntax tree of one source; ``problems`` holds what is wrong with its numbers."""
@@ -135,7 +140,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         return syntax.Parameter(name, default, self._span(meta))
 
     def doc(self, meta: Meta, children: Children) -> str:
-        return " ".join(children[0][1:-1].split())
+        return _one_line(children[0])
 
     # Entries
 
@@ -189,6 +194,10 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     def let(self, meta: Meta, children: Children) -> s.Let:
         name, value = children
         return s.Let(name.text, value, self._span(meta))
+
+    def require(self, meta: Meta, children: Children) -> s.Require:
+        condition, message = children
+        return s.Require(condition, _one_line(message), self._span(meta))
 
     def send(self, meta: Meta, children: Children) -> s.Send:
         parts, origin, to, where = children

@@ -18,6 +18,7 @@ _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
 _OPERATORS = {
     "OR", "AND", "COMPARISON", "BAR", "CARET", "AMPERSAND", "LEFT", "RIGHT", "PLUS", "MINUS", "STAR", "SLASH", "MOD",
 }  # fmt: skip
+_STATEMENT = "a statement (step, for, if, let, require or send)"
 _LITERALS = {
     "LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'", "RBRACE": "'}'",
     "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
@@ -246,7 +247,7 @@ def expectations(accepted: frozenset[str]) -> list[str]:
     if "PLUS" in left or "BY" in left:
         left -= {"LPAR", "BY", "THEN"}
     left -= _OPERATORS
-    group({"SEND"}, {"STEP", "FOR", "IF", "LET", "SEND"}, "a statement (step, for, if, let or send)")
+    group({"SEND"}, {"STEP", "FOR", "IF", "LET", "REQUIRE", "SEND"}, _STATEMENT)
     group({"PUSH"}, {"PUSH", "PULL", "STRING"}, "'push'", "'pull'")
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
     group({"SCHEME"}, {"SCHEME", "SCHEDULE", "IMPORT", "$END"}, "'scheme'", "'schedule'", "'import'")

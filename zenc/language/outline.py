@@ -117,7 +117,7 @@ class _Reader:
             head += [*self._comments(), self._next()]
         if self._peek() == "{":
             head += self._comments()
-        return tuple(head)
+        return tuple(map(_on_one_line, head)) if kind == "block" else tuple(head)
 
     def _ended(self, kind: Kind, head: list[Token]) -> bool:
         following = self._peek()
@@ -152,6 +152,11 @@ class _Reader:
         while self._at < len(self._tokens) and self._tokens[self._at].kind == "comment":
             self._at += 1
         return self._tokens[start : self._at]
+
+
+def _on_one_line(token: Token) -> Token:
+    """The message of a ``require``, in which white space has no more meaning than in a doc string."""
+    return token._replace(text=" ".join(token.text.split())) if token.kind == "string" else token
 
 
 def _held_by(kind: Kind, first: Token) -> Kind:

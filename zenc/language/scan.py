@@ -13,10 +13,10 @@ Body = Literal["scheme", "schedule", "block"]
 """What an open brace holds: entries, phases, or statements."""
 
 DECLARATIONS = ("scheme", "schedule", "import")
-STATEMENTS = ("step", "for", "if", "let", "send")
+STATEMENTS = ("step", "for", "if", "let", "require", "send")
 RESERVED = {
     "all", "and", "else", "for", "if", "import", "in", "let", "mod", "not", "of", "or", "part", "pull", "push",
-    "scheme", "schedule", "send", "step", "to", "where",
+    "require", "scheme", "schedule", "send", "step", "to", "where",
 }  # fmt: skip
 """Words that can't name anything."""
 

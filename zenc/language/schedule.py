@@ -4,6 +4,7 @@
     Statement = For(variable, first, last, Block)          # first .. last, inclusive; empty if last < first
               | If(condition, Block, Block)
               | Let(name, Expression)
+              | Require(condition, message)           # must hold for every rank that comes to it
               | Step(Block)                                # moves that run together; holds no other Step
               | Send(Parts, origin?, to, where?)           # evaluated for every rank; only inside a Step
     Parts     = All | Part(Expression) | PartRange(first, last)
@@ -131,5 +132,14 @@ class Let:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Statement: TypeAlias = For | If | Let | Step | Send
+@dataclass(frozen=True, slots=True)
+class Require:
+    """``require CONDITION "MESSAGE"``: the number of ranks, or a parameter, must be such that CONDITION is not 0."""
+
+    condition: Expression
+    message: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Statement: TypeAlias = For | If | Let | Require | Step | Send
 Block: TypeAlias = tuple[Statement, ...]

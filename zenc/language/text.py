@@ -16,6 +16,7 @@ from zenc.language.schedule import (
     Let,
     Part,
     Parts,
+    Require,
     Send,
     Statement,
     Step,
@@ -85,6 +86,8 @@ def _statement(statement: Statement) -> _Lines:
     match statement:
         case Let():
             return [f"let {statement.name} = {expression_text(statement.value)}"]
+        case Require(condition, message):
+            return [f'require {expression_text(condition)} "{message}"']
         case Send():
             return [_send(statement)]
         case Step():

@@ -20,6 +20,7 @@ from zenc.language.schedule import (
     If,
     Integer,
     Let,
+    Require,
     Send,
     Statement,
     Step,
@@ -90,7 +91,7 @@ def _kept(statement: Statement, known: Scope) -> Iterator[Statement]:
             inner = _settled(body, known)
             if inner:
                 yield Step(inner, statement.span)
-        case Send() | Let():
+        case Send() | Let() | Require():
             yield statement
 
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from zenc.errors import Diagnostic
 from zenc.plan.evaluate import Ints
-from zenc.plan.rounds import Round, Rounds, among
+from zenc.plan.requirements import among
+from zenc.plan.rounds import Round, Rounds
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from zenc.errors import Diagnostic, Span, VerificationError
-from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Send, Step
+from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
 from zenc.plan.evaluate import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
 from zenc.plan.model import Plan
+from zenc.plan.requirements import among, demand, demand_all
 
 MOST_ITERATIONS = 200_000
 """Loops of one phase together; beyond it a schedule is taken for a mistake."""
@@ -53,7 +54,11 @@ class Rounds:
 
 
 def expand(plan: Plan, size: int) -> Rounds:
-    """The moves of ``plan`` among ``size`` ranks; raises VerificationError with all moves that make no sense."""
+    """The moves of ``plan`` among ``size`` ranks; raises VerificationError with all moves that make no sense.
+
+    Where the plan requires another number of ranks, that alone is told.
+    """
+    demand_all(plan, size)
     parts = plan.parts(size)
     unroller = _Unroller(size, parts)
     scope = scope_of(size, parts, plan.one_shot)
@@ -61,11 +66,6 @@ def expand(plan: Plan, size: int) -> Rounds:
     if unroller.found:
         raise VerificationError(unroller.found)
     return Rounds(size, parts, phases[0], phases[1], tuple(unroller.sends))
-
-
-def among(size: int) -> str:
-    """The number of ranks that a counterexample is for, in words."""
-    return f"among {size} ranks" if size > 1 else "for 1 rank alone"
 
 
 def _phases(plan: Plan) -> tuple[tuple[str, Block], ...]:
@@ -111,6 +111,8 @@ class _Unroller:
                     yield from self._branches(condition(test, scope), then, otherwise, scope)
                 case For():
                     yield from self._loop(statement, scope)
+                case Require():
+                    demand(statement, scope)
                 case Step() | Send():
                     yield statement, scope
 

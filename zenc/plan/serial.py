@@ -13,7 +13,21 @@ from typing import Any, TypeVar
 
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
 from zenc.language.parse import parse_expression
-from zenc.language.schedule import All, Block, Expression, For, If, Let, Part, PartRange, Parts, Send, Statement, Step
+from zenc.language.schedule import (
+    All,
+    Block,
+    Expression,
+    For,
+    If,
+    Let,
+    Part,
+    PartRange,
+    Parts,
+    Require,
+    Send,
+    Statement,
+    Step,
+)
 from zenc.language.text import expression_text
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.model import PLAN_VERSION, Phase, Plan
@@ -80,6 +94,8 @@ class _Writer:
                 return {"if": expression_text(condition), "then": self.block(then), "else": self.block(otherwise)}
             case Let(name, value):
                 return {"let": name, "be": expression_text(value)}
+            case Require(condition, message):
+                return {"require": expression_text(condition), "message": message}
             case Send():
                 return _send_to_json(statement)
 
@@ -209,6 +225,7 @@ class _Reader:
                 _of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"]), span
             ),
             "if": lambda: If(_e(item["if"]), self.block(item["then"]), self.block(item["else"]), span),
+            "require": lambda: Require(_e(item["require"]), _of_type(item["message"], str), span),
             "let": lambda: Let(_of_type(item["let"], str), _e(item["be"]), span),
             "send": lambda: Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where"), span),
         }

@@ -24,7 +24,8 @@ from zenc.errors import Diagnostic, InternalError, Span, VerificationError
 from zenc.plan.model import Plan
 from zenc.plan.program import Program, program
 from zenc.plan.provenance import Deliveries, Provenance, named
-from zenc.plan.rounds import Rounds, among, expand
+from zenc.plan.requirements import LARGEST_SOUGHT, allowed, among
+from zenc.plan.rounds import Rounds, expand
 
 UNPINNED_SIZES = tuple(range(1, 17))
 """A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
@@ -71,9 +72,18 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
 
 
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
-    """Prove ``plan`` for its pinned size, or for 1 to 16 ranks; or for ``sizes``."""
-    chosen = sizes if sizes is not None else (plan.size,) if plan.size is not None else UNPINNED_SIZES
-    return tuple(verify(plan, size)[1] for size in chosen)
+    """Prove ``plan`` for its pinned size, or for those of 1 to 16 ranks that it allows; or for ``sizes``.
+
+    A plan that allows none of 1 to 16 is proved for the least number of ranks that it does allow.
+    """
+    if sizes is None:
+        sizes = (plan.size,) if plan.size is not None else _unpinned(plan)
+    return tuple(verify(plan, size)[1] for size in sizes)
+
+
+def _unpinned(plan: Plan) -> Iterable[int]:
+    beyond = range(UNPINNED_SIZES[-1] + 1, LARGEST_SOUGHT + 1)
+    return allowed(plan, UNPINNED_SIZES) or allowed(plan, beyond, most=1) or UNPINNED_SIZES[-1:]
 
 
 def _play(rounds: Rounds, state: Provenance, phase: str, observe: Observer | None) -> None:

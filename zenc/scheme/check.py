@@ -20,6 +20,7 @@ from zenc.language.schedule import (
     Let,
     Part,
     PartRange,
+    Require,
     Send,
     Statement,
     Step,
@@ -60,6 +61,8 @@ class Checker:
         match statement:
             case Let():
                 self.expression(statement.value, scope)
+            case Require():
+                self.expression(statement.condition, scope)
             case Send():
                 self._send(statement, scope, in_step)
             case Step():

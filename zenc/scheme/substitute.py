@@ -18,6 +18,7 @@ from zenc.language.schedule import (
     Part,
     PartRange,
     Parts,
+    Require,
     Send,
     Statement,
     Step,
@@ -56,6 +57,8 @@ class Substitution:
         match s:
             case Let():
                 return replace(s, value=self.expression(s.value))
+            case Require():
+                return replace(s, condition=self.expression(s.condition))
             case Step():
                 return replace(s, body=self.block(s.body))
             case For():

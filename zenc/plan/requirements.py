@@ -1,0 +1,119 @@
+"""What a schedule requires of the number of ranks, and the numbers that meet it.
+
+A ``require`` may stand anywhere. Those before the first step and the first loop of a phase are looked at before any
+move is made, so that the numbers of ranks that a scheme allows can be told without playing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from zenc.errors import Diagnostic, VerificationError
+from zenc.language.schedule import Apply, Binary, Block, Expression, If, Let, Require, Unary, Variable
+from zenc.language.text import expression_text
+from zenc.plan.evaluate import EvaluationError, Scope, condition, evaluate, scope_of
+from zenc.plan.model import Plan
+
+LARGEST_SOUGHT = 2048
+"""Up to it numbers of ranks are tried, to name those that a scheme allows."""
+
+
+def among(size: int) -> str:
+    """The number of ranks that a counterexample is for, in words."""
+    return f"among {size} ranks" if size > 1 else "for 1 rank alone"
+
+
+class UnmetError(VerificationError):
+    """A ``require`` does not hold."""
+
+
+def demand(statement: Require, scope: Scope) -> None:
+    """Raise UnmetError (``unmet-requirement``) unless ``statement`` holds for every rank of ``scope``."""
+    holds = condition(statement.condition, scope)
+    if not holds.all():
+        message = statement.message or "what this schedule requires does not hold"
+        place = statement.condition.span or statement.span
+        raise UnmetError(Diagnostic("unmet-requirement", message, place, (_why(statement, scope.where(~holds)),)))
+
+
+def _why(statement: Require, scope: Scope) -> str:
+    values = {name: scope.values[name] for name in dict.fromkeys(_names(statement.condition))}
+    first = {name: value[0] if isinstance(value, np.ndarray) else value for name, value in values.items()}
+    known = " and ".join(f"{name} is {value}" for name, value in first.items())
+    return f"'{expression_text(statement.condition)}' does not hold" + (f" where {known}" if known else "")
+
+
+def _names(expression: Expression) -> list[str]:
+    match expression:
+        case Variable(name):
+            return [name]
+        case Unary(_, operand):
+            return _names(operand)
+        case Binary(_, left, right):
+            return [*_names(left), *_names(right)]
+        case Apply(_, arguments):
+            return [name for argument in arguments for name in _names(argument)]
+    return []
+
+
+def demand_all(plan: Plan, size: int) -> None:
+    """Raise UnmetError unless ``size`` ranks meet the requirements before the first step and loop of each phase.
+
+    The error says which numbers of ranks near ``size`` meet them.
+    """
+    try:
+        _demand_all(plan, size)
+    except UnmetError as error:
+        found = error.diagnostics[0]
+        below, above = range(size - 1, 0, -1), range(size + 1, LARGEST_SOUGHT + 1)
+        near = allowed(plan, below, most=1) + allowed(plan, above, most=1)
+        notes = (*found.notes, among(size))
+        raise UnmetError(replace(found, notes=notes, help=_advice(near))) from None
+
+
+def _advice(near: list[int]) -> str:
+    if not near:
+        return f"no number of ranks up to {LARGEST_SOUGHT:,} meets it: look at the parameters"
+    return f"it holds for {' and for '.join(map(str, near))} ranks"
+
+
+def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[int]:
+    """Those of ``sizes`` that meet the requirements of ``plan``; at most the first ``most`` of them."""
+    found: list[int] = []
+    for size in sizes:
+        if len(found) == most:
+            break
+        try:
+            _demand_all(plan, size)
+        except UnmetError:
+            continue
+        found.append(size)
+    return found
+
+
+def _demand_all(plan: Plan, size: int) -> None:
+    scope = scope_of(size, plan.parts(size), plan.one_shot)
+    for phase in (plan.push, plan.pull):
+        try:
+            _demand_leading(phase.block, scope)
+        except EvaluationError:
+            continue  # told with its phase when the moves are made
+
+
+def _demand_leading(block: Block, scope: Scope) -> None:
+    for statement in block:
+        match statement:
+            case Let(name, value):
+                scope = scope.bind(name, evaluate(value, scope))
+            case Require():
+                demand(statement, scope)
+            case If(test, then, otherwise):
+                holds = condition(test, scope)
+                for mask, branch in ((holds, then), (~holds, otherwise)):
+                    if mask.any():
+                        _demand_leading(branch, scope.where(mask))
+            case _:
+                return
