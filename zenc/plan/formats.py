@@ -5,13 +5,13 @@
     index   = dense: nothing (every slot is occupied)           # cost per occupied slot, at density d:
               coo: the slots, 4 bytes each (8 beyond 2^32)      #   32 bits
               bitmap: one bit a slot, in words of 64            #   1/d bits (Zen, OSDI 2025, section 3.3)
-              elias_fano: low halves | high halves, each in     #   2 + log2(1/d) bits, 0.6 above the entropy
-                          words of 64                           #   (Elias 1974; Fano 1971)
+              elias_fano: low halves | high halves, each in     #   below 2 + log2(1/d) bits, and 0.56 above the
+                          words of 64                           #   entropy (Elias 1974; Fano 1971)
 
 Elias-Fano lists the rarer kind of slots, occupied or absent (the occupied ones where there are as many of both): m of
-them, ascending. The l = floor(log2(slots / m)) low bits of each stand one after another; then each high part,
-slot >> l, in unary: a bit is set at high part + number of slots listed before. Unused bits are 0; with m = 0 there are
-no words.
+them, ascending, and of each the number of slots of the other kind below it, which is slot - slots listed before. The
+l = floor(log2((slots - m) / m)) low bits of each number stand one after another; then each high part, number >> l, in
+unary: a bit is set at high part + numbers listed before. Unused bits are 0; with m = 0 there are no words.
 
 All formats are lossless about which slots are occupied; ``dense`` therefore exists only where all are. ``auto`` takes
 the smallest for the count of each message (the first of equals in the order above).
@@ -68,8 +68,9 @@ def _elias_fano_bytes(slots: int, count: int) -> int:
     listed = count if count + count <= slots else slots - count
     if listed <= 0:
         return 0
-    low = (slots // listed).bit_length() - 1
-    return (listed * low + 63) // 64 * 8 + (listed + (slots - 1 >> low) + 63) // 64 * 8
+    others = slots - listed
+    low = (others // listed).bit_length() - 1
+    return (listed * low + 63) // 64 * 8 + (listed + (others >> low) + 63) // 64 * 8
 
 
 def body_bytes(format: Format, shape: SegmentShape) -> int:
@@ -79,8 +80,7 @@ def body_bytes(format: Format, shape: SegmentShape) -> int:
 
 def most_body_bytes(slots: int, unit_bytes: int) -> int:
     """No segment of a part of ``slots`` slots weighs more, whatever its count and its format."""
-    spare = 8  # elias_fano begins two words where the list of a part of two slots is one
-    return index_bytes(Format.COO, slots, slots) + spare + padded(slots * unit_bytes)
+    return index_bytes(Format.COO, slots, slots) + padded(slots * unit_bytes)
 
 
 def wire_format(format: Format, slots: int, count: int) -> Format:

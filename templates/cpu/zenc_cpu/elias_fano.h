@@ -26,15 +26,17 @@ struct BitStream {
     }
 };
 
-// Writes slots in ascending order, as many as the shape says.
+// Writes slots in ascending order, as many as the shape says. `put` takes them as the numbers that are
+// listed.
 class EliasFanoWriter {
 public:
     EliasFanoWriter(const EliasFano& shape, u64* out)
         : shape_(shape), low_{out}, high_(out + shape.low_words), high_end_(high_ + shape.high_words) {}
 
-    // Returns false, and writes nothing, if they are too many.
-    bool put(const u64* slots, u64 n) {
+    // Returns false, and writes nothing, if they are too many. Changes `slots`.
+    bool put(u64* slots, u64 n) {
         if (n > shape_.listed - written_) return false;
+        for (u64 k = 0; k < n; ++k) slots[k] -= written_ + k;
         put_low(slots, n);
         put_high(slots, n);
         written_ += n;
@@ -50,10 +52,10 @@ public:
 
 private:
     // The state is in local variables, which no write to the output can change.
-    void put_low(const u64* slots, u64 n) {
+    void put_low(const u64* numbers, u64 n) {
         const u64 bits = shape_.low;
         const u64 mask = low_mask(bits);
-        const auto low = [=](u64 k) { return slots[k] & mask; };
+        const auto low = [=](u64 k) { return numbers[k] & mask; };
         BitStream stream = low_;
         u64 k = 0;
         if (bits < 16)
@@ -65,13 +67,13 @@ private:
         low_ = stream;
     }
 
-    void put_high(const u64* slots, u64 n) {
+    void put_high(const u64* numbers, u64 n) {
         const u64 bits = shape_.low;
         u64* high = high_;
         u64 word = high_word_;
-        u64 first = high_first_ - written_;  // bit 0 of `word`, less the slots before
+        u64 first = high_first_ - written_;  // bit 0 of `word`, less the numbers before
         for (u64 k = 0; k < n; ++k, --first) {
-            u64 bit = (slots[k] >> bits) - first;
+            u64 bit = (numbers[k] >> bits) - first;
             for (; bit >= 64; bit -= 64, first += 64, word = 0) *high++ = word;
             word |= 1ULL << bit;
         }
@@ -136,25 +138,26 @@ inline i64 decode_elias_fano(const u64* in, u64 slots, u64 count, u64* bitmap) {
     else
         clear_bytes(bitmap, words_of(slots) * 8);
     if (population(high, shape.high_words) != shape.listed) return WRONG_COUNT;
-    if (stray_bits(in, shape.low_bits()) || stray_bits(high, shape.high_bits(slots))) return STRAY_BITS;
+    if (stray_bits(in, shape.low_bits()) || stray_bits(high, shape.high_bits())) return STRAY_BITS;
     const u64 bits = shape.low;
     const u64 mask = low_mask(bits);
     const u8* const bytes = reinterpret_cast<const u8*>(in);
-    u64 least = 0;    // the lowest slot that may come next
+    u64 least = 0;    // the lowest number that may come next
     u64 low_bit = 0;  // where its low bits begin
-    u64 first = 0;    // high part of bit 0 of the word, if no more slots came before
-    for (u64 w = 0; w < shape.high_words; ++w, first += 64) {
+    u64 i = 0;        // numbers that came before
+    for (u64 w = 0; w < shape.high_words; ++w) {
         u64 word = high[w];
-        for (u64 n = population(word); n != 0; --n, word &= word - 1, --first, low_bit += bits) {
+        for (const u64 end = i + population(word); i != end; ++i, word &= word - 1, low_bit += bits) {
             // Up to 57 bits from any bit on: no memory holds the bitmap of a part that has longer low bits.
             // The 8 bytes end in the first high word at the latest.
             u64 low;
             std::memcpy(&low, bytes + low_bit / 8, sizeof low);
-            const u64 slot = (first + lowest_bit(word)) << bits | (low >> (low_bit % 8) & mask);
-            if (slot < least) return NOT_ASCENDING;
-            if (slot >= slots) return OUT_OF_RANGE;
+            const u64 number = (64 * w - i + lowest_bit(word)) << bits | (low >> (low_bit % 8) & mask);
+            if (number < least) return NOT_ASCENDING;
+            if (number > shape.others) return OUT_OF_RANGE;
+            const u64 slot = number + i;
             bitmap[slot / 64] ^= 1ULL << (slot % 64);
-            least = slot + 1;
+            least = number;
         }
     }
     return 0;

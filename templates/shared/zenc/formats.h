@@ -18,7 +18,7 @@
 
 // Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.toolchain has
 // its twin.
-#define ZENC_ABI_VERSION 4
+#define ZENC_ABI_VERSION 5
 
 #if defined(__BYTE_ORDER__)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zenc's wire formats are little endian");
@@ -54,27 +54,32 @@ ZENC_HD inline u64 coo_index_bytes(u64 slots) {
 }
 
 // The index that Elias (1974) and Fano (1971) found: the rarer kind of slots, occupied or absent, ascending.
-// Their `low` lowest bits stand one after another in `low_words` words, bit 0 of word 0 first. The
-// `high_words` words behind have, for each, a bit set at (slot >> low) + number of slots listed before it.
-// Unused bits are 0. Nothing is listed of an empty or a full part, which has no words.
+// Of each slot the number of slots of the other kind below it is listed (slot - slots listed before: never
+// descending, and of a smaller range than the slots themselves). The `low` lowest bits of these numbers stand
+// one after another in `low_words` words, bit 0 of word 0 first. The `high_words` words behind have, for
+// each, a bit set at (number >> low) + numbers listed before it. Unused bits are 0. Nothing is listed of an
+// empty or a full part, which has no words.
 struct EliasFano {
     bool absent;  // absent slots are listed
     u64 listed;
+    u64 others;
     u64 low = 0;
     u64 low_words = 0;
     u64 high_words = 0;
 
     // For count <= slots <= 2^62.
     ZENC_HD EliasFano(u64 slots, u64 count)
-        : absent(count > slots - count), listed(absent ? slots - count : count) {
+        : absent(count > slots - count),
+          listed(absent ? slots - count : count),
+          others(absent ? count : slots - count) {
         if (listed == 0) return;
-        for (u64 each = slots / listed; each > 1; each /= 2) ++low;
+        for (u64 each = others / listed; each > 1; each /= 2) ++low;
         low_words = words_of(low_bits());
-        high_words = words_of(high_bits(slots));
+        high_words = words_of(high_bits());
     }
 
     ZENC_HD u64 low_bits() const { return listed * low; }
-    ZENC_HD u64 high_bits(u64 slots) const { return listed == 0 ? 0 : listed + ((slots - 1) >> low); }
+    ZENC_HD u64 high_bits() const { return listed == 0 ? 0 : listed + (others >> low); }
 };
 
 // The bytes of the index part with its padding; 0 for a format that is not known.

@@ -61,12 +61,13 @@ def elias_fano(slots: int, present: set[int]) -> list[int]:
     listed = sorted(absent if len(present) > len(absent) else present)
     if not listed:
         return []
-    low = 0
-    while len(listed) << low + 1 <= slots:
+    low, others = 0, slots - len(listed)
+    while len(listed) << low + 1 <= others:
         low += 1
-    lows = sum((slot & (1 << low) - 1) << i * low for i, slot in enumerate(listed))
-    highs = sum(1 << (slot >> low) + i for i, slot in enumerate(listed))
-    sizes = (len(listed) * low, len(listed) + (slots - 1 >> low))
+    numbers = [slot - i for i, slot in enumerate(listed)]
+    lows = sum((number & (1 << low) - 1) << i * low for i, number in enumerate(numbers))
+    highs = sum(1 << (number >> low) + i for i, number in enumerate(numbers))
+    sizes = (len(listed) * low, len(listed) + (others >> low))
     return [
         stream >> 64 * w & (1 << 64) - 1
         for stream, bits in zip((lows, highs), sizes, strict=True)
@@ -115,9 +116,9 @@ def test_a_count_that_is_not_the_bitmaps_is_refused(permuting, at, wire, claimed
         (Format.BITMAP, [1 << 10 | 1], 10, 2, "bits where"),
         (Format.DENSE, [0], 10, 9, "as many slots"),
         (Format.COO, [0], 10, -1, "as many slots"),
-        (Format.ELIAS_FANO, [0b0101, 0b11], 10, 2, "ascend"),  # 2 low bits each: twice slot 1
-        (Format.ELIAS_FANO, [0b0110, 0b11], 10, 2, "ascend"),  # slots 2 and 1
-        (Format.ELIAS_FANO, [0b1001, 0b1001], 10, 2, "beyond the end"),  # slots 1 and 10
+        (Format.ELIAS_FANO, [0b0001, 0b11], 10, 2, "ascend"),  # 2 low bits each: numbers 1 and 0, slots 1 and 1
+        (Format.ELIAS_FANO, [0b0011, 0b11], 10, 2, "ascend"),  # numbers 3 and 0
+        (Format.ELIAS_FANO, [0b0101, 0b1001], 10, 2, "beyond the end"),  # numbers 1 and 9, slots 1 and 10
         (Format.ELIAS_FANO, [0b1001, 0b10001], 10, 2, "bits where"),
         (Format.ELIAS_FANO, [0b10000, 0b101], 10, 2, "bits where"),
         (Format.ELIAS_FANO, [0b1001, 0b1], 10, 2, "as many slots"),
