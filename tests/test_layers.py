@@ -14,6 +14,7 @@ LAYERS = (
     {"zenc.diagnostics", "zenc.resources", "zenc.log"},
     {"zenc.language"},
     {"zenc.scheme"},
+    {"zenc.topology"},
     {"zenc.plan"},
     {"zenc.codegen"},
     {"zenc.targets"},
@@ -30,6 +31,7 @@ DATA = (
     "zenc.language.syntax",
     "zenc.language.schedule",
     "zenc.scheme.model",
+    "zenc.topology.model",
     "zenc.plan.model",
 )
 """What a stage passes on; everything else in its folder is a pass over it. Conveniences import late what they call:

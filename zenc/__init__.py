@@ -23,6 +23,7 @@ from zenc.errors import (
     SchemeSyntaxError,
     SynchronisationError,
     TensorError,
+    TopologyError,
     VerificationError,
     ZencError,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "SchemeSyntaxError",
     "SynchronisationError",
     "TensorError",
+    "TopologyError",
     "VerificationError",
     "ZencError",
     "ZencState",

@@ -61,6 +61,16 @@ _SCHEME = {
     "no-effect": ("scheme", "an entry changes nothing (warning)"),
 }
 
+_TOPOLOGY = {
+    "topology-too-large": ("topology", "a topology has more nodes or links than any real one"),
+    "no-ranks": ("topology", "a topology has no ranks"),
+    "island": ("topology", "two ranks of a topology have no way to each other, over any number of links"),
+    "bad-bandwidth": ("topology", "a bandwidth is not above 0"),
+    "bad-latency": ("topology", "a latency is below 0, or longer than any real one"),
+    "self-link": ("topology", "a link leads from a node to itself"),
+    "duplicate-link": ("topology", "two nodes are linked twice in one direction"),
+}
+
 _VERIFICATION = {
     "bad-size": ("verification", "a plan is asked for with too few or too many ranks"),
     "unmet-requirement": ("verification", "a schedule requires what does not hold for this number of ranks"),
@@ -143,6 +153,7 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
         **_LOAD,
         **_FORMAT,
         **_SCHEME,
+        **_TOPOLOGY,
         **_VERIFICATION,
         **_EXPLANATION,
         **_RUN,

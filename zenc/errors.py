@@ -131,6 +131,10 @@ class SchemeError(ZencError):
     """The text reads, but says something that has no meaning: an unknown name, a wrong type, a missing key."""
 
 
+class TopologyError(ZencError):
+    """A description of a cluster that can't be one: an island, a link without bandwidth, a file that is none."""
+
+
 class VerificationError(ZencError):
     """The schedule does not sum every contribution exactly once everywhere, or can't be run at all."""
 

@@ -1,0 +1,46 @@
+"""What links of known kinds carry: bytes a second for each direction, and seconds. Sources: ``docs/topologies.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+GB = 10**9
+
+NVLINK_BY_SM: Mapping[int, float] = {60: 20e9, 70: 25e9, 72: 25e9, 80: 25e9, 86: 14e9, 87: 14e9, 90: 25e9, 100: 50e9}
+"""CUDA's compute capability -> what one NVLink carries. One that is not here counts as the next lower one."""
+
+PCIE_LANE_BY_GTS: Mapping[float, float] = {
+    2.5: 2.5e9 * 8 / 10 / 8,
+    5.0: 5e9 * 8 / 10 / 8,
+    8.0: 8e9 * 128 / 130 / 8,
+    16.0: 16e9 * 128 / 130 / 8,
+    32.0: 32e9 * 128 / 130 / 8,
+    64.0: 64e9 * 242 / 256 / 8,
+}
+"""Gigatransfers a second -> what one lane carries, after line coding: PCI Express 1.0 to 6.0."""
+
+PCIE = 16 * PCIE_LANE_BY_GTS[16.0]
+"""16 lanes of PCI Express 4.0, where nothing says what it is: 31.5 GB/s."""
+
+NVSWITCH = 18 * NVLINK_BY_SM[90]
+"""A GPU of an HGX H100: 18 NVLinks, 450 GB/s."""
+
+NETWORK = 400e9 / 8
+"""A port of 400 Gbit/s: InfiniBand NDR, 400 Gb Ethernet."""
+
+SYSTEM = 20e9
+"""Between the sockets of a machine. Rough: NCCL reckons with 10 to 40 GB/s for Xeons, 16 to 32 for Epycs."""
+
+TORUS = 50e9
+"""A link between neighbours of a torus: the inter-chip links of TPU v4."""
+
+NVLINK_LATENCY = 0.3e-6
+PCIE_LATENCY = 0.5e-6
+NETWORK_LATENCY = 1e-6
+SYSTEM_LATENCY = 0.5e-6
+
+
+def nvlink(sm: int) -> float:
+    """What one NVLink of a GPU of compute capability ``sm`` carries."""
+    known = [figure for capability, figure in sorted(NVLINK_BY_SM.items()) if capability <= sm]
+    return known[-1] if known else NVLINK_BY_SM[60]

@@ -1,0 +1,177 @@
+"""A cluster as data: a networkx graph of ranks and what connects them.
+
+    Topology = name doc Level* graph Host*
+    Level    = name count                              # outermost first: node 4, gpu 8; none where nothing is known
+    Host     = name Rank* memory?                      # ranks that share the memory of one machine, in bytes
+    graph    = Node*, Link*                            # a networkx.DiGraph, frozen
+    Node     = int | str                               # a rank is the integer that it is; all else has a name
+    Link     = source target bandwidth latency kind    # one direction; bytes a second, seconds
+
+Attributes of the graph's nodes: ``kind`` (``rank``, ``switch``, ``nic``, ``cpu``) and ``label``, what people call it;
+of ranks also ``memory`` in bytes, or None. Attributes of its edges: ``bandwidth``, ``latency``, ``kind`` (``link``,
+``nvlink``, ``pcie``, ``network``, ``system``) and ``span``, the place in the text that declared it, or None.
+
+Ranks are numbered 0 to size - 1, the innermost level running fastest, as torchrun numbers them. Between two nodes there
+is at most one link in each direction: parallel cables are one link with the sum of their bandwidths.
+
+Messages are forwarded by switches, NICs and CPUs, never by a rank: a device passes on what a schedule tells it to, and
+nothing else. So there may be no route between two ranks of a connected graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from zenc.errors import Span
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from zenc.topology.route import Router
+
+Node: TypeAlias = int | str
+
+RANK = "rank"
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """``count`` of these in each of the level outside it."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One direction of a link: ``bandwidth`` in bytes a second, ``latency`` in seconds."""
+
+    source: Node
+    target: Node
+    bandwidth: float
+    latency: float
+    kind: str = "link"
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine: its ``ranks``, and the bytes of memory that they share; None where unknown."""
+
+    name: str
+    ranks: tuple[int, ...]
+    memory: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """A cluster that has been checked: see ``zenc.topology.check``. Compared by identity."""
+
+    name: str
+    doc: str
+    levels: tuple[Level, ...]
+    graph: nx.DiGraph[Any]
+    hosts: tuple[Host, ...] = ()
+
+    @cached_property
+    def size(self) -> int:
+        """The number of ranks."""
+        return sum(1 for _, kind in self.graph.nodes(data="kind") if kind == RANK)
+
+    @property
+    def ranks(self) -> range:
+        return range(self.size)
+
+    @cached_property
+    def switches(self) -> tuple[str, ...]:
+        """All nodes that are no ranks, in the order of ``order``."""
+        return tuple(sorted((node for node in self.graph if isinstance(node, str)), key=order))
+
+    @property
+    def level_sizes(self) -> dict[str, int]:
+        """Level name -> count, outermost first; their product is the number of ranks."""
+        return {level.name: level.count for level in self.levels}
+
+    def coordinates(self, rank: int) -> tuple[int, ...]:
+        """The place of ``rank`` in each level, outermost first; ``(rank,)`` where there are no levels."""
+        if not 0 <= rank < self.size:
+            raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
+        found: list[int] = []
+        for level in reversed(self.levels):
+            rank, place = divmod(rank, level.count)
+            found.append(place)
+        return tuple(reversed(found)) or (rank,)
+
+    def rank_at(self, *coordinates: int) -> int:
+        """The rank at a place in each level, outermost first."""
+        counts = [level.count for level in self.levels] or [self.size]
+        fits = len(coordinates) == len(counts) and all(0 <= c < n for c, n in zip(coordinates, counts, strict=True))
+        if not fits:
+            raise ValueError(f"{self.name} has nothing at {coordinates}")
+        return sum(place * prod(counts[i + 1 :]) for i, place in enumerate(coordinates))
+
+    def label(self, node: Node) -> str:
+        """What people call ``node``: ``gpu(0, 3)``, ``nvswitch(0)``."""
+        return str(self.graph.nodes[node]["label"])
+
+    def kind(self, node: Node) -> str:
+        return str(self.graph.nodes[node]["kind"])
+
+    def memory(self, rank: int) -> int | None:
+        """The bytes of memory of the device ``rank``; None where unknown."""
+        memory: int | None = self.graph.nodes[rank].get("memory")
+        return memory
+
+    def host_of(self, rank: int) -> Host | None:
+        """The machine that ``rank`` is in; None where unknown."""
+        return self._host_by_rank.get(rank)
+
+    @cached_property
+    def _host_by_rank(self) -> dict[int, Host]:
+        return {rank: host for host in self.hosts for rank in host.ranks}
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """All links, each direction for itself, in the order of their ends."""
+        ends = sorted(self.graph.edges, key=lambda edge: (order(edge[0]), order(edge[1])))
+        return tuple(self.link(source, target) for source, target in ends)
+
+    def link(self, source: Node, target: Node) -> Link:
+        """The link from ``source`` to ``target``; KeyError where there is none."""
+        data = self.graph.edges[source, target]
+        return Link(source, target, data["bandwidth"], data["latency"], data["kind"], data.get("span"))
+
+    def links_of(self, node: Node) -> tuple[Link, ...]:
+        """The links that lead away from ``node``, in the order of their ends."""
+        return tuple(self.link(node, other) for other in sorted(self.graph[node], key=order))
+
+    def route(self, source: int, target: int) -> tuple[Link, ...] | None:
+        """The links that a message from rank ``source`` to rank ``target`` takes; None where there is no way.
+
+        Nothing for a rank to itself. The rule is that of ``zenc.topology.route``; results are kept.
+        """
+        return self._router.route(source, target)
+
+    def reachable(self, source: int) -> Iterator[int]:
+        """The ranks to which ``route`` leads from ``source``, itself left out."""
+        return (target for target in self.ranks if target != source and self.route(source, target) is not None)
+
+    @cached_property
+    def _router(self) -> Router:
+        from zenc.topology.route import Router
+
+        return Router(self)
+
+
+def order(node: Node) -> tuple[bool, int, list[tuple[bool, int, str]]]:
+    """A key that sorts ranks first, by number; then names, with the numbers in them as numbers."""
+    import re
+
+    if isinstance(node, int):
+        return (False, node, [])
+    pieces = re.findall(r"[0-9]{1,18}|[^0-9]+|[0-9]+", node)
+    return (True, 0, [(not p.isdigit(), int(p), "") if p.isdigit() else (True, 0, p) for p in pieces])

@@ -1,0 +1,134 @@
+"""Which links a message takes.
+
+The rule, from the first to the last that decides:
+
+1. only switches, NICs and CPUs forward; a rank never does;
+2. the widest way: the greatest bandwidth of its narrowest link, which is what a large message sees;
+3. the fewest links;
+4. the least latency, in whole picoseconds;
+5. among ways that are equal in all that, the next hop is the one in place ``target / c mod k`` of the k in the order of
+   names, where c is the product of the earlier choices on the way. In a fat tree this is D-mod-k routing (Zahavi,
+   "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", 2010): neighbours
+   go by different spines.
+
+So routes are the same on every machine and in every run.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from typing import TYPE_CHECKING
+
+from zenc.topology.model import RANK, Link, order
+
+if TYPE_CHECKING:
+    from zenc.topology.model import Topology
+
+_HOP = 1 << 46
+"""A distance is one number: this much for each link, and the picoseconds of all. No sane latency comes near."""
+
+_UNREACHABLE = -1
+_MOST_ROUTES = 1 << 17
+
+
+class Router:
+    """Routes over one topology. Tables for a target, and the last routes, are kept for later questions."""
+
+    def __init__(self, topology: Topology) -> None:
+        graph = topology.graph
+        self._name = topology.name
+        self._nodes = sorted(graph.nodes, key=order)
+        self._is_rank = [graph.nodes[node]["kind"] == RANK for node in self._nodes]
+        self._size = sum(self._is_rank)
+        number = {node: place for place, node in enumerate(self._nodes)}
+        self._out: list[list[tuple[int, Link]]] = [
+            [(number[link.target], link) for link in topology.links_of(node)] for node in self._nodes
+        ]
+        self._in: list[list[tuple[int, float, int]]] = [[] for _ in self._nodes]
+        for source, links in enumerate(self._out):
+            for target, link in links:
+                self._in[target].append((source, link.bandwidth, _length(link)))
+        self._widest: dict[int, array[float]] = {}
+        self._distances: dict[tuple[int, float], array[int]] = {}
+        self._routes: dict[tuple[int, int], tuple[Link, ...] | None] = {}
+
+    def route(self, source: int, target: int) -> tuple[Link, ...] | None:
+        for rank in (source, target):
+            if not 0 <= rank < self._size:
+                raise ValueError(f"{self._name} has ranks 0 to {self._size - 1}, not {rank}")
+        if (source, target) not in self._routes:
+            if len(self._routes) >= _MOST_ROUTES:
+                self._routes.clear()
+            self._routes[source, target] = self._find(source, target)
+        return self._routes[source, target]
+
+    def _find(self, source: int, target: int) -> tuple[Link, ...] | None:
+        if source == target:
+            return ()
+        if target not in self._widest:
+            self._widest[target] = self._bottlenecks(target)
+        width = self._widest[target][source]
+        if not width:
+            return None
+        if (target, width) not in self._distances:
+            self._distances[target, width] = self._measure(target, width)
+        return self._walk(source, target, width)
+
+    def _bottlenecks(self, target: int) -> array[float]:
+        """For each node the bandwidth of the widest way from it to ``target``; 0 where there is none."""
+        widest = array("d", bytes(8 * len(self._nodes)))
+        pending = [(float("-inf"), target)]
+        while pending:
+            width, node = heapq.heappop(pending)
+            if -width < widest[node] or (self._is_rank[node] and node != target):
+                continue
+            for other, bandwidth, _ in self._in[node]:
+                if min(-width, bandwidth) > widest[other] and other != target:
+                    widest[other] = min(-width, bandwidth)
+                    heapq.heappush(pending, (-widest[other], other))
+        return widest
+
+    def _measure(self, target: int, width: float) -> array[int]:
+        """For each node how far ``target`` is over links of at least ``width``, all nodes of one distance at a time."""
+        distances = array("q", [_UNREACHABLE]) * len(self._nodes)
+        distances[target] = 0
+        ring = [target]
+        while ring:
+            following: list[int] = []
+            for node in ring:
+                if self._is_rank[node] and node != target:
+                    continue
+                for other, bandwidth, length in self._in[node]:
+                    if bandwidth < width:
+                        continue
+                    distance = distances[node] + length
+                    if distances[other] == _UNREACHABLE:
+                        following.append(other)
+                        distances[other] = distance
+                    elif distance < distances[other]:
+                        distances[other] = distance
+            ring = following
+        return distances
+
+    def _walk(self, source: int, target: int, width: float) -> tuple[Link, ...]:
+        distances = self._distances[target, width]
+        links: list[Link] = []
+        node, choices = source, 1
+        while node != target:
+            fit = [
+                (other, link)
+                for other, link in self._out[node]
+                if link.bandwidth >= width
+                and (other == target or not self._is_rank[other])
+                and distances[other] >= 0
+                and distances[other] + _length(link) == distances[node]
+            ]
+            node, link = fit[target // choices % len(fit)]
+            choices *= len(fit)
+            links.append(link)
+        return tuple(links)
+
+
+def _length(link: Link) -> int:
+    return _HOP + round(link.latency * 1e12)
