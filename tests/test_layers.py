@@ -16,6 +16,7 @@ LAYERS = (
     {"zenc.scheme"},
     {"zenc.topology"},
     {"zenc.plan"},
+    {"zenc.draw"},
     {"zenc.codegen"},
     {"zenc.targets"},
     {"zenc.runtime"},
@@ -33,6 +34,7 @@ DATA = (
     "zenc.scheme.model",
     "zenc.topology.model",
     "zenc.plan.model",
+    "zenc.draw.picture",
 )
 """What a stage passes on; everything else in its folder is a pass over it. Conveniences import late what they call:
 ``Plan.to_json`` is one."""

@@ -27,6 +27,8 @@ from zenc.scheme.resolve import resolve
 if TYPE_CHECKING:
     import torch.distributed as dist
 
+    from zenc.draw.picture import SchedulePicture
+    from zenc.draw.steps import Steps
     from zenc.runtime.collective import Collective
 
 Path_ = str | os.PathLike[str]
@@ -54,6 +56,25 @@ class Report:
     def rounds_per_phase(self) -> tuple[int, int]:
         """Rounds of push and pull at the largest size that was proved."""
         return self.proofs[-1].push_rounds, self.proofs[-1].pull_rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A scheme's picture; ``steps`` is what it shows."""
+
+    plan: Plan
+    steps: Steps
+    picture: SchedulePicture
+
+    def svg(self) -> str:
+        """The text of an SVG file, which needs no other file, font or script."""
+        from zenc.draw.render import svg
+
+        return svg(self.picture)
+
+    def to_json(self) -> dict[str, object]:
+        """What is drawn, as JSON data."""
+        return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
 
 
 def check(
@@ -136,6 +157,37 @@ def explain(
     """The steps and messages of ``rank`` among ``ranks``, and the bytes to expect: see ``zenc.plan.explain``."""
     resolved, _ = resolve(load_file(locate(path)), scheme, params or {})
     return explain_plan(lower(resolved, ranks), ranks, rank, Load(units, width, dtype, density))
+
+
+def draw(
+    path: Path_,
+    ranks: int,
+    *,
+    phase: str | None = None,
+    steps: tuple[int, int | None] = (1, None),
+    params: Parameters | None = None,
+    scheme: str | None = None,
+) -> Drawing:
+    """The scheme in ``path`` among ``ranks`` ranks as a picture: who sends what to whom, and who holds what after.
+
+    Args:
+        path: a ``.zen`` file, or the name of a shipped scheme.
+        ranks: at most 32.
+        phase: ``push`` or ``pull``; without it, all.
+        steps: the first and the last step of each phase, from 1; None is the last there is.
+        params: values of the scheme's parameters.
+        scheme: which one, where the file has several.
+
+    Raises:
+        ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
+    """
+    from zenc.draw.scheme import draw as draw_plan
+    from zenc.draw.steps import Choice, steps_of
+
+    resolved, _ = resolve(load_file(locate(path)), scheme, params or {})
+    plan = lower(resolved, ranks)
+    shown = steps_of(plan, ranks, Choice(phase, *steps))
+    return Drawing(plan, shown, draw_plan(plan, shown))
 
 
 def load(

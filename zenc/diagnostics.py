@@ -30,7 +30,7 @@ _LOAD = {
 }
 
 _FORMAT = {
-    "unwritable-file": ("format", "a file can't be written in its new layout"),
+    "unwritable-file": ("format", "a file can't be written"),
 }
 
 _SCHEME = {
@@ -95,6 +95,11 @@ _EXPLANATION = {
     "bad-load": ("explanation", "a prediction is asked for with a gradient or a rank that can't be"),
 }
 
+_DRAWING = {
+    "drawing-too-large": ("drawing", "a drawing would show more ranks or moves than anyone can follow"),
+    "no-such-step": ("drawing", "a drawing is asked for of steps that the scheme does not have"),
+}
+
 _RUN = {
     "unknown-target": ("build", "there are no templates for a target"),
     "unsafe-text": ("build", "a number can't be written into generated code"),
@@ -156,6 +161,7 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
         **_TOPOLOGY,
         **_VERIFICATION,
         **_EXPLANATION,
+        **_DRAWING,
         **_RUN,
         **_TORCH,
         **_INTERNAL,

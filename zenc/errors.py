@@ -139,6 +139,10 @@ class VerificationError(ZencError):
     """The schedule does not sum every contribution exactly once everywhere, or can't be run at all."""
 
 
+class DrawingError(ZencError):
+    """What is asked for can't be drawn: too much for one picture, or nothing at all."""
+
+
 class BuildError(ZencError):
     """The generated code could not be compiled or loaded: mostly a missing or broken compiler."""
 

@@ -24,7 +24,7 @@ GOOD = """scheme mine {
 TYPO = GOOD.replace(": ring", ": rong")
 NOT_THE_LANGUAGE = GOOD.replace("}", "")
 UNPROVABLE = GOOD.replace("ring", "schedule { push { step { send part 0 to 0 where rank == 1 } } pull { } }")
-VERBS = ("check", "compile", "explain")
+VERBS = ("check", "compile", "draw", "explain")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -61,6 +61,11 @@ def test_diagnostics_as_json(zenc: Zenc, write: Write, verb: str) -> None:
         ["compile", "balanced", "--target", "fpga"],
         ["explain", "balanced", "--ranks", "4", "--rank", "4"],
         ["explain", "balanced", "--density", "2"],
+        ["draw", "balanced", "--steps", "one"],
+        ["draw", "balanced", "--steps", "3..1"],
+        ["draw", "balanced", "--steps", "0"],
+        ["draw", "balanced", "--steps", ".."],
+        ["draw", "balanced", "--phase", "shove"],
         ["cache", "shrink"],
         ["verify", "balanced"],
         ["--no-such-option"],

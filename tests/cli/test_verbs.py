@@ -19,7 +19,7 @@ SEEDS: list[list[str]] = [[], ["--set", "seed=0x5eed"], ["--set", "seed=8"]]
 
 
 @pytest.mark.parametrize(
-    "verb", [[], ["list"], ["check"], ["explain"], ["compile"], ["fmt"], ["cache"], ["cache", "clear"]]
+    "verb", [[], ["list"], ["check"], ["explain"], ["draw"], ["compile"], ["fmt"], ["cache"], ["cache", "clear"]]
 )
 def test_help_teaches(zenc: Zenc, verb: list[str]) -> None:
     done = zenc(*verb, "--help")
@@ -28,7 +28,7 @@ def test_help_teaches(zenc: Zenc, verb: list[str]) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("verb", ["list", "check", "explain", "compile", "fmt"])
+@pytest.mark.parametrize("verb", ["list", "check", "explain", "draw", "compile", "fmt"])
 def test_help_has_examples(zenc: Zenc, verb: str) -> None:
     examples = zenc(verb, "--help").stdout.partition("Examples:")[2]
     assert f"  zenc {verb}" in examples

@@ -8,14 +8,14 @@ import pytest
 from jinja2 import meta
 
 from zenc.codegen.render import UnitInputs, environment, render
-from zenc.codegen.templates import template_names, templates_dir
+from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
 from zenc.compiler import compile
 from zenc.errors import BuildError
 from zenc.resources import directory
 from zenc.scheme.model import Contiguous
 
 SCHEMES = sorted(path.stem for path in directory("schemes").glob("*.zen") if path.stem != "patterns")
-TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name != "shared")
+TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)
 
 
 @pytest.mark.parametrize("target", TARGETS)

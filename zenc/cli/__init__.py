@@ -14,6 +14,8 @@ from zenc.cli.check import check
 from zenc.cli.common import reporting
 from zenc.cli.compile import EXAMPLES as COMPILE_EXAMPLES
 from zenc.cli.compile import compile_
+from zenc.cli.draw import EXAMPLES as DRAW_EXAMPLES
+from zenc.cli.draw import draw
 from zenc.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
 from zenc.cli.explain import explain
 from zenc.cli.fmt import EXAMPLES as FMT_EXAMPLES
@@ -30,6 +32,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc list                          the schemes that come with zenc
   zenc check mine.zen                is my scheme right?
   zenc explain balanced --ranks 8    who sends what to whom, how many bytes
+  zenc draw balanced -o balanced.svg the same as a picture
   zenc compile balanced -o out       a directory that zenc.attach() takes
   zenc fmt mine.zen                  lay it out as everyone does
 
@@ -49,6 +52,7 @@ app = typer.Typer(
 app.command("list", epilog=LIST_EXAMPLES)(list_)
 app.command("check", epilog=CHECK_EXAMPLES)(check)
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
+app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
 app.add_typer(cache, name="cache")

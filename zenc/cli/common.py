@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
@@ -91,6 +91,23 @@ def from_here(path: Path) -> str:
     """``path`` as one would type it: relative if it lies below the working directory."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def save(path: Path, text: str) -> None:
+    """Write ``text``, whole or not at all.
+
+    Raises:
+        ZencError: the file can't be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        message = f"can't write {str(path)!r}: {error.strerror or error}"
+        raise ZencError(Diagnostic("unwritable-file", message)) from error
 
 
 def parameters(assignments: list[str] | None) -> dict[str, str]:

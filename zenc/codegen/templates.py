@@ -8,6 +8,8 @@ from zenc.resources import directory
 
 HEADER_SUFFIX = ".h"
 TEMPLATE_SUFFIX = ".j2"
+NOT_TARGETS = ("draw", "shared")
+"""Folders of templates that make no code for a target."""
 
 
 def templates_dir() -> Path:
@@ -28,5 +30,7 @@ def headers(target: str) -> dict[str, str]:
 
 def template_names(target: str) -> tuple[str, ...]:
     """The templates of ``target``, as the jinja2 loader names them: ``cpu/kernels.cpp.j2``."""
+    if target in NOT_TARGETS:
+        return ()
     files = sorted((templates_dir() / target).glob(f"*{TEMPLATE_SUFFIX}"))
     return tuple(path.relative_to(templates_dir()).as_posix() for path in files)

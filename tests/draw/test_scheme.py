@@ -1,0 +1,188 @@
+"""Drawings are well-formed, show every move once, stay on the paper, and take no text unescaped."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jinja2 import meta
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import plan_of
+from zenc.compiler import Drawing
+from zenc.compiler import draw as draw_file
+from zenc.draw.picture import SchedulePicture
+from zenc.draw.render import TEMPLATES, environment, svg
+from zenc.draw.scheme import draw
+from zenc.draw.steps import MOST_RANKS, Choice, Steps, steps_of
+from zenc.errors import DrawingError
+from zenc.plan.model import Plan
+from zenc.resources import directory
+
+NAMESPACE = "{http://www.w3.org/2000/svg}"
+SCHEMES = sorted(path.stem for path in directory("schemes").glob("*.zen") if path.stem != "patterns")
+HOSTILE = '</title><script>alert("1")</script> & {{ 7 * 7 }} {% raw %} ]]> \x00\x1b \ud800 \u2028 "\' onload=x'
+
+
+def drawn(plan: Plan, size: int, choice: Choice | None = None) -> tuple[Steps, SchedulePicture, ElementTree.Element]:
+    steps = steps_of(plan, size, choice)
+    picture = draw(plan, steps)
+    return steps, picture, ElementTree.fromstring(svg(picture))
+
+
+def moves_in(root: ElementTree.Element) -> list[ElementTree.Element]:
+    return [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "move"]
+
+
+def assert_complete(steps: Steps, root: ElementTree.Element) -> None:
+    """Every move has one arrow, with a curve, a head and words; every step has a row of nodes after it."""
+    bands = [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == "band"]
+    assert len(bands) == len(steps.steps)
+    for step, band in zip(steps.steps, bands, strict=True):
+        arrows = moves_in(band)
+        found = Counter((int(arrow.get("data-src", "")), int(arrow.get("data-dst", ""))) for arrow in arrows)
+        assert found == Counter((move.src, move.dst) for move in step.moves)
+        for arrow in arrows:
+            assert len(arrow.findall(f"{NAMESPACE}path")) == 2
+            assert "sends" in (arrow.findtext(f"{NAMESPACE}title") or "")
+    nodes = [rect for rect in root.iter(f"{NAMESPACE}rect") if rect.get("class") == "node"]
+    assert len(nodes) == (steps.size * (len(steps.steps) + 1) if steps.steps else 0)
+
+
+def assert_on_paper(root: ElementTree.Element) -> None:
+    _, _, width, height = (float(number) for number in root.get("viewBox", "").split())
+    for element in root.iter():
+        for name, most in (("x", width), ("x1", width), ("x2", width), ("y", height), ("y1", height), ("y2", height)):
+            value = element.get(name)
+            assert value is None or 0 <= float(value) <= most, ElementTree.tostring(element)
+        for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", element.get("d", "")):
+            assert 0 <= float(x) <= width and 0 <= float(y) <= height
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@given(size=st.integers(1, 9))
+@settings(max_examples=9, deadline=None)
+def test_shipped_schemes_are_drawn_whole(scheme: str, size: int) -> None:
+    drawing = draw_file(scheme, size)
+    root = ElementTree.fromstring(drawing.svg())
+    assert_complete(drawing.steps, root)
+    assert_on_paper(root)
+
+
+@given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 9))
+@settings(max_examples=40, deadline=None)
+def test_combinations_are_drawn_whole(combination: tuple[str, str, str], size: int) -> None:
+    steps, _, root = drawn(plan_of(scheme_text(*combination)), size)
+    assert_complete(steps, root)
+    assert_on_paper(root)
+    assert not steps.steps or bool(steps.steps[-1].after.all()), "all ranks end with everything"
+
+
+def test_the_file_needs_nothing_else() -> None:
+    text = draw_file("balanced", 8).svg()
+    assert text.count("http") == 1, "only the name space"
+    assert not re.search(r"<script|href|@import|@font-face|url\((?!#)|\son\w+=", text)
+    root = ElementTree.fromstring(text)
+    assert root.get("role") == "img"
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    for name in (root.get("aria-labelledby") or "").split():
+        assert name in ids
+    gradients = set(re.findall(r"url\(#([^)]+)\)", text))
+    assert gradients <= set(ids)
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_ranges_of_parts_blend_their_colours() -> None:
+    _, picture, root = drawn(plan_of(scheme_text("hierarchy", "incremental", COMBINATIONS[1][2])), 8)
+    assert picture.gradients
+    assert all(len(gradient.colours) > 1 for gradient in picture.gradients)
+    strokes = {path.get("stroke") for path in root.iter(f"{NAMESPACE}path")}
+    assert {f"url(#{gradient.id})" for gradient in picture.gradients} <= strokes
+
+
+def test_text_of_a_user_is_escaped() -> None:
+    plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), scheme=HOSTILE, doc=HOSTILE)
+    steps, picture, root = drawn(plan, 3)
+    assert_complete(steps, root)
+    assert not list(root.iter(f"{NAMESPACE}script")) and "<script" not in svg(picture)
+    kept = root.findtext(f"{NAMESPACE}title") or ""
+    assert '</title><script>alert("1")</script> & {{ 7 * 7 }}' in kept
+    svg(picture).encode("utf-8")
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=50, deadline=None)
+def test_any_doc_gives_well_formed_xml(doc: str) -> None:
+    plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), doc=doc)
+    drawn(plan, 2)
+
+
+def test_places_in_files_with_strange_names_are_escaped() -> None:
+    plan = plan_of(
+        "scheme s { communication: schedule { push { step { send all to 0 where rank == 1 } } "
+        "pull { step { send all to 1 where rank == 0 } } } aggregation: incremental partition: centralization }",
+        name='a"<b>&.zen',
+    )
+    _, _, root = drawn(plan, 2)
+    titles = [arrow.findtext(f"{NAMESPACE}title") or "" for arrow in moves_in(root)]
+    assert all('a"<b>&.zen:1:' in title for title in titles)
+
+
+def test_steps_can_be_chosen() -> None:
+    plan = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
+    steps, picture, root = drawn(plan, 5, Choice("push", 2, 3))
+    assert [(step.phase, step.number) for step in steps.steps] == [("push", 2), ("push", 3)]
+    assert_complete(steps, root)
+    assert any("in the 2 steps shown" in text.words for text in picture.texts)
+    both = steps_of(plan, 5, Choice(None, 4))
+    assert [(step.phase, step.number) for step in both.steps] == [("push", 4), ("pull", 4)]
+
+
+def test_json_is_the_moves() -> None:
+    drawing: Drawing = draw_file("balanced", 3, phase="pull")
+    data = drawing.to_json()
+    (step,) = data["steps"]
+    assert (data["size"], data["parts"], data["rounds"]) == (3, 3, {"push": 1, "pull": 1})
+    assert {(move["src"], move["dst"], move["first"]) for move in step["moves"]} == {
+        (src, dst, src) for src in range(3) for dst in range(3) if src != dst
+    }
+
+
+def refused(make: Callable[[], object]) -> str:
+    with pytest.raises(DrawingError) as caught:
+        make()
+    return caught.value.diagnostics[0].id
+
+
+def test_limits() -> None:
+    ring = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
+    one_by_one = plan_of(
+        "scheme s { communication: schedule { push { step { for p in 0 .. size - 1 { for d in 1 .. size - 1 "
+        "{ send part p to (rank + d) mod size } } } } pull { } } "
+        "aggregation: one_shot partition: parallelism balance: imbalanced }"
+    )
+    assert refused(lambda: draw_file("balanced", MOST_RANKS + 1)) == "drawing-too-large"
+    assert refused(lambda: steps_of(one_by_one, 16)) == "drawing-too-large"
+    assert refused(lambda: steps_of(ring, 8, Choice("pull", 9))) == "no-such-step"
+    assert steps_of(one_by_one, 8).moves == 8 * 8 * 7
+    assert steps_of(one_by_one, 1).steps == ()
+
+
+@pytest.mark.parametrize("picture", TEMPLATES, ids=lambda picture: picture.__name__)
+def test_inputs_are_exactly_the_undeclared_variables(picture: type) -> None:
+    source, _, _ = environment().loader.get_source(environment(), TEMPLATES[picture])
+    used = meta.find_undeclared_variables(environment().parse(source))
+    assert used == {field.name for field in dataclasses.fields(picture)}
+
+
+def test_the_picture_in_the_manual_is_what_zenc_draws(golden: Callable[[str, str], None]) -> None:
+    """But for places, which move when the patterns are edited."""
+    text = re.sub(r"\n[^<\n]*patterns\.zen[^<\n]*</title>", "</title>", draw_file("balanced", 4).svg())
+    golden("../../docs/images/balanced.svg", text)

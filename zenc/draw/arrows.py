@@ -1,0 +1,92 @@
+"""The moves of a step as arrows, with their colours and labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from zenc.draw.colour import palette
+from zenc.draw.geometry import HEAD, Grid
+from zenc.draw.picture import Arrow, Gradient, Text
+from zenc.draw.steps import Move, Step
+from zenc.draw.words import span
+
+MOST_LABELS = 3
+"""Moves of one rank in one step that still have labels."""
+LABEL_SIZE = 9.5
+
+
+@dataclass(slots=True)
+class Painter:
+    """Draws arrows and remembers the gradients that they need."""
+
+    grid: Grid
+    id: str
+    gradients: dict[str, Gradient] = field(default_factory=dict)
+    colours: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.colours = palette(self.grid.bars)
+
+    def arrows(self, step: Step, top: float, bottom: float) -> tuple[Arrow, ...]:
+        """The moves of ``step`` between two rows; the widest first, so that no other is hidden."""
+        widest_first = sorted(step.moves, key=lambda move: (move.first - move.last, move.src, move.dst))
+        return tuple(self._arrow(move, step, top, bottom) for move in widest_first)
+
+    def labels(self, step: Step, top: float, bottom: float) -> tuple[Text, ...]:
+        """Which parts each arrow carries, where there is room to say it."""
+        busiest = max(Counter(move.src for move in step.moves).values())
+        told = self.grid.parts > 1 or any(move.origin >= 0 for move in step.moves)
+        if busiest > MOST_LABELS or not told:
+            return ()
+        return tuple(self._label(move, top, bottom) for move in step.moves)
+
+    def colour(self, move: Move, top: float, bottom: float) -> str:
+        """Of its part; several parts blend. A tensor in one part has the colour of who sends, or of whose it is."""
+        if self.grid.parts == 1:
+            return self.colours[move.origin if move.origin >= 0 else move.src]
+        if move.first == move.last:
+            return self.colours[move.first]
+        name = f"{self.id}-{move.first}-{move.last}-{top:.0f}"
+        chosen = self.colours[move.first : move.last + 1]
+        self.gradients[name] = Gradient(name, top, bottom, chosen)
+        return f"url(#{name})"
+
+    def _arrow(self, move: Move, step: Step, top: float, bottom: float) -> Arrow:
+        x1, x2 = (self.grid.port(rank, move.first, move.last) for rank in (move.src, move.dst))
+        width = min(9.0, 1.5 + 0.45 * self.grid.pitch * (move.last - move.first)) if self.grid.parts > 1 else 1.6
+        colour, tip = self.colour(move, top, bottom), bottom - 2
+        half = 2.6 + 0.5 * width
+        bend = (tip - HEAD - top) * 0.55
+        path = (
+            f"M{x1:.1f} {top:.1f}C{x1:.1f} {top + bend:.1f} {x2:.1f} {tip - HEAD - bend:.1f} {x2:.1f} {tip - HEAD:.1f}"
+        )
+        head = f"M{x2 - half:.1f} {tip - HEAD:.1f}L{x2 + half:.1f} {tip - HEAD:.1f}L{x2:.1f} {tip:.1f}Z"
+        end = self.colours[move.last] if self.grid.parts > 1 else colour
+        return Arrow(path, head, colour, end, width, self._title(move, step), move.src, move.dst)
+
+    def _single(self, move: Move) -> bool:
+        return self.grid.parts > 1 and move.first == move.last
+
+    def _title(self, move: Move, step: Step) -> str:
+        what = "all" if self.grid.parts == 1 else f"part{'s' * (move.last > move.first)} {span(move.first, move.last)}"
+        whose = f" of rank {move.origin}" if move.origin >= 0 else ""
+        place = f"\n{move.place}" if move.place else ""
+        return f"{step.phase}, step {step.number}: rank {move.src} sends {what}{whose} to rank {move.dst}{place}"
+
+    def _label(self, move: Move, top: float, bottom: float) -> Text:
+        words = span(move.first, move.last) if self.grid.parts > 1 else ""
+        if move.origin >= 0:
+            words = f"{words} of {move.origin}".strip()
+        x1, x2 = (self.grid.port(rank, move.first, move.last) for rank in (move.src, move.dst))
+        x, y = _on_curve(x1, x2, top, bottom - HEAD - 2, 0.15)
+        return Text(x, y + 3, words, "label", "middle", self.colours[move.last] if self._single(move) else "")
+
+
+def _on_curve(x1: float, x2: float, top: float, bottom: float, t: float) -> tuple[float, float]:
+    """A point of the curve that ``_arrow`` draws, ``t`` of the way along."""
+    bend, near, far = (bottom - top) * 0.55, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t)
+    start, end = (1 - t) ** 3, t**3
+    return (start + near) * x1 + (far + end) * x2, start * top + near * (top + bend) + far * (
+        bottom - bend
+    ) + end * bottom

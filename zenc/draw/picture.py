@@ -1,0 +1,119 @@
+"""What a drawing is made of, in pixels: plain data that the templates write down.
+
+Picture = width height id title description Row* Band* ...
+Text    = x y words style                               # style: a class of ``templates/draw/style.css.j2``
+Row     = Node* Bars*                                   # what all ranks hold between two steps
+Band    = Text* Arrow*                                  # the moves of one step
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    x: float
+    y: float
+    words: str
+    style: str = ""
+    anchor: str = "start"
+    fill: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one rank holds; ``title`` says it in words."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Upright lines of one colour; ``path`` draws all of them."""
+
+    path: str
+    colour: str
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A move. ``colour`` is a colour, or ``url(#id)`` of a gradient."""
+
+    path: str
+    head: str
+    colour: str
+    head_colour: str
+    width: float
+    title: str
+    src: int
+    dst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """Colours from ``top`` to ``bottom``."""
+
+    id: str
+    top: float
+    bottom: float
+    colours: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    nodes: tuple[Node, ...]
+    bars: tuple[Bars, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The moves of one step."""
+
+    phase: str
+    number: int
+    title: str
+    texts: tuple[Text, ...]
+    labels: tuple[Text, ...]
+    arrows: tuple[Arrow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swatch:
+    """A square of the legend."""
+
+    x: float
+    y: float
+    width: float
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulePicture:
+    """The inputs of ``schedule.svg.j2``; ``id`` keeps apart the names inside several drawings of one page."""
+
+    width: float
+    height: float
+    id: str
+    title: str
+    description: str
+    texts: tuple[Text, ...]
+    lifelines: tuple[Line, ...]
+    rules: tuple[Line, ...]
+    gradients: tuple[Gradient, ...]
+    rows: tuple[Row, ...]
+    bands: tuple[Band, ...]
+    swatches: tuple[Swatch, ...]

@@ -1,0 +1,172 @@
+"""The drawing of a scheme: who sends what to whom, step by step, and what everybody holds in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import numpy as np
+
+from zenc.draw.arrows import Painter
+from zenc.draw.geometry import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
+from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
+from zenc.draw.steps import Have, Step, Steps
+from zenc.draw.words import count, cut, wrapped
+from zenc.plan.model import Plan
+
+LEAST_WIDTH = 560.0
+
+
+def draw(plan: Plan, steps: Steps) -> SchedulePicture:
+    """The drawing of ``steps``, which are those of ``plan``."""
+    return _Sheet(plan, steps).picture()
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """The paper: fills up from the top."""
+
+    plan: Plan
+    shown: Steps
+    y: float = MARGIN
+    texts: list[Text] = field(default_factory=list)
+    rules: list[Line] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    bands: list[Band] = field(default_factory=list)
+    swatches: list[Swatch] = field(default_factory=list)
+
+    def picture(self) -> SchedulePicture:
+        title = f"{self.plan.scheme} among {count(self.shown.size, 'rank')}"
+        grid = Grid.of(self.shown.size, self.shown.parts)
+        id = f"zenc-{crc32(title.encode('utf-8', 'replace')):08x}"
+        painter = Painter(grid, id)
+        width = max(grid.right + MARGIN, LEAST_WIDTH)
+        self._heading(width)
+        top = self._ranks(grid)
+        for step in self.shown.steps:
+            self._step(grid, painter, step)
+        if not self.shown.steps:
+            self._write(MARGIN + LABELS, 0, "nothing to send: there is one rank", "quiet")
+        lifelines = tuple(Line(grid.middle_of(r), top, grid.middle_of(r), self.y) for r in range(grid.size))
+        self.y += 14
+        self._legend(grid, painter)
+        return SchedulePicture(
+            round(width),
+            round(self.y + MARGIN),
+            id,
+            title,
+            self._description(),
+            tuple(self.texts),
+            lifelines if self.shown.steps else (),
+            tuple(self.rules),
+            tuple(painter.gradients.values()),
+            tuple(self.rows),
+            tuple(self.bands),
+            tuple(self.swatches),
+        )
+
+    def _write(self, x: float, down: float, words: str, style: str, anchor: str = "start") -> None:
+        self.y += down
+        self.texts.append(Text(x, self.y, words, style, anchor))
+
+    def _heading(self, width: float) -> None:
+        room = width - 2 * MARGIN
+        self._write(MARGIN, 14, cut(self.plan.scheme, int(room / 12)), "title")
+        for line in wrapped(self.plan.doc, 12.5, room):
+            self._write(MARGIN, 20, line, "doc")
+        self._write(MARGIN, 20, cut(self._facts(), int(room / 6.2)), "quiet")
+        self.y += 26
+
+    def _facts(self) -> str:
+        shown = self.shown
+        phases = ", ".join(f"{phase} {count(number, 'step')}" for phase, number in shown.rounds)
+        facts = [count(shown.size, "rank"), count(shown.parts, "part"), phases, count(shown.moves, "move")]
+        if len(shown.steps) < sum(number for _, number in shown.rounds):
+            facts[-1] += f" in the {count(len(shown.steps), 'step')} shown"
+        return " \N{MIDDLE DOT} ".join(facts)
+
+    def _description(self) -> str:
+        steps = "; ".join(f"{s.phase} step {s.number}: {count(len(s.moves), 'move')}" for s in self.shown.steps[:40])
+        return f"{self.plan.doc} {self._facts()}. Ranks are columns, time runs down. {steps}".strip()
+
+    def _ranks(self, grid: Grid) -> float:
+        for rank in range(grid.size):
+            name = f"rank {rank}" if grid.column > 70 or grid.size < 10 else str(rank)
+            self.texts.append(Text(grid.middle_of(rank), self.y, name, "rank", "middle"))
+        self.y += 9
+        return self.y
+
+    def _step(self, grid: Grid, painter: Painter, step: Step) -> None:
+        if not self.bands or self.bands[-1].phase != step.phase or step.number != self.bands[-1].number + 1:
+            self._begin(grid, step)
+        top, height = self.y + 2, grid.band_height(step)
+        bottom = top + height
+        arrows, labels = painter.arrows(step, top, bottom), painter.labels(step, top, bottom)
+        middle = (top + bottom) / 2
+        moves = count(len(step.moves), "move")
+        texts = (
+            Text(MARGIN, middle, f"{step.phase} {step.number}", "step"),
+            Text(MARGIN, middle + 15, moves, "quiet"),
+        )
+        title = f"{step.phase}, step {step.number}: {moves}"
+        self.bands.append(Band(step.phase, step.number, title, texts, labels, arrows))
+        self.y = bottom
+        self._row(grid, painter, step.after, f"after {step.phase} step {step.number}")
+
+    def _begin(self, grid: Grid, step: Step) -> None:
+        """A phase, or a part of one, begins: what is held then, if it is not what was shown last."""
+        if not self.bands or self.bands[-1].phase == step.phase:
+            self._row(grid, Painter(grid, ""), step.before, f"before {step.phase} step {step.number}")
+        else:
+            self.rules.append(Line(MARGIN, self.y - NODE_HEIGHT / 2, MARGIN + LABELS - 26, self.y - NODE_HEIGHT / 2))
+
+    def _row(self, grid: Grid, painter: Painter, have: Have, when: str) -> None:
+        held = have[:, 0, :].astype(float) if grid.parts == 1 else have.mean(axis=2)
+        whole: Have = np.asarray(have.all(axis=2))
+        nodes = tuple(
+            Node(grid.left_of(rank), self.y, grid.node_width, NODE_HEIGHT, _told(have[rank], rank, when))
+            for rank in range(grid.size)
+        )
+        bars: list[Bars] = []
+        for index in range(grid.bars):
+            complete = whole[:, 0] if grid.parts == 1 else whole[:, index]
+            for wanted in (False, True):
+                path = "".join(
+                    self._bar(grid, rank, index, held[rank, index])
+                    for rank in np.flatnonzero((complete == wanted) & (held[:, index] > 0)).tolist()
+                )
+                if path:
+                    bars.append(Bars(path, painter.colours[index], wanted))
+        self.rows.append(Row(nodes, tuple(bars)))
+        self.y += NODE_HEIGHT
+
+    def _bar(self, grid: Grid, rank: int, index: int, share: float) -> str:
+        width, height = max(1.6, grid.pitch - 1.6), (NODE_HEIGHT - 2 * PAD) * share
+        x, bottom = grid.bar(rank, index) - width / 2, self.y + NODE_HEIGHT - PAD
+        return f"M{x:.1f} {bottom:.1f}v{-height:.1f}h{width:.1f}v{height:.1f}z"
+
+    def _legend(self, grid: Grid, painter: Painter) -> None:
+        many = grid.parts > 1
+        what = "parts" if many else "ranks"
+        bars = (
+            "A bar is a part, as high as the share of the ranks in its sum; strong where it is complete."
+            if many
+            else "A bar is a rank whose contribution is in the sum; strong where all are. Arrows: colour of the sender."
+        )
+        pitch = min(20.0, 320.0 / grid.bars)
+        x = MARGIN + 46
+        self._write(MARGIN, 22, what, "quiet")
+        for index, colour in enumerate(painter.colours):
+            self.swatches.append(Swatch(x + pitch * index, self.y - 10, pitch - 1.5, colour))
+        last = x + pitch * grid.bars + 8
+        self.texts.append(Text(last, self.y, f"0 to {grid.bars - 1}" if grid.bars > 1 else "0", "quiet"))
+        room = max(grid.right, LEAST_WIDTH) - 2 * MARGIN
+        for line in wrapped(bars, 11, room):
+            self._write(MARGIN, 18, line, "quiet")
+
+
+def _told(have: Have, rank: int, when: str) -> str:
+    parts, size = have.shape
+    if parts == 1:
+        return f"rank {rank} {when}: contributions of {int(have.sum())} of {count(size, 'rank')}"
+    return f"rank {rank} {when}: {int(have.all(axis=1).sum())} of {parts} parts complete"

@@ -1,0 +1,151 @@
+"""What a drawing of a scheme shows: its moves, step by step, and who holds what before and after each.
+
+    Steps = size parts Step*
+    Step  = phase number Move* before after                 # have[rank, part, contributor]
+    Move  = src dst first..last origin place
+
+The plan is proved along the way, so what is drawn is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.errors import Diagnostic, DrawingError
+from zenc.plan.model import Plan
+from zenc.plan.provenance import Deliveries
+from zenc.plan.rounds import Round, Rounds
+from zenc.plan.verify import verify
+
+Have: TypeAlias = npt.NDArray[np.bool_]
+
+MOST_RANKS = 32
+MOST_MOVES = 2_500
+"""In one drawing. Beyond either of them nobody can follow an arrow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    src: int
+    dst: int
+    first: int
+    last: int
+    origin: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """``before`` and ``after`` are [size, parts, size]: whose contributions a rank holds of a part."""
+
+    phase: str
+    number: int
+    moves: tuple[Move, ...]
+    before: Have
+    after: Have
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which steps are wanted: of one phase or of all, and from ``first`` to ``last`` of each phase."""
+
+    phase: str | None = None
+    first: int = 1
+    last: int | None = None
+
+    def takes(self, phase: str, number: int) -> bool:
+        """Whether step ``number`` of ``phase`` is wanted."""
+        return self.phase in (None, phase) and self.first <= number and (self.last is None or number <= self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """``rounds`` are the numbers of steps of the whole scheme, by phase."""
+
+    size: int
+    parts: int
+    rounds: tuple[tuple[str, int], ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def moves(self) -> int:
+        return sum(len(step.moves) for step in self.steps)
+
+    def to_json(self) -> dict[str, object]:
+        """The moves as JSON data; an origin of null sends all that is held."""
+        return {
+            "size": self.size,
+            "parts": self.parts,
+            "rounds": dict(self.rounds),
+            "steps": [
+                {"phase": step.phase, "number": step.number, "moves": [_move_json(move) for move in step.moves]}
+                for step in self.steps
+            ],
+        }
+
+
+def steps_of(plan: Plan, size: int, choice: Choice | None = None) -> Steps:
+    """The chosen steps of ``plan`` among ``size`` ranks.
+
+    Raises DrawingError where there are too many to draw, or none, and VerificationError as ``verify`` does.
+    """
+    choice = choice or Choice()
+    if size > MOST_RANKS:
+        message = f"a drawing has room for {MOST_RANKS} ranks, not for {size:,}"
+        raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
+    player = _Player(size, plan.parts(size))
+    rounds, _ = verify(plan, size, player.observe)
+    steps = tuple(step for step in player.steps(rounds) if choice.takes(step.phase, step.number))
+    found = Steps(size, rounds.parts, (("push", len(rounds.push)), ("pull", len(rounds.pull))), steps)
+    _demand_drawable(found, choice)
+    return found
+
+
+def _demand_drawable(found: Steps, choice: Choice) -> None:
+    if found.moves > MOST_MOVES:
+        message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
+        raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
+    there = sum(count for phase, count in found.rounds if choice.phase in (None, phase))
+    if not found.steps and there:
+        counts = ", ".join(f"{phase} {count}" for phase, count in found.rounds)
+        message = f"among {found.size} ranks the scheme has no such step"
+        raise DrawingError(Diagnostic("no-such-step", message, notes=(f"steps of each phase: {counts}",)))
+
+
+class _Player:
+    """Follows the proof, and keeps who holds what after each step."""
+
+    def __init__(self, size: int, parts: int) -> None:
+        have = np.zeros((size, parts, size), dtype=bool)
+        have[np.arange(size), :, np.arange(size)] = True
+        self.states: list[Have] = [have]
+
+    def observe(self, phase: str, number: int, deliveries: Deliveries) -> None:
+        before = self.states[-1]
+        after = before.copy()
+        pieces = before[deliveries.src, deliveries.part]
+        forwarded = deliveries.origin >= 0
+        pieces[forwarded] = np.eye(len(before), dtype=bool)[deliveries.origin[forwarded]]
+        np.logical_or.at(after, (deliveries.dst, deliveries.part), pieces)
+        self.states.append(after)
+
+    def steps(self, rounds: Rounds) -> Iterator[Step]:
+        played = [("push", i, r) for i, r in enumerate(rounds.push, 1)]
+        played += [("pull", i, r) for i, r in enumerate(rounds.pull, 1)]
+        for (phase, number, round_), before, after in zip(played, self.states, self.states[1:], strict=False):
+            yield Step(phase, number, tuple(_moves(round_, rounds)), before, after)
+
+
+def _move_json(move: Move) -> dict[str, object]:
+    return {**asdict(move), "origin": None if move.origin < 0 else move.origin}
+
+
+def _moves(round_: Round, rounds: Rounds) -> Iterator[Move]:
+    columns = (round_.src, round_.dst, round_.first, round_.last, round_.origin, round_.line)
+    for src, dst, first, last, origin, line in np.stack(columns, axis=1).tolist():
+        yield Move(src, dst, first, last, origin, str(rounds.sends[line].span or ""))
