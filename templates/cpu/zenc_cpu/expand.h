@@ -54,8 +54,8 @@ ZENC_SHARED_CODE inline void expand_dense(const Geometry<Mapping>& geometry, con
 
 // The occupied units, ascending, and their rows: a coalesced COO tensor. Sorted by marking and ranking, like
 // a push. units_out [count], values_out [count, width]. Returns count or NO_MEMORY.
-template <class T, class Width>
-inline i64 expand_sorted(const Geometry<Permutation>& geometry, Width width, const u64* bitmap,
+template <class T, class Width, class Mapping>
+inline i64 expand_sorted(const Geometry<Mapping>& geometry, Width width, const u64* bitmap,
                          const T* const* part_values, i64* units_out, T* values_out) {
     const u64 words = words_of(geometry.units);
     const Scratch<u64> marks(words);

@@ -17,12 +17,21 @@ inline auto with_width(u64 width, Run run) {
     return width == 1 ? run(One{}) : run(width);
 }
 
+// The slots of the largest part.
+template <class Mapping>
+inline u64 largest_part(const Mapping& mapping, u64 units, u64 parts) {
+    if constexpr (Mapping::HAS_TABLES)
+        return mapping.largest.divisor;
+    else
+        return ceil_divide(units, parts);
+}
+
 template <class Mapping>
 struct Geometry {
     u64 units;
     u64 width;
     u64 parts;
-    Divider part_slots;
+    Divider part_slots;  // numbers of slots from one part to the next; parts may have fewer
     u64 part_words;
     Mapping mapping;
 
@@ -31,25 +40,33 @@ struct Geometry {
         : units(static_cast<u64>(units_)),
           width(static_cast<u64>(width_)),
           parts(static_cast<u64>(parts_)),
-          part_slots(ceil_divide(units, parts)),
+          part_slots(largest_part(mapping_, units, parts)),
           part_words(units == 0 ? 0 : words_of(part_slots.divisor)),
           mapping(mapping_) {}
 
     u64 words() const { return parts * part_words; }
     u64 first_slot(u64 part) const { return part * part_slots.divisor; }
+    u64 end_of_slots() const { return Mapping::HAS_TABLES ? first_slot(parts) : units; }
 
     u64 slots_of(u64 part) const {
+        if constexpr (Mapping::HAS_TABLES) return mapping.slots_of(part);
         const u64 first = first_slot(part);
         const u64 left = first < units ? units - first : 0;
         return left < part_slots.divisor ? left : part_slots.divisor;
     }
 
-    // The parts of n slots < units, and the numbers of their bits in the bitmap of all parts.
+    bool has_slot(u64 slot) const {
+        if (slot >= end_of_slots()) return false;
+        const u64 part = part_slots.quotient(slot);
+        return slot - first_slot(part) < slots_of(part);
+    }
+
+    // The parts of n slots < end_of_slots, and the numbers of their bits in the bitmap of all parts.
     ZENC_SHARED_CODE void locate(const u64* __restrict slots, u64 n, u64* __restrict parts_,
                                  u64* __restrict bits) const {
         const Divider by = part_slots;  // local: the compiler knows that the outputs do not overlap it
         const u32 gap = static_cast<u32>(64 * part_words - by.divisor);  // bits that no slot has
-        if (units >> 32 == 0) {
+        if (end_of_slots() >> 32 == 0) {
             for (u64 i = 0; i < n; ++i) {  // vectorises
                 const u32 part = by.quotient(static_cast<u32>(slots[i]));
                 parts_[i] = part;
@@ -116,10 +133,13 @@ inline i64 slots_of_units(const Geometry<Mapping>& geometry, const i64* units, u
     });
 }
 
-// out[i] = unit of slots[i]. Returns 0, or -1 - i if slots[i] is out of range.
+// out[i] = unit of slots[i]. Returns 0, or -1 - i if slots[i] is out of range, or in a gap behind a part.
 template <class Mapping>
 inline i64 units_of_slots(const Geometry<Mapping>& geometry, const i64* slots, u64 n, i64* out) {
-    return for_each_id_batch(slots, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
+    if constexpr (Mapping::HAS_TABLES)
+        for (u64 i = 0; i < n; ++i)
+            if (!geometry.has_slot(static_cast<u64>(slots[i]))) return -1 - static_cast<i64>(i);
+    return for_each_id_batch(slots, n, geometry.end_of_slots(), [&](u64 first, u64* batch, u64 size) {
         u64 units[MOST_IN_BATCH];
         units_of_batch(geometry.mapping, batch, size, units);
         copy_bytes(out + first, units, size * 8);

@@ -75,7 +75,7 @@ inline u64 nonzero_word(const Bits* rows, u64 n, u64 width) {
 
 // Parts are ranges of the tensor: the words are built in place.
 template <class Bits, class Width>
-ZENC_SHARED_CODE inline u64 mark_dense(const Geometry<Contiguous>& geometry, Width width, const Bits* tensor,
+ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Contiguous>& geometry, Width width, const Bits* tensor,
                                        u64* bitmap) {
     u64 total = 0;
     for (u64 part = 0; part < geometry.parts; ++part) {
@@ -89,12 +89,12 @@ ZENC_SHARED_CODE inline u64 mark_dense(const Geometry<Contiguous>& geometry, Wid
             *bitmap++ = word;
         }
     }
-    return total;
+    return static_cast<i64>(total);
 }
 
 // The occupied units are found in the order of the tensor, and marked in batches.
 template <class Bits, class Width>
-ZENC_SHARED_CODE inline u64 mark_dense(const Geometry<Permutation>& geometry, Width width, const Bits* tensor,
+ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Permutation>& geometry, Width width, const Bits* tensor,
                                        u64* bitmap) {
     u64 units[MOST_IN_BATCH];
     u64 slots[MOST_IN_BATCH];
@@ -109,13 +109,13 @@ ZENC_SHARED_CODE inline u64 mark_dense(const Geometry<Permutation>& geometry, Wi
         total += pending;
         pending = 0;
     }
-    return total;
+    return static_cast<i64>(total);
 }
 
 // Marks the units of tensor [units, width] that hold anything but +0 and -0 (so NaN counts), and clears all
-// other bits. Returns the marked.
+// other bits. Returns the marked, or NO_MEMORY.
 template <class T, class Mapping>
-inline u64 mark_tensor(const Geometry<Mapping>& geometry, const T* tensor, u64* bitmap) {
+inline i64 mark_tensor(const Geometry<Mapping>& geometry, const T* tensor, u64* bitmap) {
     const auto* const bits = reinterpret_cast<const typename Type<T>::Bits*>(tensor);
     return with_width(geometry.width, [&](auto width) { return mark_dense(geometry, width, bits, bitmap); });
 }

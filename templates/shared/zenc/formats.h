@@ -40,6 +40,7 @@ constexpr i64 OUT_OF_RANGE = -4;
 constexpr i64 STRAY_BITS = -5;
 constexpr i64 NOT_MARKED = -6;
 constexpr i64 NO_MEMORY = -7;
+constexpr i64 NO_MEMORY_FOR_IDS = -(1LL << 62);  // where -1 - i is said of id number i
 
 ZENC_HD inline u64 padded(u64 bytes) {
     return (bytes + 7) / 8 * 8;

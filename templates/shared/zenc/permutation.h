@@ -8,16 +8,9 @@
 // docs/adr/0003-permutation.md.
 #pragma once
 
-#include "zenc/config.h"
+#include "zenc/mix.h"
 
 namespace zenc {
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-ZENC_HD inline u64 mix(u64 x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-    return x ^ (x >> 31);
-}
 
 // The smallest r with r * r >= x, for x <= 2^62.
 ZENC_HD inline u64 ceil_square_root(u64 x) {
@@ -32,6 +25,7 @@ ZENC_HD inline u64 ceil_square_root(u64 x) {
 // Slot = unit: the parts are ranges of the tensor.
 struct Contiguous {
     static constexpr bool IS_IDENTITY = true;
+    static constexpr bool HAS_TABLES = false;
 
     static constexpr int LANES = 64;
 
@@ -50,6 +44,7 @@ private:
 // on a GPU.
 struct Permutation {
     static constexpr bool IS_IDENTITY = false;
+    static constexpr bool HAS_TABLES = false;
     // Each round moves both halves. 2 pass every balance test that we have; the third is a margin (ADR 0003).
     static constexpr int ROUNDS = 3;
 
@@ -106,8 +101,7 @@ struct Permutation {
     }
 
 private:
-    static constexpr u64 MOST_SMALL = 0xffffffff;         // numbers of 32 bits are divided in vectors
-    static constexpr u64 GOLDEN = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio, SplitMix64's step
+    static constexpr u64 MOST_SMALL = 0xffffffff;  // numbers of 32 bits are divided in vectors
 
     ZENC_HD bool all_below(const u64* cells) const {
         u64 beyond = 0;

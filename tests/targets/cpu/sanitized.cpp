@@ -108,13 +108,48 @@ void round_trip(const Geometry<Mapping>& geometry, u64 n) {
     for (u64 i = 0; i + 1 < distinct; ++i) demand(ids[i] < ids[i + 1], "ascending units");
 
     std::vector<u64> marks(geometry.words());
-    const u64 nonzero = mark_tensor(geometry, dense.data(), marks.data());
-    demand(nonzero <= distinct, "marked");
+    const i64 nonzero = mark_tensor(geometry, dense.data(), marks.data());
+    demand(0 <= nonzero && nonzero <= static_cast<i64>(distinct), "marked");
     rank(marks.data(), geometry.words(), before.data());
     PartRows<T> again(geometry, marks.data());
     place_dense(geometry, dense.data(), marks.data(), 1, again.outs.data());
     units[below(n)] = static_cast<i64>(geometry.units);
     demand(mark_units(geometry, units.data(), n, bitmap.data(), slots_of.data()) < 0, "unit out of range");
+}
+
+// Every unit has one slot, in the part of its h0, in ascending order; the gaps behind small parts have none.
+template <int K>
+void hashed_slots(const Geometry<HierarchicalHash<K>>& geometry) {
+    std::vector<i64> ids(geometry.units);
+    std::vector<i64> slots(geometry.units);
+    std::vector<i64> back(geometry.units);
+    for (u64 i = 0; i < geometry.units; ++i) ids[i] = static_cast<i64>(i);
+    demand(slots_of_units(geometry, ids.data(), geometry.units, slots.data()) == 0, "hashed slots");
+    demand(units_of_slots(geometry, slots.data(), geometry.units, back.data()) == 0, "hashed units");
+    demand(same(ids, back), "hashed slots and back");
+    std::vector<u64> filled(geometry.parts);
+    for (const i64 slot : slots) {
+        const u64 part = static_cast<u64>(slot) / geometry.part_slots.divisor;
+        demand(static_cast<u64>(slot) == geometry.first_slot(part) + filled[part]++, "ascending ranks");
+    }
+    for (u64 part = 0; part < geometry.parts; ++part) {
+        demand(filled[part] == geometry.slots_of(part), "size of a hashed part");
+        const i64 gap = static_cast<i64>(geometry.first_slot(part) + filled[part]);
+        if (filled[part] < geometry.part_slots.divisor)
+            demand(units_of_slots(geometry, &gap, 1, back.data()) == -1, "gap behind a part");
+    }
+}
+
+template <class T, int K>
+void hashed_round_trips(u64 units, u64 width, u64 parts, double r1, double r2) {
+    const u64 seed = 7;
+    std::vector<u64> tables(HashTables::words(units, parts));
+    HashTables(units, parts, tables.data()).build(HashFamily<K>(seed), units, parts);
+    const HierarchicalHash<K> mapping(seed, r1, r2, units, parts, tables.data());
+    const Geometry<HierarchicalHash<K>> geometry(static_cast<i64>(units), static_cast<i64>(width),
+                                                 static_cast<i64>(parts), mapping);
+    hashed_slots(geometry);
+    for (const u64 n : {u64{1}, units, 3 * units}) round_trip<T>(geometry, n);
 }
 
 template <class T>
@@ -153,6 +188,9 @@ void every_kernel() {
                     round_trip<T>(cut(Contiguous()), n);
                     round_trip<T>(cut(Permutation(7, units)), n);
                 }
+                hashed_round_trips<T, 3>(units, width, parts, 2.0, 0.2);
+                hashed_round_trips<T, 1>(units, width, parts, 0.0, 0.0);
+                hashed_round_trips<T, 2>(units, width, parts, 0.3, 0.1);
             }
     for (const u64 m : {1, 2, 3, 9})
         for (const u64 width : {1, 2, 130})

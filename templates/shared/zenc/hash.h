@@ -1,0 +1,101 @@
+// Hierarchical hashing (Zen, OSDI 2025, Algorithm 1): h0 chooses the part of a unit, the same on every rank
+// and target; h1 .. hk choose its cell in a memory, in which the units of one call are collected part by part
+// (zenc_cpu/hash_memory.h). The slot of a unit is its rank among the ascending units of its part: these are
+// the offline index sets of Zen's hash bitmap (its Algorithm 2). See docs/adr/0013-hierarchical-hash.md.
+#pragma once
+
+#include "zenc/formats.h"
+#include "zenc/mix.h"
+
+namespace zenc {
+
+// h0 .. hK: number `unit` of the streams of SplitMix64 that begin at K + 1 keys.
+template <int K>
+struct HashFamily {
+    static_assert(K >= 1, "h0 is for parts, the others are for cells");
+
+    u64 keys[K + 1];
+
+    ZENC_HD explicit HashFamily(u64 seed) {
+        u64 state = mix(seed);
+        for (u64& key : keys) key = mix(state += GOLDEN);
+    }
+
+    // h_i of a unit in [0, range).
+    ZENC_HD u64 draw(int i, u64 unit, u64 range) const {
+        return below(mix(keys[i] + (unit + 1) * GOLDEN), range);
+    }
+};
+
+// Larger tensors are not hashed: a unit has 32 bits in the tables, and unit + 1 has them in the memory.
+constexpr u64 MOST_HASHED_UNITS = 0xffffffff;
+
+// What a hashed mapping looks up, for one number of units and parts, in one array of 64-bit words.
+struct HashTables {
+    u64* largest;   // 1: slots of the largest part
+    u64* sizes;     // [parts]: slots of each part
+    u64* starts;    // [parts]: units of the parts before
+    u32* local_of;  // [units]: rank of each unit in its part
+    u32* unit_at;   // [units]: the ascending units of each part, part by part
+
+    ZENC_HD HashTables(u64 units, u64 parts, u64* words)
+        : largest(words),
+          sizes(words + 1),
+          starts(sizes + parts),
+          local_of(reinterpret_cast<u32*>(starts + parts)),
+          unit_at(local_of + units) {}
+
+    ZENC_HD static u64 words(u64 units, u64 parts) { return 1 + 2 * parts + units; }
+
+    template <int K>
+    ZENC_HD void build(const HashFamily<K>& family, u64 units, u64 parts) const {
+        for (u64 part = 0; part < parts; ++part) sizes[part] = 0;
+        for (u64 unit = 0; unit < units; ++unit)
+            local_of[unit] = static_cast<u32>(sizes[family.draw(0, unit, parts)]++);
+        *largest = 0;
+        u64 before = 0;
+        for (u64 part = 0; part < parts; before += sizes[part++]) {
+            starts[part] = before;
+            if (sizes[part] > *largest) *largest = sizes[part];
+        }
+        for (u64 unit = 0; unit < units; ++unit)
+            unit_at[starts[family.draw(0, unit, parts)] + local_of[unit]] = static_cast<u32>(unit);
+    }
+};
+
+// Slot = part * largest part + rank in the part: there are gaps behind all parts but the largest.
+template <int K>
+struct HierarchicalHash {
+    static constexpr bool IS_IDENTITY = false;
+    static constexpr bool HAS_TABLES = true;
+    static constexpr int LANES = 1;
+    static constexpr int FUNCTIONS = K;
+
+    HashFamily<K> family;
+    double r1;  // cells of the parallel memory, of all parts together, for each unit of a call
+    double r2;  // the same of the serial memory
+    u64 parts;
+    HashTables tables;
+    Divider largest;
+
+    ZENC_HD HierarchicalHash(u64 seed, double r1_, double r2_, u64 units, u64 parts_, u64* words)
+        : family(seed),
+          r1(r1_),
+          r2(r2_),
+          parts(parts_),
+          tables(units, parts_, words),
+          largest(*tables.largest) {}
+
+    ZENC_HD u64 part(u64 unit) const { return family.draw(0, unit, parts); }
+    ZENC_HD u64 slots_of(u64 part) const { return tables.sizes[part]; }
+    ZENC_HD u64 slot(u64 unit) const { return part(unit) * largest.divisor + tables.local_of[unit]; }
+    ZENC_HD u64 unit(u64 slot) const {
+        const u64 part = largest.quotient(slot);
+        return tables.unit_at[tables.starts[part] + slot - part * largest.divisor];
+    }
+
+    ZENC_HD void slots(const u64* of, u64* slots_) const { *slots_ = slot(*of); }
+    ZENC_HD void units_at(const u64* of, u64* units_) const { *units_ = unit(*of); }
+};
+
+}  // namespace zenc

@@ -1,0 +1,23 @@
+// Pseudo-random numbers from numbers: what permutations and hashes are made of.
+#pragma once
+
+#include "zenc/config.h"
+
+namespace zenc {
+
+constexpr u64 GOLDEN = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio, the step of SplitMix64
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+ZENC_HD inline u64 mix(u64 x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    return x ^ (x >> 31);
+}
+
+// A number in [0, range) from 64 random bits, by multiplication and shift (Lemire, TOMACS 2019): its bias is
+// below range / 2^64, where that of a remainder of 32 bits shows in real gradients.
+ZENC_HD inline u64 below(u64 random, u64 range) {
+    return multiply_high(random, range);
+}
+
+}  // namespace zenc
