@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 from zenc.codegen.templates import TEMPLATE_SUFFIX, template_names, templates_dir
 from zenc.errors import BuildError, Diagnostic
 from zenc.plan.model import Plan
-from zenc.scheme.model import Permutation
+from zenc.scheme.model import Holders, Permutation
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MappingKind = Literal["contiguous", "permutation"]
+MappingKind = Literal["contiguous", "permutation", "holders"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class UnitInputs:
         """The inputs for ``plan``."""
         if isinstance(plan.mapping, Permutation):
             return cls("permutation", plan.mapping.seed)
-        return cls("contiguous")
+        return cls("holders" if isinstance(plan.mapping, Holders) else "contiguous")
 
 
 def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:

@@ -32,7 +32,7 @@ from zenc.language.text import expression_text
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.model import PLAN_VERSION, Phase, Plan
 from zenc.scheme.check import Checker
-from zenc.scheme.model import Aggregation, Contiguous, Format, Mapping, Partition, Permutation, Unit
+from zenc.scheme.model import Aggregation, Contiguous, Format, Holders, Mapping, Partition, Permutation, Unit
 from zenc.scheme.report import Report
 
 Json = dict[str, Any]
@@ -71,6 +71,8 @@ def _mapping_to_json(mapping: Mapping) -> Json:
             return {"kind": "contiguous"}
         case Permutation(seed):
             return {"kind": "permutation", "seed": seed}
+        case Holders():
+            return {"kind": "holders"}
 
 
 class _Writer:
@@ -240,6 +242,8 @@ def _mapping_from_json(data: Json) -> Mapping:
         return Permutation(_in_range(_of_type(data["seed"], int), 0, 2**64 - 1))
     if data["kind"] == "contiguous":
         return Contiguous()
+    if data["kind"] == "holders":
+        return Holders()
     raise ValueError(f"unknown mapping {data['kind']!r:.40}")
 
 

@@ -4,7 +4,7 @@ Scheme  = name doc? parameters                          # parameters are bound t
 communication: Communication                  # who talks to whom: push and pull blocks of moves
 aggregation: incremental | one_shot           # where sums are made
 partition: centralization | parallelism       # 1 part, or as many as ranks
-mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
+mapping: Contiguous | Permutation(seed) | Holders    # how the cut is kept balanced
 push, pull: Format                            # what travels
 unit: Unit                                    # what is zero or not
 """
@@ -61,7 +61,15 @@ class Permutation:
     seed: int
 
 
-Mapping: TypeAlias = Contiguous | Permutation
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """An owner of each unit among the ranks that hold it, agreed on anew in every call.
+
+    The ranks announce their units first. Parts are the units of one owner, so they differ from call to call.
+    """
+
+
+Mapping: TypeAlias = Contiguous | Permutation | Holders
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 #include "zenc_cpu/codec.h"
 #include "zenc_cpu/expand.h"
 #include "zenc_cpu/hash_mark.h"
+#include "zenc_cpu/holders.h"
 #include "zenc_cpu/mark.h"
 #include "zenc_cpu/merge.h"
 #include "zenc_cpu/message.h"

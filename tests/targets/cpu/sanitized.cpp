@@ -290,9 +290,62 @@ void rubbish() {
     }
 }
 
+// Owners among holders: each holds its unit, rows come back as they were, and no buffer is left.
+void among_holders(u64 ranks, u64 units, u64 one_in, u64 row_bytes) {
+    const u64 words = words_of(units);
+    std::vector<std::vector<u64>> held(ranks, std::vector<u64>(words));
+    std::vector<u64> any(words);
+    std::vector<const u64*> bitmaps;
+    for (std::vector<u64>& mine : held) {
+        for (u64 unit = 0; unit < units; ++unit)
+            if (below(one_in) == 0) mine[unit / 64] |= 1ULL << (unit % 64);
+        for (u64 w = 0; w < words; ++w) any[w] |= mine[w];
+        bitmaps.push_back(mine.data());
+    }
+    const u64 total = population(any.data(), words);
+    std::vector<u16> owners(total);
+    std::vector<u64> counts(ranks);
+    u64 digest = 0;
+    demand(choose_owners(ranks, bitmaps.data(), words, owners.data(), counts.data(), &digest) ==
+               static_cast<i64>(total),
+           "units of the union");
+    std::vector<std::vector<u64>> marks;
+    std::vector<u64*> outs;
+    for (u64 i = 0; i < ranks * ranks; ++i) marks.emplace_back(words_of(counts[i % ranks]));
+    for (std::vector<u64>& bitmap : marks) outs.push_back(bitmap.empty() ? nullptr : bitmap.data());
+    std::vector<u64> held_counts(ranks * ranks);
+    demand(mark_parts(ranks, bitmaps.data(), words, owners.data(), outs.data(), held_counts.data()) == 0,
+           "mark parts");
+    for (u64 i = 0; i < marks.size(); ++i)
+        demand(population(marks[i].data(), marks[i].size()) == held_counts[i], "slots of a part");
+    for (u64 p = 0; p < ranks; ++p)
+        demand(held_counts[p * ranks + p] == counts[p], "owners hold what they own");
+
+    std::vector<u8> rows(total * row_bytes);
+    for (u8& byte : rows) byte = static_cast<u8>(below(256));
+    std::vector<std::vector<u8>> parts;
+    std::vector<u8*> places;
+    for (u64 p = 0; p < ranks; ++p) parts.emplace_back(counts[p] * row_bytes);
+    for (std::vector<u8>& part : parts) places.push_back(part.data());
+    split_rows(any.data(), any.data(), words, owners.data(), ranks, rows.data(), row_bytes, places.data());
+    std::vector<i64> ids(total);
+    std::vector<u8> joined(total * row_bytes);
+    std::vector<u8> dense(units * row_bytes, 1);
+    join_units(any.data(), words, owners.data(), ranks, places.data(), row_bytes, ids.data(), joined.data());
+    demand(joined == rows, "rows are split and joined");
+    join_dense(any.data(), units, owners.data(), ranks, places.data(), row_bytes, dense.data());
+    for (u64 i = 0; i < total; ++i)
+        demand(std::memcmp(dense.data() + static_cast<u64>(ids[i]) * row_bytes, rows.data() + i * row_bytes,
+                           row_bytes) == 0,
+               "rows in a dense tensor");
+}
+
 }  // namespace
 
 int main() {
+    for (u64 ranks : {1ULL, 2ULL, 3ULL, 9ULL, 70ULL})
+        for (u64 units : {1ULL, 64ULL, 1000ULL, 20000ULL})
+            for (u64 one_in : {1ULL, 5ULL, 300ULL}) among_holders(ranks, units, one_in, 2 + 3 * (units % 3));
     every_density();
     rubbish();
     for (u64 slots : {0ULL, 1ULL, 64ULL, 1000ULL})
