@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
-from tests.support.executor import Move, Steps, Wrong, execute
+from tests.support.executor import Steps, Wrong, execute
 from tests.support.plans import plan_of
+from tests.support.steps import steps_of
 from zenc.errors import VerificationError
 from zenc.plan.model import Plan
 from zenc.plan.rounds import Round, Rounds, expand
@@ -19,18 +20,6 @@ from zenc.plan.verify import prove
 
 MUTATIONS = 10_000
 SIZES = range(2, 8)
-
-
-def steps_of(rounds: tuple[Round, ...]) -> Steps:
-    """One move a part, as the executor plays them."""
-    return [
-        [
-            Move(int(src), int(dst), part, int(origin))
-            for src, dst, first, last, origin in zip(r.src, r.dst, r.first, r.last, r.origin, strict=True)
-            for part in range(int(first), int(last) + 1)
-        ]
-        for r in rounds
-    ]
 
 
 def rounds_of(steps: Steps, line: int) -> tuple[Round, ...]:

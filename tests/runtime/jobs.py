@@ -28,19 +28,34 @@ def bits(tensor: torch.Tensor) -> str:
 
 def combinations(group: dist.ProcessGroup, texts: list[str], turn: int) -> list[str]:
     """All of ``texts`` with inputs going round; checks the sums here and returns fingerprints of all results."""
+    found = []
+    for place, text in enumerate(texts):
+        found += sums(group, load(group, text, ranks=group.size()), turn + 3 * place)
+    return found
+
+
+def shipped(group: dist.ProcessGroup, schemes: list[tuple[str, dict[str, int]]], turn: int) -> list[str]:
+    """The same for shipped schemes, each with values of its parameters."""
+    found = []
+    for place, (name, parameters) in enumerate(schemes):
+        artifact = zenc.compile(name, ranks=group.size(), params=parameters)
+        found += sums(group, zenc.load(artifact, group, deadline=DEADLINE), turn + 3 * place)
+    return found
+
+
+def sums(group: dist.ProcessGroup, collective: zenc.Collective, turn: int) -> list[str]:
+    """Three inputs, each summed twice: right, and with the same bits again."""
     rank, size = group.rank(), group.size()
     found = []
-    for text in texts:
-        collective = load(group, text, ranks=size)
-        for step in range(3):
-            kind, dtype = KINDS[(turn + step * 3) % len(KINDS)], DTYPES[turn % len(DTYPES)]
-            make, width = (dense_tensor, 3) if turn % 3 == 2 else (sparse_tensor, (1, 3, 64, 1000)[turn % 4])
-            inputs = [make(kind, r, size, (1, 65, 301)[turn % 3], width, dtype, turn) for r in range(size)]
-            twice = [collective.all_reduce(inputs[rank].clone(), "mean" if turn % 2 else "sum") for _ in range(2)]
-            assert bits(twice[0]) == bits(twice[1])
-            assert_sums(twice[:1], inputs, divisor=size if turn % 2 else 1)
-            found.append(bits(twice[0]))
-            turn += 1
+    for step in range(3):
+        kind, dtype = KINDS[(turn + step * 3) % len(KINDS)], DTYPES[turn % len(DTYPES)]
+        make, width = (dense_tensor, 3) if turn % 3 == 2 else (sparse_tensor, (1, 3, 64, 1000)[turn % 4])
+        inputs = [make(kind, r, size, (1, 65, 301)[turn % 3], width, dtype, turn) for r in range(size)]
+        twice = [collective.all_reduce(inputs[rank].clone(), "mean" if turn % 2 else "sum") for _ in range(2)]
+        assert bits(twice[0]) == bits(twice[1])
+        assert_sums(twice[:1], inputs, divisor=size if turn % 2 else 1)
+        found.append(bits(twice[0]))
+        turn += 1
     return found
 
 

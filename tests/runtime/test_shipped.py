@@ -1,23 +1,88 @@
-"""Every scheme that comes with zenc sums exactly, for 1 to 9 ranks and 16, with sparse and dense gradients."""
+"""Every scheme that comes with zenc sums exactly, sparse and dense gradients, among every number of ranks it allows."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
 
 import pytest
 import torch
 
 import zenc
-from tests.support.cases import KINDS, assert_sums, dense_tensor, sparse_tensor
+from tests.support.cases import FORMATS, KINDS, assert_sums, dense_tensor, sparse_tensor
 from tests.support.local import collectives, run_all
-from zenc.scheme.library import shipped
+from tests.support.ranks import Ranks
+from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from zenc.plan.requirements import allowed
+from zenc.scheme.library import locate
+
+JOBS = "tests.runtime.jobs:"
+PARAMETERS = [
+    ("balanced", {"seed": 1}),
+    ("double_binary_tree", {"chunks": 1}),
+    ("double_binary_tree", {"chunks": 9}),
+    ("kylix", {"d2": 1}),
+    ("kylix", {"d2": 3}),
+    ("kylix", {"d2": 2, "d3": 2}),
+    ("torus2d", {"columns": 3}),
+    ("torus2d", {"columns": 9}),
+]
+"""Other values than the defaults."""
 
 
-@pytest.mark.parametrize("name", [entry["name"] for entry in shipped()])
-@pytest.mark.parametrize("size", [*range(1, 10), 16])
+@pytest.mark.parametrize(("name", "size"), cases((*range(1, 10), 16)))
 def test_it_sums(name, size):
-    ranks = collectives(zenc.compile(str(name), ranks=size), size)
+    """Ranks as threads."""
+    ranks = collectives(zenc.compile(name, ranks=size), size)
     for turn, kind in enumerate(KINDS):
         width, units = (1, 5, 64)[turn % 3], (1, 63, 200)[(turn + size) % 3]
         make = dense_tensor if turn % 4 == 3 else sparse_tensor
         inputs = [make(kind, rank, size, units, width, torch.float32, turn) for rank in range(size)]
         results = run_all(ranks, [tensor.clone() for tensor in inputs], "mean" if turn % 2 else "sum")
         assert_sums(results, inputs, divisor=size if turn % 2 else 1)
+
+
+@pytest.fixture(scope="module")
+def nine() -> Iterator[Ranks]:
+    with Ranks(9) as ranks:
+        yield ranks
+
+
+def sample(size: int) -> list[str]:
+    """Some of the schemes among ``size`` ranks; which ones goes round with the size."""
+    return [name for name, _ in cases([size]) if (SHIPPED.index(name) + size) % 3 == 0]
+
+
+def test_the_sample_has_every_scheme() -> None:
+    assert {name for size in range(2, 10) for name in sample(size)} == set(SHIPPED)
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_processes(nine, size):
+    results = nine.run(JOBS + "shipped", size=size, schemes=[(name, {}) for name in sample(size)], turn=size)
+    assert all(result == results[0] for result in results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), cases(range(1, 10)))
+def test_processes_with_every_format(nine, name, size):
+    """Every pair of formats in place of those in the scheme's text, with inputs going round."""
+    texts = [reformatted(name, push, pull) for push in FORMATS for pull in FORMATS]
+    results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size, seconds=600)
+    assert all(result == results[0] for result in results)
+
+
+def reformatted(name: str, push: str, pull: str) -> str:
+    text = locate(name).read_text(encoding="utf-8")
+    for phase, format in (("push", push), ("pull", pull)):
+        text, changed = re.subn(rf"^    {phase}: .*$", f"    {phase}: {format}", text, flags=re.MULTILINE)
+        assert changed == 1
+    return text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "parameters"), PARAMETERS)
+def test_processes_with_other_parameters(nine, name, parameters):
+    for size in allowed(plan_of_shipped(name, **parameters), range(1, 10)):
+        results = nine.run(JOBS + "shipped", size=size, schemes=[(name, parameters)], turn=size, seconds=600)
+        assert all(result == results[0] for result in results)

@@ -1,0 +1,147 @@
+"""The shipped schemes are proved for every number of ranks they allow, and do what their texts say they do."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import zenc
+from tests.support.executor import execute
+from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from tests.support.steps import steps_of
+from zenc.errors import VerificationError
+from zenc.plan.requirements import allowed
+from zenc.plan.rounds import expand
+from zenc.plan.verify import verify, verify_all
+
+SIZES = (*range(1, 17), 32, 64)
+MOST_SECONDS, MOST_BYTES = 10, 1_000_000
+"""Of compiling for 1,024 ranks, and of what that makes."""
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_it_is_proved_for_every_size_it_allows(name):
+    sizes = allowed(plan_of_shipped(name), SIZES)
+    assert len(sizes) >= 8 and 64 in sizes
+    for proof in verify_all(plan_of_shipped(name), sizes):
+        assert len(proof.owners) == proof.parts
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_another_executor_agrees(name):
+    plan = plan_of_shipped(name)
+    for size in allowed(plan, range(1, 10)):
+        rounds = expand(plan, size)
+        execute(steps_of(rounds.push), steps_of(rounds.pull), size, rounds.parts, plan.one_shot)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_1024_ranks_compile_quickly_to_little(name):
+    started = time.process_time()
+    artifact = zenc.compile(name, ranks=1024)
+    assert time.process_time() - started < MOST_SECONDS
+    assert sum(len(text.encode()) for text in artifact.files().values()) < MOST_BYTES
+
+
+ANY = ("agsparse", "balanced", "dense_halving_doubling", "dense_ring", "double_binary_tree",
+       "hierarchical_centralization", "sparcml", "sparcml_split", "sparse_ps", "topk_a2a")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANY)
+def test_it_runs_among_any_number_of_ranks(name):
+    assert allowed(plan_of_shipped(name), range(1, 200)) == list(range(1, 200))
+
+
+def test_a_part_ends_where_its_number_says():
+    """So that these can be the inner tier of others."""
+    for name, size in cases((4, 6, 8, 16), ("kylix", "torus2d", "balanced", "dense_ring", "sparse_ps")):
+        assert verify(plan_of_shipped(name), size)[1].owners == tuple(range(size))
+
+
+# Each scheme's own shape ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "d2", "d3"), [(8, 2, 1), (8, 1, 1), (12, 3, 2), (64, 4, 2), (30, 3, 5), (16, 4, 2)])
+def test_kylix_talks_along_the_axes(size, d2, d3):
+    plan = plan_of_shipped("kylix", d2=d2, d3=d3)
+    rounds, _ = verify(plan, size)
+    d1 = size // d2 // d3
+    degrees = [degree for degree in (d1, d2, d3) if degree > 1]
+    for round_, degree in [*zip(rounds.push, degrees, strict=True), *zip(rounds.pull, degrees[::-1], strict=True)]:
+        assert (np.bincount(round_.src) == degree - 1).all()
+    points = np.stack(np.unravel_index(np.arange(size), (d1, d2, d3)))
+    for round_ in (*rounds.push, *rounds.pull):
+        assert ((points[:, round_.src] != points[:, round_.dst]).sum(axis=0) == 1).all()
+
+
+def test_kylix_says_which_ranks_it_needs():
+    with pytest.raises(VerificationError) as caught:
+        verify(plan_of_shipped("kylix", d2=4, d3=2), 12)
+    (found,) = caught.value.diagnostics
+    assert found.message == "the degrees of a butterfly multiply to its ranks"
+    assert found.help == "it holds for 8 and for 16 ranks"
+    assert found.span is not None and found.span.source.name.endswith("kylix.zen")
+
+
+@pytest.mark.parametrize(("size", "columns"), [(12, 4), (12, 3), (16, 4), (6, 6), (6, 1), (3, 8), (15, 5)])
+def test_a_torus_talks_to_its_neighbours(size, columns):
+    rounds, _ = verify(plan_of_shipped("torus2d", columns=columns), size)
+    width = min(columns, size)
+    rows = size // width
+    assert len(rounds.push) == len(rounds.pull) == width + rows - 2
+    for number, round_ in enumerate(rounds.push):
+        (row, column), (to_row, to_column) = divmod(round_.src, width), divmod(round_.dst, width)
+        along_rows = number < width - 1
+        assert (to_row == (row if along_rows else (row + 1) % rows)).all()
+        assert (to_column == ((column + 1) % width if along_rows else column)).all()
+
+
+@pytest.mark.parametrize("columns", [0, -1, 5])
+def test_a_torus_says_which_ranks_it_needs(columns):
+    with pytest.raises(VerificationError) as caught:
+        verify(plan_of_shipped("torus2d", columns=columns), 12)
+    assert caught.value.diagnostics[0].id == "unmet-requirement"
+
+
+@pytest.mark.parametrize("size", range(1, 34))
+@pytest.mark.parametrize("chunks", [1, 4])
+def test_each_rank_is_inner_in_one_tree_at_most(size, chunks):
+    """Two trees over all ranks: one parent each but for the root, two children at most, and heights that halve."""
+    rounds, proof = verify(plan_of_shipped("double_binary_tree", chunks=chunks), size)
+    above = [{}, {}]
+    for round_ in rounds.push:
+        for src, dst, first, last in zip(round_.src, round_.dst, round_.first, round_.last, strict=True):
+            tree = int(first >= size // 2)
+            assert (last < size // 2) == (tree == 0), "a tree carries its own half"
+            assert above[tree].setdefault(int(src), int(dst)) == dst
+    inner = [set(parents.values()) for parents in above]
+    assert not inner[0] & inner[1]
+    for tree, parents in enumerate(above):
+        assert len(parents) == (size - 1 if rounds.parts > 1 else 0), "one rank is the root, and all others send"
+        assert all(list(parents.values()).count(rank) <= 2 for rank in inner[tree])
+    assert len(set(proof.owners)) == min(size, 2)
+    assert len(rounds.push) == len(rounds.pull) <= max(0, size.bit_length() - 1 + chunks - 1)
+
+
+def test_the_trees_are_pipelines():
+    """Among 64 ranks with 8 chunks a level of a tree is busy in 8 steps that follow each other."""
+    rounds, _ = verify(plan_of_shipped("double_binary_tree", chunks=8), 64)
+    busy = [np.unique(round_.src[round_.first < 32]) for round_ in rounds.push]
+    for rank in range(63):
+        steps = [number for number, ranks in enumerate(busy) if rank in ranks]
+        height = ((rank + 1) & -(rank + 1)).bit_length() - 1
+        assert steps == (list(range(height, height + 8)) if rank != 63 else [])
+
+
+@pytest.mark.parametrize("size", [3, 5, 6, 7, 9, 12, 24, 33, 48])
+def test_rabenseifner_folds_what_is_beyond_a_power_of_two(size):
+    """Each way one step to fold, log2 steps, and one to unfold; those that take others in carry at most 4/3 more."""
+    rounds, _ = verify(plan_of_shipped("dense_halving_doubling"), size)
+    for phase, end in ((rounds.push, "dst"), (rounds.pull, "src")):
+        assert len(phase) == size.bit_length() - 1 + 2
+        carried = np.zeros(size)
+        for round_ in phase:
+            np.add.at(carried, getattr(round_, end), (round_.last - round_.first + 1) / size)
+        assert 0 < carried.max() - (size - 1) / size < 4 / 3

@@ -1,0 +1,26 @@
+"""The shipped schemes, and the numbers of ranks that each of them allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from zenc.language.load import load_file
+from zenc.plan.lower import lower
+from zenc.plan.model import Plan
+from zenc.plan.requirements import allowed
+from zenc.scheme.library import locate, names
+from zenc.scheme.resolve import resolve
+
+SHIPPED = names()
+
+
+@lru_cache(maxsize=256)
+def plan_of_shipped(name: str, size: int | None = None, **parameters: int) -> Plan:
+    """The plan of a shipped scheme; parameters have their defaults where they are not given."""
+    return lower(resolve(load_file(locate(name)), name, parameters)[0], size)
+
+
+def cases(sizes: Iterable[int], schemes: Iterable[str] = SHIPPED) -> list[tuple[str, int]]:
+    """Each shipped scheme with each of ``sizes`` that it allows."""
+    return [(name, size) for name in schemes for size in allowed(plan_of_shipped(name), sizes)]
