@@ -1,0 +1,93 @@
+"""All routes at once are the routes one by one."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zenc.topology.builders import dgx, dragonfly, fat_tree, nodes, ring, torus
+from zenc.topology.draft import Draft
+from zenc.topology.model import Topology
+from zenc.topology.table import NO_ROUTE, Paths, RouteTable
+
+CLUSTERS = {
+    "ring": lambda: ring(5),
+    "pair": lambda: ring(2),
+    "torus": lambda: torus(3, 4),
+    "fat_tree": lambda: fat_tree(4),
+    "nodes": lambda: nodes(3, gpus=4, nics=2),
+    "one_node": lambda: nodes(1, gpus=3),
+    "dgx": lambda: dgx(2),
+    "dragonfly": lambda: dragonfly(2, 3, 1),
+}
+
+
+def every_pair(size: int) -> tuple[np.ndarray, np.ndarray]:
+    src, dst = np.divmod(np.arange(size * size), size)
+    return src, dst
+
+
+def assert_as_one_by_one(topology: Topology) -> Paths:
+    table = RouteTable(topology)
+    src, dst = every_pair(topology.size)
+    paths = table.paths(src, dst)
+    assert int(paths.lengths.sum()) == len(paths.links)
+    for i, (one, other) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        found = topology.route(one, other)
+        if found is None:
+            assert paths.counts[i] == NO_ROUTE
+        else:
+            start = int(paths.starts[i])
+            assert tuple(table.links[link] for link in paths.links[start : start + len(found)]) == found
+            assert paths.counts[i] == len(found)
+    return paths
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_common_shapes(name: str) -> None:
+    assert_as_one_by_one(CLUSTERS[name]())
+
+
+@given(
+    size=st.integers(2, 6),
+    switches=st.integers(0, 4),
+    links=st.lists(
+        st.tuples(
+            st.integers(0, 9), st.integers(0, 9), st.sampled_from((1e9, 2e9, 5e9)), st.sampled_from((1e-6, 2e-6))
+        ),
+        max_size=40,
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float, float]]) -> None:
+    draft = Draft("any", "")
+    draft.set_levels(("gpu", size))
+    names: list[int | str] = [*range(size), *(draft.add_switch(f"s({i})") for i in range(switches))]
+    for one, node in enumerate(names):  # around all of them, so that nothing is an island; ranks forward nothing
+        if len(names) > 2 or one == 0:
+            draft.connect(node, names[(one + 1) % len(names)], 1e9, 5e-6)
+    for one, other, bandwidth, latency in links:
+        a, b = names[one % len(names)], names[other % len(names)]
+        if a != b and (a, b) not in draft.links and (b, a) not in draft.links:
+            draft.connect(a, b, bandwidth, latency, one_way=one > other)
+    assert_as_one_by_one(draft.finish())
+
+
+def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = nodes(3, gpus=4, nics=2)
+    whole = assert_as_one_by_one(topology)
+    monkeypatch.setattr("zenc.topology.table.MOST_CELLS", 100)
+    few = assert_as_one_by_one(topology)
+    assert (whole.links == few.links).all()
+
+
+def test_a_thousand_ranks_take_seconds() -> None:
+    topology = nodes(128, gpus=8)
+    started = time.process_time()
+    paths = RouteTable(topology).paths(*every_pair(topology.size))
+    assert (paths.counts >= 0).all()
+    assert time.process_time() - started < 10
