@@ -62,6 +62,19 @@ _SCHEME = {
 }
 
 _TOPOLOGY = {
+    "no-topology": ("topology", "the file has no topology"),
+    "several-topologies": ("topology", "the file has several topologies, and none was chosen"),
+    "unknown-topology": ("topology", "there is no topology of that name"),
+    "unknown-builder": ("topology", "a topology starts like one that does not exist"),
+    "like-cycle": ("topology", "a topology starts like itself, at once or by way of others"),
+    "late-like": ("topology", "a topology has something before it starts like another"),
+    "unknown-unit": ("topology", "a quantity has a unit that does not exist, or one of something else"),
+    "no-such-node": ("topology", "a link or a memory is of something that is not there"),
+    "no-such-link": ("topology", "a link is to be removed that is not there"),
+    "duplicate-node": ("topology", "two switches, or a switch and a level, have one name"),
+    "unknown-format": ("topology", "a file is no topology of a kind that can be imported"),
+    "malformed-topology": ("topology", "a file has the form of a topology, and not its contents"),
+    "unsafe-xml": ("topology", "an XML file declares a document type or an entity"),
     "topology-too-large": ("topology", "a topology has more nodes or links than any real one"),
     "no-ranks": ("topology", "a topology has no ranks"),
     "island": ("topology", "two ranks of a topology have no way to each other, over any number of links"),

@@ -17,11 +17,15 @@ from zenc.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.load import load_file
 from zenc.scheme.resolve import resolve
+from zenc.topology.load import load_with_warnings
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "zenc"
-STAGES = ("syntax", "load", "scheme", "verification")
-NOT_IN_A_TEXT = {"unreadable-file", "unknown-scheme", "unknown-parameter", "bad-size"}
+STAGES = ("syntax", "load", "scheme", "topology", "verification")
+IN_OTHER_FILES = {"malformed-topology": "xml", "unsafe-xml": "xml"}
+NOT_IN_A_TEXT = {
+    "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", *IN_OTHER_FILES
+}  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 
 
@@ -29,6 +33,8 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
     try:
         if DIAGNOSTICS[id][0] == "verification":
             return check(path).warnings
+        if DIAGNOSTICS[id][0] == "topology":
+            return load_with_warnings(path)[1]
         return resolve(load_file(path))[1]
     except ZencError as error:
         return error.diagnostics
@@ -52,8 +58,23 @@ def test_the_good_text_is_clean(id: str) -> None:
     assert diagnose(HERE / f"{id}.good.zen", id) == ()
 
 
+@pytest.mark.parametrize("id", IN_OTHER_FILES)
+def test_files_of_other_kinds(id: str) -> None:
+    """A bad file's comment in its first line says where, and ``*.good.*`` is clean."""
+    bad, good = (HERE / f"{id}.{word}.{IN_OTHER_FILES[id]}" for word in ("bad", "good"))
+    expected = re.search(r"expect: (\d+:\d+) ", bad.read_text())
+    assert expected
+    (diagnostic,) = diagnose(bad, id)
+    assert diagnostic.id == id
+    assert diagnostic.span is not None
+    assert f"{diagnostic.span.line}:{diagnostic.span.column}" == expected[1]
+    assert diagnose(good, id) == ()
+
+
 def test_no_file_is_left_over() -> None:
     assert {path.name.split(".")[0] for path in HERE.glob("*.zen")} == set(IDS)
+    others = {path.name.split(".")[0] for path in HERE.iterdir() if path.suffix not in (".zen", ".py", "")}
+    assert others == set(IN_OTHER_FILES)
 
 
 @pytest.mark.parametrize("id", DIAGNOSTICS)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.language.test_text import blocks, expressions
+from tests.support.clusters import topologies
 from zenc.errors import SchemeSyntaxError, Source
 from zenc.language.format import format_text
 from zenc.language.parse import parse
@@ -19,7 +20,7 @@ from zenc.resources import directory
 
 SHIPPED = {path.stem: path.read_text(encoding="utf-8") for path in sorted(directory("schemes").glob("*.zen"))}
 TEXTS = [path for path in (Path(__file__).parents[1] / "diagnostics").glob("*.good.zen") if path.stat().st_size]
-TOKEN = re.compile(r'#[^\n]*|"[^"]*"|[0-9]+\.[0-9]+|\w+|\.\.|[=!<>]=|<<|>>|\S')
+TOKEN = re.compile(r'#[^\n]*|"[^"]*"|[0-9]+\.[0-9]+|\w+|\.\.|->|[=!<>]=|<<|>>|\S')
 COMMENTED = re.compile(r'(\n?)[ \t\r]*(#[^\n]*)|"[^"]*"')
 BREAKS = ["\n", "\n\n", "\r\n", " # beside\n", "\n# above\n", "\n\n\n\t# apart \r\n\n", " #\n", ' # "}\n# {"\n']
 GAPS = st.sampled_from([" ", " ", " ", "\t", "    ", *BREAKS])
@@ -27,7 +28,7 @@ GAPS = st.sampled_from([" ", " ", " ", "\t", "    ", *BREAKS])
 
 def meaning(text: str) -> tuple[object, ...]:
     file = parse(Source("text", text))
-    return file.imports, file.schedules, file.schemes
+    return file.imports, file.schedules, file.schemes, file.topologies
 
 
 def words(text: str) -> list[str]:
@@ -88,6 +89,43 @@ def test_generated_texts(push: Block, pull: Block, default: Expression, gaps: li
     text = f'import "a.zen" schedule one{header} {{ {phases} }} {scheme}'
     laid_out(text)
     laid_out("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+
+
+@given(topologies(), st.lists(GAPS, min_size=1, max_size=40))
+@settings(deadline=None, max_examples=60)
+def test_generated_topologies(text: str, gaps: list[str]) -> None:
+    laid_out(text)
+    laid_out("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+
+
+def test_a_topology() -> None:
+    text = """topology t(n=2){ "Doc." levels : node(n),gpu( 4 )
+like nodes(2,gpus=4,bandwidth=2.5 GB / s)   like "a  b.xml"(nodes=2)
+for i in 0..n-1 { link gpu(i,0)-hub: (n+1) GB/s,1 us } # each
+link a->b(0) : -n Gbit / s unlink a - b memory gpu(0,- 1): 80 GB
+if n { switch a }
+else { switch b(n / 2) require n>1 "one  is
+few" } let m = n / 2 / n
+}"""
+    expected = """topology t(n = 2) {
+    "Doc."
+    levels: node(n), gpu(4)
+    like nodes(2, gpus = 4, bandwidth = 2.5 GB/s)
+    like "a  b.xml" (nodes = 2)
+    for i in 0 .. n - 1 { link gpu(i, 0) - hub: (n + 1) GB/s, 1 us }  # each
+    link a -> b(0): -n Gbit/s
+    unlink a - b
+    memory gpu(0, -1): 80 GB
+    if n { switch a }
+    else {
+        switch b(n / 2)
+        require n > 1 "one is few"
+    }
+    let m = n / 2 / n
+}
+"""
+    assert format_text(text, "text") == expected
+    assert format_text(expected, "text") == expected
 
 
 def body(text: str) -> str:

@@ -23,6 +23,15 @@ WORDS = [
     "if",
     "else",
     "let",
+    "topology",
+    "levels",
+    "link",
+    "unlink",
+    "switch",
+    "memory",
+    "like",
+    "->",
+    "3 GB/s",
     "send",
     "require",
     "all",
@@ -101,6 +110,7 @@ def test_any_text(text: str) -> None:
 def test_any_words(text: str) -> None:
     survives(text)
     survives("scheme a { communication: schedule { push { " + text)
+    survives("topology a { " + text)
 
 
 @given(st.sampled_from(SHIPPED), st.data())

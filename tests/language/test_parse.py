@@ -133,7 +133,7 @@ MALFORMED = [
     ("scheme a { x: y }}", "1:18", "this '}' closes nothing"),
     ('scheme a { x: "y }', "1:15", "this string is never closed"),
     ("import foo", "1:8", "expected a string in double quotes after 'import', found 'foo'"),
-    ("foo", "1:1", "expected 'scheme', 'schedule' or 'import', found 'foo'"),
+    ("foo", "1:1", "expected 'scheme', 'schedule', 'topology' or 'import', found 'foo'"),
     ("\N{SNOWMAN}", "1:1", "unexpected character '\N{SNOWMAN}'"),
     ("scheme a { \x07 }", "1:12", "unexpected character '<U+0007>'"),
     ("schedule s { foo { } }", "1:14", "expected 'push', 'pull' or '}' after '{', found 'foo'"),

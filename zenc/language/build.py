@@ -7,11 +7,14 @@ from typing import Any, TypeAlias, TypeVar
 
 from lark import Token
 from lark.tree import Meta
-from lark.visitors import Transformer_NonRecursive, v_args
+from lark.visitors import v_args
 
 from zenc.errors import Diagnostic, Source, Span
 from zenc.language import schedule as s
 from zenc.language import syntax
+from zenc.language.build_cluster import ClusterRules
+from zenc.language.cluster import Topology
+from zenc.language.scan import DECLARED
 
 Children: TypeAlias = list[Any]
 T = TypeVar("T")
@@ -31,13 +34,15 @@ def _one_line(string: Token) -> str:
 
 
 @v_args(meta=True)
-class Builder(Transformer_NonRecursive[Token, Any]):
+class Builder(ClusterRules):
     """Builds the syntax tree of one source; ``problems`` holds what is wrong with its numbers."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(visit_tokens=True)
         self.source = source
         self.problems: list[Diagnostic] = []
+        self.declaring_words: list[Token] = []
+        """Names that are words of topologies, wherever they stand."""
 
     def _span(self, meta: Meta) -> Span:
         return Span(self.source, 0, 0) if meta.empty else Span(self.source, meta.start_pos, meta.end_pos)
@@ -49,6 +54,8 @@ class Builder(Transformer_NonRecursive[Token, Any]):
     # Tokens
 
     def NAME(self, token: Token) -> syntax.Name:
+        if token in DECLARED:
+            self.declaring_words.append(token)
         return syntax.Name(str(token), self._token_span(token))
 
     WORD = NAME
@@ -86,6 +93,7 @@ class Builder(Transformer_NonRecursive[Token, Any]):
             tuple(c for c in children if isinstance(c, syntax.Import)),
             tuple(c for c in children if isinstance(c, syntax.Schedule)),
             tuple(c for c in children if isinstance(c, syntax.Scheme)),
+            tuple(c for c in children if isinstance(c, Topology)),
         )
 
     def import_(self, meta: Meta, children: Children) -> syntax.Import:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lark import Token
 
 from zenc.errors import Diagnostic, Source, Span
-from zenc.language.scan import DECLARATIONS, RESERVED, Piece, starts_declaration, unclosed
+from zenc.language.scan import DECLARATIONS, DECLARED, RESERVED, Piece, starts_declaration, unclosed
 
 _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
 _OPERATORS = {
@@ -21,7 +21,7 @@ _OPERATORS = {
 _STATEMENT = "a statement (step, for, if, let, require or send)"
 _LITERALS = {
     "LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'", "RBRACE": "'}'",
-    "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
+    "ARROW": "'->'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
     "TO": "'to'", "IN": "'in'", "OF": "'of'", "WHERE": "'where'", "ELSE": "'else'", "NAME": "a name",
 }  # fmt: skip
 
@@ -114,7 +114,7 @@ def _brace_never_closed(at: Situation) -> Diagnostic | None:
 def _parenthesis_never_closed(at: Situation) -> Diagnostic | None:
     if not at.opened or at.opened[-1] != "(" or "RPAR" not in at.accepted:
         return None
-    if not _at_end(at) and at.text not in ("{", "}", "..") and at.text not in RESERVED:
+    if not _at_end(at) and at.text not in ("{", "}", "..") and at.text not in (*RESERVED, *DECLARED):
         return None
     message = "this '(' is never closed"
     if _at_end(at):
@@ -244,13 +244,15 @@ def expectations(accepted: frozenset[str]) -> list[str]:
             left.difference_update(members)
 
     group({"INTEGER", "LPAR"}, _ATOM, "an expression")
+    group({"PLUS", "WORD"}, {"WORD"}, "a unit such as 'GB/s'")
     if "PLUS" in left or "BY" in left:
         left -= {"LPAR", "BY", "THEN"}
     left -= _OPERATORS
+    group({"LINK"}, {word.upper() for word in DECLARED}, f"what a topology declares ({_either(list(DECLARED))})")
     group({"SEND"}, {"STEP", "FOR", "IF", "LET", "REQUIRE", "SEND"}, _STATEMENT)
     group({"PUSH"}, {"PUSH", "PULL", "STRING"}, "'push'", "'pull'")
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
-    group({"SCHEME"}, {"SCHEME", "SCHEDULE", "IMPORT", "$END"}, "'scheme'", "'schedule'", "'import'")
+    group({"SCHEME"}, {*(word.upper() for word in DECLARATIONS), "$END"}, *(f"'{word}'" for word in DECLARATIONS))
     group({"SCHEDULE", "WORD"}, {"SCHEDULE", "WORD"}, "a value")
     group({"WORD", "RBRACE"}, {"WORD", "STRING"}, "a key such as 'communication'")
     group({"WORD"}, {"WORD"}, "a word")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from zenc.errors import Source
@@ -51,7 +51,7 @@ def format_text(text: str, name: str) -> str:
 
 def _same(one: File, other: File) -> bool:
     """Whether two files say the same, wherever they say it."""
-    return (one.imports, one.schedules, one.schemes) == (other.imports, other.schedules, other.schemes)
+    return replace(one, source=other.source) == other
 
 
 # Blocks -----------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def _inline(body: Body) -> str | None:
     """The braces and what they hold, on one line; None where they hold more than a short statement."""
     if not (body.items or body.beside or body.below):
         return "{ }"
-    if body.kind != "block" or body.broken or len(body.items) > 1:
+    if body.kind not in ("block", "topology") or body.broken or len(body.items) > 1:
         return None
     text = _one_line(body.items[0])
     return text and f"{{ {text} }}"
@@ -234,14 +234,17 @@ def _spaced(tokens: Sequence[Token]) -> str:
 
 def _gaps(tokens: Sequence[Token]) -> Iterator[str]:
     """For each token of a head, what stands between it and the one before: a space, or nothing."""
-    before, is_operand, is_sign = "", False, False
+    before, is_operand, is_sign, is_unit = "", False, False, False
     for token in tokens:
         if token.kind == "comment":
             yield " "
             continue
-        is_glued = before in ("", "(") or token.text in (")", ",", ":") or is_sign
+        is_glued = (
+            before in ("", "(") or token.text in (")", ",", ":") or is_sign or (is_unit and "/" in (before, token.text))
+        )
         yield "" if is_glued or (token.text == "(" and is_operand) else " "
         is_sign = token.text == "-" and not is_operand
+        is_unit = (is_unit and "/" in (before, token.text)) or (is_operand and token.kind == "word")
         is_value = token.kind in ("word", "number") and token.text not in RESERVED
         is_operand = token.text == ")" or (is_value and (before, token.text) != ("send", "parts"))
         before = token.text

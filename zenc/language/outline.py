@@ -15,17 +15,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zenc.language.scan import STATEMENTS
+from zenc.language.scan import DECLARED, STATEMENTS
 
-Kind = Literal["file", "scheme", "schedule", "block"]
-"""What a body holds: declarations, entries, phases, or statements."""
+Kind = Literal["file", "scheme", "schedule", "block", "topology"]
+"""What a body holds: declarations, entries, phases, statements, or what is declared of a topology."""
+
+_BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "topology": DECLARED}
+"""The words that items start with, where no other mark ends the item before."""
 
 _TOKEN = re.compile(
     r"""(?P<comment>\#[^\n]*)
       | (?P<string>"[^"]*")
       | (?P<number>[0-9](?:_?[0-9])*(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+) | [0-9]\w*)
       | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<mark>\.\.|[=!<>]=|<<|>>|[^\s])""",
+      | (?P<mark>\.\.|->|[=!<>]=|<<|>>|[^\s])""",
     re.VERBOSE,
 )
 
@@ -102,7 +105,7 @@ class _Reader:
 
     def _item(self, kind: Kind, above: tuple[Token, ...]) -> Item:
         clauses = [self._clause(kind, above)]
-        while kind == "block" and clauses[-1].body and self._peek() == "else":
+        while kind in _BEGIN and clauses[-1].body and self._peek() == "else":
             clauses.append(self._clause(kind, self._comments()))
         return tuple(clauses)
 
@@ -117,15 +120,15 @@ class _Reader:
             head += [*self._comments(), self._next()]
         if self._peek() == "{":
             head += self._comments()
-        return tuple(map(_on_one_line, head)) if kind == "block" else tuple(head)
+        return tuple(map(_on_one_line, head)) if head[0].text == "require" else tuple(head)
 
     def _ended(self, kind: Kind, head: list[Token]) -> bool:
         following = self._peek()
-        if following in ("", "{", "}") or head[-1].kind == "string":
+        if following in ("", "{", "}") or (head[-1].kind == "string" and head[0].text != "like"):
             return True
         if kind == "scheme":  # where the next key stands
             return self._peek(1) == ":"
-        return kind == "block" and following in STATEMENTS and head[-1].text != "else"
+        return following in _BEGIN.get(kind, ()) and head[-1].text != "else"
 
     def _peek(self, place: int = 0) -> str:
         """The ``place``-th token from here on that is no comment; empty beyond the end."""
@@ -161,5 +164,7 @@ def _on_one_line(token: Token) -> Token:
 
 def _held_by(kind: Kind, first: Token) -> Kind:
     if kind == "file":
-        return "scheme" if first.text == "scheme" else "schedule"
+        return "topology" if first.text == "topology" else "scheme" if first.text == "scheme" else "schedule"
+    if kind == "topology":
+        return kind
     return "schedule" if kind == "scheme" else "block"

@@ -16,7 +16,7 @@ from zenc.errors import Diagnostic, SchemeSyntaxError, Source, Span, raise_if_an
 from zenc.language.build import Builder
 from zenc.language.complain import Situation, complain
 from zenc.language.nesting import too_deep
-from zenc.language.scan import STATEMENTS, Body, resume
+from zenc.language.scan import DECLARED, STATEMENTS, Body, resume
 from zenc.language.schedule import Block, Expression
 from zenc.language.syntax import File
 from zenc.resources import directory
@@ -35,10 +35,12 @@ def parse(source: Source) -> File:
         SchemeSyntaxError: with all errors that can be told apart.
     """
     file = cast(File, _read(source, "start_file"))
-    if not (file.imports or file.schedules or file.schemes):
+    if not (file.imports or file.schedules or file.schemes or file.topologies):
         message = f"{source.name} {'holds nothing but comments' if source.text.strip() else 'is empty'}"
         start = Span(source, 0, 0)
-        raise SchemeSyntaxError(Diagnostic("empty-file", message, start, help="write a scheme or a schedule"))
+        raise SchemeSyntaxError(
+            Diagnostic("empty-file", message, start, help="write a scheme, a schedule or a topology")
+        )
     return file
 
 
@@ -210,13 +212,15 @@ class _Reader:
         if not self._opened:
             return None
         after_brace = self._state.parse_conf.states[self._state.state_stack[self._heights[-1] - 1]]
+        if "LINK" in after_brace:
+            return "topology"
         return "block" if "SEND" in after_brace else "schedule" if "PUSH" in after_brace else "scheme"
 
 
 def _braces_are_wrong(at: Situation) -> bool:
     """Whether blocks can't be told apart any more after this error."""
     if "LBRACE" in at.accepted:
-        return at.text in ("}", "push", "pull", *STATEMENTS)
+        return at.text in ("}", "push", "pull", *STATEMENTS, *DECLARED)
     return at.text in ("push", "pull") or (at.text == "}" and not at.opened)
 
 

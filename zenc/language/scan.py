@@ -9,14 +9,16 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-Body = Literal["scheme", "schedule", "block"]
-"""What an open brace holds: entries, phases, or statements."""
+Body = Literal["scheme", "schedule", "block", "topology"]
+"""What an open brace holds: entries, phases, statements, or what is declared of a topology."""
 
-DECLARATIONS = ("scheme", "schedule", "import")
+DECLARATIONS = ("scheme", "schedule", "topology", "import")
 STATEMENTS = ("step", "for", "if", "let", "require", "send")
+DECLARED = ("like", "levels", "switch", "link", "unlink", "memory", "for", "if", "let", "require")
+"""What a topology is declared by. Inside of topologies these words can't name anything either."""
 RESERVED = {
     "all", "and", "else", "for", "if", "import", "in", "let", "mod", "not", "of", "or", "part", "pull", "push",
-    "require", "scheme", "schedule", "send", "step", "to", "where",
+    "require", "schedule", "scheme", "send", "step", "to", "topology", "where",
 }  # fmt: skip
 """Words that can't name anything."""
 
@@ -75,7 +77,7 @@ def _begins(text: str, piece: Piece, body: Body) -> bool:
         return piece.text[0].isalpha() and rest.startswith(":")
     if body == "schedule":
         return piece.text in ("push", "pull") and rest.startswith("{")
-    return piece.text in STATEMENTS
+    return piece.text in (DECLARED if body == "topology" else STATEMENTS)
 
 
 def unclosed(text: str, end: int) -> int | None:

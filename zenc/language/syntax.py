@@ -1,6 +1,6 @@
 """The syntax tree: what the text says, before it is known to mean anything.
 
-    File     = Import* Schedule* Scheme*                   # in any order in the text
+    File     = Import* Schedule* Scheme* Topology*         # in any order in the text; zenc.language.cluster.Topology
     Scheme   = name Parameter* doc? Entry*                 # scheme NAME(params) { "doc" key: value ... }
     Schedule = name Parameter* doc? push: Block pull: Block
     Entry    = key ":" Value
@@ -17,10 +17,13 @@ so that a typo gets an error about its meaning and never one about tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from zenc.errors import Source, Span
 from zenc.language.schedule import Block, Expression
+
+if TYPE_CHECKING:
+    from zenc.language.cluster import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +121,4 @@ class File:
     imports: tuple[Import, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     schemes: tuple[Scheme, ...] = ()
+    topologies: tuple[Topology, ...] = ()

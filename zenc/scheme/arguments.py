@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
+from zenc.language.cluster import Topology
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.language.syntax import Argument, Parameter, Scheme, Word
 from zenc.scheme.constants import Environment, constant
@@ -58,18 +59,19 @@ def check_parameters(parameters: Sequence[Parameter], report: Report) -> None:
         seen.add(parameter.name.text)
 
 
-def bind_parameters(scheme: Scheme, given: Mapping[str, int | float | str], report: Report) -> Environment:
-    """The parameters of ``scheme`` with the values ``given``, which may be strings, or else their defaults."""
-    check_parameters(scheme.parameters, report)
-    names = [parameter.name.text for parameter in scheme.parameters]
+def bind_parameters(declared: Scheme | Topology, given: Mapping[str, int | float | str], report: Report) -> Environment:
+    """The parameters of ``declared`` with the values ``given``, which may be strings, or else their defaults."""
+    kind = "scheme" if isinstance(declared, Scheme) else "topology"
+    check_parameters(declared.parameters, report)
+    names = [parameter.name.text for parameter in declared.parameters]
     for name in given:
         if name not in names:
-            message = f"scheme '{scheme.name.text}' has no parameters, so '{name}' can't be set"
+            message = f"{kind} '{declared.name.text}' has no parameters, so '{name}' can't be set"
             if names:
                 message = unknown("parameter", name, names)
-            report.error("unknown-parameter", message, scheme.name.span)
+            report.error("unknown-parameter", message, declared.name.span)
     environment = Environment()
-    for parameter in scheme.parameters:
+    for parameter in declared.parameters:
         name = parameter.name.text
         default = None if parameter.default is None else constant(parameter.default, Environment(), report)
         if name in given:

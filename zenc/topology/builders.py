@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from zenc.errors import Diagnostic, TopologyError
 from zenc.topology import figures
@@ -21,11 +21,16 @@ BUILDERS: dict[str, Callable[..., None]] = {}
 """Name -> what fills a draft."""
 
 
+def summary(fill: Callable[..., None]) -> str:
+    """What a builder makes, in one sentence."""
+    return (fill.__doc__ or "").split("\n")[0].replace("``", "")
+
+
 def _builder(fill: Callable[Concatenate[Draft, P], None]) -> Callable[P, Topology]:
     BUILDERS[fill.__name__] = fill
 
     def build(*arguments: P.args, **options: P.kwargs) -> Topology:
-        draft = Draft(fill.__name__, (fill.__doc__ or "").split("\n")[0])
+        draft = Draft(fill.__name__, summary(fill))
         fill(draft, *arguments, **options)
         return draft.finish()
 
@@ -115,7 +120,7 @@ def nodes(
     """
     _at_least_one(draft, k=k, gpus=gpus, nics=nics)
     draft.set_levels(("node", k), ("gpu", gpus))
-    draft.add_hosts("node", gpus)
+    draft.add_hosts(0)
     if k > 1:
         draft.add_switch("network")
     for n in range(k):
@@ -185,7 +190,7 @@ def dgx(
     """
     _at_least_one(draft, k=k, gpus=gpus)
     draft.set_levels(("node", k), ("gpu", gpus), memory=memory)
-    draft.add_hosts("node", gpus, host_memory)
+    draft.add_hosts(0, host_memory)
     if k > 1:
         draft.add_switch("spine")
     for g in range(gpus if k > 1 else 0):
@@ -198,11 +203,3 @@ def dgx(
                 card = draft.add_switch(f"nic({n}, {g})", "nic")
                 draft.connect(n * gpus + g, card, pcie_bandwidth, pcie_latency, "pcie")
                 draft.connect(card, f"rail({g})", network_bandwidth, network_latency, "network")
-
-
-def parameters_of(name: str) -> dict[str, Any]:
-    """The parameters of the builder ``name`` with their defaults, in order; ``sides`` stands for any number."""
-    import inspect
-
-    found = list(inspect.signature(BUILDERS[name]).parameters.values())[1:]
-    return {parameter.name: parameter.default for parameter in found}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
+from zenc.scheme.report import did_you_mean
 from zenc.topology.check import graph_problems, number_problems, too_large
 from zenc.topology.model import RANK, Host, Level, Node, Topology
 
@@ -32,9 +34,8 @@ class Draft:
         self.levels = tuple(Level(name, count) for name, count in levels)
         counts = [count for _, count in levels]
         self._demand_room(prod(counts), 0, span)
-        names = levels[-1][0]
-        for rank, place in enumerate(_places(counts)):
-            self.add_rank(rank, f"{names}({', '.join(map(str, place))})", memory)
+        for rank, place in enumerate(itertools.product(*map(range, counts))):
+            self.add_rank(rank, label_of(levels[-1][0], place), memory)
 
     def add_rank(self, rank: int, label: str, memory: int | None = None) -> None:
         self.nodes[rank] = {"kind": RANK, "label": label, "memory": memory}
@@ -76,12 +77,67 @@ class Draft:
         if not any(found.id == "duplicate-link" and found.span == span for found in self.problems[-1:]):
             self.problems.append(Diagnostic("duplicate-link", f"{what} is here twice", span, notes, help))
 
-    def add_hosts(self, name: str, per_host: int, memory: int | None = None) -> None:
-        """Cut the ranks into machines of ``per_host`` that follow each other: ``name(0)``, ``name(1)``."""
-        size = sum(data["kind"] == RANK for data in self.nodes.values())
-        for place in range(size // per_host):
-            ranks = tuple(range(place * per_host, (place + 1) * per_host))
-            self.hosts.append(Host(f"{name}({place})", ranks, memory))
+    def add_hosts(self, depth: int, memory: int | None = None) -> None:
+        """Each place of the level at ``depth`` is a machine: ``node(0)``, ``node(1)``."""
+        counts = [level.count for level in self.levels]
+        per_host = prod(counts[depth + 1 :])
+        for number, place in enumerate(itertools.product(*map(range, counts[: depth + 1]))):
+            ranks = tuple(range(number * per_host, (number + 1) * per_host))
+            self.hosts.append(Host(label_of(self.levels[depth].name, place), ranks, memory))
+
+    def set_memory(self, depth: int, place: tuple[int, ...], memory: int) -> str | None:
+        """Give the level at ``depth`` memory: all of it, or one place of it; returns what is wrong, in words."""
+        counts = [level.count for level in self.levels[: depth + 1]]
+        label = label_of(self.levels[depth].name, place)
+        if place and not (len(place) == len(counts) and all(0 <= i < n for i, n in zip(place, counts, strict=True))):
+            return f"there is no {label}; there are {label_of(self.levels[depth].name, counts)}"
+        if depth == len(self.levels) - 1:
+            ranks = [self._rank(place)] if place else [node for node in self.nodes if isinstance(node, int)]
+            for rank in ranks:
+                self.nodes[rank]["memory"] = memory
+            return None
+        if not self.hosts:
+            self.add_hosts(depth)
+        if not any(host.name.split("(")[0] == self.levels[depth].name for host in self.hosts):
+            return f"{self.hosts[0].name} is a machine already, and machines do not hold machines"
+        self.hosts = [replace(h, memory=memory) if not place or h.name == label else h for h in self.hosts]
+        return None
+
+    def label(self, node: Node) -> str:
+        return str(self.nodes[node]["label"])
+
+    def find(self, name: str, indices: tuple[int, ...]) -> Node | Diagnostic:
+        """The node that is called ``name(indices)``, or a diagnostic without a place."""
+        label = label_of(name, indices)
+        ranks = self.levels[-1].name if self.levels else ""
+        counts = [level.count for level in self.levels]
+        if name == ranks and len(indices) == len(counts):
+            if all(0 <= place < count for place, count in zip(indices, counts, strict=True)):
+                return self._rank(indices)
+        elif label in self.nodes:
+            return label
+        return self._not_there(name, label, ranks, counts)
+
+    def _rank(self, place: Sequence[int]) -> int:
+        counts = [level.count for level in self.levels]
+        return sum(number * prod(counts[i + 1 :]) for i, number in enumerate(place))
+
+    def _not_there(self, name: str, label: str, ranks: str, counts: Sequence[int]) -> Diagnostic:
+        switches = {str(node).split("(")[0]: str(node) for node in self.nodes if isinstance(node, str)}
+        notes: tuple[str, ...] = ()
+        if name == ranks:
+            first, last = [0] * len(counts), [count - 1 for count in counts]
+            notes = (f"they go from {label_of(ranks, first)} to {label_of(ranks, last)}",)
+        elif name in (level.name for level in self.levels):
+            notes = (f"'{name}' is a level; what is linked is a {ranks} or a switch",)
+        elif name in switches:
+            notes = (f"there is {switches[name]}",)
+        known = [ranks, *switches] if ranks else list(switches)
+        guess = "" if name in known else did_you_mean(name, known)
+        help = "declare the levels first: levels: node(2), gpu(8)" if not ranks else None
+        if ranks and name not in known:
+            help = f"declare a switch before its links: switch {label}"
+        return Diagnostic("no-such-node", f"there is no {label}{guess}", None, notes, help)
 
     def _demand_room(self, nodes: int, links: int, span: Span | None) -> None:
         """Raise at once where going on would only take time and memory."""
@@ -109,7 +165,6 @@ def _limited(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     return list(dict.fromkeys(problems))[:_MOST_PROBLEMS]
 
 
-def _places(counts: Sequence[int]) -> Iterable[tuple[int, ...]]:
-    import itertools
-
-    return itertools.product(*map(range, counts))
+def label_of(name: str, indices: Sequence[int]) -> str:
+    """``nvswitch(0)``, ``gpu(0, 3)``, ``network``."""
+    return f"{name}({', '.join(map(str, indices))})" if indices else name

@@ -1,0 +1,189 @@
+"""What the texts of topologies mean."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.support.clusters import topologies
+from zenc.errors import TopologyError, ZencError
+from zenc.language.load import load_text
+from zenc.topology.load import load_topology
+from zenc.topology.model import Topology
+from zenc.topology.resolve import resolve_topology
+
+TWO_BOXES = """topology two_boxes(boxes = 2, gpus = 4) {
+    "Two machines, NVSwitch inside, one slow cable between."
+    levels: node(boxes), gpu(gpus)
+    memory gpu: 80 GB
+    memory node: 2 TiB
+    memory gpu(1, 0): 40 GB
+    for n in 0 .. boxes - 1 {
+        switch nvswitch(n)
+        for g in 0 .. gpus - 1 { link gpu(n, g) - nvswitch(n): 300 GB/s, 1 us }
+    }
+    link nvswitch(0) -> nvswitch(1): 100 Gbit/s, 5 us
+    link nvswitch(1) -> nvswitch(0): 2.5 Gbit/s
+}
+"""
+
+
+def links(topology: Topology) -> dict[str, tuple[float, float]]:
+    return {
+        f"{topology.label(link.source)} {topology.label(link.target)}": (link.bandwidth, link.latency)
+        for link in topology.links
+    }
+
+
+def ids(text: str) -> list[str]:
+    with pytest.raises(TopologyError) as refused:
+        load_topology(text)
+    return [diagnostic.id for diagnostic in refused.value.diagnostics]
+
+
+def test_two_boxes() -> None:
+    topology = load_topology(TWO_BOXES)
+    assert (topology.name, topology.size) == ("two_boxes", 8)
+    assert topology.doc == "Two machines, NVSwitch inside, one slow cable between."
+    assert topology.level_sizes == {"node": 2, "gpu": 4}
+    found = links(topology)
+    assert len(found) == 2 * 8 + 2
+    assert found["gpu(0, 3) nvswitch(0)"] == found["nvswitch(0) gpu(0, 3)"] == (300e9, 1e-6)
+    assert found["nvswitch(0) nvswitch(1)"] == (12.5e9, 5e-6)
+    assert found["nvswitch(1) nvswitch(0)"] == (2.5e9 / 8, 0.0)
+    assert [topology.memory(rank) for rank in (3, 4)] == [80 * 10**9, 40 * 10**9]
+    host = topology.host_of(5)
+    assert host is not None and (host.name, host.memory, host.ranks) == ("node(1)", 2 * 2**40, (4, 5, 6, 7))
+
+
+def test_places_of_links_are_remembered() -> None:
+    span = load_topology(TWO_BOXES).link("nvswitch(0)", "nvswitch(1)").span
+    assert span is not None
+    assert (span.line, span.column) == (11, 5)
+
+
+def test_parameters() -> None:
+    assert load_topology(TWO_BOXES, {"boxes": 2, "gpus": "0x3"}).size == 6
+    assert ids(TWO_BOXES.replace("boxes = 2", "boxes")) == ["missing-parameter"]
+    with pytest.raises(TopologyError, match="did you mean 'boxes'"):
+        load_topology(TWO_BOXES, {"boxs": 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("like ring(5)", 10),
+        ("like ring(n = 5, bandwidth = 10 GB/s) unlink gpu(0) - gpu(1)", 8),
+        ("like ring(5) unlink gpu(0) -> gpu(1)", 9),
+        ("like torus(3, 3, latency = 1 us)", 36),
+        ("like nodes(2, gpus = 4, nics = 2)", 2 * (8 + 4 + 4)),
+        ("like dgx(1)", 16),
+    ],
+)
+def test_like_a_builder(text: str, count: int) -> None:
+    assert len(load_topology(f"topology t {{ {text} }}").links) == count
+
+
+def test_like_another_topology() -> None:
+    text = TWO_BOXES + "topology three { like two_boxes(3, gpus = 2) link nvswitch(1) - nvswitch(2): 1 GB/s }"
+    topology, warnings = resolve_topology(load_text(text), "three")
+    assert topology.level_sizes == {"node": 3, "gpu": 2} and warnings == ()
+
+
+def test_conditions_and_names() -> None:
+    text = """topology t(n = 4, closed = 1) {
+        let last = n - 1
+        levels: gpu(n)
+        require n > 1 "a chain has two ends"
+        for g in 0 .. last - 1 { let next = g + 1 link gpu(g) - gpu(next): 1 GB/s }
+        if closed { link gpu(last) - gpu(0): 1 GB/s } else { switch unused }
+    }"""
+    assert len(load_topology(text).links) == 8
+    assert len(load_topology(text, {"closed": 0}).links) == 6
+    with pytest.raises(TopologyError, match="a chain has two ends"):
+        load_topology(text, {"n": 1, "closed": 0})
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("levels: gpu(0)", ["wrong-range"]),
+        ("levels: gpu(2), gpu(2)", ["duplicate-name"]),
+        ("levels: gpu(1) levels: gpu(2)", ["duplicate-key"]),
+        ("levels: gpu(2) link gpu(0) - gpu(1): 1 us", ["unknown-unit"]),
+        ("levels: gpu(2) link gpu(0) - gpu(1): 1 GB/s, 1 GB/s", ["unknown-unit"]),
+        ("levels: gpu(2) link gpu(0) - gpu(1): 1 GB/s, 2 s", ["bad-latency"]),
+        ("levels: gpu(2) link gpu(0) - gpu(k): 1 GB/s", ["unknown-name"]),
+        ("levels: gpu(2) link gpu(0) - gpu(1 / 0): 1 GB/s", ["division-by-zero"]),
+        ("levels: gpu(2) link gpu(0) - gpu(-1): 1 GB/s link gpu(0) - hub: 1 GB/s", ["no-such-node"] * 2),
+        ("levels: node(1), gpu(2) link node(0) - gpu(0, 1): 1 GB/s", ["no-such-node"]),
+        ("levels: gpu(2) memory rack: 1 GB", ["no-such-node"]),
+        ("levels: gpu(2) memory gpu(2): 1 GB", ["no-such-node"]),
+        ("levels: gpu(2) memory gpu: 0 GB", ["wrong-range"]),
+        ("levels: a(1), b(1), gpu(2) memory a: 1 GB memory b: 1 GB", ["no-such-node"]),
+        ("link gpu(0) - gpu(1): 1 GB/s", ["no-such-node"] * 2),
+        ("switch gpu levels: gpu(2) link gpu(0) - gpu: 1 GB/s", ["island"]),
+        ("let rank = 1", ["shadowed-name"]),
+        ("for i in 0 .. 1 { let i = 2 }", ["shadowed-name"]),
+        ("like ring(4, width = 3)", ["wrong-arguments"]),
+        ("like ring(4, 5)", ["wrong-arguments"]),
+        ("like ring(4, n = 5)", ["wrong-arguments"]),
+        ("like ring(4, bandwidth = 5)", ["unknown-unit"]),
+        ("like ring(4 GB)", ["wrong-type"]),
+        ("like ring", ["wrong-arguments"]),
+        ('like "nowhere.xml"', ["unreadable-file"]),
+        ("for i in 0 .. 1 << 40 { }", ["topology-too-large"]),
+        ("levels: gpu(1000000)", ["topology-too-large"]),
+        ("for i in 0 .. 1 << 30 { switch hub(i) }", ["topology-too-large"]),
+        ("levels: gpu(2) link gpu(0) -> gpu(1): 1 GB/s", ["island"]),
+    ],
+)
+def test_what_is_wrong(body: str, expected: list[str]) -> None:
+    assert ids(f"topology t {{ {body} }}") == expected
+
+
+def test_a_great_loop_is_refused_at_once() -> None:
+    start = time.perf_counter()
+    assert ids("topology t { levels: gpu(1 << 40) }") == ["topology-too-large"]
+    assert ids("topology t { for i in 0 .. 1000000 { switch hub(i) } }") == ["topology-too-large"]
+    assert time.perf_counter() - start < 5
+
+
+def test_warnings() -> None:
+    text = "topology t(spare = 1) { let other = 2 like ring(2) }"
+    _, warnings = resolve_topology(load_text(text))
+    assert [(w.id, w.severity) for w in warnings] == [("unused-name", "warning")] * 2
+
+
+@given(topologies())
+@example("topology t { levels: gpu(2) link gpu(0) - gpu(1): 1e308 TB/s }")
+@example("topology t { levels: gpu(1) memory gpu: 1e308 TB }")
+@example("topology t { like dgx(2, memory = 1e308 TB) }")
+@example("topology t { like torus }")
+@example("topology t { like torus(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) }")
+@settings(deadline=None, max_examples=200)
+def test_any_topology_is_one_or_an_error(text: str) -> None:
+    try:
+        topology = load_topology(text)
+    except ZencError as error:
+        assert error.diagnostics
+    else:
+        assert topology.size >= 1
+
+
+@given(topologies(), st.data())
+@settings(deadline=None, max_examples=100)
+def test_any_damaged_topology_is_one_or_an_error(text: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 20)))
+    damaged = (
+        text[:start] + data.draw(st.sampled_from(["", "link", "levels:", "{", "}", "/", "->", "3 GB/s"])) + text[end:]
+    )
+    try:
+        resolve_topology(load_text(damaged))
+    except ZencError as error:
+        assert error.diagnostics
+        assert "Expected one of" not in str(error)

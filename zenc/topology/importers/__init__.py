@@ -1,0 +1,77 @@
+"""Files that describe clusters -> drafts; which kind a file is of is told by what it holds, not by its name.
+
+What is read is data from elsewhere: sizes are bounded before parsing, XML with document types or entities is refused,
+and nothing is fetched. Whatever the bytes, what comes out is a draft or a TopologyError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.topology.draft import Draft
+from zenc.topology.importers.options import IMPORT_OPTIONS, Options
+
+__all__ = ["IMPORT_OPTIONS", "import_into", "is_topology_text", "read_bytes"]
+
+MOST_BYTES = 1 << 25
+_MARKUP = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*<")
+_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
+_MATRIX = re.compile(rb"^[ \t]*(?:\x1b\[[0-9;]*m|[ \t])*GPU[0-9]+\b", re.MULTILINE)
+_DECLARATION = re.compile(rb"^[ \t]*(?:topology|scheme|schedule|import)\b", re.MULTILINE)
+
+Values = Mapping[str, "int | float | None"]
+
+
+def read_bytes(path: Path, span: Span | None = None) -> bytes:
+    """The bytes of a file; raises TopologyError where it can't be read or is too long."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise TopologyError(Diagnostic("unreadable-file", f"can't read {str(path)!r}: {reason}", span)) from error
+    if len(data) > MOST_BYTES:
+        message = f"{path} is too large for a topology: more than {MOST_BYTES >> 20} MiB"
+        raise TopologyError(Diagnostic("topology-too-large", message, span))
+    return data
+
+
+def is_topology_text(data: bytes) -> bool:
+    """Whether ``data`` is a text in the language: it declares something, and is of no other kind."""
+    return _importer(data) is None and bool(_DECLARATION.search(data))
+
+
+def import_into(draft: Draft, path: Path, values: Values, span: Span | None = None) -> None:
+    """Fill ``draft`` from the file at ``path``; ``span`` is where a text asked for it.
+
+    Args:
+        draft: an empty draft.
+        path: NCCL's XML, the text of ``nvidia-smi topo -m``, node-link JSON or GraphML.
+        values: what the file leaves open, of ``IMPORT_OPTIONS``: counts, bytes a second, seconds.
+        span: the place that errors of the file as a whole name.
+
+    Raises:
+        TopologyError: the file can't be read, is of no known kind, or is not what it seems.
+    """
+    data = read_bytes(path, span)
+    importer = _importer(data)
+    if importer is None:
+        message = f"{path} holds no topology that zenc knows"
+        help = "it reads NCCL's XML, nvidia-smi topo -m, node-link JSON, GraphML, and its own language"
+        raise TopologyError(Diagnostic("unknown-format", message, span, help=help))
+    options = Options.of(values, span)
+    source = Source(str(path), data.decode("utf-8-sig", "replace"))
+    importer(draft, data, source, options)
+
+
+def _importer(data: bytes) -> Callable[[Draft, bytes, Source, Options], None] | None:
+    from zenc.topology.importers import graphml, nccl, node_link, smi, xml
+
+    if _MARKUP.match(data):
+        return graphml.fill if xml.root_of(data) == "graphml" else nccl.fill
+    if _OBJECT.match(data):
+        return node_link.fill
+    return smi.fill if _MATRIX.search(data) else None

@@ -1,0 +1,173 @@
+"""Graphs of anyone's making -> a draft: what node-link JSON and GraphML have in common.
+
+node   rank: 0 and up, or kind: rank | gpu | device makes it a rank; any other kind, such as switch, does not.
+       Where no node has either, all are ranks, in the order of the file. memory: bytes, or "80 GB"
+link   bandwidth: bytes a second, or "100 Gbit/s"; latency: seconds, or "2 us", 0 where it is not given; kind
+graph  name, doc, levels: [["node", 4], ["gpu", 8]], or "node(4), gpu(8)"
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zenc.errors import Diagnostic, Span, TopologyError
+from zenc.topology.check import too_large
+from zenc.topology.draft import Draft
+from zenc.topology.model import Node
+from zenc.topology.units import Kind, amount_of_text
+
+Attributes = Mapping[str, Any]
+
+_RANK_KINDS = ("rank", "gpu", "device")
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Graph:
+    """``nodes`` are (id, attributes), ``edges`` (id, id, attributes); ``span`` is the start of the file."""
+
+    nodes: Sequence[tuple[Any, Attributes]]
+    edges: Sequence[tuple[Any, Any, Attributes]]
+    directed: bool
+    about: Attributes
+    span: Span
+
+
+def fill_from_graph(draft: Draft, graph: Graph) -> None:
+    """Raises TopologyError with what makes no sense; numbers and links are left to the draft."""
+    found = too_large(len(graph.nodes), len(graph.edges), graph.span)
+    if found:
+        raise TopologyError(found)
+    places = _ranks(graph)
+    levels = _levels(graph, len(places))
+    names = _names(graph, places)
+    if isinstance(graph.about.get("doc"), str):
+        draft.doc = draft.doc or " ".join(graph.about["doc"].split())
+    if places:
+        draft.set_levels(*levels)
+    for id, data in graph.nodes:
+        node = names[_key(id)]
+        if isinstance(node, int):
+            draft.nodes[node]["memory"] = _memory(data, graph)
+        else:
+            draft.add_switch(node, _kind(data) or "switch")
+    for source, target, data in graph.edges:
+        if _key(source) not in names or _key(target) not in names:
+            raise _malformed(graph, f"a link leads from {_shown(source)} to {_shown(target)}, and one is no node")
+        ends = names[_key(source)], names[_key(target)]
+        what = f"the link {_shown(source)} - {_shown(target)}"
+        bandwidth = _amount("bandwidth", data, what, graph)
+        if bandwidth is None:
+            raise _malformed(graph, f"{what} has no bandwidth")
+        kind = data.get("kind")
+        draft.connect(
+            *ends,
+            bandwidth,
+            _amount("latency", data, what, graph) or 0.0,
+            kind[:_LONGEST_NAME] if isinstance(kind, str) else "link",
+            one_way=graph.directed,
+            span=graph.span,
+        )
+
+
+def _malformed(graph: Graph, message: str) -> TopologyError:
+    return TopologyError(Diagnostic("malformed-topology", message, graph.span))
+
+
+def _key(id: Any) -> tuple[str, str]:
+    return type(id).__name__, repr(id)[: 2 * _LONGEST_NAME]
+
+
+def _shown(id: Any) -> str:
+    return str(id)[:40]
+
+
+def _kind(data: Attributes) -> str | None:
+    kind = data.get("kind", data.get("type"))
+    return kind[:_LONGEST_NAME] if isinstance(kind, str) else None
+
+
+def _ranks(graph: Graph) -> dict[tuple[str, str], int]:
+    """The key of each node that is a rank -> its number."""
+    numbered = {_key(id): data["rank"] for id, data in graph.nodes if data.get("rank") is not None}
+    if numbered:
+        ranks = [rank for rank in numbered.values() if isinstance(rank, int) and not isinstance(rank, bool)]
+        if sorted(ranks) != list(range(len(numbered))):
+            raise _malformed(graph, f"the ranks are not 0 to {len(numbered) - 1}, each once")
+        return numbered
+    kinds = [_kind(data) for _, data in graph.nodes]
+    nameless = all(kind is None for kind in kinds)
+    chosen = [id for (id, _), kind in zip(graph.nodes, kinds, strict=True) if nameless or kind in _RANK_KINDS]
+    return {_key(id): place for place, id in enumerate(chosen)}
+
+
+def _names(graph: Graph, ranks: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], Node]:
+    names: dict[tuple[str, str], Node] = {}
+    taken: set[str] = set()
+    for id, data in graph.nodes:
+        key = _key(id)
+        if key in names:
+            raise _malformed(graph, f"node {_shown(id)} is there twice")
+        if key in ranks:
+            names[key] = ranks[key]
+            continue
+        label = data.get("label") if isinstance(data.get("label"), str) else None
+        name = str(label or id)[:_LONGEST_NAME]
+        name = "".join(c if c.isprintable() else "?" for c in name)
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        names[key] = name
+    return names
+
+
+_LEVEL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,40})\(([0-9]{1,9})\)\s*")
+
+
+def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
+    """The levels that the graph names; one, of all ranks, where it names none."""
+    given = graph.about.get("levels")
+    if given is None:
+        return [("gpu", ranks)]
+    if isinstance(given, str):
+        matches = [_LEVEL.fullmatch(text) for text in given.split(",")]
+        levels: list[Any] = [(match[1], int(match[2])) if match else None for match in matches]
+    else:
+        levels = list(given) if isinstance(given, list | tuple) else [None]
+    for level in levels:
+        pair = isinstance(level, list | tuple) and len(level) == 2
+        if not pair or not isinstance(level[0], str) or type(level[1]) is not int or level[1] < 1:
+            raise _malformed(graph, "'levels' is a list of names and counts: node(4), gpu(8)")
+    if not levels or math.prod(count for _, count in levels) != ranks:
+        raise _malformed(graph, f"the levels do not come to {ranks} ranks")
+    return [(str(name)[:_LONGEST_NAME], count) for name, count in levels]
+
+
+def _amount(kind: Kind, data: Attributes, what: str, graph: Graph) -> float | None:
+    """A number as it is, a text with its unit; None where there is none."""
+    value = data.get(kind)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = amount_of_text(kind, value)
+        if isinstance(value, str):
+            raise TopologyError(Diagnostic("unknown-unit", f"{what}: {value}", graph.span))
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
+        raise _malformed(graph, f"the {kind} of {what} is {str(value)[:40]}, and no number")
+    return float(value)
+
+
+def _memory(data: Attributes, graph: Graph) -> int | None:
+    value = _amount("memory", data, "a rank", graph)
+    if value is not None and not 1 <= value < 2**62:
+        raise _malformed(graph, f"a rank has a memory of {value:g} bytes")
+    return None if value is None else int(value)
+
+
+def pairs(items: Iterable[Any]) -> bool:
+    """Whether all ``items`` are mappings."""
+    return all(isinstance(item, dict) for item in items)

@@ -1,0 +1,49 @@
+"""Node-link JSON, as networkx writes it: with its edges under ``edges`` (since 3.4) or ``links`` (before)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.topology.draft import Draft
+from zenc.topology.importers.graph import Graph, fill_from_graph, pairs
+from zenc.topology.importers.options import Options
+
+
+def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
+    options.refuse("node-link JSON")
+    start = Span(source, 0, 1)
+    try:
+        value = json.loads(source.text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        place = getattr(error, "pos", 0)
+        where = Span(source, place, place + 1)
+        raise TopologyError(Diagnostic("malformed-topology", f"this is no JSON: {error}", where)) from error
+    graph = _graph(value, start)
+    if graph is None:
+        message = "this is no node-link JSON: it has 'nodes', and 'edges' or 'links', each a list of objects"
+        help = "networkx writes it: json.dump(networkx.node_link_data(graph), file)"
+        raise TopologyError(Diagnostic("malformed-topology", message, start, help=help))
+    fill_from_graph(draft, graph)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _graph(value: Any, start: Span) -> Graph | None:
+    nodes = value.get("nodes")
+    edges = value.get("edges", value.get("links"))
+    about = value.get("graph", {})
+    if not (isinstance(nodes, list) and isinstance(edges, list) and pairs(nodes) and pairs(edges)):
+        return None
+    if not all("id" in node for node in nodes) or not all("source" in edge and "target" in edge for edge in edges):
+        return None
+    return Graph(
+        [(node["id"], node) for node in nodes],
+        [(edge["source"], edge["target"], edge) for edge in edges],
+        bool(value.get("directed", False)),
+        about if isinstance(about, dict) else {},
+        start,
+    )

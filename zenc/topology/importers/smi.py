@@ -1,0 +1,199 @@
+"""The text of ``nvidia-smi topo -m``: a matrix of how each pair of a machine's GPUs and network cards is connected.
+
+    X     itself                                    NV#   # NVLinks
+    PIX   one PCIe bridge at most                   PXB   several PCIe bridges
+    PHB   the host bridge of a CPU                  NODE  several host bridges of one NUMA node
+    SYS   the link between NUMA nodes
+
+The matrix names the worst stretch of each way and no speeds. A tree that fits is made of it: those that are PIX to each
+other share a PCIe switch, those that are PXB a switch above it, those that are PHB or NODE, or have one NUMA affinity,
+a CPU.
+Where all GPUs have more NVLinks to each other than a GPU has, these lead to a switch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from zenc.errors import Diagnostic, Source, TopologyError
+from zenc.topology import figures
+from zenc.topology.draft import Draft
+from zenc.topology.importers.machine import Machine, Port, Wire
+from zenc.topology.importers.options import Options
+from zenc.topology.importers.xml import line_span
+from zenc.topology.model import Node
+
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_GPU = re.compile(r"GPU[0-9]+")
+_DEPTH = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 2}
+_NVLINK = re.compile(r"NV([0-9]{1,2})")
+_MOST_NVLINKS = 18
+"""Of a GPU: Hopper and Blackwell."""
+
+
+def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
+    matrix = _read(source)
+    draft.doc = draft.doc or f"Read from {source.name}, a matrix of nvidia-smi."
+    _machine(matrix, options).fill(draft, options)
+
+
+@dataclass
+class _Matrix:
+    names: list[str]
+    cells: dict[str, list[str]] = field(default_factory=dict)
+    numa: dict[str, str] = field(default_factory=dict)
+    legend: dict[str, str] = field(default_factory=dict)
+
+    def pairs(self) -> list[tuple[str, str, str]]:
+        return [
+            (one, other, self.cells[one][place])
+            for row, one in enumerate(self.names)
+            for place, other in enumerate(self.names)
+            if place > row
+        ]
+
+
+def _read(source: Source) -> _Matrix:
+    matrix: _Matrix | None = None
+    for number, line in enumerate(_ESCAPE.sub("", source.text).splitlines(), 1):
+        words = line.split()
+        if matrix is None:
+            if words and _GPU.fullmatch(words[0]) and (len(words) == 1 or words[1] not in ("X", "=")):
+                matrix = _Matrix(_columns(words))
+                if len(set(matrix.names)) < len(matrix.names):
+                    raise _malformed(source, number, "a column is there twice")
+        elif words and words[0] in matrix.names and words[0] not in matrix.cells:
+            _row(matrix, words, source, number)
+        elif len(words) == 2 and words[0][:-1] in matrix.names and words[0].endswith(":"):
+            matrix.legend[words[0][:-1]] = words[1]
+    if matrix is None:
+        raise _malformed(source, 1, "there is no line with the names of the columns: GPU0 GPU1 ...")
+    missing = [name for name in matrix.names if name not in matrix.cells]
+    if missing:
+        raise _malformed(source, 1, f"there is no row for {missing[0]}")
+    return matrix
+
+
+def _columns(words: Sequence[str]) -> list[str]:
+    """The names before ``CPU Affinity`` and what follows it."""
+    end = next((place for place, word in enumerate(words) if word in ("CPU", "NUMA")), len(words))
+    return list(words[:end])
+
+
+def _row(matrix: _Matrix, words: Sequence[str], source: Source, number: int) -> None:
+    name, count = words[0], len(matrix.names)
+    cells = list(words[1 : count + 1])
+    if len(cells) < count:
+        raise _malformed(source, number, f"the row of {name} has {len(cells)} of {count} columns")
+    for other, cell in zip(matrix.names, cells, strict=True):
+        known = cell == "X" if other == name else cell in (*_DEPTH, "SYS") or _NVLINK.fullmatch(cell)
+        if not known:
+            raise _malformed(source, number, f"{name} to {other} is {cell[:20]!r}, which means nothing")
+    matrix.cells[name] = cells
+    rest = words[count + 1 :]
+    if len(rest) > 1 and rest[1].isdigit():
+        matrix.numa[name] = rest[1]
+
+
+def _malformed(source: Source, line: int, message: str) -> TopologyError:
+    help = "give the whole output of nvidia-smi topo -m, from the line with GPU0"
+    return TopologyError(Diagnostic("malformed-topology", message, line_span(source, line), help=help))
+
+
+class _Groups:
+    """Sets of names that are joined pair by pair."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._parent = {name: name for name in names}
+
+    def of(self, name: str) -> str:
+        while self._parent[name] != name:
+            name = self._parent[name]
+        return name
+
+    def join(self, one: str, other: str) -> None:
+        first, second = sorted((self.of(one), self.of(other)), key=list(self._parent).index)
+        self._parent[second] = first
+
+
+def _machine(matrix: _Matrix, options: Options) -> Machine:
+    gpus = [name for name in matrix.names if _GPU.fullmatch(name)]
+    machine = Machine(gpus=len(gpus))
+    nodes: dict[str, Node] = {gpu: rank for rank, gpu in enumerate(gpus)}
+    for name in matrix.names:
+        if name not in nodes:
+            card = machine.add("nic", matrix.legend.get(name, name))
+            nodes[name] = card
+            bandwidth = options.network_bandwidth or figures.NETWORK
+            machine.ports.append(Port(card, bandwidth, options.network_latency))
+    _tree(matrix, machine, nodes, options.pcie_bandwidth or figures.PCIE)
+    machine.join_sockets()
+    _nvlinks(matrix, machine, nodes, options.nvlink_bandwidth or figures.nvlink(90))
+    return machine
+
+
+def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: float) -> None:
+    """PCIe switches above those that share one, and CPUs above these."""
+    depths = [_joined(matrix, depth) for depth in range(3)]
+    for name in matrix.names:  # NVLinks hide how their ends are connected otherwise
+        twins = [other for other in matrix.numa if matrix.numa[other] == matrix.numa.get(name)]
+        for other in twins:
+            depths[2].join(name, other)
+    unplaced = [name for name in matrix.names if name not in matrix.numa and _only_nvlinks(matrix, name)]
+    for other in unplaced[1:]:
+        depths[2].join(unplaced[0], other)
+    cpus = {group: machine.add("cpu") for group in dict.fromkeys(map(depths[2].of, matrix.names))}
+    switches: dict[tuple[int, str], str] = {}
+    for name in matrix.names:
+        node = nodes[name]
+        members = 1
+        for depth, groups in enumerate(depths[:2]):
+            group = [other for other in matrix.names if groups.of(other) == groups.of(name)]
+            if len(group) == members:
+                continue
+            members = len(group)
+            key = (depth, groups.of(name))
+            if is_new := key not in switches:
+                switches[key] = machine.add("pci")
+            machine.wires.append(_pcie(node, switches[key], bandwidth))
+            node = switches[key]
+            if not is_new:
+                break
+        else:
+            machine.wires.append(_pcie(node, cpus[depths[2].of(name)], bandwidth))
+
+
+def _pcie(source: Node, target: Node, bandwidth: float) -> Wire:
+    return Wire(source, target, bandwidth, figures.PCIE_LATENCY, "pcie")
+
+
+def _joined(matrix: _Matrix, depth: int) -> _Groups:
+    groups = _Groups(matrix.names)
+    for one, other, cell in matrix.pairs():
+        if _DEPTH.get(cell, 3) <= depth:
+            groups.join(one, other)
+    return groups
+
+
+def _only_nvlinks(matrix: _Matrix, name: str) -> bool:
+    return all(cell == "X" or _NVLINK.fullmatch(cell) for cell in matrix.cells[name])
+
+
+def _nvlinks(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: float) -> None:
+    found = {(one, other): int(cell[2:]) for one, other, cell in matrix.pairs() if _NVLINK.fullmatch(cell)}
+    found = {ends: count for ends, count in found.items() if count}
+    gpus = sorted({gpu for ends in found for gpu in ends}, key=matrix.names.index)
+    per_gpu = {gpu: sum(count for ends, count in found.items() if gpu in ends) for gpu in gpus}
+    counts = set(found.values())
+    complete = len(found) == len(gpus) * (len(gpus) - 1) // 2
+    if complete and len(counts) == 1 and max(per_gpu.values()) > _MOST_NVLINKS:
+        switch = machine.add("nvswitch", number=False)
+        for gpu in gpus:
+            wire = Wire(nodes[gpu], switch, counts.copy().pop() * bandwidth, figures.NVLINK_LATENCY, "nvlink")
+            machine.wires.append(wire)
+        return
+    for (one, other), count in found.items():
+        wire = Wire(nodes[one], nodes[other], count * bandwidth, figures.NVLINK_LATENCY, "nvlink")
+        machine.wires.append(wire)

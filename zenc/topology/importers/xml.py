@@ -1,0 +1,128 @@
+"""XML as a tree of elements, without anything that makes XML dangerous.
+
+Document types, and with them entities and references to other files, are refused where they start: before anything is
+expanded, and nothing is ever fetched. The number of elements and their depth are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from xml.parsers import expat
+
+from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.topology.check import MOST_LINKS, MOST_NODES, too_large
+
+_DEEPEST = 100
+_MOST_ELEMENTS = 2 * (MOST_NODES + MOST_LINKS)
+
+
+@dataclass
+class Element:
+    tag: str
+    attributes: Mapping[str, str]
+    line: int
+    children: list[Element] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Element]:
+        """This element and all below it, in the order of the file."""
+        pending = [self]
+        while pending:
+            element = pending.pop()
+            yield element
+            pending += reversed(element.children)
+
+
+def root_of(data: bytes) -> str:
+    """The name of the outermost element, without its namespace; empty where there is none."""
+    found: list[str] = []
+
+    def start(name: str, _: object) -> None:
+        found.append(name.rpartition(":")[2])
+        raise _EnoughError
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    parser.StartDoctypeDeclHandler = _stop
+    with suppress(_EnoughError, expat.ExpatError, ValueError, LookupError):
+        parser.Parse(data[: 1 << 16], False)
+    return found[0] if found else ""
+
+
+class _EnoughError(Exception):
+    """What was sought is found."""
+
+
+def _stop(*_: object) -> None:
+    raise _EnoughError
+
+
+def parse_xml(data: bytes, source: Source) -> Element:
+    """The outermost element of ``data``.
+
+    Raises:
+        TopologyError: it is no XML, holds a document type or an entity, or more than any topology.
+    """
+    builder = _Builder(source)
+    try:
+        builder.parser.Parse(data, True)
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        where = line_span(source, getattr(error, "lineno", 1))
+        raise TopologyError(Diagnostic("malformed-topology", f"this is no XML: {error}", where)) from error
+    assert builder.root is not None  # expat takes no document without an element
+    return builder.root
+
+
+class _Builder:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.root: Element | None = None
+        self.parser: Any = expat.ParserCreate()
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.StartDoctypeDeclHandler = self._refuse
+        self.parser.EntityDeclHandler = self._refuse
+        self.parser.UnparsedEntityDeclHandler = self._refuse
+        self.parser.ExternalEntityRefHandler = self._refuse
+        self._open: list[Element] = []
+        self._count = 0
+
+    def _here(self) -> Span:
+        return line_span(self.source, self.parser.CurrentLineNumber)
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._count += 1
+        if self._count > _MOST_ELEMENTS:
+            raise TopologyError(too_large(self._count, 0, self._here()) or ())
+        element = Element(name, attributes, self.parser.CurrentLineNumber)
+        if len(self._open) >= _DEEPEST:
+            message = f"this nests deeper than {_DEEPEST} elements"
+            raise TopologyError(Diagnostic("malformed-topology", message, self._here()))
+        if self._open:
+            self._open[-1].children.append(element)
+        self.root = self.root or element
+        self._open.append(element)
+
+    def _end(self, _: str) -> None:
+        self._open.pop()
+
+    def _refuse(self, *_: object) -> int:
+        message = "this XML declares a document type or an entity, which no topology needs"
+        help = "delete the lines from <!DOCTYPE to its >: entities can expand without end, or read other files"
+        raise TopologyError(Diagnostic("unsafe-xml", message, self._here(), help=help))
+
+
+def line_span(source: Source, line: int) -> Span:
+    """The text of the 1-based ``line``, without the white space around it."""
+    start = 0
+    for _ in range(line - 1):
+        end = source.text.find("\n", start)
+        if end < 0:
+            break
+        start = end + 1
+    end = source.text.find("\n", start)
+    text = source.text[start : end if end >= 0 else len(source.text)]
+    start += len(text) - len(text.lstrip())
+    return Span(source, start, start + len(text.strip()))

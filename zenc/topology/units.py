@@ -1,0 +1,69 @@
+"""Units of bandwidth, time and memory; a quantity of a text -> a number of bytes a second, seconds, or bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from zenc.language.cluster import Quantity
+from zenc.scheme.constants import Environment, constant
+from zenc.scheme.report import Report
+
+Kind = Literal["bandwidth", "latency", "memory"]
+
+_SIZES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+UNITS: Mapping[Kind, Mapping[str, float]] = MappingProxyType(
+    {
+        "bandwidth": {
+            **{f"{prefix}B/s": factor for prefix, factor in (_SIZES | _BINARY).items()},
+            **{f"{prefix}bit/s": factor / 8 for prefix, factor in _SIZES.items()},
+        },
+        "latency": {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0},
+        "memory": {f"{prefix}B": factor for prefix, factor in (_SIZES | _BINARY).items()},
+    }
+)
+"""Kind -> unit -> how many bytes a second, seconds or bytes it is. Bits are written out: b alone is taken for both."""
+
+_EXAMPLES = {"bandwidth": "300 GB/s or 100 Gbit/s", "latency": "500 ns or 2 us", "memory": "80 GB or 2 TiB"}
+
+
+def unit_problem(kind: Kind, unit: str) -> str | None:
+    """What is wrong with ``unit`` for a quantity of ``kind``, in words."""
+    if unit in UNITS[kind]:
+        return None
+    other = next((name for name, units in UNITS.items() if unit in units), None)
+    if other:
+        return f"'{unit}' is a unit of {other}, and this is a {kind}"
+    return f"unknown unit '{unit}'; one of {', '.join(UNITS[kind])}"
+
+
+def amount(kind: Kind, quantity: Quantity, environment: Environment, report: Report) -> float | None:
+    """The number that ``quantity`` is; None, and a diagnostic, where it is none."""
+    problem = unit_problem(kind, quantity.unit.text)
+    if problem:
+        report.error("unknown-unit", problem, quantity.unit.span, help=f"write {_EXAMPLES[kind]}")
+    value = constant(quantity.value, environment, report)
+    if problem or value is None:
+        return None
+    return scaled(value, UNITS[kind][quantity.unit.text])
+
+
+def scaled(value: float, factor: float) -> float:
+    """``value`` times ``factor``; the nearest number to the decimal one, where the factor is a part of one."""
+    return value / round(1 / factor) if factor < 1 else float(value * factor)
+
+
+_QUANTITY = re.compile(r"\s*([+-]?[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]+(?:/s)?)\s*")
+
+
+def amount_of_text(kind: Kind, text: str) -> float | str:
+    """The number that ``text``, such as ``100 Gbit/s``, is; or what is wrong with it, in words."""
+    found = _QUANTITY.fullmatch(text[:100])
+    if not found:
+        return f"a {kind} is a number and a unit, such as {_EXAMPLES[kind]}, not {text[:40]!r}"
+    problem = unit_problem(kind, found[2])
+    return problem or scaled(float(found[1]), UNITS[kind][found[2]])
