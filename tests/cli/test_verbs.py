@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,7 +110,42 @@ def test_list_shows_every_shipped_scheme(zenc: Zenc) -> None:
     names = {entry["name"] for entry in entries}
     assert "balanced" in names
     shown = zenc("list").stdout.splitlines()
-    assert {line.split()[0] for line in shown[1:]} == names
+    assert [line.split()[0] for line in shown[1:]] == sorted(names)
+
+
+def test_list_fits_120_columns(zenc: Zenc) -> None:
+    shown = zenc("list").stdout.splitlines()
+    assert max(map(len, shown)) <= 120
+    rows = {line.split()[0]: " ".join(line.split()) for line in shown}
+    assert rows["name"] == "name communication aggregation partition balance formats"
+    assert rows["agsparse"] == "agsparse point_to_point one_shot centralization - coo"
+    assert rows["balanced"] == "balanced point_to_point incremental parallelism permutation auto / bitmap"
+    assert rows["kylix"] == "kylix butterfly incremental parallelism permutation auto"
+    assert rows["topk_a2a"] == "topk_a2a point_to_point then ring incremental parallelism imbalanced coo / dense"
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(120, 2), (60, 3)])
+def test_list_on_a_terminal_says_what_they_are(columns: int, lines: int) -> None:
+    """A row and a sentence; or a paragraph, where there is no room for rows."""
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
+    text = on_a_terminal([sys.executable, "-m", "zenc", "list"], environment).replace("\r\n", "\n")
+    row, *below = text.partition("\ndense_ring")[2].splitlines()[:lines]
+    assert ("incremental" in row) == (columns == 120)
+    assert below[-1].startswith("  Dense ring all-reduce: reduce-scatter, then")
+
+
+def on_a_terminal(command: list[str], environment: dict[str, str]) -> str:
+    """What ``command`` prints where its standard output is a terminal."""
+    main, terminal = pty.openpty()
+    with subprocess.Popen(command, cwd=CHECKOUT, env=environment, stdout=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+            while packet := os.read(main, 4096):
+                shown += packet
+    os.close(main)
+    assert process.returncode == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (CHECKOUT / "schemes").glob("*.zen")))

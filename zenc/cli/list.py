@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from zenc.scheme.library import Entry
 
 EXAMPLES = """\b
@@ -17,9 +16,16 @@ Examples:
   zenc list --json
 """
 
+TABLE_WIDTH = 120
+"""Columns that the table fits; a narrower terminal gets a paragraph for each scheme."""
+HEADINGS = ("name", "communication", "aggregation", "partition", "balance", "formats")
+
 
 def list_(json: JsonOption = False) -> None:
-    """List the schemes that come with zenc, by their four dimensions."""
+    """List the schemes that come with zenc, by their four dimensions and what travels in push and pull.
+
+    A terminal also gets what each of them is in a sentence; other programs get one line a scheme, or --json.
+    """
     with reporting(json):
         from zenc.scheme.library import shipped
 
@@ -30,37 +36,35 @@ def list_(json: JsonOption = False) -> None:
         _show(entries)
 
 
-PIPE_WIDTH = 240
-TABLE_WIDTH = 130
-"""Columns of a terminal that a table needs; narrower ones get a paragraph for each scheme."""
-
-
 def _show(entries: list[Entry]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = PIPE_WIDTH  # every scheme on one line, for other programs
-    if console.width >= TABLE_WIDTH:
-        console.print(_table(entries))
+    if console.is_terminal and console.width < TABLE_WIDTH:
+        for entry in entries:
+            console.print(entry["name"], style="bold")
+            console.print(f"  {', '.join(cell for cell in _cells(entry)[1:] if cell != '-')}")
+            console.print(f"  {entry['summary']}")
         return
-    for entry in entries:
-        console.print(entry["name"], style="bold")
-        console.print(f"  {', '.join(word for word in _dimensions(entry) if word)}")
-        console.print(f"  {entry['summary']}")
+    heading, *rows = _table([HEADINGS, *map(_cells, entries)])
+    console.print(heading, style="bold", soft_wrap=True)
+    for row, entry in zip(rows, entries, strict=True):
+        console.print(row, soft_wrap=True)
+        if console.is_terminal:
+            console.print(f"  {entry['summary']}", style="dim", soft_wrap=True)
 
 
-def _table(entries: list[Entry]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("name", "communication", "aggregation", "partition", "balance"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("summary")
-    for entry in entries:
-        table.add_row(entry["name"], *(word or "-" for word in _dimensions(entry)), entry["summary"])
-    return table
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """The rows as lines of ``TABLE_WIDTH`` columns at most."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= TABLE_WIDTH else " "
+    return [gap.join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _dimensions(entry: Entry) -> tuple[str | None, ...]:
-    return entry["communication"], entry["aggregation"], entry["partition"], entry["balance"]
+def _cells(entry: Entry) -> tuple[str, ...]:
+    """Names without arguments, and a mapping without what it balances."""
+    communication = " then ".join(word.partition("(")[0] for word in entry["communication"].split(" then "))
+    balance = (entry["balance"] or "-").removeprefix("balanced by ")
+    push, pull = entry["push"], entry["pull"]
+    formats = push if push == pull else f"{push} / {pull}"
+    return entry["name"], communication, entry["aggregation"], entry["partition"], balance, formats

@@ -13,7 +13,10 @@ from zenc.scheme.resolve import resolve
 
 
 class Entry(TypedDict):
-    """One line of the list. ``balance`` is None under centralization, where there is nothing to balance."""
+    """One line of the list. ``balance`` is None under centralization, where there is nothing to balance.
+
+    ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults.
+    """
 
     name: str
     path: str
@@ -21,6 +24,9 @@ class Entry(TypedDict):
     aggregation: str
     partition: str
     balance: str | None
+    push: str
+    pull: str
+    parameters: dict[str, int | float]
     summary: str
 
 
@@ -56,6 +62,9 @@ def _entry(path: Path, name: str) -> Entry:
         aggregation=scheme.aggregation.value,
         partition=scheme.partition.value,
         balance=balance_text(scheme),
+        push=scheme.push.value,
+        pull=scheme.pull.value,
+        parameters=dict(scheme.parameters),
         summary=scheme.doc,
     )
 

@@ -1,0 +1,98 @@
+"""The page about the shipped schemes names exactly those, and its figures are those of their plans."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from tests.docs.pages import ROOT
+from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.plan.model import Plan
+from zenc.plan.provenance import Deliveries
+from zenc.plan.verify import verify
+from zenc.scheme.model import Format
+
+PAGE = (ROOT / "docs" / "schemes.md").read_text(encoding="utf-8")
+SIZES = (8, 16, 32)
+DENSITIES: dict[str, Callable[[int], float]] = {
+    "apart": lambda k: 0.01 * k,
+    "at random": lambda k: 1 - 0.97**k,
+    "the same": lambda k: 0.25,
+}
+"""How dense the sum of k ranks is: nothing overlaps, as chance has it, everything does."""
+
+
+def table(heading: str) -> dict[str, list[str]]:
+    """The rows of the table after ``heading``: first cell -> the others."""
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.partition(heading)[2].partition("\n## ")[0], re.MULTILINE)
+    return {name: [cell.strip() for cell in rest.split(" | ")] for name, rest in rows}
+
+
+def test_the_page_lists_exactly_the_shipped_schemes():
+    assert list(table("# The shipped schemes")) == SHIPPED
+    assert list(table("## What they cost")) == SHIPPED
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_sources_are_those_of_the_texts(name):
+    text = (ROOT / "schemes" / f"{name}.zen").read_text(encoding="utf-8")
+    header = " ".join(text.partition(f"scheme {name}")[0].replace("\n#", " ").split())
+    source = re.sub(r"[^\w ]", "", table("# The shipped schemes")[name][0])
+    missing = [word for word in source.lower().split() if word not in re.sub(r"[^\w ]", "", header).lower()]
+    assert not missing, f"{name}.zen does not say {missing}"
+    assert "Source: " in header and "Cost " in header and "Use it " in header
+
+
+@dataclass
+class Count:
+    """What a plan does among ``size`` ranks where the sum of k ranks has the density ``density(k)``."""
+
+    plan: Plan
+    size: int
+    density: Callable[[int], float]
+    messages: np.ndarray = field(init=False)
+    volume: np.ndarray = field(init=False)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.messages, self.volume = np.zeros(self.size), np.zeros(self.size)
+        _, proof = verify(self.plan, self.size, self.observe)
+        self.steps = proof.push_rounds + proof.pull_rounds
+
+    def observe(self, phase: str, number: int, rows: Deliveries) -> None:
+        pairs = np.unique(np.stack((rows.src, rows.dst)), axis=1)
+        np.add.at(self.messages, pairs[0], 1)
+        plan_phase = self.plan.push if phase == "push" else self.plan.pull
+        weights = [self.weight(plan_phase.format, phase, int(count)) for count in rows.contributors]
+        np.add.at(self.volume, rows.dst, np.array(weights) / self.plan.parts(self.size))
+
+    def weight(self, format: Format, phase: str, contributors: int) -> float:
+        if format is Format.DENSE:
+            return 1.0
+        unmerged = phase == "push" and self.plan.one_shot
+        return contributors * self.density(1) if unmerged else self.density(contributors)
+
+
+def assert_claimed(cell: str, found: float, size: int, density: Callable[[int], float]) -> None:
+    match = re.fullmatch(r"(at most )?`(.*)`", cell)
+    assert match, cell
+    names = {"n": size, "d": density, "log2": lambda k: int(math.log2(k)), "sum": sum, "range": range}
+    claimed = eval(match[2], {"__builtins__": {}, **names})
+    assert found == pytest.approx(claimed) if not match[1] else found <= claimed * (1 + 1e-9), (cell, found, claimed)
+
+
+@pytest.mark.parametrize("overlap", DENSITIES)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_figures(name, overlap):
+    steps, messages, volume = table("## What they cost")[name]
+    for size in SIZES:
+        density = DENSITIES[overlap]
+        count = Count(plan_of_shipped(name), size, density)
+        assert_claimed(steps, count.steps, size, density)
+        assert_claimed(messages, count.messages.max(), size, density)
+        assert_claimed(volume, count.volume.max(), size, density)
