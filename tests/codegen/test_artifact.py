@@ -177,11 +177,11 @@ def test_code_that_is_added_is_never_run(copy):
 
 def test_a_plan_that_is_edited_with_its_checksum(copy):
     plan = json.loads((copy / "plan.json").read_text())
-    rewrite(copy, "plan.json", json.dumps({**plan, "aggregation": "incremental"}))
+    rewrite(copy, "plan.json", json.dumps({**plan, "tiers": [{**plan["tiers"][0], "aggregation": "incremental"}]}))
     assert refused(copy) == "artifact-damaged", "the digest in the manifest is of another plan"
-    rewrite(copy, "plan.json", json.dumps({**plan, "zenc_plan": 2}))
+    rewrite(copy, "plan.json", json.dumps({**plan, "zenc_plan": 1}))
     assert refused(copy) == "other-version"
-    rewrite(copy, "plan.json", json.dumps({**plan, "push": 3}))
+    rewrite(copy, "plan.json", json.dumps({**plan, "pushes": 3}))
     assert refused(copy) == "bad-plan"
     rewrite(copy, "plan.json", "[" * 100_000)
     assert refused(copy) == "artifact-damaged"

@@ -55,7 +55,8 @@ HOSTILE = 'quote " \\ ??/ \n#error "\u00e9\u2028" */ {{ seed }} {% raw %} }'
 
 def test_no_text_of_a_user_reaches_the_code():
     plan = compile("balanced").plan
-    hostile = dataclasses.replace(plan, scheme=HOSTILE, doc=HOSTILE, communication=HOSTILE)
+    tier = dataclasses.replace(plan.tiers[0], name=HOSTILE, communication=HOSTILE)
+    hostile = dataclasses.replace(plan, scheme=HOSTILE, doc=HOSTILE, tiers=(tier,))
     assert render(UnitInputs.of(hostile)) == render(UnitInputs.of(plan))
 
 

@@ -66,27 +66,27 @@ def test_patterns_lose_the_branches_that_cannot_run():
     for communication in ("ring", "hierarchy", "point_to_point"):
         for cut in (ONE, CUT):
             plan = plan_of(scheme_text(communication, "incremental", cut), size=8)
-            assert "If" not in kinds(plan.push.block) + kinds(plan.pull.block)
+            assert "If" not in kinds(plan.pushes[0].block) + kinds(plan.pulls[0].block)
 
 
 def test_centralization_is_known_without_a_size():
     plan = plan_of(scheme_text("point_to_point", "incremental", ONE))
-    (step,) = plan.push.block
+    (step,) = plan.pushes[0].block
     assert isinstance(step, Step) and kinds(step.body) == ["For", "Send"]
-    assert plan.pull.block == ()
+    assert plan.pulls[0].block == ()
 
 
 def test_a_size_is_needed_to_settle_what_depends_on_parts():
     """Among 1 rank there is 1 part under parallelism too, so that the condition stays in a plan for any number."""
     unpinned = plan_of(scheme_text("point_to_point", "incremental", CUT))
-    assert "If" in kinds(unpinned.push.block)
-    assert "If" not in kinds(plan_of(scheme_text("point_to_point", "incremental", CUT), size=4).push.block)
+    assert "If" in kinds(unpinned.pushes[0].block)
+    assert "If" not in kinds(plan_of(scheme_text("point_to_point", "incremental", CUT), size=4).pushes[0].block)
 
 
 def test_one_shot_settles_the_ring():
     for aggregation, forwards in (("one_shot", True), ("incremental", False)):
         plan = plan_of(scheme_text("ring", aggregation, ONE))
-        (loop,) = plan.push.block
+        (loop,) = plan.pushes[0].block
         assert isinstance(loop, For)
         (step,) = loop.body
         assert isinstance(step, Step)
@@ -96,17 +96,17 @@ def test_one_shot_settles_the_ring():
 
 def test_conditions_of_ranks_stay():
     plan = plan_with("if rank == 0 { step { send all to 1 } } else { step { send all to 0 } }", "", size=2)
-    assert kinds(plan.push.block) == ["If", "Step", "Send", "Step", "Send"]
+    assert kinds(plan.pushes[0].block) == ["If", "Step", "Send", "Step", "Send"]
 
 
 def test_empty_blocks_are_dropped_with_what_holds_them():
     push = "for s in 0 .. 3 { step { if one_shot { send all to 0 } } }\nlet k = 1\n" + DIRECT_PUSH
-    assert kinds(plan_with(push, DIRECT_PULL).push.block) == ["Let", "Step", "For", "Send"]
+    assert kinds(plan_with(push, DIRECT_PULL).pushes[0].block) == ["Let", "Step", "For", "Send"]
 
 
 def test_a_condition_that_fails_is_left_for_the_proof():
     plan = plan_with("if 1 / (size - 2) > 0 { step { send all to 0 where rank == 9 } }", "", size=2)
-    assert kinds(plan.push.block)[0] == "If"
+    assert kinds(plan.pushes[0].block)[0] == "If"
     with pytest.raises(VerificationError, match="division-by-zero"):
         expand(plan, 2)
 
@@ -117,8 +117,8 @@ def test_settling_changes_no_move(combination):
     for size in (1, 2, 3, 6, 8):
         text = scheme_text(*combination)
         pinned, free = expand(plan_of(text, size), size), expand(plan_of(text), size)
-        for phase in ("push", "pull"):
-            mine, other = getattr(pinned, phase), getattr(free, phase)
+        for phase in ("pushes", "pulls"):
+            (mine,), (other,) = getattr(pinned, phase), getattr(free, phase)
             assert len(mine) == len(other)
             for a, b in zip(mine, other, strict=True):
                 for column in ("src", "dst", "first", "last", "origin"):
@@ -141,4 +141,4 @@ def test_a_pinned_plan_is_proved_for_its_size_alone():
 
 def test_let_is_kept():
     plan = plan_of(scheme_text("hierarchy", "incremental", CUT), size=8)
-    assert any(isinstance(statement, Let) for statement in plan.push.block)
+    assert any(isinstance(statement, Let) for statement in plan.pushes[0].block)

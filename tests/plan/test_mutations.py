@@ -87,14 +87,14 @@ CHANGES = (dropped, doubled, redirected, resent, moved, swapped, of_another_part
 
 def verdicts(plan: Plan, rounds: Rounds, push: Steps, pull: Steps) -> tuple[bool, bool]:
     """(what the verifier says, what the executor says)"""
-    mutated = Rounds(rounds.size, rounds.parts, rounds_of(push, 0), rounds_of(pull, 0), rounds.sends)
+    mutated = Rounds(rounds.size, rounds.parts, (rounds_of(push, 0),), (rounds_of(pull, 0),), rounds.sends)
     try:
         prove(plan, mutated)
         verified = True
     except VerificationError:
         verified = False
     try:
-        execute(push, pull, rounds.size, rounds.parts, plan.one_shot)
+        execute(push, pull, rounds.size, rounds.parts, plan.tiers[0].one_shot)
         executed = True
     except Wrong:
         executed = False
@@ -106,7 +106,7 @@ def test_right_schedules_are_right_to_both(combination):
     plan = plan_of(scheme_text(*combination))
     for size in range(1, 10):
         rounds = expand(plan, size)
-        assert verdicts(plan, rounds, steps_of(rounds.push), steps_of(rounds.pull)) == (True, True)
+        assert verdicts(plan, rounds, steps_of(rounds.pushes[0]), steps_of(rounds.pulls[0])) == (True, True)
 
 
 def test_verifier_and_executor_agree_on_every_mutation():
@@ -120,7 +120,7 @@ def test_verifier_and_executor_agree_on_every_mutation():
             plan = plan_of(scheme_text(*combination))
             known[combination, size] = plan, expand(plan, size)
         plan, rounds = known[combination, size]
-        push, pull = steps_of(rounds.push), steps_of(rounds.pull)
+        push, pull = steps_of(rounds.pushes[0]), steps_of(rounds.pulls[0])
         changes = []
         for _ in range(rng.choice((1, 1, 2, 3))):
             phase = rng.choice([steps for steps in (push, pull) if steps])

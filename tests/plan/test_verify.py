@@ -40,7 +40,7 @@ def test_patterns_can_be_mixed_under_parallelism():
 
 def test_one_rank_does_nothing():
     rounds, proof = verify(plan_with(DIRECT_PUSH, DIRECT_PULL), 1)
-    assert rounds.push == rounds.pull == () and proof.owners == (0,)
+    assert rounds.pushes == rounds.pulls == ((),) and proof.owners == (0,)
 
 
 def test_every_rank_owns_its_part_in_the_shipped_patterns():

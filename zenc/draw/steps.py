@@ -98,10 +98,11 @@ def steps_of(plan: Plan, size: int, choice: Choice | None = None) -> Steps:
     if size > MOST_RANKS:
         message = f"a drawing has room for {MOST_RANKS} ranks, not for {size:,}"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
-    player = _Player(size, plan.parts(size))
+    player = _Player(plan, size)
     rounds, _ = verify(plan, size, player.observe)
     steps = tuple(step for step in player.steps(rounds) if choice.takes(step.phase, step.number))
-    found = Steps(size, rounds.parts, (("push", len(rounds.push)), ("pull", len(rounds.pull))), steps)
+    counts = tuple((name, len(phase)) for name, phase in player.phases(rounds))
+    found = Steps(size, rounds.parts, counts, steps)
     _demand_drawable(found, choice)
     return found
 
@@ -120,23 +121,32 @@ def _demand_drawable(found: Steps, choice: Choice) -> None:
 class _Player:
     """Follows the proof, and keeps who holds what after each step."""
 
-    def __init__(self, size: int, parts: int) -> None:
-        have = np.zeros((size, parts, size), dtype=bool)
+    def __init__(self, plan: Plan, size: int) -> None:
+        have = np.zeros((size, plan.parts(size), size), dtype=bool)
         have[np.arange(size), :, np.arange(size)] = True
+        self.plan = plan
         self.states: list[Have] = [have]
+        self.begun: tuple[str, Have] = ("", have)
 
-    def observe(self, phase: str, number: int, deliveries: Deliveries) -> None:
-        before = self.states[-1]
+    def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
+        before, name = self.states[-1], self.plan.name_of(kind, phase)
+        if name != self.begun[0]:
+            self.begun = (name, before)
         after = before.copy()
         pieces = before[deliveries.src, deliveries.part]
         forwarded = deliveries.origin >= 0
-        pieces[forwarded] = np.eye(len(before), dtype=bool)[deliveries.origin[forwarded]]
+        pieces[forwarded] = self.begun[1][deliveries.origin[forwarded], deliveries.part[forwarded]]
         np.logical_or.at(after, (deliveries.dst, deliveries.part), pieces)
         self.states.append(after)
 
+    def phases(self, rounds: Rounds) -> list[tuple[str, tuple[Round, ...]]]:
+        """The phases by name, in their order."""
+        pushes = [self.plan.name_of("push", phase) for phase in self.plan.pushes]
+        pulls = [self.plan.name_of("pull", phase) for phase in self.plan.pulls]
+        return list(zip((*pushes, *pulls), (*rounds.pushes, *rounds.pulls), strict=True))
+
     def steps(self, rounds: Rounds) -> Iterator[Step]:
-        played = [("push", i, r) for i, r in enumerate(rounds.push, 1)]
-        played += [("pull", i, r) for i, r in enumerate(rounds.pull, 1)]
+        played = [(name, i, r) for name, phase in self.phases(rounds) for i, r in enumerate(phase, 1)]
         for (phase, number, round_), before, after in zip(played, self.states, self.states[1:], strict=False):
             yield Step(phase, number, tuple(_moves(round_, rounds)), before, after)
 

@@ -23,7 +23,7 @@ from zenc.plan.formats import (
     slots_of,
     wire_format,
 )
-from zenc.plan.model import Plan
+from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.verify import Proof, verify
 from zenc.scheme.model import Format
@@ -135,13 +135,13 @@ class _Scales:
         self.sent = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
         self.received = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
 
-    def observe(self, phase: str, number: int, deliveries: Deliveries) -> None:
-        weights = self._weights(phase, deliveries)
+    def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
+        weights = self._weights(kind, phase, deliveries)
         pairs = deliveries.src * self.size + deliveries.dst
         first = np.unique(pairs, return_index=True)[1]
         weights[first] += MESSAGE_HEADER_BYTES
-        np.add.at(self.sent[phase], deliveries.src, weights)
-        np.add.at(self.received[phase], deliveries.dst, weights)
+        np.add.at(self.sent[kind], deliveries.src, weights)
+        np.add.at(self.received[kind], deliveries.dst, weights)
         for direction, mine, peer in (
             ("send", deliveries.src, deliveries.dst),
             ("receive", deliveries.dst, deliveries.src),
@@ -150,23 +150,22 @@ class _Scales:
                 rows = np.flatnonzero((mine == self.rank) & (peer == other))
                 parts = _ranges(np.unique(deliveries.part[rows]).tolist())
                 most, total = int(deliveries.contributors[rows].max()), int(weights[rows].sum())
-                message = MessageCost(phase, number, direction, other, parts, most, total)
+                message = MessageCost(self.plan.name_of(kind, phase), number, direction, other, parts, most, total)
                 self.messages.append((message, int(deliveries.line[rows[0]])))
 
-    def _weights(self, phase: str, deliveries: Deliveries) -> np.ndarray[Any, np.dtype[np.int64]]:
-        kinds, index = np.unique(np.stack((deliveries.part, deliveries.contributors)), axis=1, return_inverse=True)
-        weigh = lru_cache(maxsize=None)(self._piece_bytes)
+    def _weights(self, kind: str, phase: Phase, deliveries: Deliveries) -> np.ndarray[Any, np.dtype[np.int64]]:
+        columns = np.stack((deliveries.part, deliveries.contributors, deliveries.pieces))
+        kinds, index = np.unique(columns, axis=1, return_inverse=True)
+        weigh = lru_cache(maxsize=None)(self._part_bytes)
         slots = [slots_of(self.load.units, self.parts, part) for part in kinds[0].tolist()]
-        weights = [weigh(phase, count, of) for count, of in zip(kinds[1].tolist(), slots, strict=True)]
+        rows = zip(slots, kinds[1].tolist(), kinds[2].tolist(), strict=True)
+        weights = [weigh(kind, phase.format, *row) for row in rows]
         return np.asarray(weights, dtype=np.int64)[index.reshape(-1)]
 
-    def _piece_bytes(self, phase: str, contributors: int, slots: int) -> int:
-        """One part of a message: a merged segment, or under one-shot push one segment a contributor."""
-        unmerged = phase == "push" and self.plan.one_shot
-        segments, merged = (contributors, 1) if unmerged else (1, contributors)
-        format = (self.plan.push if phase == "push" else self.plan.pull).format
-        always = self.plan.push.format is Format.DENSE or format is Format.DENSE
-        density = 1.0 if always else 1 - (1 - self.load.density) ** merged
+    def _part_bytes(self, kind: str, format: Format, slots: int, contributors: int, segments: int) -> int:
+        """One part of a message: ``segments`` with ``contributors`` together."""
+        always = self.plan.pushes[0].format is Format.DENSE or format is Format.DENSE
+        density = 1.0 if always else 1 - (1 - self.load.density) ** (contributors // segments)
         count = round(slots * density)
         shape = SegmentShape(slots, count, self.load.width, DTYPE_BYTES[self.load.dtype])
         return segments * (SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, slots, count), shape))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zenc.plan.explain import Explanation, MessageCost
 from zenc.plan.formats import DTYPE_BYTES
+from zenc.plan.model import Plan
 
 MOST_MESSAGES = 40
 
@@ -20,10 +21,14 @@ def _heading(explanation: Explanation) -> list[str]:
     return [
         f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
         f"{proof.size} ranks, {proof.parts} part{'s' * (proof.parts != 1)}; "
-        f"push in {proof.push_rounds} rounds, pull in {proof.pull_rounds}; {plan.aggregation.value} aggregation",
+        f"push in {proof.push_rounds} rounds, pull in {proof.pull_rounds}; {_aggregation(plan)} aggregation",
         f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense), "
         f"{load.density:.4g} of the units on each rank, at random",
     ]
+
+
+def _aggregation(plan: Plan) -> str:
+    return ", then ".join(tier.aggregation.value for tier in plan.tiers)
 
 
 def _messages(explanation: Explanation) -> list[str]:

@@ -28,7 +28,7 @@ from zenc.language.schedule import (
     Variable,
 )
 from zenc.plan.evaluate import EvaluationError, Scope, evaluate
-from zenc.plan.model import Phase, Plan
+from zenc.plan.model import Phase, Plan, Tier
 from zenc.scheme.model import Aggregation, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16
@@ -49,13 +49,11 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         doc=scheme.doc,
         parameters=scheme.parameters,
         size=size,
-        communication=communication.name,
-        partition=scheme.partition,
-        aggregation=scheme.aggregation,
         mapping=scheme.mapping,
         unit=scheme.unit,
-        push=Phase(_settled(communication.push, known), scheme.push, communication.push_span),
-        pull=Phase(_settled(communication.pull, known), scheme.pull, communication.pull_span),
+        tiers=(Tier("", None, communication.name, scheme.partition, scheme.aggregation),),
+        pushes=(Phase(_settled(communication.push, known), scheme.push, 0, communication.push_span),),
+        pulls=(Phase(_settled(communication.pull, known), scheme.pull, 0, communication.pull_span),),
     )
 
 

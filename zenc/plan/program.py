@@ -1,6 +1,7 @@
 """What one rank does: its own view of the rounds of a plan.
 
-    Program = push: Step*  pull: Step*
+    Program = (pushes: Phase*  pulls: Phase*)
+    Phase   = Step*
     Step    = number  sends: Message*  receives: Message*   # of round ``number``; rounds without it are left out
     Message = peer Piece+                                   # one message a peer and round
     Piece   = part origin?                                  # origin: only what that rank contributed
@@ -41,24 +42,43 @@ class Step:
 class Program:
     """What ``rank`` does.
 
-    ``last_push[part]`` is the last step of the push that moves a part from or to this rank; ``pulled`` are the parts
-    that the pull brings it.
+    ``last[k][part]`` is the last step of push k that moves a part from or to this rank. ``needless[k]`` are the parts
+    of which it needs nothing that it holds when phase k (pushes, then pulls) ends: a pull brings them before they
+    are moved again.
     """
 
     rank: int
-    push: tuple[Step, ...]
-    pull: tuple[Step, ...]
-    last_push: Mapping[int, int]
-    pulled: frozenset[int]
+    pushes: tuple[tuple[Step, ...], ...]
+    pulls: tuple[tuple[Step, ...], ...]
+    last: tuple[Mapping[int, int], ...]
+    needless: tuple[frozenset[int], ...]
 
 
 def program(rounds: Rounds, rank: int) -> Program:
-    """The steps of ``rank``; round numbers count from 1, and the pull's go on where the push's end."""
-    push = tuple(_steps(rounds.push, rank, 1))
-    pull = tuple(_steps(rounds.pull, rank, 1 + len(rounds.push)))
-    last_push = {piece.part: step.number for step in push for m in (*step.sends, *step.receives) for piece in m.pieces}
-    pulled = frozenset(piece.part for step in pull for message in step.receives for piece in message.pieces)
-    return Program(rank, push, pull, last_push, pulled)
+    """The steps of ``rank``; round numbers count from 1, and go on from phase to phase."""
+    phases, first = [], 1
+    for phase in (*rounds.pushes, *rounds.pulls):
+        phases.append(tuple(_steps(phase, rank, first)))
+        first += len(phase)
+    pushes, pulls = tuple(phases[: len(rounds.pushes)]), tuple(phases[len(rounds.pushes) :])
+    last = tuple(
+        {piece.part: step.number for step in push for m in (*step.sends, *step.receives) for piece in m.pieces}
+        for push in pushes
+    )
+    return Program(rank, pushes, pulls, last, _needless(pushes, pulls))
+
+
+def _needless(pushes: tuple[tuple[Step, ...], ...], pulls: tuple[tuple[Step, ...], ...]) -> tuple[frozenset[int], ...]:
+    """By phase, from the last one back: what a later pull brings is not needed, unless a phase between moves it."""
+    needless: frozenset[int] = frozenset()
+    found = [needless]
+    for pull in reversed(pulls):
+        needless |= {piece.part for step in pull for m in step.receives for piece in m.pieces}
+        found.append(needless)
+    for push in reversed(pushes[1:]):
+        needless -= {piece.part for step in push for m in (*step.sends, *step.receives) for piece in m.pieces}
+        found.append(needless)
+    return tuple(reversed(found))
 
 
 def _steps(rounds: Iterable[Round], rank: int, first_number: int) -> Iterator[Step]:

@@ -1,7 +1,8 @@
 """Who has contributed to what: the state of a plan while its moves are played, as sets of ranks.
 
     have[rank, part]  = the ranks whose contributions ``rank`` holds of ``part``, as bits
-    tree[rank, part]  = a fingerprint of the order in which they were added (incremental aggregation only)
+    tree[rank, part]  = a fingerprint of the order in which they were added
+    apart[rank, part] = under one-shot aggregation, the ranks that held the pieces when the phase began, as bits
 
 Playing a round gives its deliveries, one row for every part of every move, and whatever breaks the rule that each
 contribution is counted exactly once.
@@ -9,7 +10,7 @@ contribution is counted exactly once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -22,12 +23,15 @@ from zenc.plan.rounds import Round, Rounds
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
+MOST_MERGED = 1 << 14
+"""Places whose fingerprints are made at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
     """What the moves of one round carry: one entry for every part of every move.
 
-    ``contributors`` counts the ranks whose contributions the delivered piece holds.
+    ``contributors`` counts the ranks whose contributions are delivered, ``pieces`` the pieces that are kept apart.
     """
 
     src: Ints
@@ -36,19 +40,58 @@ class Deliveries:
     origin: Ints
     line: Ints
     contributors: Ints
+    pieces: Ints
 
 
 class Provenance:
-    """The state of all ranks; ``push`` and ``pull`` play one round each and return what is wrong with it."""
+    """The state of all ranks; ``push`` and ``pull`` play one round each and return what is wrong with it.
 
-    def __init__(self, rounds: Rounds, one_shot: bool) -> None:
+    ``begin`` opens a phase, and ``end_push`` merges what it collected.
+    """
+
+    def __init__(self, rounds: Rounds) -> None:
         size, parts = rounds.size, rounds.parts
-        self.rounds, self.size, self.parts, self.one_shot = rounds, size, parts, one_shot
-        self.have: Words = np.zeros((size, parts, (size + 63) // 64), dtype=np.uint64)
-        ranks = np.arange(size)
-        self.have[ranks, :, ranks // 64] = (np.uint64(1) << (ranks % 64).astype(np.uint64))[:, None]
-        self.tree: Words = np.repeat(_mixed(ranks.astype(np.uint64) + np.uint64(1))[:, None], parts, axis=1)
+        self.rounds, self.size, self.parts = rounds, size, parts
+        self.have = self._each_its_own()
+        ranks = np.arange(size, dtype=np.uint64)
+        self.tree: Words = np.repeat(_mixed(ranks + np.uint64(1))[:, None], parts, axis=1)
+        self.name, self.one_shot, self.pushes = "", False, 0
+        self.apart, self.before = self.have, self.have
         self.deliveries: Deliveries | None = None
+
+    def _each_its_own(self) -> Words:
+        """[size, parts, words]: of every part every rank alone."""
+        ranks = np.arange(self.size)
+        words: Words = np.zeros((self.size, self.parts, (self.size + 63) // 64), dtype=np.uint64)
+        words[ranks, :, ranks // 64] = (np.uint64(1) << (ranks % 64).astype(np.uint64))[:, None]
+        return words
+
+    def begin(self, name: str, one_shot: bool) -> None:
+        """Open a phase. In the first one ``apart`` is ``have``: every rank holds what it contributed."""
+        self.name, self.one_shot = name, one_shot
+        if one_shot and self.pushes:
+            self.apart, self.before = self._each_its_own(), self.have.copy()
+
+    def end_push(self, last: bool) -> None:
+        """What was collected is merged, in the order of the ranks that held the pieces when the phase began."""
+        if self.one_shot and last and not self.pushes:
+            self.tree[self.complete()] = 0  # of all ranks, in rank order, wherever it is merged
+        elif self.one_shot:
+            chosen = self.complete() if last else np.bitwise_count(self.apart).sum(axis=2) > 1
+            self._merge_collected(np.argwhere(chosen))
+        self.pushes += 1
+
+    def _merge_collected(self, places: Ints) -> None:
+        """Fingerprints of the merged pieces of ``places``, [rank, part]; some at a time, for memory."""
+        before = self.tree.copy()
+        for start in range(0, len(places), MOST_MERGED):
+            rank, part = places[start : start + MOST_MERGED].T
+            bits = np.unpackbits(self.apart[rank, part].view(np.uint8), axis=1, bitorder="little")
+            row, origin = np.nonzero(bits)
+            first = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])
+            position = np.arange(len(row)) - first[row]
+            mixed = _mixed(before[origin, part[row]] ^ _mixed(position.astype(np.uint64)))
+            self.tree[rank, part] = _mixed(np.add.reduceat(mixed, first))
 
     def complete(self) -> npt.NDArray[np.bool_]:
         """[size, parts]: where a rank holds a part with the contributions of all ranks."""
@@ -62,13 +105,14 @@ class Provenance:
         """Play one round of the push: what arrives is joined to what is held."""
         rows = _by_part(round_)
         payload = self.have[rows.src, rows.part]
-        found = self._restrict(rows, payload, number)
+        pieces = self.apart[rows.src, rows.part] if self.one_shot else np.ones((len(payload), 1), dtype=np.uint64)
+        found = self._restrict(rows, payload, pieces, number)
         if found:
             return found
-        return self._join(rows, payload, number)
+        return self._join(rows, payload, pieces, number)
 
-    def _restrict(self, rows: Deliveries, payload: Words, number: int) -> list[Diagnostic]:
-        """Cut the rows that forward one rank's contribution down to it (in place)."""
+    def _restrict(self, rows: Deliveries, payload: Words, pieces: Words, number: int) -> list[Diagnostic]:
+        """Cut the rows that forward one rank's piece down to it (in place)."""
         limited = rows.origin >= 0
         if not limited.any():
             return []
@@ -76,19 +120,20 @@ class Provenance:
             line = int(rows.line[int(np.argmax(limited))])
             message = "'of' forwards what one rank contributed, but incremental aggregation has merged it with the rest"
             return [self._at(line, "origin-merged", message, help="use aggregation: one_shot, or leave out 'of'")]
-        only = np.zeros_like(payload)
+        only = np.zeros_like(pieces)
         origin = np.where(limited, rows.origin, 0)
         only[np.arange(len(origin)), origin // 64] = np.uint64(1) << (origin % 64).astype(np.uint64)
-        lacking = limited & ((payload & only).any(axis=1) == 0)
+        lacking = limited & ((pieces & only).any(axis=1) == 0)
         if lacking.any():
             at = int(np.argmax(lacking))
             src, part, of = int(rows.src[at]), int(rows.part[at]), int(rows.origin[at])
-            message = f"rank {src} has nothing of rank {of}'s part {part} to send (push, step {number})"
+            message = f"rank {src} has nothing of rank {of}'s part {part} to send ({self.name}, step {number})"
             return [self._at(int(rows.line[at]), "nothing-to-send", message, (self._holds(src, part),))]
-        payload[limited] &= only[limited]
+        pieces[limited] = only[limited]
+        payload[limited] = self.before[origin, rows.part][limited] if self.pushes else only[limited]
         return []
 
-    def _join(self, rows: Deliveries, payload: Words, number: int) -> list[Diagnostic]:
+    def _join(self, rows: Deliveries, payload: Words, pieces: Words, number: int) -> list[Diagnostic]:
         key = rows.dst * self.parts + rows.part
         order = np.lexsort((rows.src, key))
         key, payload = key[order], payload[order]
@@ -104,10 +149,13 @@ class Provenance:
             return [self._twice(rows, order[starts[group] : end], number)]
         if not self.one_shot:
             self._grow(rows, order, starts)
+        elif self.apart is not self.have:
+            self.apart[dst, part] |= np.bitwise_or.reduceat(pieces[order], starts, axis=0)
         self.have[dst, part] = joined
         original = np.empty_like(counts)
         original[order] = counts
-        self.deliveries = Deliveries(rows.src, rows.dst, rows.part, rows.origin, rows.line, original)
+        apart = np.bitwise_count(pieces).sum(axis=1).astype(np.int64)
+        self.deliveries = replace(rows, contributors=original, pieces=apart)
         return []
 
     def _grow(self, rows: Deliveries, order: Ints, starts: Ints) -> None:
@@ -139,7 +187,7 @@ class Provenance:
         self.have[rows.dst, rows.part] = self.have[rows.src, rows.part]
         self.tree[rows.dst, rows.part] = self.tree[rows.src, rows.part]
         everyone = np.full(len(key), self.size, dtype=np.int64)
-        self.deliveries = Deliveries(rows.src, rows.dst, rows.part, rows.origin, rows.line, everyone)
+        self.deliveries = replace(rows, contributors=everyone)
         return []
 
     def complete_rows(self, rank: Ints, part: Ints) -> npt.NDArray[np.bool_]:
@@ -161,20 +209,26 @@ class Provenance:
         seen = {rank: dst for rank in self.members(dst, part)}
         for row in group:
             src, origin = int(rows.src[row]), int(rows.origin[row])
-            for member in [origin] if origin >= 0 else self.members(src, part):
+            for member in self._sent(src, part, origin):
                 if member in seen:
-                    given = _given(dst, seen[member], src)
-                    message = f"rank {dst} would count rank {member}'s part {part} twice: {given} (push, step {number})"
+                    given = f"{_given(dst, seen[member], src)} ({self.name}, step {number})"
+                    message = f"rank {dst} would count rank {member}'s part {part} twice: {given}"
                     return self._at(int(rows.line[row]), "counted-twice", message, (self._holds(dst, part),))
                 seen[member] = src
         raise AssertionError("a group that counts twice has a member that is seen twice")
+
+    def _sent(self, src: int, part: int, origin: int) -> list[int]:
+        """The ranks whose contributions ``src`` sends: all that it holds, or those in the piece of ``origin``."""
+        if origin < 0:
+            return self.members(src, part)
+        return _ranks_in(self.before[origin, part]) if self.pushes else [origin]
 
     def _unfinished(self, rows: Deliveries, at: int, number: int) -> Diagnostic:
         src, dst, part = int(rows.src[at]), int(rows.dst[at]), int(rows.part[at])
         lacking = sorted(set(range(self.size)) - set(self.members(src, part)))
         message = (
             f"rank {src} sends part {part} to rank {dst} before it is complete: "
-            f"it lacks what {named(lacking)} contributed (pull, step {number})"
+            f"it lacks what {named(lacking)} contributed ({self.name}, step {number})"
         )
         owners = np.flatnonzero(self.complete()[:, part])
         note = (
@@ -186,7 +240,7 @@ class Provenance:
 
     def _again(self, rows: Deliveries, at: int, number: int) -> Diagnostic:
         src, dst, part = int(rows.src[at]), int(rows.dst[at]), int(rows.part[at])
-        message = f"rank {dst} gets part {part} again, from rank {src} (pull, step {number}): it has it complete"
+        message = f"rank {dst} gets part {part} again, from rank {src} ({self.name}, step {number}): it has it complete"
         return self._at(int(rows.line[at]), "pulled-twice", message)
 
 
@@ -203,7 +257,7 @@ def _by_part(round_: Round) -> Deliveries:
     ends = np.cumsum(lengths)
     part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(round_.first, lengths)
     src, dst, origin, line = columns
-    return Deliveries(src, dst, part, origin, line, np.zeros_like(part))
+    return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part))
 
 
 def _mixed(values: Words) -> Words:

@@ -95,8 +95,8 @@ def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[i
 
 
 def _demand_all(plan: Plan, size: int) -> None:
-    scope = scope_of(size, plan.parts(size), plan.one_shot)
-    for phase in (plan.push, plan.pull):
+    for phase in (*plan.pushes, *plan.pulls):
+        scope = scope_of(size, plan.parts(size), plan.one_shot(phase))
         try:
             _demand_leading(phase.block, scope)
         except EvaluationError:

@@ -1,7 +1,8 @@
 """From a plan and a number of ranks to the moves themselves.
 
-    Schedule = push: Round*  pull: Round*                       # one round for every step that moves anything
-    Round    = (src dst first last origin line)*                # arrays, one entry a move
+    Rounds = (pushes: Phase*  pulls: Phase*) sends
+    Phase  = Round*                                             # one round for every step that moves anything
+    Round  = (src dst first last origin line)*                # arrays, one entry a move
 
 ``first .. last`` are the parts of a move (inclusive, never empty); ``origin`` is the rank whose contribution alone
 is forwarded, or -1; ``sends[line]`` is the statement that made the move.
@@ -17,7 +18,7 @@ import numpy as np
 from zenc.errors import Diagnostic, Span, VerificationError
 from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
 from zenc.plan.evaluate import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
-from zenc.plan.model import Plan
+from zenc.plan.model import Phase, Plan
 from zenc.plan.requirements import among, demand, demand_all
 
 MOST_ITERATIONS = 200_000
@@ -48,8 +49,8 @@ class Rounds:
 
     size: int
     parts: int
-    push: tuple[Round, ...]
-    pull: tuple[Round, ...]
+    pushes: tuple[tuple[Round, ...], ...]
+    pulls: tuple[tuple[Round, ...], ...]
     sends: tuple[Send, ...]
 
 
@@ -61,15 +62,16 @@ def expand(plan: Plan, size: int) -> Rounds:
     demand_all(plan, size)
     parts = plan.parts(size)
     unroller = _Unroller(size, parts)
-    scope = scope_of(size, parts, plan.one_shot)
-    phases = [tuple(unroller.phase(name, block, scope)) for name, block in _phases(plan)]
+
+    def unrolled(kind: str, phase: Phase) -> tuple[Round, ...]:
+        scope = scope_of(size, parts, plan.one_shot(phase))
+        return tuple(unroller.phase(plan.name_of(kind, phase), phase.block, scope))
+
+    pushes = tuple(unrolled("push", phase) for phase in plan.pushes)
+    pulls = tuple(unrolled("pull", phase) for phase in plan.pulls)
     if unroller.found:
         raise VerificationError(unroller.found)
-    return Rounds(size, parts, phases[0], phases[1], tuple(unroller.sends))
-
-
-def _phases(plan: Plan) -> tuple[tuple[str, Block], ...]:
-    return ("push", plan.push.block), ("pull", plan.pull.block)
+    return Rounds(size, parts, pushes, pulls, tuple(unroller.sends))
 
 
 @dataclass(slots=True)

@@ -1,13 +1,15 @@
 """Plans as JSON, and back. The moves are written in the language itself, so that a person can read and play them.
 
-{"zenc_plan": 1, "scheme": "balanced", "size": 4, "partition": "parallelism", ...,
- "push": [{"step": [{"for": "d", "from": "1", "to": "size - 1",
-                     "do": [{"send": "part rank", "to": "(rank + d) mod size", "at": "patterns.zen:21:52"}]}]}]}
+{"zenc_plan": 2, "scheme": "balanced", "size": 4, ..., "tiers": [{"name": "", "partition": "parallelism", ...}],
+ "pushes": [{"tier": 0, "format": "auto", "moves":
+    [{"step": [{"for": "d", "from": "1", "to": "size - 1",
+                "do": [{"send": "part rank", "to": "(rank + d) mod size", "at": "patterns.zen:21:52"}]}]}]}]}
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -30,7 +32,7 @@ from zenc.language.schedule import (
 )
 from zenc.language.text import expression_text
 from zenc.plan.lower import LARGEST_SIZE
-from zenc.plan.model import PLAN_VERSION, Phase, Plan
+from zenc.plan.model import PLAN_VERSION, Phase, Plan, Tier
 from zenc.scheme.check import Checker
 from zenc.scheme.model import Aggregation, Contiguous, Format, Holders, Mapping, Partition, Permutation, Unit
 from zenc.scheme.report import Report
@@ -49,20 +51,28 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
         "scheme": plan.scheme,
         "parameters": dict(plan.parameters),
         "size": plan.size,
-        "communication": plan.communication,
-        "partition": plan.partition.value,
-        "aggregation": plan.aggregation.value,
         "mapping": _mapping_to_json(plan.mapping),
         "unit": plan.unit.value,
+        "tiers": [_tier_to_json(tier) for tier in plan.tiers],
+        "pushes": [written.phase(phase) for phase in plan.pushes],
+        "pulls": [written.phase(phase) for phase in plan.pulls],
     }
-    for name, phase in (("push", plan.push), ("pull", plan.pull)):
-        data[name] = {"format": phase.format.value, "moves": written.block(phase.block), **written.place(phase.span)}
     return data if meaning_only else {**data, "doc": plan.doc}
 
 
 def plan_text(plan: Plan) -> str:
     """The JSON text of ``plan``, for people and for files."""
     return json.dumps(plan_to_json(plan), indent=2) + "\n"
+
+
+def _tier_to_json(tier: Tier) -> Json:
+    return {
+        "name": tier.name,
+        "size": tier.size,
+        "communication": tier.communication,
+        "partition": tier.partition.value,
+        "aggregation": tier.aggregation.value,
+    }
 
 
 def _mapping_to_json(mapping: Mapping) -> Json:
@@ -81,6 +91,10 @@ class _Writer:
 
     def place(self, span: Span | None) -> Json:
         return {"at": str(span)} if span is not None and self.places else {}
+
+    def phase(self, phase: Phase) -> Json:
+        moves = {"tier": phase.tier, "format": phase.format.value, "moves": self.block(phase.block)}
+        return {**moves, **self.place(phase.span)}
 
     def block(self, block: Block) -> list[Json]:
         return [{**self._statement(statement), **self.place(statement.span)} for statement in block]
@@ -142,14 +156,14 @@ def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _demand_meaning(push: Block, pull: Block) -> None:
+def _demand_meaning(phases: Iterable[Phase]) -> None:
     """What the scheme stage makes sure of, and the proof builds on: names, functions, moves in steps.
 
     Names may be declared twice: settling a condition leaves its branch in the block around it.
     """
     report = Report()
-    for block in (push, pull):
-        Checker((), report).check(block)
+    for phase in phases:
+        Checker((), report).check(phase.block)
     found = [diagnostic for diagnostic in report.found if diagnostic.id in _MEANINGLESS]
     if found:
         raise ValueError(found[0].message)
@@ -184,25 +198,33 @@ class _Reader:
             message = f"this plan is of version {version!r:.20}; this zenc reads version {PLAN_VERSION}"
             raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
         size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
-        push, pull = self.phase(data["push"]), self.phase(data["pull"])
-        _demand_meaning(push.block, pull.block)
+        tiers = tuple(_tier_from_json(tier) for tier in _of_type(data["tiers"], list))
+        _demand_nested(tiers)
+        inward = range(len(tiers))
+        pushes, pulls = self.phases(data["pushes"], inward), self.phases(data["pulls"], reversed(inward))
+        _demand_meaning((*pushes, *pulls))
         return Plan(
             scheme=_of_type(data["scheme"], str),
             doc=_of_type(data["doc"], str),
             parameters=tuple((name, _number(value)) for name, value in _of_type(data["parameters"], dict).items()),
             size=size,
-            communication=_of_type(data["communication"], str),
-            partition=Partition(data["partition"]),
-            aggregation=Aggregation(data["aggregation"]),
             mapping=_mapping_from_json(data["mapping"]),
             unit=Unit(data["unit"]),
-            push=push,
-            pull=pull,
+            tiers=tiers,
+            pushes=pushes,
+            pulls=pulls,
         )
+
+    def phases(self, value: object, tiers: Iterable[int]) -> tuple[Phase, ...]:
+        """One phase for each of ``tiers``, in this order."""
+        phases = tuple(self.phase(item) for item in _of_type(value, list))
+        if [phase.tier for phase in phases] != list(tiers):
+            raise ValueError("its phases are not one a tier")
+        return phases
 
     def phase(self, value: object) -> Phase:
         data = _of_type(value, dict)
-        return Phase(self.block(data["moves"]), Format(data["format"]), self.place(data))
+        return Phase(self.block(data["moves"]), Format(data["format"]), _of_type(data["tier"], int), self.place(data))
 
     def place(self, data: Json) -> Span | None:
         if "at" not in data:
@@ -235,6 +257,25 @@ class _Reader:
             if kind in item:
                 return make()
         raise ValueError(f"unknown statement {sorted(item)!r:.60}")
+
+
+def _tier_from_json(value: object) -> Tier:
+    data = _of_type(value, dict)
+    return Tier(
+        name=_of_type(data["name"], str),
+        size=None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE),
+        communication=_of_type(data["communication"], str),
+        partition=Partition(data["partition"]),
+        aggregation=Aggregation(data["aggregation"]),
+    )
+
+
+def _demand_nested(tiers: tuple[Tier, ...]) -> None:
+    """All tiers but the outermost have a size, and together they are no more than the largest group."""
+    if not tiers or tiers[-1].size is not None or any(tier.size is None for tier in tiers[:-1]):
+        raise ValueError("the outermost tier, and it alone, has no size")
+    if math.prod(tier.size or 1 for tier in tiers) > LARGEST_SIZE:
+        raise ValueError(f"its tiers take more than {LARGEST_SIZE} ranks")
 
 
 def _mapping_from_json(data: Json) -> Mapping:

@@ -17,27 +17,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from zenc.errors import Diagnostic, InternalError, Span, VerificationError
-from zenc.plan.model import Plan
+from zenc.plan.model import Phase, Plan
 from zenc.plan.program import Program, program
 from zenc.plan.provenance import Deliveries, Provenance, named
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, among
-from zenc.plan.rounds import Rounds, expand
+from zenc.plan.rounds import Round, Rounds, expand
 
 UNPINNED_SIZES = tuple(range(1, 17))
 """A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
 MATCHED_SIZES = 16
 """Up to this size the programs of all ranks are matched one by one; beyond it they come from the same arrays."""
 
-Observer = Callable[[str, int, Deliveries], None]
+Observer = Callable[[str, Phase, int, Deliveries], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was shown: ``owners[part]`` is the rank that first has the part complete."""
+    """What was shown: ``owners[part]`` is the lowest rank that has the part complete when the pushes end."""
 
     size: int
     parts: int
@@ -50,7 +51,7 @@ class Proof:
 def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Rounds, Proof]:
     """Prove ``plan`` among ``size`` ranks; raises VerificationError with a counterexample.
 
-    ``observe`` is told phase, round number (from 1) and deliveries of every round played.
+    ``observe`` is told "push" or "pull", phase, round number (from 1) and deliveries of every round played.
     """
     rounds = expand(plan, size)
     return rounds, prove(plan, rounds, observe)
@@ -59,16 +60,19 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
 def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
     size = rounds.size
-    state = Provenance(rounds, plan.one_shot)
-    _play(rounds, state, "push", observe)
+    state = Provenance(rounds)
+    for phase, played in zip(plan.pushes, rounds.pushes, strict=True):
+        _play(plan, state, "push", phase, played, observe)
+        state.end_push(last=phase is plan.pushes[-1])
     owners = _owners(state, plan)
-    _play(rounds, state, "pull", observe)
+    for phase, played in zip(plan.pulls, rounds.pulls, strict=True):
+        _play(plan, state, "pull", phase, played, observe)
     _demand_everything(state, plan)
     _demand_same_sum(state, plan)
     if size <= MATCHED_SIZES:
         prove_progress([program(rounds, rank) for rank in range(size)])
-    moves = sum(len(r) for r in (*rounds.push, *rounds.pull))
-    return Proof(size, rounds.parts, len(rounds.push), len(rounds.pull), moves, owners)
+    push, pull = (tuple(chain.from_iterable(phases)) for phases in (rounds.pushes, rounds.pulls))
+    return Proof(size, rounds.parts, len(push), len(pull), sum(len(round_) for round_ in (*push, *pull)), owners)
 
 
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
@@ -86,21 +90,24 @@ def _unpinned(plan: Plan) -> Iterable[int]:
     return allowed(plan, UNPINNED_SIZES) or allowed(plan, beyond, most=1) or UNPINNED_SIZES[-1:]
 
 
-def _play(rounds: Rounds, state: Provenance, phase: str, observe: Observer | None) -> None:
-    for number, round_ in enumerate(getattr(rounds, phase), start=1):
-        found = getattr(state, phase)(round_, number)
+def _play(
+    plan: Plan, state: Provenance, kind: str, phase: Phase, rounds: Iterable[Round], observe: Observer | None
+) -> None:
+    state.begin(plan.name_of(kind, phase), plan.one_shot(phase))
+    for number, round_ in enumerate(rounds, start=1):
+        found = state.push(round_, number) if kind == "push" else state.pull(round_, number)
         if found:
             raise VerificationError(found)
         if observe and state.deliveries is not None:
-            observe(phase, number, state.deliveries)
+            observe(kind, phase, number, state.deliveries)
 
 
 def _owners(state: Provenance, plan: Plan) -> tuple[int, ...]:
-    """Who holds each part complete when the push ends (the lowest such rank)."""
+    """Who holds each part complete when the pushes end (the lowest such rank)."""
     complete = state.complete()
     orphaned = np.flatnonzero(~complete.any(axis=0))
     if len(orphaned):
-        raise VerificationError(_orphan(state, int(orphaned[0]), plan.push.span))
+        raise VerificationError(_orphan(state, int(orphaned[0]), plan.pushes[-1].span))
     return tuple(int(owner) for owner in complete.argmax(axis=0))
 
 
@@ -119,12 +126,10 @@ def _demand_everything(state: Provenance, plan: Plan) -> None:
         owners = np.flatnonzero(state.complete()[:, part]).tolist()
         message = f"rank {rank} never gets part {part}: the pull ends without it"
         notes = (f"part {part} is complete at {named(owners)}", among(state.size))
-        raise VerificationError(Diagnostic("never-arrives", message, plan.pull.span, notes))
+        raise VerificationError(Diagnostic("never-arrives", message, plan.pulls[-1].span, notes))
 
 
 def _demand_same_sum(state: Provenance, plan: Plan) -> None:
-    if plan.one_shot:
-        return  # merged in rank order wherever it is merged
     differs = np.argwhere(state.tree != state.tree[:1])
     if len(differs):
         rank, part = (int(x) for x in differs[0])
@@ -133,17 +138,16 @@ def _demand_same_sum(state: Provenance, plan: Plan) -> None:
         )
         help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
         notes = (among(state.size),)
-        raise VerificationError(Diagnostic("unequal-sums", message, plan.push.span, notes, help))
+        raise VerificationError(Diagnostic("unequal-sums", message, plan.pushes[-1].span, notes, help))
 
 
 def prove_progress(programs: list[Program]) -> None:
     """Demand that in every round each receive of a rank meets exactly one send of its peer, and no send is left."""
-    for phase in ("push", "pull"):
-        sent: Counter[tuple[int, int, int]] = Counter()
-        awaited: Counter[tuple[int, int, int]] = Counter()
-        for rank, steps in enumerate(programs):
-            for step in getattr(steps, phase):
-                sent.update((step.number, rank, message.peer) for message in step.sends)
-                awaited.update((step.number, message.peer, rank) for message in step.receives)
-        if sent != awaited or any(count != 1 for count in sent.values()):
-            raise InternalError(Diagnostic("internal", f"sends and receives of the {phase} do not match"))
+    sent: Counter[tuple[int, int, int]] = Counter()
+    awaited: Counter[tuple[int, int, int]] = Counter()
+    for rank, steps in enumerate(programs):
+        for step in chain.from_iterable((*steps.pushes, *steps.pulls)):
+            sent.update((step.number, rank, message.peer) for message in step.sends)
+            awaited.update((step.number, message.peer, rank) for message in step.receives)
+    if sent != awaited or any(count != 1 for count in sent.values()):
+        raise InternalError(Diagnostic("internal", "sends and receives do not match"))

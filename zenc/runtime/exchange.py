@@ -6,7 +6,7 @@ The semantics are those of ``zenc.plan.model``; what the verifier plays with set
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.plan.model import Plan
@@ -33,33 +33,47 @@ class Exchange:
         deadline: float,
         room: Room,
     ) -> None:
-        self.program, self.workshop, self.rank, self.one_shot = program, workshop, transport.rank, plan.one_shot
-        self.push_format, self.pull_format = plan.push.format, plan.pull.format
-        self.messenger = Messenger(plan.scheme, plan.one_shot, deadline, transport, workshop, call, room)
+        self.plan, self.program, self.workshop, self.rank = plan, program, workshop, transport.rank
+        self.phases = (*plan.pushes, *plan.pulls)
+        self.one_shot, self.format, self.next_format = False, Format.AUTO, Format.AUTO
+        self.last: Mapping[int, int] = {}
+        self.messenger = Messenger(plan.scheme, False, deadline, transport, workshop, call, room)
         self.held: dict[int, list[Segment]] = {}
         self.push_stats, self.pull_stats = PhaseStats(), PhaseStats()
 
     def pack(self, contribution: Contribution, divisor: int) -> list[Segment]:
-        """This rank's own segments, one a part; all slots occupied if the push is dense."""
-        own = self.workshop.pack(contribution, divisor, self.rank, self.push_format)
-        if self.push_format is Format.DENSE:
+        """This rank's own segments, one a part; all slots occupied if the first push is dense."""
+        format = self.phases[0].format
+        own = self.workshop.pack(contribution, divisor, self.rank, format)
+        if format is Format.DENSE:
             own = [self.workshop.densify(segment, Format.DENSE) for segment in own]
         return own
 
     def run(self, own: list[Segment]) -> list[Segment]:
         """From this rank's own segments to the complete ones, one a part."""
         self.held = {segment.part: [segment] for segment in own}
-        self._phase(self.program.push, self.push_format, self.push_stats, self._join)
-        self._finish_push()
-        self._phase(self.program.pull, self.pull_format, self.pull_stats, self._replace)
+        pushes = len(self.program.pushes)
+        for number, steps in enumerate((*self.program.pushes, *self.program.pulls)):
+            self._begin(number)
+            if number < pushes:
+                self.last = self.program.last[number]
+                self._phase(steps, self.push_stats, self._join)
+                self._finish_push(self.program.needless[number])
+            else:
+                self._phase(steps, self.pull_stats, self._replace)
         return [self.held[part][0] for part in sorted(self.held)]
 
-    def _phase(
-        self, steps: Iterable[Step], format: Format, stats: PhaseStats, take: Callable[[Step, list[Segment]], None]
-    ) -> None:
+    def _begin(self, number: int) -> None:
+        """Take the settings of a phase."""
+        phase, following = self.phases[number], self.phases[number + 1 :]
+        self.one_shot = self.messenger.one_shot = self.plan.one_shot(phase)
+        self.format = phase.format
+        self.next_format = following[0].format if following else phase.format
+
+    def _phase(self, steps: Iterable[Step], stats: PhaseStats, take: Callable[[Step, list[Segment]], None]) -> None:
         started = time.perf_counter()
         for step in steps:
-            take(step, self._step(step, format, stats))
+            take(step, self._step(step, self.format, stats))
         stats.seconds += time.perf_counter() - started
 
     def _step(self, step: Step, format: Format, stats: PhaseStats) -> list[Segment]:
@@ -86,18 +100,18 @@ class Exchange:
             self.held[part] = segments if self.one_shot else [self._merged(segments, step.number)]
 
     def _merged(self, segments: list[Segment], step: int) -> Segment:
-        """The sum, laid out for the message that will carry it: the pull's, if nothing of it comes in the push."""
-        last = self.program.last_push.get(segments[0].part, 0) <= step
-        return self.workshop.merge(segments, self.rank, self.pull_format if last else self.push_format)
+        """The sum, laid out for the message that will carry it: the next phase's, if this one moves it no more."""
+        last = self.last.get(segments[0].part, 0) <= step
+        return self.workshop.merge(segments, self.rank, self.next_format if last else self.format)
 
-    def _finish_push(self) -> None:
-        """Merge what was collected, and make dense what the pull sends dense; what the pull brings is left."""
+    def _finish_push(self, needless: frozenset[int]) -> None:
+        """Merge what was collected, and make dense what the next phase sends dense; but not what is needed no more."""
         started = time.perf_counter()
         for part, segments in self.held.items():
-            if part not in self.program.pulled:
+            if part not in needless:
                 self._demand_everyone(part, segments)
-                complete = self.workshop.merge(segments, self.rank, self.pull_format)
-                if self.pull_format is Format.DENSE:
+                complete = self.workshop.merge(segments, self.rank, self.next_format)
+                if self.next_format is Format.DENSE:
                     complete = self.workshop.densify(complete, Format.DENSE)
                 self.held[part] = [complete]
         self.push_stats.seconds += time.perf_counter() - started
