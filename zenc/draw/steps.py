@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.errors import Diagnostic, DrawingError
-from zenc.plan.model import Plan
+from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.rounds import Round, Rounds
 from zenc.plan.verify import verify
@@ -58,9 +58,13 @@ class Choice:
     first: int = 1
     last: int | None = None
 
+    def takes_phase(self, phase: str) -> bool:
+        """Whether ``phase`` is wanted; "push" means the pushes of all tiers."""
+        return self.phase in (None, phase, phase.partition(" ")[0])
+
     def takes(self, phase: str, number: int) -> bool:
         """Whether step ``number`` of ``phase`` is wanted."""
-        return self.phase in (None, phase) and self.first <= number and (self.last is None or number <= self.last)
+        return self.takes_phase(phase) and self.first <= number and (self.last is None or number <= self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ def _demand_drawable(found: Steps, choice: Choice) -> None:
     if found.moves > MOST_MOVES:
         message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
-    there = sum(count for phase, count in found.rounds if choice.phase in (None, phase))
+    there = sum(count for phase, count in found.rounds if choice.takes_phase(phase))
     if not found.steps and there:
         counts = ", ".join(f"{phase} {count}" for phase, count in found.rounds)
         message = f"among {found.size} ranks the scheme has no such step"
