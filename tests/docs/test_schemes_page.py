@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.plan.model import Plan
+from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.verify import verify
 from zenc.scheme.model import Format
@@ -64,18 +64,16 @@ class Count:
         _, proof = verify(self.plan, self.size, self.observe)
         self.steps = proof.push_rounds + proof.pull_rounds
 
-    def observe(self, phase: str, number: int, rows: Deliveries) -> None:
+    def observe(self, kind: str, phase: Phase, number: int, rows: Deliveries) -> None:
         pairs = np.unique(np.stack((rows.src, rows.dst)), axis=1)
         np.add.at(self.messages, pairs[0], 1)
-        plan_phase = self.plan.push if phase == "push" else self.plan.pull
-        weights = [self.weight(plan_phase.format, phase, int(count)) for count in rows.contributors]
+        carried = zip(rows.contributors.tolist(), rows.pieces.tolist(), strict=True)
+        weights = [self.weight(phase.format, contributors, pieces) for contributors, pieces in carried]
         np.add.at(self.volume, rows.dst, np.array(weights) / self.plan.parts(self.size))
 
-    def weight(self, format: Format, phase: str, contributors: int) -> float:
-        if format is Format.DENSE:
-            return 1.0
-        unmerged = phase == "push" and self.plan.one_shot
-        return contributors * self.density(1) if unmerged else self.density(contributors)
+    def weight(self, format: Format, contributors: int, pieces: int) -> float:
+        """Of one part: ``pieces`` that are kept apart, with ``contributors`` together."""
+        return pieces * (1.0 if format is Format.DENSE else self.density(contributors // pieces))
 
 
 def assert_claimed(cell: str, found: float, size: int, density: Callable[[int], float]) -> None:
