@@ -6,9 +6,9 @@
 ``<!-- run first ... -->``    Python that runs at this place and is not shown
 ``<!-- output -->``           before a block of text: what the code before it prints; ``...`` stands for anything
 
-A block whose first line is ``# NAME.py`` or ``# NAME.zen`` is a file; ``# NAME.py, started by: COMMAND`` is started so.
-Blocks of Python run in the order of the page, on two ranks, and see what those before them have named. Lines of shell
-blocks that start with ``zenc`` or ``torchrun`` run in the folder of the files.
+A block whose first line is ``# NAME.py``, ``# NAME.zen`` or ``# NAME.txt`` is a file. ``# NAME.py, started by:
+COMMAND`` is started so. Blocks of Python run in the order of the page, on two ranks, and see what those before them have named.
+Lines of shell blocks that start with ``zenc`` or ``torchrun`` run in the folder of the files.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [path for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md") if path.exists()]
+_MANUAL = [path for folder in ("docs", "docs/tutorials") for path in sorted((ROOT / folder).glob("*.md"))]
+PAGES = [path for path in (*_MANUAL, ROOT / "README.md") if path.exists()]
 
 _PIECE = re.compile(
     r"^(?P<heading>#+ [^\n]*)$|^<!-- run first\n(?P<hidden>.*?)^-->$|^(?:<!-- (?P<comment>[^\n]*) -->\n)?"
     r"^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-_FILE = re.compile(r"# ([\w.-]+\.(?:py|zen))(?:, started by: ([^\n]+))?\n")
+_FILE = re.compile(r"# ([\w.-]+\.(?:py|zen|txt))(?:, started by: ([^\n]+))?\n")
 
 
 @dataclass(frozen=True)
