@@ -6,9 +6,9 @@
 ``<!-- run first ... -->``    Python that runs at this place and is not shown
 ``<!-- output -->``           before a block of text: what the code before it prints; ``...`` stands for anything
 
-A block whose first line is ``# NAME.py``, ``# NAME.zen`` or ``# NAME.txt`` is a file. ``# NAME.py, started by:
-COMMAND`` is started so. Blocks of Python run in the order of the page, on two ranks, and see what those before them have named.
-Lines of shell blocks that start with ``zenc`` or ``torchrun`` run in the folder of the files.
+A block whose first line is ``# NAME.py``, ``# NAME.zen`` or ``# NAME.txt`` is a file; one that ends in ``, started by:
+COMMAND`` is started so. Blocks of Python run in the order of the page, on two ranks, and see what those before them
+have named. Lines of shell blocks that start with ``zenc`` or ``torchrun`` run in the folder of the files.
 """
 
 from __future__ import annotations
