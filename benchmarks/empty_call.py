@@ -10,7 +10,9 @@ Three things take turns in every round, each from a barrier on, timed on rank 0:
 Medians, and the median of the differences in each round. With more ranks than cores these are mostly the scheduler's.
 
 Then the same call again in this process alone, over a transport that gives rank 0 the packets that its peers once sent
-and takes its own for nothing: what is left is all that zenc adds to gloo.
+and takes its own for nothing: what is left is all that zenc adds to gloo's messages. As it is; with async_op=True and
+wait(); and through the DDP hook and its future, with the two changes of thread that gloo's own all-reduce has as well.
+What those cost gloo shows in its all-reduce of the same tensor in a group of one rank, which sends nothing.
 """
 
 from __future__ import annotations
@@ -21,17 +23,20 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch.distributed import HashStore, ProcessGroupGloo
 
 import zenc
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.work import Worker
 from zenc.targets import cpu
+from zenc.torch.hook import ZencState, zenc_hook
 
 ROWS, WIDTH = 10_000, 64
 PACKET_BYTES = 64
@@ -138,23 +143,44 @@ def replay(size: int, packets: dict[tuple[int, int], bytes]) -> dict[str, dict[s
     communicator.calls = int.from_bytes(next(iter(packets.values()))[24:32], "little")  # from a message header
     collective = Collective(artifact, cpu.load(artifact.sources), communicator, 60.0)
     empty = empty_gradient()
-    return {
-        "zenc without gloo": {"median_us": per_call(lambda: collective.all_reduce(empty, "mean"))},
-        "zenc without gloo, async": {
-            "median_us": per_call(lambda: collective.all_reduce(empty, "mean", async_op=True).wait())
-        },
-    }
+    alone = ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=60))
+    state, bucket = ZencState(collective), Bucket(empty)
+    return per_call(
+        {
+            "zenc without messages": lambda: collective.all_reduce(empty, "mean"),
+            "zenc without messages, async": lambda: collective.all_reduce(empty, "mean", async_op=True).wait(),
+            "hook without messages": lambda: zenc_hook(state, bucket).wait(),
+            "gloo's all-reduce without messages": lambda: alone.allreduce([empty]).get_future().wait(),
+        }
+    )
 
 
-def per_call(call: Callable[[], object]) -> float:
-    """The median over 20 batches of 200 calls."""
-    batches = []
-    for _ in range(20):
-        started = time.perf_counter()
-        for _ in range(200):
-            call()
-        batches.append((time.perf_counter() - started) / 200 * 1e6)
-    return statistics.median(batches)
+class Bucket:
+    """What the hook uses of a DDP bucket, which only DDP can make."""
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        self.gradient = gradient
+
+    def buffer(self) -> torch.Tensor:
+        return self.gradient
+
+    def parameters(self) -> list[torch.Tensor]:
+        return []
+
+    def index(self) -> int:
+        return 0
+
+
+def per_call(calls: dict[str, Callable[[], object]]) -> dict[str, dict[str, float]]:
+    """The medians over 200 batches of 20 calls, which take turns."""
+    batches: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(200):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            for _ in range(20):
+                call()
+            batches[name].append((time.perf_counter() - started) / 20 * 1e6)
+    return {name: {"median_us": statistics.median(times)} for name, times in batches.items()}
 
 
 def messages(rank: int, size: int) -> None:
@@ -181,10 +207,10 @@ def summary(times: dict[str, list[float]]) -> dict[str, dict[str, float]]:
 
 def show(rows: dict[str, dict[str, float]], size: int) -> None:
     print(f"{size} ranks, empty gradient of {ROWS} x {WIDTH}, torch {torch.__version__}")
-    print(f"{'':28}{'median, us':>12}{'beyond messages, us':>22}")
+    print(f"{'':36}{'median, us':>12}{'beyond messages, us':>22}")
     for name, row in rows.items():
         beyond = f"{row['beyond_messages_us']:22.0f}" if "beyond_messages_us" in row else ""
-        print(f"{name:28}{row['median_us']:12.0f}{beyond}")
+        print(f"{name:36}{row['median_us']:12.0f}{beyond}")
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from zenc.plan.program import Program, program
 from zenc.plan.verify import verify
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.exchange import Exchange
+from zenc.runtime.inbox import Room
 from zenc.runtime.layout import Layout, contribution_of, layout_of, not_a_tensor, sparse_result
-from zenc.runtime.messenger import Room
 from zenc.runtime.segments import Segment, Workshop
-from zenc.runtime.stats import call_stats
+from zenc.runtime.stats import CallStats
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
 from zenc.targets.cpu.kernels import Kernels
@@ -47,7 +47,7 @@ class Collective:
         self._kernels, self._communicator, self._deadline = kernels, communicator, deadline
         self._known: dict[tuple[object, ...], Prepared] = {}
         self._room: Room = {}
-        self._stats: dict[str, Any] = {}
+        self._stats: CallStats | None = None
 
     @property
     def rank(self) -> int:
@@ -66,7 +66,7 @@ class Collective:
         and ``pull`` bytes, messages, bytes by wire format, seconds, and ``imbalance``: the fullest part over the
         mean part, of this rank's own gradient (push) and of the sum (pull).
         """
-        return self._stats
+        return self._stats.to_json() if self._stats else {}
 
     @overload
     def all_reduce(self, tensor: torch.Tensor, op: Operation = ..., async_op: Literal[False] = ...) -> torch.Tensor: ...
@@ -122,8 +122,11 @@ class Collective:
             self._give_up(error, exchange)
             raise
         ended = time.perf_counter()
-        seconds = {"seconds": ended - started, "seconds_pack": packed - started, "seconds_expand": ended - exchanged}
-        self._stats = work.stats = {**call_stats(layout.units, exchange, own, complete), **seconds, "call": number}
+        counts = [segment.count for segment in own], [segment.count for segment in complete]
+        seconds = ended - started, packed - started, ended - exchanged
+        self._stats = work.counted = CallStats(
+            number, layout.units, *counts, exchange.push_stats, exchange.pull_stats, *seconds
+        )
         return result
 
     def _prepared(self, tensor: torch.Tensor, op: Operation) -> Prepared:

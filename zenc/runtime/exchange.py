@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.plan.model import Plan
-from zenc.plan.program import Piece, Program, Step
+from zenc.plan.program import Message, Program, Step
+from zenc.runtime.inbox import Inbox, Room
 from zenc.runtime.layout import Contribution
-from zenc.runtime.messenger import Messenger, Room
+from zenc.runtime.link import Link
+from zenc.runtime.outbox import Outbox
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
 from zenc.runtime.transport import Transport
@@ -34,10 +36,12 @@ class Exchange:
         room: Room,
     ) -> None:
         self.plan, self.program, self.workshop, self.rank = plan, program, workshop, transport.rank
+        self.size = transport.size
         self.phases = (*plan.pushes, *plan.pulls)
         self.one_shot, self.format, self.next_format = False, Format.AUTO, Format.AUTO
         self.last: Mapping[int, int] = {}
-        self.messenger = Messenger(plan.scheme, False, deadline, transport, workshop, call, room)
+        link = Link(plan.scheme, deadline, transport, call)
+        self.inbox, self.outbox = Inbox(link, workshop, room), Outbox(link, workshop)
         self.held: dict[int, list[Segment]] = {}
         self.push_stats, self.pull_stats = PhaseStats(), PhaseStats()
 
@@ -66,7 +70,7 @@ class Exchange:
     def _begin(self, number: int) -> None:
         """Take the settings of a phase."""
         phase, following = self.phases[number], self.phases[number + 1 :]
-        self.one_shot = self.messenger.one_shot = self.plan.one_shot(phase)
+        self.one_shot = self.inbox.one_shot = self.plan.one_shot(phase)
         self.format = phase.format
         self.next_format = following[0].format if following else phase.format
 
@@ -78,17 +82,18 @@ class Exchange:
 
     def _step(self, step: Step, format: Format, stats: PhaseStats) -> list[Segment]:
         """Be ready for everything, send everything, then take what comes."""
-        posted = self.messenger.post(step)
-        for message in step.sends:
-            segments = [segment for piece in message.pieces for segment in self._pieces(piece)]
-            self.messenger.send(message.peer, segments, step, format, stats)
-        found = self.messenger.receive(step, posted, stats)
-        self.messenger.finish(step)
+        posted = self.inbox.post(step)
+        self.outbox.send(step, [(message.peer, self._load(message)) for message in step.sends], format, stats)
+        found = self.inbox.receive(step, posted, stats)
+        self.outbox.finish(step)
         return found
 
-    def _pieces(self, piece: Piece) -> list[Segment]:
-        """What is held of a part; of one contributor, if the piece names one."""
-        return [s for s in self.held[piece.part] if piece.origin < 0 or s.origin == piece.origin]
+    def _load(self, message: Message) -> list[Segment]:
+        """What is held of a message's parts; of one contributor, where a piece names one."""
+        first = message.pieces[0]
+        if len(message.pieces) == 1 and first.origin < 0:
+            return self.held[first.part]
+        return [s for p in message.pieces for s in self.held[p.part] if p.origin < 0 or s.origin == p.origin]
 
     def _join(self, step: Step, arrived: list[Segment]) -> None:
         """The push: merge at once, in the order of the holders; or collect, under one-shot."""
@@ -119,7 +124,7 @@ class Exchange:
     def _demand_everyone(self, part: int, segments: list[Segment]) -> None:
         """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, hang on that."""
         origins = [segment.origin for segment in segments]
-        if self.one_shot and origins != list(range(self.messenger.transport.size)):
+        if self.one_shot and origins != list(range(self.size)):
             message = f"part {part} was collected from ranks {', '.join(map(str, origins))}, and not once from each"
             raise SynchronisationError(Diagnostic("corrupt-message", message))
 

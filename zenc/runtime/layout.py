@@ -88,7 +88,8 @@ def not_a_tensor(given: object) -> TensorError:
 
 def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
     """The unit ids and values of ``tensor``; shares its memory where it can."""
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     if not layout.is_sparse:
         return Contribution(None, tensor.contiguous())
     ids, values = _linear(tensor._indices(), layout), tensor._values().contiguous()
@@ -144,8 +145,9 @@ def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) 
         unit_ids, values = _natural(unit_ids, values, layout)
     extents = layout.shape[: layout.sparse_dim]
     indices = unit_ids[None] if len(extents) == 1 else torch.stack(torch.unravel_index(unit_ids, extents))
-    shaped = values.reshape(indices.shape[1], *layout.shape[layout.sparse_dim :])
-    return torch.sparse_coo_tensor(indices, shaped, layout.shape, is_coalesced=True, check_invariants=False)
+    if values.dim() + layout.sparse_dim != len(layout.shape) + 1 or layout.natural_width == 1:
+        values = values.reshape(indices.shape[1], *layout.shape[layout.sparse_dim :])
+    return torch.sparse_coo_tensor(indices, values, layout.shape, is_coalesced=True, check_invariants=False)
 
 
 def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tuple[torch.Tensor, torch.Tensor]:

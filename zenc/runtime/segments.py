@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -27,9 +28,11 @@ from zenc.plan.formats import (
     wire_format,
     wire_layout,
 )
+from zenc.plan.program import Step
 from zenc.runtime.layout import Contribution, Layout
+from zenc.runtime.transport import EAGER_BYTES
 from zenc.scheme.model import Format
-from zenc.targets.cpu.kernels import Kernels
+from zenc.targets.cpu.kernels import WIRE_NUMBERS, Expected, Kernels, Outgoing
 from zenc.targets.geometry import Geometry
 
 HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
@@ -37,28 +40,23 @@ HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
 
 @dataclass(slots=True)
 class Frame:
-    """A message around one segment's values: ``size`` bytes of ``arena`` from ``start`` on.
+    """A message around one segment's values: the first ``size`` bytes of ``buffer``.
 
     Header and index are filled in when it is first sent.
     """
 
-    arena: torch.Tensor
-    start: int
+    buffer: torch.Tensor
     size: int
     format: Format
     asked: Format | None
     """What the phase said when the frame was laid out; None for one that came in a message."""
     has_index: bool = False
-    buffer: torch.Tensor | None = None
-    """The message as a tensor, once its header is there."""
+    sealed: bool = False
+    """Whether it has this rank's headers."""
 
-    @property
-    def address(self) -> int:
-        return self.arena.data_ptr() + self.start
-
-    def view(self) -> torch.Tensor:
+    def message(self) -> torch.Tensor:
         """The message as a tensor."""
-        return self.arena if self.size == self.arena.numel() else self.arena[self.start : self.start + self.size]
+        return self.buffer if self.size == self.buffer.numel() else self.buffer[: self.size]
 
 
 @dataclass(slots=True)  # not frozen: twice as fast to make; never changed all the same
@@ -78,7 +76,7 @@ class Segment:
         if origin == self.origin:
             return self
         old = self.frame
-        frame = old and Frame(old.arena, old.start, old.size, old.format, old.asked, old.has_index)
+        frame = old and Frame(old.buffer, old.size, old.format, old.asked, old.has_index)
         return replace(self, origin=origin, frame=frame)
 
 
@@ -94,52 +92,55 @@ class Workshop:
         self.dtype = layout.dtype_name
         self.slots = tuple(geometry.slots_of(part) for part in range(geometry.parts))
         self.part_words, self.words = geometry.part_words, geometry.words
+        self.ranks_type = ctypes.c_uint64 * self.words
         self.bitmap_bytes = 8 * self.part_words
         self.unit_bytes = layout.width * layout.dtype.itemsize
-        self.opened = (ctypes.c_int64 * 5)()
+        self.expected: dict[int, Expected] = {}
 
     def pack(self, contribution: Contribution, divisor: int, rank: int, format: Format) -> list[Segment]:
         """One segment a part, from this rank's own gradient: mark, rank, place (each value divided by ``divisor``)."""
         kernels, geometry, words = self.kernels, self.geometry, self.words
-        ids, values = contribution.unit_ids, contribution.values
-        bitmap, before = torch.empty(words, dtype=torch.int64), torch.empty(words, dtype=torch.int64)
-        marks, ranks = bitmap.data_ptr(), before.data_ptr()
+        ids, values = contribution.unit_ids, contribution.values.data_ptr()
+        n = 0 if ids is None else ids.numel()
+        scratch = torch.empty(2 * words + n, dtype=torch.int64)
+        marks = scratch.data_ptr()
+        ranks, slots = marks + 8 * words, marks + 16 * words
         if ids is None:
-            kernels.mark_dense(self.dtype, geometry, values.data_ptr(), marks)
-            total = kernels.rank(marks, words, ranks)
-            segments = self._cut(bitmap, before, total, rank, format)
-            outs = [segment.values for segment in segments]
-            kernels.place_dense(self.dtype, geometry, values.data_ptr(), marks, ranks, divisor, outs)
-            return segments
-        n, slots = ids.numel(), torch.empty_like(ids)
-        kernels.mark_units(geometry, ids.data_ptr(), n, marks, slots.data_ptr())
+            kernels.mark_dense(self.dtype, geometry, values, marks)
+        else:
+            kernels.mark_units(geometry, ids.data_ptr(), n, marks, slots)
         total = kernels.rank(marks, words, ranks)
-        segments = self._cut(bitmap, before, total, rank, format)
-        outs, at = [segment.values for segment in segments], slots.data_ptr()
-        kernels.place_units(self.dtype, geometry, at, n, values.data_ptr(), marks, ranks, total, divisor, outs)
+        segments = self._cut(scratch, ranks, total, rank, format)
+        outs = [segment.values for segment in segments]
+        if ids is None:
+            kernels.place_dense(self.dtype, geometry, values, marks, ranks, divisor, outs)
+        else:
+            kernels.place_units(self.dtype, geometry, slots, n, values, marks, ranks, total, divisor, outs)
         return segments
 
-    def _cut(self, bitmap: torch.Tensor, before: torch.Tensor, total: int, rank: int, format: Format) -> list[Segment]:
+    def _cut(self, bitmap: torch.Tensor, before: int, total: int, rank: int, format: Format) -> list[Segment]:
         """Segments of all parts, with frames in one arena; their values are yet to be placed."""
-        starts = [*before[:: self.part_words].tolist(), total]
+        starts = [*self.ranks_type.from_address(before)[:: self.part_words], total]
         counts = [end - start for start, end in itertools.pairwise(starts)]
         layouts = [
             wire_layout(format, slots, count, self.unit_bytes) for slots, count in zip(self.slots, counts, strict=True)
         ]
-        arena = torch.empty(sum([HEADER_GAP + body for *_, body in layouts]), dtype=torch.uint8)
-        base, marks, at, keep = arena.data_ptr() + HEADER_GAP, bitmap.data_ptr(), 0, (bitmap, arena)
+        sizes = [HEADER_GAP + body for *_, body in layouts]
+        arena = torch.empty(sum(sizes), dtype=torch.uint8)
+        at, marks, keep = arena.data_ptr() + HEADER_GAP, bitmap.data_ptr(), (bitmap, arena)
         segments = []
-        for part, (chosen, index, body) in enumerate(layouts):
-            frame = Frame(arena, at, HEADER_GAP + body, chosen, format)
-            segments.append(Segment(part, rank, counts[part], marks, base + at + index, keep, frame))
-            at, marks = at + HEADER_GAP + body, marks + self.bitmap_bytes
+        for part, (buffer, size) in enumerate(zip(arena.split_with_sizes(sizes), sizes, strict=True)):
+            chosen, index, _ = layouts[part]
+            frame = Frame(buffer, size, chosen, format)
+            segments.append(Segment(part, rank, counts[part], marks, at + index, keep, frame))
+            at, marks = at + size, marks + self.bitmap_bytes
         return segments
 
     def _framed(self, part: int, origin: int, count: int, bitmap: torch.Tensor, format: Format) -> Segment:
         """A segment with a frame of its own; its values are not there yet."""
         chosen, index, body = wire_layout(format, self.slots[part], count, self.unit_bytes)
         arena = torch.empty(HEADER_GAP + body, dtype=torch.uint8)
-        frame, values = Frame(arena, 0, HEADER_GAP + body, chosen, format), arena.data_ptr() + HEADER_GAP + index
+        frame, values = Frame(arena, HEADER_GAP + body, chosen, format), arena.data_ptr() + HEADER_GAP + index
         return Segment(part, origin, count, bitmap.data_ptr(), values, (bitmap, arena), frame)
 
     def densify(self, segment: Segment, format: Format) -> Segment:
@@ -173,24 +174,46 @@ class Workshop:
         index = index_bytes(format, self.slots[part], count)
         return index, index + padded(count * self.unit_bytes)
 
-    def seal(self, segment: Segment, frame: Frame, head: bytes) -> None:
-        """Fill a segment's own frame: headers, index, and the zeros behind the values."""
-        slots, value_bytes = self.slots[segment.part], segment.count * self.unit_bytes
-        what = (segment.bitmap, slots, segment.count, value_bytes, segment.part, segment.origin)
-        self.kernels.seal(head, frame.format, *what, frame.address)
-        frame.has_index = True
+    def seal(self, segments: list[Segment], head: bytes) -> None:
+        """Complete the frames of ``segments``: headers, index, and the zeros behind the values."""
+        slots, unit_bytes = self.slots, self.unit_bytes
+        messages: list[Outgoing] = []
+        for segment in segments:
+            part, count, frame = segment.part, segment.count, segment.frame
+            assert frame is not None
+            what = (slots[part], count, count * unit_bytes, part, segment.origin, WIRE_NUMBERS[frame.format])
+            messages.append((frame.buffer.data_ptr(), segment.bitmap, *what, frame.has_index))
+            frame.has_index = True
+        self.kernels.seal(head, messages)
 
-    def open(
-        self, head: bytes, message: torch.Tensor, sender: int, part: int, bitmap: int, keep: object
-    ) -> Segment | None:
-        """The segment of a message that carries this one alone, and is all in the first packet; else None."""
-        address, found = message.data_ptr(), self.opened
-        at = (address, message.numel(), sender, part, self.slots[part], self.unit_bytes, bitmap)
-        if not self.kernels.open(head, *at, found):
-            return None
-        size, count, origin, format, values = found
-        frame = Frame(message, 0, size, WIRE_FORMATS[format], None, True)
-        return Segment(part, origin, count, bitmap, address + values, (message, keep), frame)
+    def expect(self, step: Step, buffers: Sequence[torch.Tensor]) -> Expected:
+        """What ``open`` is to find in ``buffers``, which stay where they are as long as this workshop is kept."""
+        known = self.expected.get(step.number)
+        if known is None:
+            firsts = [message.pieces[0].part for message in step.receives]
+            messages = [
+                (buffer.data_ptr(), message.peer, part, self.slots[part])
+                for buffer, message, part in zip(buffers, step.receives, firsts, strict=True)
+            ]
+            known = self.expected[step.number] = Expected(messages)
+        return known
+
+    def open(self, head: bytes, step: Step, buffers: Sequence[torch.Tensor]) -> list[Segment | None]:
+        """The segments of the messages of a step that carry one alone, and are all in the first packet; else None."""
+        expected = self.expect(step, buffers)
+        bitmaps = torch.empty(expected.count * self.part_words, dtype=torch.int64)
+        bitmap, segments = bitmaps.data_ptr(), list[Segment | None]()
+        opened = self.kernels.open(head, expected, EAGER_BYTES, self.unit_bytes, bitmap, self.part_words)
+        for (size, count, origin, wire, values), buffer, (message, _, part, _) in zip(
+            opened, buffers, expected.messages, strict=True
+        ):
+            if size:
+                frame = Frame(buffer, size, WIRE_FORMATS[wire], None, True)
+                segments.append(Segment(part, origin, count, bitmap, message + values, (buffer, bitmaps), frame))
+            else:
+                segments.append(None)
+            bitmap += self.bitmap_bytes
+        return segments
 
     def encode(self, segment: Segment, format: Format, out: int) -> None:
         """Write the body of ``segment`` in a wire format to the address ``out``; see ``measure`` for its size."""

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zenc.scheme.model import Format
-
-if TYPE_CHECKING:
-    from zenc.runtime.exchange import Exchange
-    from zenc.runtime.segments import Segment
 
 
 @dataclass(slots=True)
@@ -59,18 +55,38 @@ def imbalance(counts: Sequence[int]) -> float:
     return max(counts) * len(counts) / total if total else 1.0
 
 
-def call_stats(units: int, exchange: Exchange, own: list[Segment], complete: list[Segment]) -> dict[str, Any]:
-    """What ``Collective.stats`` says of a call, but for its times."""
-    push, pull = exchange.push_stats, exchange.pull_stats
-    counts_in, counts_out = [segment.count for segment in own], [segment.count for segment in complete]
-    units_in, units_out = sum(counts_in), sum(counts_out)
-    return {
-        "units": units,
-        "units_in": units_in,
-        "units_out": units_out,
-        "density_in": units_in / units,
-        "density_out": units_out / units,
-        "bytes_sent": push.bytes_sent + pull.bytes_sent,
-        "bytes_received": push.bytes_received + pull.bytes_received,
-        "phases": {"push": push.to_json(imbalance(counts_in)), "pull": pull.to_json(imbalance(counts_out))},
-    }
+@dataclass(slots=True)
+class CallStats:
+    """What a call did, as counted; made readable only for who asks."""
+
+    call: int
+    units: int
+    counts_in: list[int]
+    counts_out: list[int]
+    push: PhaseStats
+    pull: PhaseStats
+    seconds: float
+    seconds_pack: float
+    seconds_expand: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``Collective.stats``."""
+        push, pull = self.push, self.pull
+        units_in, units_out = sum(self.counts_in), sum(self.counts_out)
+        return {
+            "units": self.units,
+            "units_in": units_in,
+            "units_out": units_out,
+            "density_in": units_in / self.units,
+            "density_out": units_out / self.units,
+            "bytes_sent": push.bytes_sent + pull.bytes_sent,
+            "bytes_received": push.bytes_received + pull.bytes_received,
+            "phases": {
+                "push": push.to_json(imbalance(self.counts_in)),
+                "pull": pull.to_json(imbalance(self.counts_out)),
+            },
+            "seconds": self.seconds,
+            "seconds_pack": self.seconds_pack,
+            "seconds_expand": self.seconds_expand,
+            "call": self.call,
+        }

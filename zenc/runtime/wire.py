@@ -9,6 +9,7 @@ Everything is little endian. ``signature`` stands for the scheme, the tensor's s
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ MAGIC = b"zenM"
 WIRE_VERSION = 2
 
 _MESSAGE = struct.Struct("<4sHHIIQQQQ")
+_BYTES_AT = struct.calcsize("<4sHHII")
 _SEGMENT = struct.Struct("<IIQ")
 assert _MESSAGE.size == MESSAGE_HEADER_BYTES and _SEGMENT.size == SEGMENT_HEADER_BYTES
 
@@ -51,6 +53,11 @@ def message_header(envelope: Envelope, sender: int, segments: list[SegmentHeader
     return head + b"".join(
         [_SEGMENT.pack(s.part, s.origin << 8 | WIRE_FORMATS.index(s.format), s.count) for s in segments]
     )
+
+
+def bytes_of_message(address: int) -> int:
+    """What the header at ``address`` says of the whole message; not to be trusted yet."""
+    return ctypes.c_uint64.from_address(address + _BYTES_AT).value
 
 
 def read_headers(data: bytes, sender: int, envelope: Envelope) -> tuple[int, int, list[SegmentHeader]]:

@@ -11,15 +11,16 @@ from typing import Any
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.stats import CallStats
 
 log = logging.getLogger("zenc")
 
 
 class Work:
-    """The handle of an asynchronous call. ``stats`` are those of ``Collective.stats``, once it has ended well."""
+    """The handle of an asynchronous call."""
 
     def __init__(self) -> None:
-        self.stats: dict[str, Any] = {}
+        self.counted: CallStats | None = None
         self._ended = False
         self._latch = threading.Lock()  # locked until the call has ended; a threading.Event costs far more to make
         self._latch.acquire()
@@ -27,6 +28,11 @@ class Work:
         self._error: BaseException | None = None
         self._listeners: list[Callable[[Work], None]] = []
         self._lock = threading.Lock()
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """As ``Collective.stats``, of this call, once it has ended well."""
+        return self.counted.to_json() if self.counted else {}
 
     def is_completed(self) -> bool:
         """Whether the call has ended, well or not."""

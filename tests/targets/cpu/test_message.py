@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS, index_bytes, padded
 from zenc.runtime.wire import Envelope, SegmentHeader, message_header, read_headers
 from zenc.scheme.model import Format
+from zenc.targets.cpu.kernels import Expected
 
 CALL = Envelope(call=7, signature=0x1234567890ABCDEF, units=900)
 GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
@@ -31,18 +30,20 @@ def sealed(kernels, at, wire: Format, count: int) -> tuple[np.ndarray, np.ndarra
     index, value_bytes = index_bytes(wire, SLOTS, count), count * UNIT_BYTES
     message = np.full((GAP + index + padded(value_bytes)) // 8, 0xA5A5A5A5A5A5A5A5, np.uint64)
     message.view(np.uint8)[GAP + index : GAP + index + value_bytes] = np.arange(value_bytes) % 251 + 1
-    head = message_header(CALL, SENDER, [], 0)
-    what = (at.address(bitmap), SLOTS, count, value_bytes, PART, ORIGIN)
-    assert kernels.seal(head, wire, *what, at.address(message)) == message.nbytes
+    what = (SLOTS, count, value_bytes, PART, ORIGIN, WIRE_FORMATS.index(wire))
+    row = (at.address(message), at.address(bitmap), *what, 0)
+    kernels.seal(message_header(CALL, SENDER, [], 0), [row])
     return bitmap, message
 
 
 def opened(kernels, at, message: np.ndarray, head: bytes | None = None, sender: int = SENDER, part: int = PART):
     """(whether it was opened, what was found, the bitmap)"""
-    found, bitmap = (ctypes.c_int64 * 5)(), np.zeros(2, np.uint64)
+    bitmap = np.full(3, 0xA5A5A5A5A5A5A5A5, np.uint64)
+    expected = Expected([(at.address(message), sender, part, SLOTS)])
     head = message_header(CALL, 0, [], 0) if head is None else head
-    what = (at.address(message), message.nbytes, sender, part, SLOTS, UNIT_BYTES, at.address(bitmap))
-    return kernels.open(head, *what, found), list(found), bitmap
+    found = kernels.open(head, expected, message.nbytes, UNIT_BYTES, at.address(bitmap), 3)
+    assert len(found) == 1 and bitmap[2] == 0
+    return found[0][0] > 0, list(found[0]), bitmap[:2]
 
 
 SEALED = [
@@ -72,6 +73,29 @@ def test_what_is_not_for_this_rank_call_or_part_is_left_to_a_closer_look(kernels
     for other in (Envelope(8, CALL.signature, 900), Envelope(7, 1, 900), Envelope(7, CALL.signature, 901)):
         assert not opened(kernels, at, message, message_header(other, 0, [], 0))[0]
     assert not opened(kernels, at, message[:-1])[0]
+
+
+def test_messages_of_a_step_are_sealed_and_opened_together(kernels, at):
+    """A wrong one among them is left out, and spoils no other."""
+    made = [sealed(kernels, at, wire, 17) for wire in (Format.COO, Format.BITMAP, Format.ELIAS_FANO)]
+    made[1][1].view(np.uint8)[0] ^= 1
+    bitmaps = np.zeros((3, 2), np.uint64)
+    expected = Expected([(at.address(message), SENDER, PART, SLOTS) for _, message in made])
+    head = message_header(CALL, 0, [], 0)
+    found = kernels.open(head, expected, min(m.nbytes for _, m in made), UNIT_BYTES, at.address(bitmaps), 2)
+    again = kernels.open(head, expected, 4096, UNIT_BYTES, at.address(bitmaps), 2)
+    assert found[1] == again[1] == (0, 0, 0, 0, 0)
+    assert [f[0] for f in again] == [made[0][1].nbytes, 0, made[2][1].nbytes]
+    assert np.array_equal(bitmaps[0], made[0][0]) and np.array_equal(bitmaps[2], made[2][0])
+
+
+def test_a_message_is_passed_on_under_a_new_header(kernels, at):
+    _, message = sealed(kernels, at, Format.COO, 17)
+    body = message.tobytes()[GAP:]
+    row = (at.address(message), 0, SLOTS, 17, 17 * UNIT_BYTES, PART, ORIGIN, WIRE_FORMATS.index(Format.COO), 1)
+    kernels.seal(message_header(CALL, SENDER + 1, [], 0), [row])
+    header = SegmentHeader(PART, ORIGIN, Format.COO, 17)
+    assert message.tobytes() == message_header(CALL, SENDER + 1, [header], message.nbytes) + body
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,11 +8,13 @@ sizes: that is the caller's care.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+from array import array
 from collections.abc import Sequence
 from ctypes import c_int64, c_void_p
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from zenc.codegen.toolchain import ABI_VERSION
 from zenc.errors import BuildError, Diagnostic, InternalError, SynchronisationError, TensorError, ZencError
@@ -33,8 +35,8 @@ _ARGUMENTS = {
     "encode": "npnnpnp",
     "decode_index": "npnnp",
     "union": "npnp",
-    "seal": "pnpnnnnnp",
-    "open": "ppnnnnnpp",
+    "seal": "ppn",
+    "open": "ppnnnpnp",
 }
 _TYPED_ARGUMENTS = {
     "mark_dense": "nnn pp",
@@ -47,7 +49,8 @@ _TYPED_ARGUMENTS = {
 }
 _KINDS = {"n": c_int64, "p": c_void_p}
 
-_WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
+WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
+"""Format -> its place in WIRE_FORMATS, which is how kernels and headers name it."""
 
 _NOT_MARKED = -6
 _NO_MEMORY = -7
@@ -58,6 +61,26 @@ _REASONS = {
     -4: "it has a slot beyond the end of its part",
     -5: "it has bits where there must be none",
 }
+
+Outgoing: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
+"""A message to seal: its frame and bitmap; slots, count, bytes of the values, part, origin; the format's place in
+WIRE_FORMATS; and 1 if the index is there already."""
+Opened: TypeAlias = tuple[int, int, int, int, int]
+"""An opened message: its bytes; its segment's count, origin and format (its place in WIRE_FORMATS); and where the
+values begin in it."""
+
+
+class Expected:
+    """Messages of one segment each: their addresses, senders, parts, and the slots of those. Kept from call to call."""
+
+    __slots__ = ("_rows", "count", "found", "found_at", "messages", "rows_at")
+
+    def __init__(self, messages: Sequence[tuple[int, int, int, int]]) -> None:
+        self.messages, self.count = messages, len(messages)
+        self._rows = array("q", list(itertools.chain.from_iterable(messages)))
+        self.found = array("q", bytes(8 * 5 * self.count))
+        self.rows_at, self.found_at = self._rows.buffer_info()[0], self.found.buffer_info()[0]
+
 
 _Function = Any  # a ctypes function pointer, whose type has no public name
 
@@ -187,14 +210,14 @@ class Kernels:
         The values belong right behind it, and zeros behind them up to a multiple of 8 bytes. ``wire`` is dense (only
         if count == slots), coo, bitmap or elias_fano.
         """
-        return _count(self._encode_index(_WIRE_NUMBERS[wire], bitmap, slots, count, out))
+        return _count(self._encode_index(WIRE_NUMBERS[wire], bitmap, slots, count, out))
 
     def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
         """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.plan.formats.body_bytes`` for its size.
 
         ``wire`` is dense (only if count == slots), coo, bitmap or elias_fano. Returns the bytes written.
         """
-        return _count(self._encode(_WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
+        return _count(self._encode(WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
 
     def decode_index(self, wire: Format, index: int, slots: int, count: int, bitmap: int) -> None:
         """Define ceil(slots / 64) words of ``bitmap`` from the index part at ``index``, aligned to 8 bytes.
@@ -202,50 +225,30 @@ class Kernels:
         The values follow at ``index + index_bytes(wire, slots, count)`` and are used in place. Raises
         SynchronisationError ``corrupt-segment`` unless the bytes are the index of exactly ``count`` of ``slots``.
         """
-        status = self._decode_index(_WIRE_NUMBERS[wire], index, slots, count, bitmap)
+        status = self._decode_index(WIRE_NUMBERS[wire], index, slots, count, bitmap)
         if status:
             why = _REASONS.get(status, f"status {status}")
             message = f"a segment of {count} out of {slots} slots, format {wire.value}, can't be read: {why}"
             raise SynchronisationError(Diagnostic("corrupt-segment", message))
 
-    def seal(
-        self,
-        head: bytes,
-        wire: Format,
-        bitmap: int,
-        slots: int,
-        count: int,
-        value_bytes: int,
-        part: int,
-        origin: int,
-        frame: int,
-    ) -> int:
-        """Complete the message of one segment at ``frame``, whose values are there already: headers, index, padding.
+    def seal(self, head: bytes, messages: Sequence[Outgoing]) -> None:
+        """Complete messages of one segment each, whose values are in their frames already: headers, index, padding.
 
-        ``head`` is a message header (``zenc.runtime.wire``) of the call. Returns the bytes of the message.
+        ``head`` is a message header (``zenc.runtime.wire``) of the call.
         """
-        wire_number = _WIRE_NUMBERS[wire]
-        return _count(self._seal(head, wire_number, bitmap, slots, count, value_bytes, part, origin, frame))
+        rows = array("q", list(itertools.chain.from_iterable(messages)))
+        _count(self._seal(head, rows.buffer_info()[0], len(messages)))
 
     def open(
-        self,
-        head: bytes,
-        message: int,
-        capacity: int,
-        sender: int,
-        part: int,
-        slots: int,
-        unit_bytes: int,
-        bitmap: int,
-        found: ctypes.Array[c_int64],
-    ) -> bool:
-        """Open a message of one segment of ``part`` that is all there, in ``capacity`` bytes at ``message``.
+        self, head: bytes, messages: Expected, capacity: int, unit_bytes: int, bitmaps: int, words: int
+    ) -> list[Opened]:
+        """Open the messages of a step that carry one segment each and are all there, in ``capacity`` bytes.
 
-        True: ceil(slots / 64) words of ``bitmap`` are defined, and ``found`` has the bytes of the message, the
-        segment's count, origin and format (its place in WIRE_FORMATS), and the offset of its values. False: it is
-        another message, longer or wrong.
+        Defines ``words`` words for each at ``bitmaps``. Zeros stand for another message, longer or wrong.
         """
-        return not self._open(head, message, capacity, sender, part, slots, unit_bytes, bitmap, found)
+        found = messages.found
+        self._open(head, messages.rows_at, messages.count, capacity, unit_bytes, bitmaps, words, messages.found_at)
+        return list(zip(*[iter(found.tolist())] * 5, strict=True))
 
     def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
         """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""

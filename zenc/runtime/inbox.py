@@ -1,0 +1,154 @@
+"""The messages that a rank receives: awaited, checked, and decoded.
+
+Those of one segment that are all in their first packet, by far the most, are opened by one call of a kernel a step.
+All others are looked at here, one after another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, most_body_bytes
+from zenc.plan.program import Message, Step
+from zenc.runtime.link import Link
+from zenc.runtime.segments import HEADER_GAP, Frame, Segment, Workshop
+from zenc.runtime.stats import PhaseStats
+from zenc.runtime.transport import EAGER_BYTES, Pending
+from zenc.runtime.wire import SegmentHeader, bytes_of_message, corrupt, read_headers
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A message of ``size`` bytes whose first packet is in ``whole``; ``rest`` is under way for a long one.
+
+    ``headers`` are those of its ``segments`` that the first look showed.
+    """
+
+    message: Message
+    whole: torch.Tensor
+    size: int
+    segments: int
+    headers: list[SegmentHeader]
+    rest: Pending | None
+
+
+Room: TypeAlias = dict[int, tuple[torch.Tensor, ...]]
+"""Step number -> buffers for the first packets that come in it."""
+
+
+class Inbox:
+    """Receives what one rank gets in one call."""
+
+    one_shot = False
+    """Whether the messages of this phase say whose their segments are; else they are their sender's."""
+
+    def __init__(self, link: Link, workshop: Workshop, room: Room) -> None:
+        self.link, self.workshop, self.room = link, workshop, room
+
+    def post(self, step: Step) -> list[Pending]:
+        """Be ready for the first packet of every message of ``step``."""
+        receive, tag = self.link.transport.receive, self.link.tag(step, 0)
+        return [
+            receive(message.peer, tag, buffer)
+            for message, buffer in zip(step.receives, self._buffers(step), strict=True)
+        ]
+
+    def _buffers(self, step: Step) -> tuple[torch.Tensor, ...]:
+        """Room for the first packets of a step, kept from call to call: a call leaves nothing of itself in it."""
+        kept = self.room.get(step.number)
+        if kept is None:
+            kept = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
+            self.room[step.number] = kept
+        return kept
+
+    def receive(self, step: Step, posted: Sequence[Pending], stats: PhaseStats) -> list[Segment]:
+        """What arrives in ``step``, in no order: all first packets, then the rest of the long messages."""
+        if not posted:
+            return []
+        buffers, long = self._buffers(step), dict[int, Arrival]()
+        for index, (message, pending) in enumerate(zip(step.receives, posted, strict=True)):
+            self.link.wait(pending, message.peer, step, None)
+            if bytes_of_message(buffers[index].data_ptr()) > EAGER_BYTES:
+                long[index] = self._looked_at(step, message, buffers[index])  # its rest comes while others are awaited
+        found: list[Segment] = []
+        ranks, one_shot = self.link.transport.size, self.one_shot
+        for index, segment in enumerate(self.workshop.open(self.link.head, step, buffers)):
+            message = step.receives[index]
+            if segment is not None and len(message.pieces) == 1 and segment.origin < ranks:
+                assert segment.frame is not None
+                stats.received(segment.frame.size)
+                stats.body_received(segment.frame.format, segment.frame.size - HEADER_GAP)
+                if not one_shot:
+                    segment.origin = message.peer
+                found.append(segment)
+            else:
+                arrival = long.get(index) or self._looked_at(step, message, buffers[index])
+                found += self._take(step, arrival, stats)
+        return found
+
+    def _looked_at(self, step: Step, message: Message, buffer: torch.Tensor) -> Arrival:
+        """Read the headers of a first packet, and be ready for the rest of a long message."""
+        total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.link.call)
+        if total <= EAGER_BYTES:
+            return Arrival(message, buffer, total, segments, headers, None)
+        if total > self._most_bytes(message):
+            raise corrupt(message.peer, f"it says that it has {total:,} bytes, more than its parts can have")
+        whole = torch.empty(total, dtype=torch.uint8)
+        ctypes.memmove(whole.data_ptr(), buffer.data_ptr(), EAGER_BYTES)
+        rest = self.link.transport.receive(message.peer, self.link.tag(step, 1), whole[EAGER_BYTES:])
+        return Arrival(message, whole, total, segments, headers, rest)
+
+    def _most_bytes(self, message: Message) -> int:
+        """What the heaviest segments of the message's parts would weigh."""
+        contributors = self.link.transport.size if self.one_shot else 1
+        slots, unit_bytes = self.workshop.slots, self.workshop.unit_bytes
+        bodies = sum(most_body_bytes(slots[piece.part], unit_bytes) for piece in message.pieces)
+        return MESSAGE_HEADER_BYTES + contributors * (SEGMENT_HEADER_BYTES * len(message.pieces) + bodies)
+
+    def _take(self, step: Step, arrival: Arrival, stats: PhaseStats) -> list[Segment]:
+        """Wait for the rest of a message, and decode it."""
+        if arrival.rest is not None:
+            self.link.wait(arrival.rest, arrival.message.peer, step, arrival.size)
+        stats.received(arrival.size)
+        sender, address = arrival.message.peer, arrival.whole.data_ptr()
+        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * arrival.segments
+        if arrival.segments != len(arrival.headers):
+            *_, arrival.headers = read_headers(_head(arrival.whole, at), sender, self.link.call)
+        self._demand_expected(arrival.headers, arrival.message)
+        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in arrival.headers]
+        if at + sum(sizes) != arrival.size:
+            raise corrupt(sender, f"it has {arrival.size} bytes, and its segments need {at + sum(sizes)}")
+        return self._decoded(arrival, sizes, address + at, stats)
+
+    def _decoded(self, arrival: Arrival, sizes: list[int], body: int, stats: PhaseStats) -> list[Segment]:
+        headers, sender = arrival.headers, arrival.message.peer
+        frame = Frame(arrival.whole, arrival.size, headers[0].format, None, True) if len(headers) == 1 else None
+        bitmaps = self.workshop.bitmaps(len(headers))
+        bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
+        for header, size in zip(headers, sizes, strict=True):
+            origin = header.origin if self.one_shot else sender
+            what = (header.part, origin, header.count, header.format)
+            found.append(self.workshop.decode(*what, body, bitmap, keep, frame))
+            stats.body_received(header.format, size)
+            body, bitmap = body + size, bitmap + self.workshop.bitmap_bytes
+        return found
+
+    def _demand_expected(self, headers: list[SegmentHeader], message: Message) -> None:
+        """The parts that the plan says, of ranks that there are, none twice and none fuller than its part."""
+        slots, size, pieces = self.workshop.slots, self.link.transport.size, message.pieces
+        if len(headers) == len(pieces) == 1:
+            same = headers[0].part == pieces[0].part
+        else:
+            came = {(header.part, header.origin) for header in headers}
+            same = {part for part, _ in came} == {piece.part for piece in pieces} and len(came) == len(headers)
+        if not same or any(header.origin >= size or header.count > slots[header.part] for header in headers):
+            raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
+
+
+def _head(buffer: torch.Tensor, size: int) -> bytes:
+    return ctypes.string_at(buffer.data_ptr(), min(size, buffer.numel()))

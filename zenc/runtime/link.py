@@ -1,0 +1,53 @@
+"""What all messages of a call share: the transport, the header, tags, and how long one waits.
+
+Every wait has a deadline, and its error names scheme, step, peer and bytes.
+"""
+
+from __future__ import annotations
+
+import time
+
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.plan.program import Step
+from zenc.runtime.transport import Pending, Transport
+from zenc.runtime.wire import Envelope, message_header
+
+ROUND_BITS = 14
+"""Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
+
+
+class Link:
+    """One rank's end of one call. ``deadline`` in seconds bounds every single wait."""
+
+    def __init__(self, scheme: str, deadline: float, transport: Transport, call: Envelope) -> None:
+        self.scheme, self.deadline, self.transport, self.call = scheme, deadline, transport, call
+        self.head = message_header(call, transport.rank, [], 0)
+        self._tag = (call.call & 0xFFFF) << ROUND_BITS + 1
+
+    def tag(self, step: Step, packet: int) -> int:
+        """The tag of the first (0) or second (1) packet of a message of ``step``."""
+        return self._tag | (step.number & (1 << ROUND_BITS) - 1) << 1 | packet
+
+    def wait(self, pending: Pending, peer: int, step: Step, size: int | None, sending: bool = False) -> None:
+        """Wait for a packet of a message of ``size`` bytes; raises SynchronisationError if it does not get through."""
+        started = time.perf_counter()
+        try:
+            pending.wait(self.deadline)
+        except RuntimeError as error:
+            late = time.perf_counter() - started >= self.deadline * 0.95
+            what = "a message" if size is None else f"a message of {size:,} bytes"
+            toward = f"{what} {'to' if sending else 'from'} rank {peer}"
+            where = f"(scheme {self.scheme}, step {step.number}, call {self.call.call})"
+            raise _late(toward, where, self.deadline) if late else _lost(toward, where, error) from error
+
+
+def _late(toward: str, where: str, deadline: float) -> SynchronisationError:
+    message = f"{toward} did not get through within the deadline of {deadline:g} s {where}"
+    help = "see whether that rank is alive and makes the same calls; deadline= sets how long to wait"
+    return SynchronisationError(Diagnostic("deadline", message, help=help))
+
+
+def _lost(toward: str, where: str, error: RuntimeError) -> SynchronisationError:
+    notes = (str(error).splitlines()[0][:200],)
+    help = "a rank has died or given up: its own output says why"
+    return SynchronisationError(Diagnostic("peer-lost", f"{toward} was lost {where}", notes=notes, help=help))
