@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,10 +15,12 @@ from zenc.codegen.artifact import Artifact, load_artifact
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import ArtifactError, Diagnostic, ZencError
 from zenc.language.load import Program, load_file, load_text
+from zenc.plan.expected import DEFAULT_GRADIENT, Gradient, Weigher
 from zenc.plan.explain import Explanation, Load
 from zenc.plan.explain import explain as explain_plan
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
+from zenc.plan.placement import Placement, place
 from zenc.plan.verify import Proof, verify_all
 from zenc.scheme.library import locate
 from zenc.scheme.model import Scheme
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from zenc.draw.picture import SchedulePicture
     from zenc.draw.steps import Steps
     from zenc.runtime.collective import Collective
+    from zenc.topology.model import Topology
 
 Path_ = str | os.PathLike[str]
 Parameters = Mapping[str, int | float | str]
@@ -41,12 +44,16 @@ DEFAULT_DEADLINE = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look."""
+    """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look.
+
+    ``placement``: what it asks of the topology that it was checked against.
+    """
 
     scheme: Scheme
     plan: Plan
     proofs: tuple[Proof, ...]
     warnings: tuple[Diagnostic, ...]
+    placement: Placement | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -78,19 +85,39 @@ class Drawing:
 
 
 def check(
-    path: Path_, *, ranks: int | None = None, params: Parameters | None = None, scheme: str | None = None
+    path: Path_,
+    *,
+    ranks: int | None = None,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    gradient: Gradient = DEFAULT_GRADIENT,
 ) -> Report:
     """Parse, resolve, lower and prove the scheme in ``path``, for ``ranks`` or for 1 to 16 ranks.
 
-    Raises SchemeSyntaxError, SchemeError or VerificationError with everything that is wrong at that stage.
+    With a ``topology`` it is proved for the ranks of this, and every move must have a way there; loads of links and
+    memory are those to expect for ``gradient``.
+
+    Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
-    return _checked(load_file(locate(path)), ranks, params, scheme)
+    return _checked(load_file(locate(path)), ranks, params, scheme, topology, gradient)
 
 
-def _checked(program: Program, ranks: int | None, params: Parameters | None, scheme: str | None) -> Report:
+def _checked(
+    program: Program,
+    ranks: int | None,
+    params: Parameters | None,
+    scheme: str | None,
+    topology: Topology | None = None,
+    gradient: Gradient = DEFAULT_GRADIENT,
+) -> Report:
     resolved, warnings = resolve(program, scheme, params or {})  # Syntax -> Scheme
-    plan = lower(resolved, ranks)  # Scheme -> Plan
-    return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
+    if topology is None:
+        plan = lower(resolved, ranks)  # Scheme -> Plan
+        return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
+    plan = lower(resolved, topology.size if ranks is None else ranks)
+    placed = place(plan, topology, Weigher(plan, topology.size, *astuple(gradient)))  # Plan -> proved Plan @ Topology
+    return Report(resolved, plan, (placed.proof,), (*warnings, *placed.warnings), placed)
 
 
 def compile(
@@ -100,6 +127,7 @@ def compile(
     params: Parameters | None = None,
     target: Target = "cpu",
     scheme: str | None = None,
+    topology: Topology | None = None,
 ) -> Artifact:
     """Compile the scheme in ``path`` (a file, or the name of a shipped scheme).
 
@@ -110,11 +138,12 @@ def compile(
         params: values of the scheme's parameters.
         target: ``cpu``, or ``plan`` for the plan alone.
         scheme: which one, where the file has several.
+        topology: pin the artifact to the ranks of this, and demand a way there for every move.
 
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
-    return _compiled(load_file(locate(path)), ranks, params, target, scheme)
+    return _compiled(load_file(locate(path)), ranks, params, target, scheme, topology)
 
 
 def compile_text(
@@ -131,9 +160,14 @@ def compile_text(
 
 
 def _compiled(
-    program: Program, ranks: int | None, params: Parameters | None, target: Target, scheme: str | None
+    program: Program,
+    ranks: int | None,
+    params: Parameters | None,
+    target: Target,
+    scheme: str | None,
+    topology: Topology | None = None,
 ) -> Artifact:
-    report = _checked(program, ranks, params, scheme)
+    report = _checked(program, ranks, params, scheme, topology)
     sources = {} if target == "plan" else rendered(report.plan, target)  # Plan -> sources
     return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes)
 
@@ -167,6 +201,8 @@ def draw(
     steps: tuple[int, int | None] = (1, None),
     params: Parameters | None = None,
     scheme: str | None = None,
+    topology: Topology | None = None,
+    gradient: Gradient = DEFAULT_GRADIENT,
 ) -> Drawing:
     """The scheme in ``path`` among ``ranks`` ranks as a picture: who sends what to whom, and who holds what after.
 
@@ -177,6 +213,8 @@ def draw(
         steps: the first and the last step of each phase, from 1; None is the last there is.
         params: values of the scheme's parameters.
         scheme: which one, where the file has several.
+        topology: of ``ranks`` ranks; arrows get the colour of the load that ``gradient`` puts on its links.
+        gradient: the one that loads are expected for.
 
     Raises:
         ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
@@ -186,7 +224,8 @@ def draw(
 
     resolved, _ = resolve(load_file(locate(path)), scheme, params or {})
     plan = lower(resolved, ranks)
-    shown = steps_of(plan, ranks, Choice(phase, *steps))
+    weigher = Weigher(plan, ranks, *astuple(gradient)) if topology else None
+    shown = steps_of(plan, ranks, Choice(phase, *steps), topology, weigher)
     return Drawing(plan, shown, draw_plan(plan, shown))
 
 

@@ -104,6 +104,15 @@ _VERIFICATION = {
     "unequal-sums": ("verification", "ranks would add the same numbers in different orders"),
 }
 
+_PLACEMENT = {
+    "wrong-topology-size": ("placement", "a scheme is held against a topology with another number of ranks"),
+    "no-route": ("placement", "a move has no way over the topology"),
+    "tier-mismatch": ("placement", "a tier is named after a level, and its groups have another size"),
+    "tier-without-level": ("placement", "the groups of a tier match no level of the topology (warning)"),
+    "contended-link": ("placement", "moves crowd a link, and the network holds the ranks up (warning)"),
+    "memory-exceeded": ("placement", "the buffers of a rank, or of a machine, do not fit in its memory"),
+}
+
 _EXPLANATION = {
     "bad-load": ("explanation", "a prediction is asked for with a gradient or a rank that can't be"),
 }
@@ -173,6 +182,7 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
         **_SCHEME,
         **_TOPOLOGY,
         **_VERIFICATION,
+        **_PLACEMENT,
         **_EXPLANATION,
         **_DRAWING,
         **_RUN,

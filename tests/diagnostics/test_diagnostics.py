@@ -21,10 +21,11 @@ from zenc.topology.load import load_with_warnings
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "zenc"
-STAGES = ("syntax", "load", "scheme", "topology", "verification")
+STAGES = ("syntax", "load", "scheme", "topology", "verification", "placement")
 IN_OTHER_FILES = {"malformed-topology": "xml", "unsafe-xml": "xml"}
 NOT_IN_A_TEXT = {
-    "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", *IN_OTHER_FILES
+    "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
+    "memory-exceeded", "tier-mismatch", "tier-without-level", *IN_OTHER_FILES
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 
@@ -33,6 +34,8 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
     try:
         if DIAGNOSTICS[id][0] == "verification":
             return check(path).warnings
+        if DIAGNOSTICS[id][0] == "placement":
+            return check(path, topology=load_with_warnings(path)[0]).warnings
         if DIAGNOSTICS[id][0] == "topology":
             return load_with_warnings(path)[1]
         return resolve(load_file(path))[1]

@@ -9,21 +9,27 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jinja2 import meta
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
+from tests.support.shipped import plan_of_shipped
 from zenc.compiler import Drawing
 from zenc.compiler import draw as draw_file
+from zenc.draw.arrows import heat_class
+from zenc.draw.colour import ramp
 from zenc.draw.picture import SchedulePicture
 from zenc.draw.render import TEMPLATES, environment, svg
 from zenc.draw.scheme import draw
 from zenc.draw.steps import MOST_RANKS, Choice, Steps, steps_of
 from zenc.errors import DrawingError
+from zenc.plan.expected import Weigher
 from zenc.plan.model import Plan
+from zenc.plan.requirements import allowed
 from zenc.resources import directory
+from zenc.topology.builders import nodes
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 SCHEMES = sorted(path.stem for path in directory("schemes").glob("*.zen") if path.stem != "patterns")
@@ -69,6 +75,7 @@ def assert_on_paper(root: ElementTree.Element) -> None:
 @given(size=st.integers(1, 9))
 @settings(max_examples=9, deadline=None)
 def test_shipped_schemes_are_drawn_whole(scheme: str, size: int) -> None:
+    assume(allowed(plan_of_shipped(scheme), [size]))
     drawing = draw_file(scheme, size)
     root = ElementTree.fromstring(drawing.svg())
     assert_complete(drawing.steps, root)
@@ -173,6 +180,29 @@ def test_limits() -> None:
     assert refused(lambda: steps_of(ring, 8, Choice("pull", 9))) == "no-such-step"
     assert steps_of(one_by_one, 8).moves == 8 * 8 * 7
     assert steps_of(one_by_one, 1).steps == ()
+
+
+def test_loads_colour_the_arrows() -> None:
+    """Within a machine of four the arrows are colder than between machines; colours are those of the legend."""
+    plan, topology = plan_of(scheme_text(*COMBINATIONS[-1])), nodes(2, gpus=2)
+    steps = steps_of(plan, 4, None, topology, Weigher(plan, 4, 10_000, 8, "f32", 0.1))
+    picture = draw(plan, steps)
+    ElementTree.fromstring(svg(picture))
+    for step, band in zip(steps.steps, picture.bands, strict=True):
+        colours = {(arrow.src, arrow.dst): arrow.colour for arrow in band.arrows}
+        for move in step.moves:
+            assert move.warmth is not None and 0 < move.warmth.seconds <= steps.limit
+            place = ramp().index(colours[move.src, move.dst])
+            inside = move.src // 2 == move.dst // 2
+            assert place < 4 if inside else place >= 3
+            assert ("nic" in move.warmth.link) == (not inside)
+    legend = [swatch.colour for swatch in picture.swatches]
+    assert legend[-len(ramp()) :] == list(ramp())
+    assert max(move.warmth.seconds for step in steps.steps for move in step.moves if move.warmth) == steps.limit
+
+
+def test_classes_of_load() -> None:
+    assert [heat_class(seconds, 64.0) for seconds in (64, 63, 16, 15, 4, 1, 0.2, 0)] == [4, 4, 3, 3, 2, 1, 0, 0]
 
 
 @pytest.mark.parametrize("picture", TEMPLATES, ids=lambda picture: picture.__name__)

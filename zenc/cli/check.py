@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from zenc.cli.common import (
+    DensityOption,
+    DtypeOption,
     JsonOption,
     NameOption,
     RanksOption,
     SchemeArgument,
     SetOption,
+    TopologyOption,
+    UnitsOption,
+    WidthOption,
     locate,
+    on_topology,
     parameters,
     print_json,
     reporting,
@@ -19,6 +25,8 @@ EXAMPLES = """\b
 Examples:
   zenc check balanced
   zenc check mine.zen --ranks 6 --set seed=7
+  zenc check mine.zen --topology cluster.zen
+  zenc check balanced --topology 'nodes(2, gpus = 4)' --density 0.002
 """
 
 
@@ -27,18 +35,30 @@ def check(
     ranks: RanksOption = None,
     assignments: SetOption = None,
     scheme: NameOption = None,
+    topology: TopologyOption = None,
+    density: DensityOption = 0.01,
+    units: UnitsOption = 1_000_000,
+    width: WidthOption = 64,
+    dtype: DtypeOption = "f32",
     json: JsonOption = False,
 ) -> None:
     """Prove that a scheme is right.
 
     Every rank must end with every contribution summed exactly once, and no rank may wait for ever. Without --ranks the
     proof is made for a range of group sizes. Exit status 1 means that it is wrong; why is on standard error.
+
+    With --topology every move must also have a way there. Then the busiest link is told, and what the buffers of a rank
+    take of its memory, as is to be expected for gradients of the given units, width, dtype and density. Where moves
+    crowd a link inside the network, there is a warning.
     """
     path, params = locate(file), parameters(assignments)
     with reporting(json):
         from zenc import compiler
+        from zenc.plan.expected import Gradient
 
-        report = compiler.check(path, ranks=ranks, params=params, scheme=scheme)
+        cluster, ranks = on_topology(topology, ranks)
+        gradient = Gradient(units, width, dtype, density)
+        report = compiler.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
     show_diagnostics(report.warnings)
     push, pull = report.rounds_per_phase
     if json:
@@ -51,11 +71,14 @@ def check(
                 "rounds": {"push": push, "pull": pull},
                 "digest": report.plan.digest,
                 "diagnostics": [warning.to_json() for warning in report.warnings],
+                **({"placement": report.placement.to_json()} if report.placement else {}),
             }
         )
     else:
         proved = f"{report.scheme.name} is proved for {spoken(report.sizes)}"
         print(f"{path}: {proved} (push {steps(push)}, pull {steps(pull)})")
+        for line in report.placement.text() if report.placement else ():
+            print(line)
 
 
 def steps(count: int) -> str:

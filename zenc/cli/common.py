@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zenc.errors import Diagnostic, InternalError, ZencError
+
+if TYPE_CHECKING:
+    from zenc.topology.model import Topology
 
 SchemeArgument = Annotated[
     str, typer.Argument(metavar="SCHEME", help="A .zen file, or the name of a scheme that comes with zenc.")
@@ -28,6 +31,30 @@ NameOption = Annotated[
     str | None, typer.Option("--scheme", metavar="NAME", help="Which scheme of the file, where it has several.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, errors included.")]
+
+
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        metavar="TOPOLOGY",
+        help="Hold it against a cluster: a file, FILE:NAME, or a builder such as 'nodes(4, gpus = 8)'. "
+        "Its ranks are the ranks.",
+    ),
+]
+
+
+DensityOption = Annotated[
+    float,
+    typer.Option("--density", min=0.0, max=1.0, metavar="D", help="Share of units that one rank's gradient holds."),
+]
+UnitsOption = Annotated[
+    int, typer.Option("--units", min=0, metavar="U", help="Units of the tensor: rows of an embedding, or elements.")
+]
+WidthOption = Annotated[
+    int, typer.Option("--width", min=1, metavar="W", help="Values in a unit: columns of an embedding.")
+]
+DtypeOption = Annotated[str, typer.Option("--dtype", metavar="TYPE", help="f32, f64, f16 or bf16.")]
 
 
 @contextmanager
@@ -91,6 +118,20 @@ def from_here(path: Path) -> str:
     """``path`` as one would type it: relative if it lies below the working directory."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def on_topology(what: str | None, ranks: int | None) -> tuple[Topology | None, int | None]:
+    """The topology that ``what`` means, if anything, and the number of ranks: its own, unless ``ranks`` are given.
+
+    Raises ZencError as ``load_topology`` does.
+    """
+    if what is None:
+        return None, ranks
+    from zenc.topology.load import load_with_warnings
+
+    topology, warnings = load_with_warnings(what)
+    show_diagnostics(warnings)
+    return topology, topology.size if ranks is None else ranks
 
 
 def save(path: Path, text: str) -> None:

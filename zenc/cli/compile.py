@@ -14,7 +14,9 @@ from zenc.cli.common import (
     RanksOption,
     SchemeArgument,
     SetOption,
+    TopologyOption,
     locate,
+    on_topology,
     parameters,
     print_json,
     reporting,
@@ -47,18 +49,24 @@ def compile_(
     assignments: SetOption = None,
     target: TargetOption = Target.CPU,
     scheme: NameOption = None,
+    topology: TopologyOption = None,
     output: OutputOption = None,
     json: JsonOption = False,
 ) -> None:
     """Compile a scheme to a directory: manifest, plan and kernels.
 
-    The scheme is proved first; one that is wrong does not compile. Without --ranks the result serves any number.
+    The scheme is proved first; one that is wrong does not compile. Without --ranks the result serves any number. With
+    --topology it is for the ranks of this, and does not compile unless every move has a way there; the topology itself
+    is no part of what is written.
     """
     path, params = locate(file), parameters(assignments)
     with reporting(json):
         from zenc import compiler
 
-        artifact = compiler.compile(path, ranks=ranks, params=params, target=target.value, scheme=scheme)
+        cluster, ranks = on_topology(topology, ranks)
+        artifact = compiler.compile(
+            path, ranks=ranks, params=params, target=target.value, scheme=scheme, topology=cluster
+        )
         where = artifact.save(output or Path("build") / artifact.plan.scheme)
     if json:
         print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})

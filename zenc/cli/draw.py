@@ -11,11 +11,17 @@ from typing import Annotated
 import typer
 
 from zenc.cli.common import (
+    DensityOption,
+    DtypeOption,
     JsonOption,
     NameOption,
     SchemeArgument,
     SetOption,
+    TopologyOption,
+    UnitsOption,
+    WidthOption,
     locate,
+    on_topology,
     parameters,
     print_json,
     reporting,
@@ -39,18 +45,26 @@ StepsOption = Annotated[
 EXAMPLES = """\b
 Examples:
   zenc draw balanced --ranks 4 -o balanced.svg
+  zenc draw balanced --topology 'nodes(2, gpus = 4)' -o loads.svg
   zenc draw dense_ring --ranks 16 --phase push --steps 1..3 > ring.svg
 """
 
 
 def draw(
     file: SchemeArgument,
-    ranks: Annotated[int, typer.Option(min=1, metavar="N", help="Number of ranks, at most 32.")] = 4,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of ranks, at most 32. [default: 4]")
+    ] = None,
     output: OutputOption = None,
     phase: PhaseOption = None,
     steps: StepsOption = None,
     assignments: SetOption = None,
     scheme: NameOption = None,
+    topology: TopologyOption = None,
+    density: DensityOption = 0.01,
+    units: UnitsOption = 1_000_000,
+    width: WidthOption = 64,
+    dtype: DtypeOption = "f32",
     json: JsonOption = False,
 ) -> None:
     """Draw who sends what to whom, step by step, as an SVG.
@@ -59,13 +73,25 @@ def draw(
     between the steps show what every rank holds: a part's bar is as high as the share of the ranks that are in its sum.
     Arrows and ranks say more about themselves when a browser points at them. The file needs no other file, font or
     script.
+
+    With --topology arrows have the colour of the load of the links on their way, as is to be expected for gradients of
+    the given units, width, dtype and density.
     """
     path, params, chosen = locate(file), parameters(assignments), _range(steps)
     with reporting(json):
         from zenc import compiler
+        from zenc.plan.expected import Gradient
 
+        cluster, size = on_topology(topology, ranks)
         drawing = compiler.draw(
-            path, ranks, phase=phase.value if phase else None, steps=chosen, params=params, scheme=scheme
+            path,
+            4 if size is None else size,
+            phase=phase.value if phase else None,
+            steps=chosen,
+            params=params,
+            scheme=scheme,
+            topology=cluster,
+            gradient=Gradient(units, width, dtype, density),
         )
         text = drawing.svg()
         if output:

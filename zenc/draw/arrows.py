@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from zenc.draw.colour import palette
+from zenc.draw.colour import RAMP, palette, ramp
 from zenc.draw.geometry import HEAD, Grid
 from zenc.draw.picture import Arrow, Gradient, Text
 from zenc.draw.steps import Move, Step
 from zenc.draw.words import span
+from zenc.plan.quantities import seconds_text
 
 MOST_LABELS = 3
 """Moves of one rank in one step that still have labels."""
-LABEL_SIZE = 9.5
+STEP = 4
+"""Between two colours of load."""
 
 
 @dataclass(slots=True)
@@ -22,6 +25,7 @@ class Painter:
 
     grid: Grid
     id: str
+    limit: float = 0.0
     gradients: dict[str, Gradient] = field(default_factory=dict)
     colours: tuple[str, ...] = ()
 
@@ -42,7 +46,12 @@ class Painter:
         return tuple(self._label(move, top, bottom) for move in step.moves)
 
     def colour(self, move: Move, top: float, bottom: float) -> str:
-        """Of its part; several parts blend. A tensor in one part has the colour of who sends, or of whose it is."""
+        """Of its part; several parts blend. A tensor in one part has the colour of who sends, or of whose it is.
+
+        Where loads are known, that of the busiest link on the way.
+        """
+        if move.warmth:
+            return ramp()[heat_class(move.warmth.seconds, self.limit)]
         if self.grid.parts == 1:
             return self.colours[move.origin if move.origin >= 0 else move.src]
         if move.first == move.last:
@@ -62,7 +71,7 @@ class Painter:
             f"M{x1:.1f} {top:.1f}C{x1:.1f} {top + bend:.1f} {x2:.1f} {tip - HEAD - bend:.1f} {x2:.1f} {tip - HEAD:.1f}"
         )
         head = f"M{x2 - half:.1f} {tip - HEAD:.1f}L{x2 + half:.1f} {tip - HEAD:.1f}L{x2:.1f} {tip:.1f}Z"
-        end = self.colours[move.last] if self.grid.parts > 1 else colour
+        end = self.colours[move.last] if self.grid.parts > 1 and not move.warmth else colour
         return Arrow(path, head, colour, end, width, self._title(move, step), move.src, move.dst)
 
     def _single(self, move: Move) -> bool:
@@ -72,6 +81,8 @@ class Painter:
         what = "all" if self.grid.parts == 1 else f"part{'s' * (move.last > move.first)} {span(move.first, move.last)}"
         whose = f" of rank {move.origin}" if move.origin >= 0 else ""
         place = f"\n{move.place}" if move.place else ""
+        if move.warmth:
+            place = f"\nbusiest link on the way: {move.warmth.link}, {seconds_text(move.warmth.seconds)}{place}"
         return f"{step.phase}, step {step.number}: rank {move.src} sends {what}{whose} to rank {move.dst}{place}"
 
     def _label(self, move: Move, top: float, bottom: float) -> Text:
@@ -81,6 +92,12 @@ class Painter:
         x1, x2 = (self.grid.port(rank, move.first, move.last) for rank in (move.src, move.dst))
         x, y = _on_curve(x1, x2, top, bottom - HEAD - 2, 0.15)
         return Text(x, y + 3, words, "label", "middle", self.colours[move.last] if self._single(move) else "")
+
+
+def heat_class(seconds: float, limit: float) -> int:
+    """The place in the ramp: the last one for the greatest load, each before it for loads ``STEP`` times less."""
+    steps = math.log(limit / seconds, STEP) if 0 < seconds < limit else 0.0 if seconds else len(RAMP)
+    return max(0, len(RAMP) - 1 - int(steps))
 
 
 def _on_curve(x1: float, x2: float, top: float, bottom: float, t: float) -> tuple[float, float]:

@@ -117,3 +117,56 @@ class SchedulePicture:
     rows: tuple[Row, ...]
     bands: tuple[Band, ...]
     swatches: tuple[Swatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """The ranks of one unit of a level."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A node of a topology, by its middle."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    label: str
+    title: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLine:
+    """A link; ``head`` is empty where it is the same in both directions."""
+
+    path: str
+    head: str
+    colour: str
+    width: float
+    title: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyPicture:
+    """The inputs of ``topology.svg.j2``."""
+
+    width: float
+    height: float
+    id: str
+    title: str
+    description: str
+    texts: tuple[Text, ...]
+    boxes: tuple[Box, ...]
+    links: tuple[LinkLine, ...]
+    spots: tuple[Spot, ...]
+    swatches: tuple[Swatch, ...]

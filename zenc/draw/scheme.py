@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 from zlib import crc32
 
 import numpy as np
 
-from zenc.draw.arrows import Painter
+from zenc.draw.arrows import STEP, Painter
+from zenc.draw.colour import ramp
 from zenc.draw.geometry import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
 from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
 from zenc.draw.steps import Have, Step, Steps
 from zenc.draw.words import count, cut, wrapped
 from zenc.plan.model import Plan
+from zenc.plan.quantities import seconds_text
 
 LEAST_WIDTH = 560.0
 
@@ -34,12 +38,13 @@ class _Sheet:
     rows: list[Row] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     swatches: list[Swatch] = field(default_factory=list)
+    last: Have | None = None
 
     def picture(self) -> SchedulePicture:
         title = f"{self.plan.scheme} among {count(self.shown.size, 'rank')}"
         grid = Grid.of(self.shown.size, self.shown.parts)
         id = f"zenc-{crc32(title.encode('utf-8', 'replace')):08x}"
-        painter = Painter(grid, id)
+        painter = Painter(grid, id, self.shown.limit)
         width = max(grid.right + MARGIN, LEAST_WIDTH)
         self._heading(width)
         top = self._ranks(grid)
@@ -89,7 +94,20 @@ class _Sheet:
         steps = "; ".join(f"{s.phase} step {s.number}: {count(len(s.moves), 'move')}" for s in self.shown.steps[:40])
         return f"{self.plan.doc} {self._facts()}. Ranks are columns, time runs down. {steps}".strip()
 
+    def _groups(self, grid: Grid) -> None:
+        """A line over the ranks of every group of the inner tiers, the outer ones first."""
+        sizes = accumulate((tier.size or 1 for tier in self.plan.tiers[:-1]), mul)
+        for tier, size in reversed([*zip(self.plan.tiers, sizes, strict=False)]):
+            for first in range(0, grid.size - size + 1, size):
+                left, right = grid.left_of(first), grid.left_of(first + size - 1) + grid.node_width
+                self.texts.append(
+                    Text((left + right) / 2, self.y - 4, f"{tier.name} {first // size}", "quiet", "middle")
+                )
+                self.rules.append(Line(left, self.y, right, self.y))
+            self.y += 20
+
     def _ranks(self, grid: Grid) -> float:
+        self._groups(grid)
         for rank in range(grid.size):
             name = f"rank {rank}" if grid.column > 70 or grid.size < 10 else str(rank)
             self.texts.append(Text(grid.middle_of(rank), self.y, name, "rank", "middle"))
@@ -97,26 +115,30 @@ class _Sheet:
         return self.y
 
     def _step(self, grid: Grid, painter: Painter, step: Step) -> None:
-        if not self.bands or self.bands[-1].phase != step.phase or step.number != self.bands[-1].number + 1:
-            self._begin(grid, step)
+        if not self.bands or self.bands[-1].phase != step.phase or step.before is not self.last:
+            self._begin(grid, painter, step)
         top, height = self.y + 2, grid.band_height(step)
         bottom = top + height
         arrows, labels = painter.arrows(step, top, bottom), painter.labels(step, top, bottom)
         middle = (top + bottom) / 2
         moves = count(len(step.moves), "move")
+        kind, _, tier = step.phase.partition(" of ")
         texts = (
-            Text(MARGIN, middle, f"{step.phase} {step.number}", "step"),
+            Text(MARGIN, middle, f"{kind} {step.number}", "step"),
             Text(MARGIN, middle + 15, moves, "quiet"),
+            *([Text(MARGIN, middle + 29, cut(f"tier {tier}", 18), "quiet")] if tier else []),
         )
         title = f"{step.phase}, step {step.number}: {moves}"
         self.bands.append(Band(step.phase, step.number, title, texts, labels, arrows))
         self.y = bottom
         self._row(grid, painter, step.after, f"after {step.phase} step {step.number}")
+        self.last = step.after
 
-    def _begin(self, grid: Grid, step: Step) -> None:
+    def _begin(self, grid: Grid, painter: Painter, step: Step) -> None:
         """A phase, or a part of one, begins: what is held then, if it is not what was shown last."""
-        if not self.bands or self.bands[-1].phase == step.phase:
-            self._row(grid, Painter(grid, ""), step.before, f"before {step.phase} step {step.number}")
+        if step.before is not self.last:
+            self.y += 12 if self.bands else 0
+            self._row(grid, painter, step.before, f"before {step.phase} step {step.number}")
         else:
             self.rules.append(Line(MARGIN, self.y - NODE_HEIGHT / 2, MARGIN + LABELS - 26, self.y - NODE_HEIGHT / 2))
 
@@ -151,8 +173,10 @@ class _Sheet:
         bars = (
             "A bar is a part, as high as the share of the ranks in its sum; strong where it is complete."
             if many
-            else "A bar is a rank whose contribution is in the sum; strong where all are. Arrows: colour of the sender."
+            else "A bar is a rank whose contribution is in the sum; strong where all are."
         )
+        if not many and not self.shown.topology:
+            bars += " Arrows: colour of the sender."
         pitch = min(20.0, 320.0 / grid.bars)
         x = MARGIN + 46
         self._write(MARGIN, 22, what, "quiet")
@@ -162,6 +186,22 @@ class _Sheet:
         self.texts.append(Text(last, self.y, f"0 to {grid.bars - 1}" if grid.bars > 1 else "0", "quiet"))
         room = max(grid.right, LEAST_WIDTH) - 2 * MARGIN
         for line in wrapped(bars, 11, room):
+            self._write(MARGIN, 18, line, "quiet")
+        if self.shown.topology:
+            self._scale(room)
+
+    def _scale(self, room: float) -> None:
+        """What the colours of arrows mean where they are loads."""
+        colours = ramp()
+        x, y = MARGIN + 46, self.y + 24
+        self._write(MARGIN, 24, "load", "quiet")
+        self.swatches += [Swatch(x + 34.0 * i, y - 10, 32.5, colour) for i, colour in enumerate(colours)]
+        self.texts.append(Text(x + 34.0 * len(colours) + 8, y, f"up to {seconds_text(self.shown.limit)}", "quiet"))
+        words = (
+            f"Arrows: how long the busiest link of {self.shown.topology} on the way is busy in the step; each colour "
+            f"stands for loads {STEP} times those of the one before it."
+        )
+        for line in wrapped(words, 11, room):
             self._write(MARGIN, 18, line, "quiet")
 
 

@@ -2,7 +2,7 @@
 
     Steps = size parts Step*
     Step  = phase number Move* before after                 # have[rank, part, contributor]
-    Move  = src dst first..last origin place
+    Move  = src dst first..last origin place warmth?        # the load of the links on its way
 
 The plan is proved along the way, so what is drawn is right.
 """
@@ -10,17 +10,22 @@ The plan is proved along the way, so what is drawn is right.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from zenc.draw.heat import Heat, Warmth
 from zenc.errors import Diagnostic, DrawingError
+from zenc.plan.expected import Weigher
+from zenc.plan.links import Meter
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
-from zenc.plan.rounds import Round, Rounds
-from zenc.plan.verify import verify
+from zenc.plan.rounds import Round, Rounds, expand
+from zenc.plan.route import routes
+from zenc.plan.verify import prove
+from zenc.topology.model import Topology
 
 Have: TypeAlias = npt.NDArray[np.bool_]
 
@@ -37,6 +42,7 @@ class Move:
     last: int
     origin: int
     place: str
+    warmth: Warmth | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +75,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """``rounds`` are the numbers of steps of the whole scheme, by phase."""
+    """``rounds`` are the numbers of steps of the whole scheme, by phase; ``limit`` is the greatest warmth of all."""
 
     size: int
     parts: int
     rounds: tuple[tuple[str, int], ...]
     steps: tuple[Step, ...]
+    topology: str = ""
+    limit: float = 0.0
 
     @property
     def moves(self) -> int:
@@ -86,6 +94,7 @@ class Steps:
             "size": self.size,
             "parts": self.parts,
             "rounds": dict(self.rounds),
+            **({"topology": self.topology} if self.topology else {}),
             "steps": [
                 {"phase": step.phase, "number": step.number, "moves": [_move_json(move) for move in step.moves]}
                 for step in self.steps
@@ -93,22 +102,32 @@ class Steps:
         }
 
 
-def steps_of(plan: Plan, size: int, choice: Choice | None = None) -> Steps:
-    """The chosen steps of ``plan`` among ``size`` ranks.
+def steps_of(
+    plan: Plan, size: int, choice: Choice | None = None, on: Topology | None = None, weigher: Weigher | None = None
+) -> Steps:
+    """The chosen steps of ``plan`` among ``size`` ranks; with ``weigher``, the loads of the links of ``on``.
 
-    Raises DrawingError where there are too many to draw, or none, and VerificationError as ``verify`` does.
+    Raises DrawingError where there are too many to draw, or none, VerificationError as ``verify`` does, and
+    TopologyError where a move has no way.
     """
     choice = choice or Choice()
     if size > MOST_RANKS:
         message = f"a drawing has room for {MOST_RANKS} ranks, not for {size:,}"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
-    player = _Player(plan, size)
-    rounds, _ = verify(plan, size, player.observe)
+    rounds = expand(plan, size)
+    player = _Player(plan, size, _heat(plan, rounds, on, weigher) if on and weigher else None)
+    prove(plan, rounds, player.observe)
     steps = tuple(step for step in player.steps(rounds) if choice.takes(step.phase, step.number))
     counts = tuple((name, len(phase)) for name, phase in player.phases(rounds))
-    found = Steps(size, rounds.parts, counts, steps)
+    limit = player.heat.limit if player.heat else 0.0
+    found = Steps(size, rounds.parts, counts, steps, on.name if on else "", limit)
     _demand_drawable(found, choice)
     return found
+
+
+def _heat(plan: Plan, rounds: Rounds, topology: Topology, weigher: Weigher) -> Heat:
+    ways = routes(plan, rounds, topology)
+    return Heat(ways, Meter(plan, ways, weigher))
 
 
 def _demand_drawable(found: Steps, choice: Choice) -> None:
@@ -125,10 +144,10 @@ def _demand_drawable(found: Steps, choice: Choice) -> None:
 class _Player:
     """Follows the proof, and keeps who holds what after each step."""
 
-    def __init__(self, plan: Plan, size: int) -> None:
+    def __init__(self, plan: Plan, size: int, heat: Heat | None) -> None:
         have = np.zeros((size, plan.parts(size), size), dtype=bool)
         have[np.arange(size), :, np.arange(size)] = True
-        self.plan = plan
+        self.plan, self.heat = plan, heat
         self.states: list[Have] = [have]
         self.begun: tuple[str, Have] = ("", have)
 
@@ -142,6 +161,8 @@ class _Player:
         pieces[forwarded] = self.begun[1][deliveries.origin[forwarded], deliveries.part[forwarded]]
         np.logical_or.at(after, (deliveries.dst, deliveries.part), pieces)
         self.states.append(after)
+        if self.heat:
+            self.heat.observe(kind, phase, number, deliveries)
 
     def phases(self, rounds: Rounds) -> list[tuple[str, tuple[Round, ...]]]:
         """The phases by name, in their order."""
@@ -152,11 +173,17 @@ class _Player:
     def steps(self, rounds: Rounds) -> Iterator[Step]:
         played = [(name, i, r) for name, phase in self.phases(rounds) for i, r in enumerate(phase, 1)]
         for (phase, number, round_), before, after in zip(played, self.states, self.states[1:], strict=False):
-            yield Step(phase, number, tuple(_moves(round_, rounds)), before, after)
+            moves = (replace(move, warmth=self._warmth(phase, number, move)) for move in _moves(round_, rounds))
+            yield Step(phase, number, tuple(moves), before, after)
+
+    def _warmth(self, phase: str, number: int, move: Move) -> Warmth | None:
+        return self.heat.of[phase, number, move.src, move.dst] if self.heat else None
 
 
 def _move_json(move: Move) -> dict[str, object]:
-    return {**asdict(move), "origin": None if move.origin < 0 else move.origin}
+    shown = {**asdict(move), "origin": None if move.origin < 0 else move.origin}
+    warmth = shown.pop("warmth")
+    return {**shown, "load": warmth} if warmth else shown
 
 
 def _moves(round_: Round, rounds: Rounds) -> Iterator[Move]:

@@ -1,0 +1,141 @@
+"""Drawings of topologies show every node and every link, on the paper, without covering each other."""
+
+from __future__ import annotations
+
+import itertools
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper
+from zenc.draw.layers import arranged, layers_of
+from zenc.draw.render import svg
+from zenc.draw.topology import MOST_RANKS, draw_topology, rate
+from zenc.errors import DrawingError
+from zenc.topology.builders import dgx, dragonfly, fat_tree, nodes, ring, torus
+from zenc.topology.draft import Draft
+from zenc.topology.model import Topology
+
+CLUSTERS: dict[str, Callable[[], Topology]] = {
+    "one": lambda: ring(1),
+    "pair": lambda: ring(2),
+    "ring": lambda: ring(7),
+    "grid": lambda: torus(3, 4),
+    "cube": lambda: torus(2, 3, 2),
+    "nodes": lambda: nodes(3, gpus=4, nics=2),
+    "dgx": lambda: dgx(2),
+    "fat_tree": lambda: fat_tree(4),
+    "dragonfly": lambda: dragonfly(2, 4, 1),
+}
+
+
+def groups(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [group for group in root.iter(f"{NAMESPACE}g") if group.get("class") == kind]
+
+
+def assert_whole(topology: Topology) -> ElementTree.Element:
+    """A box for every node; a line for every link, or one for the two alike directions of one."""
+    root = ElementTree.fromstring(svg(draw_topology(topology)))
+    assert_on_paper(root)
+    assert len(groups(root, "spot")) == len(topology.graph)
+    lines = groups(root, "link")
+    both = {frozenset(ends) for ends in topology.graph.edges if alike(topology, *ends)}
+    single = [ends for ends in topology.graph.edges if not alike(topology, *ends)]
+    assert len(lines) == len(both) + len(single)
+    assert sum(len(line.findall(f"{NAMESPACE}path")) == 2 for line in lines) == len(single), "heads of one-way links"
+    return root
+
+
+def alike(topology: Topology, one: object, other: object) -> bool:
+    edges = topology.graph.edges
+    return (other, one) in edges and edges[one, other]["bandwidth"] == edges[other, one]["bandwidth"]
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_common_shapes(name: str) -> None:
+    topology = CLUSTERS[name]()
+    assert_whole(topology)
+    spots = draw_topology(topology).spots
+    for one, other in itertools.combinations(spots, 2):
+        apart = (
+            abs(one.x - other.x) >= (one.width + other.width) / 2
+            or abs(one.y - other.y) >= (one.height + other.height) / 2
+        )
+        assert apart, f"{one.title} lies on {other.title}"
+
+
+def test_levels_have_boxes() -> None:
+    picture = draw_topology(nodes(3, gpus=4))
+    assert [box.label for box in picture.boxes] == ["node 0", "node 1", "node 2"]
+    spots = {spot.label: spot for spot in picture.spots}
+    for rank in range(12):
+        box, spot = picture.boxes[rank // 4], spots[str(rank)]
+        assert box.x <= spot.x - spot.width / 2 and spot.x + spot.width / 2 <= box.x + box.width
+    assert len(draw_topology(fat_tree(4)).boxes) == 4 + 8
+
+
+def test_switches_stand_above_what_they_serve() -> None:
+    layers = layers_of(fat_tree(4))
+    assert [len(layer) for layer in layers] == [16, 8, 8, 4]
+    places = arranged(fat_tree(4)).places
+    heights = [places[layer[0]].y for layer in layers]
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_wider_links_are_drawn_wider() -> None:
+    lines = {line.kind: line for line in draw_topology(dgx(2)).links}
+    assert lines["nvlink"].width > lines["pcie"].width
+    assert "450 GB/s" in lines["nvlink"].title
+
+
+@given(
+    size=st.integers(1, 9),
+    switches=st.integers(0, 5),
+    links=st.lists(st.tuples(st.integers(0, 13), st.integers(0, 13), st.sampled_from((1e8, 2e9, 9e12))), max_size=30),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float]]) -> None:
+    draft = Draft("any", "")
+    draft.set_levels(("gpu", size))
+    names: list[int | str] = [*range(size), *(draft.add_switch(f"s({i})") for i in range(switches))]
+    for one, other in itertools.pairwise(names):
+        draft.connect(one, other, 1e9, 1e-6)
+    for one, other, bandwidth in links:
+        a, b = names[one % len(names)], names[other % len(names)]
+        if a != b and (a, b) not in draft.links:
+            draft.connect(a, b, bandwidth, 1e-6, one_way=True)
+    assert_whole(draft.finish())
+
+
+def test_text_of_a_user_is_escaped() -> None:
+    graph: nx.DiGraph = nx.DiGraph()
+    graph.add_node(0, kind="rank", label=HOSTILE, memory=None)
+    graph.add_node(1, kind="rank", label="ok", memory=None)
+    graph.add_node(HOSTILE, kind='"><script>', label=HOSTILE)
+    for one, other in ((0, HOSTILE), (HOSTILE, 0), (1, HOSTILE), (HOSTILE, 1)):
+        graph.add_edge(one, other, bandwidth=1e9, latency=0.0, kind='"/><script>', span=None)
+    text = svg(draw_topology(Topology(HOSTILE, HOSTILE, (), graph)))
+    assert "<script" not in text
+    root = ElementTree.fromstring(text)
+    assert {spot.get("data-kind") for spot in groups(root, "spot")} == {"rank", '"><script>'}
+
+
+def test_limits() -> None:
+    with pytest.raises(DrawingError) as caught:
+        draw_topology(nodes(MOST_RANKS // 8 + 1))
+    assert caught.value.diagnostics[0].id == "drawing-too-large"
+    assert_whole(nodes(MOST_RANKS // 8))
+
+
+def test_rates() -> None:
+    assert [rate(x) for x in (12.0, 2.5e3, 1e6, 25e9, 1.8e12)] == [
+        "12 B/s",
+        "2.5 kB/s",
+        "1 MB/s",
+        "25 GB/s",
+        "1.8 TB/s",
+    ]

@@ -1,0 +1,123 @@
+"""The load of links is what a count move by move gives; crowded links earn a warning, ports do not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import plan_of
+from zenc.plan.expected import Weigher
+from zenc.plan.formats import MESSAGE_HEADER_BYTES
+from zenc.plan.links import LinkLoads, Meter, contention
+from zenc.plan.model import Plan
+from zenc.plan.rounds import Rounds, expand
+from zenc.plan.route import every_round, routes
+from zenc.plan.verify import prove
+from zenc.topology.builders import dgx, fat_tree, nodes, ring
+from zenc.topology.model import Topology
+
+DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
+RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
+CLUSTERS = {"nodes": nodes(2, gpus=3, nics=2), "fat": fat_tree(2), "pair": nodes(1, gpus=2), "big": dgx(1)}
+
+
+def weigher(plan: Plan, size: int, density: float = 0.03) -> Weigher:
+    return Weigher(plan, size, 5_000, 3, "f16", density)
+
+
+def measured(plan: Plan, topology: Topology) -> tuple[LinkLoads, Rounds]:
+    rounds = expand(plan, topology.size)
+    meter = Meter(plan, routes(plan, rounds, topology), weigher(plan, topology.size))
+    prove(plan, rounds, meter.observe)
+    return meter.loads(), rounds
+
+
+def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
+    """Bytes of every link in all, and of the busiest in every step: one move after another, with sets of ranks."""
+    size, weigh = topology.size, weigher(plan, topology.size)
+    rounds = expand(plan, size)
+    held = [[{rank} for _ in range(rounds.parts)] for rank in range(size)]
+    total: Counter = Counter()
+    steps = {}
+    for phase, number, round_ in every_round(plan, rounds):
+        of = plan.pushes[0] if phase == "push" else plan.pulls[0]
+        apart = phase == "push" and plan.one_shot(of)
+        before = [[set(part) for part in rank] for rank in held]
+        messages: dict = defaultdict(lambda: MESSAGE_HEADER_BYTES)
+        columns = zip(round_.src, round_.dst, round_.first, round_.last, round_.origin, strict=True)
+        for src, dst, first, last, origin in (map(int, row) for row in columns):
+            for part in range(first, last + 1):
+                carried = before[src][part] if origin < 0 else {origin}
+                held[dst][part] |= carried
+                messages[src, dst] += weigh.segments(of.format, len(carried), len(carried) if apart else 1)
+        here: Counter = Counter()
+        for (src, dst), bytes in messages.items():
+            for link in topology.route(src, dst) or ():
+                here[link.source, link.target] += bytes
+        total.update(here)
+        steps[phase, number] = max(bytes / topology.graph.edges[ends]["bandwidth"] for ends, bytes in here.items())
+    return total, steps
+
+
+@given(combination=st.sampled_from(COMBINATIONS), name=st.sampled_from(sorted(CLUSTERS)))
+@settings(max_examples=60, deadline=None)
+def test_loads_are_those_counted_by_hand(combination: tuple[str, str, str], name: str) -> None:
+    plan, topology = plan_of(scheme_text(*combination)), CLUSTERS[name]
+    loads, _ = measured(plan, topology)
+    total, steps = by_hand(plan, topology)
+    for link, bytes in zip(loads.links, loads.total.tolist(), strict=True):
+        assert bytes == total.get((link.source, link.target), 0)
+    assert {(s.phase, s.number) for s in loads.steps} == set(steps)
+    for step in loads.steps:
+        assert step.seconds == pytest.approx(steps[step.phase, step.number])
+    assert loads.bottleneck is not None
+    assert loads.seconds[loads.bottleneck] == max(loads.seconds)
+
+
+def test_every_byte_that_is_sent_passes_the_ranks_own_links() -> None:
+    loads, _ = measured(DIRECT, CLUSTERS["nodes"])
+    leaving = sum(b for link, b in zip(loads.links, loads.total, strict=True) if isinstance(link.source, int))
+    arriving = sum(b for link, b in zip(loads.links, loads.total, strict=True) if isinstance(link.target, int))
+    assert leaving == arriving > 0
+
+
+def test_a_crowd_on_the_network_is_a_warning() -> None:
+    loads, rounds = measured(DIRECT, nodes(2, gpus=4))
+    push, pull = contention(loads, rounds)
+    assert push.id == "contended-link" and push.severity == "warning"
+    assert push.message.startswith("16 moves share the link network -> nic(0, 0), which is busy ")
+    assert push.message.endswith("(push, step 1)") and pull.message.endswith("(pull, step 1)")
+    assert push.span is not None and "patterns.zen" in push.span.source.name
+
+
+@pytest.mark.parametrize("topology", [nodes(1, gpus=8), fat_tree(4), ring(2)], ids=lambda t: t.name)
+def test_ports_are_no_crowd(topology: Topology) -> None:
+    """A rank's own link carries what the rank moves, whatever the network."""
+    loads, rounds = measured(DIRECT, topology)
+    assert contention(loads, rounds) == []
+
+
+def test_a_ring_crowds_nothing() -> None:
+    loads, rounds = measured(RING, nodes(4, gpus=2))
+    assert contention(loads, rounds) == []
+    assert loads.name(loads.bottleneck or 0) in ("network -> nic(0, 0)", "nic(0, 0) -> network")
+
+
+def test_nothing_to_send() -> None:
+    loads, rounds = measured(DIRECT, ring(1))
+    assert loads.bottleneck is None and loads.steps == () and contention(loads, rounds) == []
+    assert json.loads(json.dumps(loads.to_json()))["links"] == []
+
+
+def test_json() -> None:
+    loads, _ = measured(DIRECT, nodes(2, gpus=2))
+    data = json.loads(json.dumps(loads.to_json()))
+    assert data["topology"] == "nodes" and data["bottleneck"] == loads.name(loads.bottleneck or 0)
+    assert sum(link["bytes"] for link in data["links"]) == int(np.sum(loads.total))
+    assert [(step["phase"], step["number"]) for step in data["steps"]] == [("push", 1), ("pull", 1)]

@@ -1,0 +1,137 @@
+"""Plans on topologies: memory, tiers and levels, and the whole check in time."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import plan_of
+from zenc.errors import TopologyError, VerificationError
+from zenc.plan.capacity import INDEX_BYTES, Ledger
+from zenc.plan.expected import Weigher
+from zenc.plan.model import Plan, Tier
+from zenc.plan.placement import Placement, place, tier_problems, units_of
+from zenc.plan.rounds import expand
+from zenc.plan.verify import prove
+from zenc.topology.builders import dgx, fat_tree, nodes, ring
+from zenc.topology.draft import Draft
+from zenc.topology.model import Topology
+
+DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
+RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
+
+
+def placed(plan: Plan, topology: Topology, units: int = 10_000, density: float = 0.1) -> Placement:
+    return place(plan, topology, Weigher(plan, topology.size, units, 4, "f32", density))
+
+
+def with_memory(device: int | None, host: int | None) -> Topology:
+    draft = Draft("small")
+    draft.set_levels(("node", 2), ("gpu", 2), memory=device)
+    draft.add_hosts("node", 2, host)
+    draft.add_switch("hub")
+    for rank in range(4):
+        draft.connect(rank, "hub", 1e9, 1e-6)
+    return draft.finish()
+
+
+@given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 8))
+@settings(max_examples=40, deadline=None)
+def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
+    """The running account ends where one made from the last state alone does."""
+    plan = plan_of(scheme_text(*combination))
+    weigher = Weigher(plan, size, 640, 2, "f32", 0.25)
+    ledger = Ledger(plan, size, weigher)
+    prove(plan, expand(plan, size), ledger.observe)
+    assert (ledger.count == size).all()
+    unmerged = plan.one_shot(plan.pushes[0])
+    if not unmerged:
+        assert (ledger.held == plan.parts(size) * ledger.table[size]).all()
+    assert (ledger.held >= plan.parts(size) * ledger.table[1]).all()
+
+
+def test_the_least_that_a_rank_needs() -> None:
+    found = placed(RING, ring(4), units=4096, density=1.0).capacity
+    gradient, segments = 4096 * (16 + INDEX_BYTES), 4096 * 16 + 4096 // 8
+    assert all(need.bytes >= gradient + segments for need in found.needs)
+    assert found.greatest.phase == "after the last step"
+    assert found.greatest.bytes == 2 * gradient + segments
+
+
+def test_devices_that_are_too_small() -> None:
+    with pytest.raises(TopologyError) as caught:
+        placed(DIRECT, with_memory(20_000, None))
+    (found,) = caught.value.diagnostics
+    assert found.id == "memory-exceeded" and "and has 20 kB" in found.message
+    assert found.notes == ("so do 3 other ranks",)
+
+
+def test_machines_that_are_too_small() -> None:
+    need = placed(DIRECT, with_memory(None, None)).capacity.greatest.bytes
+    assert placed(DIRECT, with_memory(need, 2 * need)).warnings == ()
+    with pytest.raises(TopologyError) as caught:
+        placed(DIRECT, with_memory(need, 2 * need - 1))
+    (found,) = caught.value.diagnostics
+    assert found.id == "memory-exceeded" and found.message.startswith("the ranks of node(0) need ")
+
+
+def tiers(*sizes: tuple[str, int | None]) -> Plan:
+    """A plan whose tiers have these names and sizes; only they are looked at."""
+    first = DIRECT.tiers[0]
+    made = tuple(Tier(name, size, "x", first.partition, first.aggregation) for name, size in sizes)
+    return dataclasses.replace(DIRECT, tiers=made, pushes=DIRECT.pushes * len(made), pulls=DIRECT.pulls * len(made))
+
+
+def test_tiers_match_the_levels() -> None:
+    assert units_of(fat_tree(4)) == {"pod": 4, "edge": 2, "gpu": 1}
+    assert list(tier_problems(tiers(("node", 8), ("cluster", None)), dgx(2))) == []
+    assert list(tier_problems(tiers(("edge", 2), ("pod", 2), ("all", None)), fat_tree(4))) == []
+    assert list(tier_problems(tiers(("", None)), dgx(2))) == []
+
+
+def test_tiers_of_another_size_than_their_level() -> None:
+    (found,) = tier_problems(tiers(("node", 4), ("cluster", None)), dgx(2))
+    assert (found.id, found.severity) == ("tier-mismatch", "error")
+    assert found.message == "a group of tier node has 4 ranks, and a node of dgx has 8"
+    with pytest.raises(TopologyError):
+        placed(tiers(("node", 4), ("cluster", None)), dgx(2))
+
+
+def test_tiers_that_are_no_level() -> None:
+    (found,) = tier_problems(tiers(("nodes", 4), ("cluster", None)), dgx(2))
+    assert (found.id, found.severity, found.help) == ("tier-without-level", "warning", "did you mean 'node'?")
+    assert list(tier_problems(tiers(("machine", 8), ("cluster", None)), dgx(2))) == [], "a level by another name"
+
+
+def test_a_wrong_scheme_is_told_first() -> None:
+    wrong = plan_of(
+        "scheme s { communication: schedule { push { } pull { } } aggregation: incremental partition: centralization }"
+    )
+    with pytest.raises(VerificationError):
+        placed(wrong, ring(2))
+
+
+def test_text_and_json() -> None:
+    found = placed(DIRECT, nodes(2, gpus=2))
+    lines = found.text()
+    assert lines[0] == "on nodes, of 4 ranks: every move has a way"
+    assert lines[1].startswith("  bottleneck  network -> nic(0, 0): ")
+    assert lines[2].startswith("  memory      rank 0 needs ")
+    data = json.loads(json.dumps(found.to_json()))
+    assert {"topology", "bottleneck", "links", "steps", "memory"} == set(data)
+    assert [host["host"] for host in data["memory"]["hosts"]] == ["node(0)", "node(1)"]
+
+
+@pytest.mark.parametrize("plan", [DIRECT, RING], ids=["point_to_point", "ring"])
+def test_a_thousand_ranks_take_seconds(plan: Plan) -> None:
+    topology = nodes(128, gpus=8)
+    started = time.process_time()
+    found = placed(plan, topology, units=1_000_000, density=0.01)
+    assert time.process_time() - started < 10
+    assert found.proof.size == 1024

@@ -1,0 +1,99 @@
+"""Every move has a way over the topology, or the line of the move says which has none, and what to do instead."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import DIRECT_PULL, plan_of, plan_with
+from zenc.errors import Diagnostic, TopologyError
+from zenc.plan.model import Plan
+from zenc.plan.rounds import expand
+from zenc.plan.route import Routes, every_round, routes
+from zenc.topology.builders import fat_tree, nodes, ring, torus
+from zenc.topology.draft import Draft
+from zenc.topology.model import Topology
+
+RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
+DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
+
+
+def routed(plan: Plan, topology: Topology) -> Routes:
+    return routes(plan, expand(plan, topology.size), topology)
+
+
+def refused(plan: Plan, topology: Topology) -> tuple[Diagnostic, ...]:
+    with pytest.raises(TopologyError) as caught:
+        routed(plan, topology)
+    return caught.value.diagnostics
+
+
+@pytest.mark.parametrize("topology", [nodes(2, gpus=4), fat_tree(4), nodes(1, gpus=3)], ids=lambda t: t.name)
+def test_the_way_of_a_pair_is_that_of_the_topology(topology: Topology) -> None:
+    found = routed(DIRECT, topology)
+    src, dst = np.divmod(np.arange(topology.size**2), topology.size)
+    src, dst = src[src != dst], dst[src != dst]
+    pair, link = found.over(src, dst)
+    for i, (one, other) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
+        assert tuple(topology.links[j] for j in link[pair == i]) == topology.route(one, other)
+
+
+def test_a_ring_fits_a_ring() -> None:
+    found = routed(RING, ring(6))
+    assert set(found.paths.counts.tolist()) == {1} and len(found.paths.counts) == 6
+
+
+def test_a_move_without_a_way_is_told_at_its_line() -> None:
+    first, second = refused(DIRECT, ring(5))
+    assert (first.id, second.id) == ("no-route", "no-route")
+    assert first.message == "rank 0 has no way to rank 2 on ring (push, step 1)"
+    assert second.message == "rank 0 has no way to rank 2 on ring (pull, step 1)"
+    assert str(first.span).rpartition("/")[2].startswith("patterns.zen:")
+    assert first.notes[0] == "the nearest that rank 0 reaches: ranks 1 and 4"
+    assert first.notes[1] == "9 other moves of this statement in this step have no way either"
+    assert first.help == "ranks forward nothing by themselves: send to rank 1 first, which reaches rank 2"
+
+
+def test_each_statement_is_told_once_with_its_own_line() -> None:
+    push = "step { send part 0 to 0 where rank == 2 }\nstep { send part 1 to 1 where rank == 3 }"
+    found = refused(plan_with(push, DIRECT_PULL), ring(4))
+    assert [(d.span.line, d.message) for d in found if d.span] == [
+        (3, "rank 2 has no way to rank 0 on ring (push, step 1)"),
+        (4, "rank 3 has no way to rank 1 on ring (push, step 2)"),
+        (6, "rank 0 has no way to rank 2 on ring (pull, step 1)"),
+    ]
+
+
+def test_where_nobody_can_pass_it_on() -> None:
+    found = refused(DIRECT, torus(4, 4))
+    far = [d for d in found if "patterns.zen" in str(d.span)]
+    assert far and all(d.help and "ranks forward nothing" in d.help for d in far)
+
+
+def test_one_way_links_count_one_way() -> None:
+    draft = Draft("loop")
+    draft.set_levels(("gpu", 4))
+    for rank in range(4):
+        draft.connect(rank, (rank + 1) % 4, 1e9, 0.0, one_way=True)
+    topology = draft.finish()
+    assert set(routed(RING, topology).paths.counts.tolist()) == {1}
+    push = (
+        "step { for d in 1 .. size - 1 { send part (rank + d) mod size to (rank + d) mod size where d == size - 1 } }"
+    )
+    first = refused(plan_with(push, ""), topology)[0]
+    assert first.message == "rank 0 has no way to rank 3 on loop (push, step 1)"
+    assert first.notes[0] == "the nearest that rank 0 reaches: rank 1"
+    assert first.help and first.help.endswith("let the schedule pass it on, one move after another")
+
+
+def test_another_number_of_ranks() -> None:
+    with pytest.raises(TopologyError) as caught:
+        routes(RING, expand(RING, 5), ring(4))
+    (found,) = caught.value.diagnostics
+    assert (found.id, found.message) == ("wrong-topology-size", "ring has 4 ranks, and the moves are among 5 ranks")
+
+
+def test_rounds_come_in_order_with_their_names() -> None:
+    names = [(phase, number) for phase, number, _ in every_round(RING, expand(RING, 3))]
+    assert names == [("push", 1), ("push", 2), ("pull", 1), ("pull", 2)]

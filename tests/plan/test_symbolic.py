@@ -1,0 +1,207 @@
+"""Formulas are those of the papers, hold beyond the sizes they were fitted to, and are left out where they don't."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from zenc.language.load import load_file
+from zenc.plan.formula import DENSE, Domain, fit_scalar, fit_volume, volume_text
+from zenc.plan.lower import lower
+from zenc.plan.model import Plan
+from zenc.plan.program import program
+from zenc.plan.rounds import expand
+from zenc.plan.symbolic import Symbolic, symbolic
+from zenc.plan.symbolic_text import symbolic_text
+from zenc.plan.volume import volumes
+from zenc.scheme.library import locate
+from zenc.scheme.resolve import resolve
+
+HALVES = "d + d_2/2 + d_4/4 + ... + d_(n/2)/(n/2)"
+
+
+def shipped(name: str) -> Plan:
+    return lower(resolve(load_file(locate(name)))[0])
+
+
+def sent(found: Symbolic) -> dict[str, str]:
+    return {name: str(phase.sent) for name, phase in found.phases.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "domain", "push", "pull"),
+    [
+        ("balanced", "every n", "(n - 1)/n d M", "(n - 1)/n d_n M"),
+        ("agsparse", "every n", "(n - 1) d M", "0"),
+        ("dense_ring", "every n", "(n - 1)/n M", "(n - 1)/n M"),
+        ("hierarchical_centralization", "n a power of two", "(d + d_2 + d_4 + ... + d_(n/2)) M", "0"),
+    ],
+)
+def test_the_formulas_of_the_papers(name: str, domain: str, push: str, pull: str) -> None:
+    found = symbolic(shipped(name), 8, 0.01)
+    assert (str(found.domain), sent(found)) == (domain, {"push": push, "pull": pull})
+    assert all(str(phase.sent) == str(phase.received) for phase in found.phases.values())
+
+
+@pytest.mark.parametrize(
+    ("combination", "push"),
+    [
+        (COMBINATIONS[1], "1/n (d + d_2 + d_3 + ... + d_(n-1)) M"),  # ring, incremental, parallelism
+        (COMBINATIONS[4], "(n - 1)/2 d M"),  # ring, one_shot: the segments grow on the way
+        (COMBINATIONS[0], "d_(n-1) M"),  # a chain: the last but one sends most
+        (COMBINATIONS[7], f"1/2 ({HALVES}) M"),  # recursive halving
+        (COMBINATIONS[10], "1/2 log2(n) d M"),
+    ],
+)
+def test_patterns(combination: tuple[str, str, str], push: str) -> None:
+    found = symbolic(plan_of(scheme_text(*combination)), 8, 0.01)
+    assert sent(found)["push"] == push
+
+
+@given(combination=st.sampled_from(COMBINATIONS), size=st.integers(1, 9), density=st.sampled_from((0.0, 0.01, 1.0)))
+@settings(max_examples=60, deadline=None)
+def test_volumes_are_what_the_programs_send(combination: tuple[str, str, str], size: int, density: float) -> None:
+    """Counted again from the programs of the ranks, with sets."""
+    plan = plan_of(scheme_text(*combination))
+    counted = volumes(plan, size, density)
+    for direction in ("sends", "receives"):
+        by_rank = brute_force(plan, size, direction)
+        for phase, count in counted.items():
+            found = count.sent if direction == "sends" else count.received
+            assert dict(found) in [rank[phase] for rank in by_rank]
+            weight = max(weighed(rank[phase], density) for rank in by_rank)
+            assert weighed(found, density) == pytest.approx(weight)
+
+
+def weighed(volume: dict[int, Fraction], density: float) -> float:
+    return sum(float(share) * (1 - (1 - density) ** k if k != DENSE else 1) for k, share in volume.items())
+
+
+def brute_force(plan: Plan, size: int, direction: str) -> list[dict[str, dict[int, Fraction]]]:
+    """k -> share, for every rank and phase."""
+    rounds = expand(plan, size)
+    one_shot = plan.one_shot(plan.pushes[0])
+    held = [[{rank} for _ in range(rounds.parts)] for rank in range(size)]
+    found = [{"push": defaultdict(Fraction), "pull": defaultdict(Fraction)} for _ in range(size)]
+    for kind, phases in (("push", rounds.pushes), ("pull", rounds.pulls)):
+        for round_ in (round_ for phase in phases for round_ in phase):
+            before = [[set(part) for part in rank] for rank in held]
+            columns = zip(round_.src, round_.dst, round_.first, round_.last, round_.origin, strict=True)
+            for src, dst, first, last, origin in columns:
+                for part in range(first, last + 1):
+                    carried = before[src][part] if origin < 0 else {int(origin)}
+                    held[dst][part] |= carried
+                    k, times = (1, len(carried)) if one_shot and kind == "push" else (len(carried), 1)
+                    rank = src if direction == "sends" else dst
+                    found[rank][kind][k] += Fraction(times, rounds.parts)
+    return [{phase: dict(volume) for phase, volume in rank.items()} for rank in found]
+
+
+def test_messages_are_those_of_the_busiest_program() -> None:
+    plan = plan_of(scheme_text("hierarchy", "incremental", COMBINATIONS[1][2]))
+    rounds = expand(plan, 6)
+    programs = [program(rounds, rank) for rank in range(6)]
+    counted = volumes(plan, 6, 0.1)
+    for kind, phases in (("push", [p.pushes for p in programs]), ("pull", [p.pulls for p in programs])):
+        sends = [sum(len(step.sends) for phase in rank for step in phase) for rank in phases]
+        receives = [sum(len(step.receives) for phase in rank for step in phase) for rank in phases]
+        assert (counted[kind].messages_sent, counted[kind].messages_received) == (max(sends), max(receives))
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS[::2], ids=lambda c: "-".join(str(x).split()[-1] for x in c))
+def test_formulas_hold_beyond_the_sizes_they_were_fitted_to(combination: tuple[str, str, str]) -> None:
+    plan = plan_of(scheme_text(*combination))
+    found = symbolic(plan, 4, 0.01)
+    for size in (128,) if found.domain.powers else (19, 32, 41):
+        assert size not in found.checked
+        for name, count in volumes(plan, size, 0.01).items():
+            phase = found.phases[name]
+            assert phase.steps.at(size) == count.steps
+            assert phase.messages_sent.at(size) == count.messages_sent
+            assert phase.sent.at(size) == count.sent
+            assert phase.received.at(size) == count.received
+
+
+def test_dense_travels_whole_and_makes_the_pull_dense() -> None:
+    found = symbolic(plan_of(scheme_text(*COMBINATIONS[-1], "dense", "coo")), 4, 0.01)
+    assert sent(found) == {"push": "(n - 1)/n M", "pull": "(n - 1)/n M"}
+    found = symbolic(plan_of(scheme_text(*COMBINATIONS[-1], "coo", "dense")), 4, 0.01)
+    assert sent(found) == {"push": "(n - 1)/n d M", "pull": "(n - 1)/n M"}
+
+
+IN_STEPS = "for d in 1 .. size - 1 { step { send part (rank + d) mod size to (rank + d) mod size } }"
+IRREGULAR = f"if size == 4 or size == 9 {{ {IN_STEPS} }} else {{ {DIRECT_PUSH} }}"
+
+
+def test_what_follows_no_formula_is_counted() -> None:
+    found = symbolic(plan_with(IRREGULAR, DIRECT_PULL), 9, 0.01)
+    assert found.phases["push"].steps is None
+    assert str(found.phases["push"].sent) == "(n - 1)/n d M"
+    push = symbolic_text(found)[1]
+    assert "8 (counted among 9 ranks) steps" in push and "n - 1 messages" in push
+
+
+def test_a_scheme_for_few_sizes_has_no_formula() -> None:
+    fixed = f'require size == 3 or size == 4 "a few only" {DIRECT_PUSH}'
+    found = symbolic(plan_with(fixed, DIRECT_PULL), 3, 0.01)
+    assert not found.phases and not found.checked
+    heading, push, pull, legend = symbolic_text(found)
+    assert "no formula" in heading and "counted among 3 ranks" in heading
+    assert "1 step, 2 messages, volume 2/3 d M" in push and "2/3 d_3 M" in pull and "dense tensor" in legend
+
+
+def test_a_size_outside_the_domain_is_counted_too() -> None:
+    found = symbolic(shipped("hierarchical_centralization"), 6, 0.01)
+    lines = symbolic_text(found)
+    assert "n a power of two" in lines[0] and "log2(n) steps" in lines[1]
+    counted = next(i for i, line in enumerate(lines) if line.startswith("counted among 6 ranks"))
+    assert "3 steps" in lines[counted + 1] and "d M + d_2 M + d_4 M" in lines[counted + 1]
+    assert not any(line.startswith("counted") for line in symbolic_text(symbolic(found_plan(), 8, 0.01)))
+
+
+def found_plan() -> Plan:
+    return shipped("hierarchical_centralization")
+
+
+def test_json_holds_all() -> None:
+    data = json.loads(json.dumps(symbolic(shipped("balanced"), 4, 0.01).to_json()))
+    assert data["domain"] == "every n" and data["checked_sizes"][:3] == [2, 3, 4]
+    assert data["formulas"]["pull"]["sent"] == "(n - 1)/n d_n M"
+    assert data["counted"]["pull"]["sent"] == {"4": "3/4"}
+
+
+@given(st.lists(st.fractions(-5, 5, max_denominator=6), min_size=1, max_size=3), st.integers(0, 1), st.integers(0, 15))
+@settings(max_examples=80, deadline=None)
+def test_a_fit_must_give_every_count(coefficients: list[Fraction], power: int, wrong: int) -> None:
+    sizes = range(2, 18)
+    counts = {n: sum(c * Fraction(n) ** i for i, c in enumerate(coefficients)) / Fraction(n) ** power for n in sizes}
+    found = fit_scalar(counts, Domain())
+    assert found is not None and all(found.at(n) == counts[n] for n in sizes)
+    counts[sizes[wrong]] += 1
+    found = fit_scalar(counts, Domain())
+    assert found is None or all(found.at(n) == counts[n] for n in sizes)
+
+
+def test_two_counts_at_least_are_left_to_check_by() -> None:
+    assert fit_scalar({2: 1, 3: 5}, Domain()) is None
+    assert str(fit_scalar({2: 1, 3: 1, 4: 1}, Domain())) == "1"
+    assert fit_scalar({2: 1, 3: 2, 4: 3}, Domain()) is None
+    assert str(fit_scalar({2: 1, 3: 2, 4: 3, 5: 4}, Domain())) == "n - 1"
+    assert fit_volume({2: {1: Fraction(1)}, 3: {1: Fraction(2)}}, Domain()) is None
+
+
+def test_notation() -> None:
+    assert str(fit_scalar({n: 2 * n * n + 3 for n in range(2, 9)}, Domain())) == "2 n^2 + 3"
+    assert str(fit_scalar({n: Fraction(n - 1, 2 * n) for n in range(2, 9)}, Domain())) == "(n - 1)/(2 n)"
+    assert str(fit_scalar({n: 2 * n.bit_length() - 3 for n in range(2, 20)}, Domain())) == "2 floor(log2(n)) - 1"
+    assert str(fit_scalar({n: (n - 1).bit_length() for n in range(2, 20)}, Domain())) == "ceil(log2(n))"
+    powers = Domain((6,), powers=True)
+    assert str(fit_scalar({6 * 2**i: i for i in range(5)}, powers)) == "log2(n/6)"
+    assert volume_text({0: Fraction(1, 2), 1: Fraction(1), 3: Fraction(2, 3)}) == "1/2 M + d M + 2/3 d_3 M"

@@ -1,0 +1,166 @@
+"""Where the nodes of a topology stand: ranks in a row, switches above them by their distance from the ranks.
+
+Where there is no switch, ranks stand in a circle, or in a grid if the topology has two levels and links along both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from zenc.topology.model import Node, Topology, order
+
+LAYER = 96.0
+"""Between two layers, at the least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The middle of a node; ``layer`` 0 are the ranks, -1 is a node of a circle or a grid."""
+
+    x: float
+    y: float
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """``places`` of all nodes, within ``width`` and ``height``; ``pitch`` is the least distance between ranks."""
+
+    places: Mapping[Node, Place]
+    width: float
+    height: float
+    pitch: float
+
+
+def arranged(topology: Topology) -> Arrangement:
+    """Places for all nodes of ``topology``."""
+    if topology.switches or topology.size <= 2:
+        return _layered(topology)
+    side = _grid_side(topology)
+    return _grid(topology, side) if side else _circle(topology)
+
+
+def _grid_side(topology: Topology) -> int:
+    """The ranks in a row of a grid, or 0: links lead along the rows and the columns of two levels, and nowhere else."""
+    if len(topology.levels) != 2 or min(level.count for level in topology.levels) < 2:
+        return 0
+    for source, target in topology.graph.edges:
+        one, other = topology.coordinates(source), topology.coordinates(target)
+        if sum(a != b for a, b in zip(one, other, strict=True)) != 1:
+            return 0
+    return topology.levels[1].count
+
+
+def _circle(topology: Topology) -> Arrangement:
+    radius = max(110.0, topology.size * 52.0 / (2 * math.pi))
+    places: dict[Node, Place] = {}
+    for rank in topology.ranks:
+        angle = 2 * math.pi * rank / topology.size - math.pi / 2
+        x, y = radius * (1 + math.cos(angle)), radius * (1 + math.sin(angle))
+        places[rank] = Place(x + 30, y + 30, -1)
+    return Arrangement(places, 2 * radius + 60, 2 * radius + 60, 52.0)
+
+
+def _grid(topology: Topology, side: int) -> Arrangement:
+    pitch = 84.0
+    places: dict[Node, Place] = {
+        rank: Place(60 + pitch * (rank % side), 60 + pitch * (rank // side), -1) for rank in topology.ranks
+    }
+    rows = -(-topology.size // side)
+    return Arrangement(places, pitch * (side - 1) + 120, pitch * (rows - 1) + 120, pitch)
+
+
+def _layered(topology: Topology) -> Arrangement:
+    layers = layers_of(topology)
+    pitch = min(72.0, max(30.0, 1150.0 / topology.size))
+    across: dict[Node, float] = dict(zip(topology.ranks, _row(topology, pitch), strict=True))
+    for layer in layers[1:]:
+        across.update(_spread(topology, layer, across))
+    left, right = min(across.values()), max(across.values())
+    top = _headroom(topology, layers, across)
+    rise = [LAYER + 0.05 * (right - left) if layer else 0.0 for layer in range(len(layers))]
+    height = top + sum(rise)
+    places, y = {}, height
+    for number, layer in enumerate(layers):
+        y -= rise[number]
+        places.update({node: Place(across[node] - left + 40, y, number) for node in layer})
+    return Arrangement(places, right - left + 80, height, pitch)
+
+
+def layers_of(topology: Topology) -> list[list[Node]]:
+    """The ranks, then the nodes next to a rank, then those next to these, and so on."""
+    neighbours: dict[Node, set[Node]] = defaultdict(set)
+    for source, target in topology.graph.edges:
+        neighbours[source].add(target)
+        neighbours[target].add(source)
+    layers: list[list[Node]] = [list(topology.ranks)]
+    seen: set[Node] = set(topology.ranks)
+    while layers[-1]:
+        following = {other for node in layers[-1] for other in neighbours[node]} - seen
+        seen |= following
+        layers.append(sorted(following, key=order))
+    lone = sorted(set(topology.graph) - seen, key=order)
+    return [*layers[:-1], *([lone] if lone else [])]
+
+
+def _row(topology: Topology, pitch: float) -> Iterator[float]:
+    """The ranks from left to right, with a gap where an outer level changes."""
+    x = 0.0
+    for rank in topology.ranks:
+        if rank:
+            here, before = topology.coordinates(rank), topology.coordinates(rank - 1)
+            changed = next(i for i, (a, b) in enumerate(zip(here, before, strict=True)) if a != b)
+            x += pitch + (len(here) - 1 - changed) * min(26.0, 0.6 * pitch)
+        yield x
+
+
+def _spread(topology: Topology, layer: Sequence[Node], across: Mapping[Node, float]) -> dict[Node, float]:
+    """Each node above the middle of what it is linked to below, as near as room allows."""
+    wanted: dict[Node, float] = {}
+    for node in layer:
+        below = [
+            across[other]
+            for other in (*topology.graph.successors(node), *topology.graph.predecessors(node))
+            if other in across
+        ]
+        wanted[node] = sum(below) / len(below) if below else 0.0
+    ordered = sorted(layer, key=lambda node: (wanted[node], order(node)))
+    room = [width_of_node(topology, node, len(layer)) + 10 for node in ordered]
+    return dict(zip(ordered, _apart([wanted[node] for node in ordered], room), strict=True))
+
+
+def width_of_node(topology: Topology, node: Node, crowd: int) -> float:
+    """How wide a node is drawn, among ``crowd`` of its layer: wide enough for its name if there is room."""
+    return 6.2 * len(topology.label(node)) + 14 if crowd <= 24 else 14.0
+
+
+def _apart(wanted: Sequence[float], room: Sequence[float]) -> list[float]:
+    """The positions nearest to ``wanted``, which ascend, such that neighbours have their room (least squares)."""
+    offsets = [0.0]
+    for a, b in itertools.pairwise(room):
+        offsets.append(offsets[-1] + (a + b) / 2)
+    blocks: list[list[float]] = []  # mean, count
+    for want, offset in zip(wanted, offsets, strict=True):
+        blocks.append([want - offset, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            mean, count = blocks.pop()
+            total = blocks[-1][1] + count
+            blocks[-1] = [(blocks[-1][0] * blocks[-1][1] + mean * count) / total, total]
+    flat = [mean for mean, count in blocks for _ in range(int(count))]
+    return [position + offset for position, offset in zip(flat, offsets, strict=True)]
+
+
+def _headroom(topology: Topology, layers: Sequence[Sequence[Node]], across: Mapping[Node, float]) -> float:
+    """Above the top layer, for arcs between its nodes."""
+    top = set(layers[-1]) if len(layers) > 1 else set()
+    spans = [abs(across[a] - across[b]) for a, b in topology.graph.edges if a in top and b in top]
+    return 34.0 + (arc_height(max(spans)) if spans else 0.0)
+
+
+def arc_height(span: float) -> float:
+    """How high the arc between two nodes of a layer rises."""
+    return 14.0 + 2.4 * math.sqrt(span)

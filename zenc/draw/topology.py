@@ -1,0 +1,235 @@
+"""The drawing of a topology: ranks and switches by layers, links as wide as their bandwidth, levels as boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from zenc.draw.colour import oklch
+from zenc.draw.layers import Arrangement, Place, arc_height, arranged, layers_of, width_of_node
+from zenc.draw.picture import Box, LinkLine, Spot, Swatch, Text, TopologyPicture
+from zenc.draw.words import count, cut, wrapped
+from zenc.errors import Diagnostic, DrawingError
+from zenc.topology.model import Link, Node, Topology
+
+MOST_RANKS = 256
+MOST_LINKS = 4_000
+MARGIN = 28.0
+COLOURS = {
+    "nvlink": oklch(0.66, 0.16, 145),
+    "pcie": oklch(0.70, 0.15, 75),
+    "network": oklch(0.62, 0.15, 255),
+    "system": oklch(0.60, 0.14, 320),
+    "link": oklch(0.64, 0.11, 195),
+}
+NODES = {"rank": oklch(0.62, 0.15, 255), "switch": oklch(0.60, 0.10, 195), "nic": oklch(0.66, 0.14, 50)}
+OTHER = oklch(0.58, 0.03, 260)
+
+
+def draw_topology(topology: Topology) -> TopologyPicture:
+    """The drawing of ``topology``; raises DrawingError (``drawing-too-large``) for more than anyone can follow."""
+    links = len(topology.links)
+    if topology.size > MOST_RANKS or links > MOST_LINKS:
+        message = (
+            f"a drawing has room for {MOST_RANKS} ranks and {MOST_LINKS:,} links, "
+            f"and {topology.name} has {topology.size:,} and {links:,}"
+        )
+        help = "draw a smaller one of the same shape"
+        raise DrawingError(Diagnostic("drawing-too-large", message, None, (), help))
+    return _Map(topology, arranged(topology)).picture()
+
+
+@dataclass(slots=True)
+class _Map:
+    topology: Topology
+    at: Arrangement
+    left: float = MARGIN
+    top: float = 0.0
+
+    def picture(self) -> TopologyPicture:
+        topology = self.topology
+        width = max(self.at.width + 2 * MARGIN, 520.0)
+        self.left = (width - self.at.width) / 2
+        texts = list(self._heading(width))
+        self.top = texts[-1].y + 18
+        links, boxes = tuple(self._links()), tuple(self._boxes())
+        texts += [self._box_label(box) for box in boxes]
+        bottom = self.top + self.at.height + self._depth() + 44 * (self.at.pitch > 0)
+        swatches, legend = self._legend(bottom)
+        title = f"{topology.name}: {count(topology.size, 'rank')}"
+        return TopologyPicture(
+            round(width),
+            round(bottom + MARGIN + 18),
+            f"zenc-{crc32(title.encode('utf-8', 'replace')):08x}",
+            title,
+            f"{topology.doc} {self._facts()}".strip(),
+            tuple([*texts, *legend]),
+            boxes,
+            links,
+            tuple(self._spots()),
+            swatches,
+        )
+
+    def _heading(self, width: float) -> Iterator[Text]:
+        y = MARGIN + 14
+        yield Text(MARGIN, y, cut(self.topology.name, int((width - 2 * MARGIN) / 12)), "title")
+        for line in wrapped(self.topology.doc, 12.5, width - 2 * MARGIN):
+            y += 20
+            yield Text(MARGIN, y, line, "doc")
+        for line in wrapped(self._facts(), 11, width - 2 * MARGIN):
+            y += 18
+            yield Text(MARGIN, y, line, "quiet")
+
+    def _facts(self) -> str:
+        topology = self.topology
+        levels = "levels " + ", ".join(f"{level.name} {level.count}" for level in topology.levels)
+        facts = [count(topology.size, "rank"), *([levels] if len(topology.levels) > 1 else [])]
+        switches = len(topology.switches)
+        facts += [f"{switches} other nodes"] if switches else []
+        return " \N{MIDDLE DOT} ".join([*facts, f"{len(topology.links)} links, each direction counted"])
+
+    def _place(self, node: Node) -> Place:
+        place = self.at.places[node]
+        return Place(place.x + self.left, place.y + self.top, place.layer)
+
+    def _spots(self) -> Iterator[Spot]:
+        crowds = {node: len(layer) for layer in layers_of(self.topology) for node in layer}
+        side = min(30.0, self.at.pitch - 6)
+        for node, kind in self.topology.graph.nodes(data="kind"):
+            place, label = self._place(node), self.topology.label(node)
+            if isinstance(node, int):
+                yield Spot(place.x, place.y, side, side, NODES["rank"], str(node), f"rank {node}: {label}", "rank")
+            else:
+                width = width_of_node(self.topology, node, crowds.get(node, 99))
+                shown = label if width > 14 else ""
+                yield Spot(
+                    place.x,
+                    place.y,
+                    width,
+                    20 if shown else 14,
+                    NODES.get(kind, OTHER),
+                    shown,
+                    f"{label} ({kind})",
+                    str(kind),
+                )
+
+    def _links(self) -> Iterator[LinkLine]:
+        slowest = min((link.bandwidth for link in self.topology.links), default=1.0)
+        for link in self.topology.links:
+            back = self._back(link)
+            if back is not None and back.bandwidth == link.bandwidth:
+                if not _first(link):
+                    continue  # drawn once for both ways
+                arrow = False
+            else:
+                arrow = True
+            width = min(8.0, 1.3 + 0.9 * math.log2(link.bandwidth / slowest))
+            labels = [self.topology.label(end) for end in (link.source, link.target)]
+            title = f"{labels[0]} {'to' if arrow else 'and'} {labels[1]}: {rate(link.bandwidth)}, {link.kind}"
+            path, head = self._path(link, arrow, width, bent=back is not None and arrow)
+            yield LinkLine(path, head, COLOURS.get(link.kind, OTHER), width, title, link.kind)
+
+    def _back(self, link: Link) -> Link | None:
+        there = self.topology.graph.has_edge(link.target, link.source)
+        return self.topology.link(link.target, link.source) if there else None
+
+    def _path(self, link: Link, arrow: bool, width: float, bent: bool) -> tuple[str, str]:
+        one, other = self._place(link.source), self._place(link.target)
+        if one.layer < 0:
+            control = self._around(one, other, bent)
+        elif one.layer == other.layer:
+            rise = arc_height(abs(one.x - other.x)) * (1 if one.layer == 0 else -1)
+            start = 15 if one.layer == 0 else -10
+            one, other = (Place(p.x, p.y + start, p.layer) for p in (one, other))
+            control = ((one.x, one.y + rise * 1.3), (other.x, other.y + rise * 1.3))
+        else:
+            middle = (one.y + other.y) / 2
+            shift = 5.0 * bent * (1 if one.y > other.y else -1)
+            control = ((one.x + shift, middle), (other.x + shift, middle))
+        (x1, y1), (x2, y2) = control
+        path = f"M{one.x:.1f} {one.y:.1f}C{x1:.1f} {y1:.1f} {x2:.1f} {y2:.1f} {other.x:.1f} {other.y:.1f}"
+        return path, _head((one.x, one.y), control, (other.x, other.y), width) if arrow else ""
+
+    def _around(self, one: Place, other: Place, bent: bool) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Straight between neighbours; in a bow past the nodes between two that are far apart in a row of a grid."""
+        dx, dy = other.x - one.x, other.y - one.y
+        length = math.hypot(dx, dy) or 1.0
+        far = length > 1.5 * self.at.pitch and (abs(dx) < 1 or abs(dy) < 1)
+        bow = (0.22 * self.at.pitch + 0.09 * length) * far + 7.0 * bent
+        nx, ny = -dy / length * bow, dx / length * bow
+        return (one.x + dx / 4 + nx, one.y + dy / 4 + ny), (one.x + 3 * dx / 4 + nx, one.y + 3 * dy / 4 + ny)
+
+    def _depth(self) -> float:
+        """Below the ranks: for arcs between them, and the boxes of the levels."""
+        if any(place.layer < 0 for place in self.at.places.values()):
+            return 0.0
+        spans = [
+            abs(self.at.places[a].x - self.at.places[b].x)
+            for a, b in self.topology.graph.edges
+            if isinstance(a, int) and isinstance(b, int)
+        ]
+        return 24.0 + (arc_height(max(spans)) if spans else 0.0) + 22.0 * max(0, len(self.topology.levels) - 1)
+
+    def _boxes(self) -> Iterator[Box]:
+        """The units of all levels but the innermost, the outermost first."""
+        topology, depth = self.topology, len(self.topology.levels)
+        if depth < 2 or any(place.layer < 0 for place in self.at.places.values()):
+            return
+        arcs = self._depth() - 24.0 - 22.0 * (depth - 1)
+        for outer in range(depth - 1):
+            size = math.prod(level.count for level in topology.levels[outer + 1 :])
+            pad = 20.0 + 3.0 * (depth - 2 - outer)
+            for unit in range(topology.size // size):
+                first, last = self._place(unit * size), self._place((unit + 1) * size - 1)
+                bottom = first.y + arcs + 20 + 22.0 * (depth - 1 - outer)
+                place = topology.coordinates(unit * size)[: outer + 1]
+                name = f"{topology.levels[outer].name} {', '.join(map(str, place))}"
+                yield Box(first.x - pad, first.y - 21, last.x - first.x + 2 * pad, bottom - first.y + 21, name)
+
+    def _box_label(self, box: Box) -> Text:
+        room = max(3, int(box.width / 6.4))
+        short = box.label if len(box.label) <= room else box.label.rpartition(" ")[2]
+        return Text(box.x + box.width / 2, box.y + box.height - 7, cut(short, room), "quiet", "middle")
+
+    def _legend(self, y: float) -> tuple[tuple[Swatch, ...], list[Text]]:
+        """The kinds of links, with their bandwidths."""
+        swatches, texts, x = [], [], MARGIN
+        for kind in sorted({link.kind for link in self.topology.links}):
+            rates = {link.bandwidth for link in self.topology.links if link.kind == kind}
+            words = f"{kind} {rate(min(rates))}" + (f" to {rate(max(rates))}" if len(rates) > 1 else "")
+            swatches.append(Swatch(x, y - 9, 18, COLOURS.get(kind, OTHER)))
+            texts.append(Text(x + 24, y, words, "quiet"))
+            x += 24 + 6.4 * len(words) + 22
+        return tuple(swatches), texts
+
+
+def _first(link: Link) -> bool:
+    """Which of the two directions of a link is drawn, where they are alike."""
+    one, other = (str(end) if isinstance(end, str) else f"{end:09d}" for end in (link.source, link.target))
+    return (isinstance(link.source, str), one) < (isinstance(link.target, str), other)
+
+
+def _head(
+    start: tuple[float, float],
+    control: tuple[tuple[float, float], tuple[float, float]],
+    end: tuple[float, float],
+    width: float,
+) -> str:
+    """An arrow head in the middle of a curve, where no node covers it."""
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = start, *control, end
+    x, y = (x0 + 3 * x1 + 3 * x2 + x3) / 8, (y0 + 3 * y1 + 3 * y2 + y3) / 8
+    dx, dy = x3 + x2 - x1 - x0, y3 + y2 - y1 - y0
+    length, half = math.hypot(dx, dy) or 1.0, 3.0 + 0.6 * width
+    ux, uy = dx / length, dy / length
+    points = ((1.6 * half, 0.0), (-half, half), (-half, -half))
+    return "M" + "L".join(f"{x + ux * a - uy * b:.1f} {y + uy * a + ux * b:.1f}" for a, b in points) + "Z"
+
+
+def rate(bandwidth: float) -> str:
+    """``25 GB/s``."""
+    for unit, scale in (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if bandwidth >= scale:
+            return f"{bandwidth / scale:.4g} {unit}"
+    return f"{bandwidth:.4g} B/s"

@@ -1,0 +1,92 @@
+"""What a message weighs, to be expected, where every rank holds a share of the units at random.
+
+A piece with the contributions of k ranks then holds 1 - (1 - density)^k of its slots. Real gradients overlap more and,
+under ``imbalanced``, crowd in a few parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.errors import Diagnostic, SchemeError
+from zenc.plan.evaluate import Ints
+from zenc.plan.formats import (
+    DTYPE_BYTES,
+    MESSAGE_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentShape,
+    body_bytes,
+    wire_format,
+)
+from zenc.plan.model import Phase, Plan
+from zenc.plan.provenance import Deliveries
+from zenc.scheme.model import Format
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Gradient:
+    """What a gradient is expected to be: ``units`` of ``width`` values of ``dtype``, ``density`` of them on a rank."""
+
+    units: int
+    width: int
+    dtype: str
+    density: float
+
+
+DEFAULT_GRADIENT = Gradient(1_000_000, 64, "f32", 0.01)
+
+
+@dataclass(frozen=True, eq=False)
+class Weigher:
+    """Bytes of the messages and segments of ``plan`` among ``size`` ranks; parts count as equally long.
+
+    Raises SchemeError (``bad-load``) for a gradient that can't be.
+    """
+
+    plan: Plan
+    size: int
+    units: int
+    width: int
+    dtype: str
+    density: float
+
+    def __post_init__(self) -> None:
+        found = [
+            (not 0 <= self.density <= 1, f"a density is between 0 and 1, not {self.density}"),
+            (self.units < 0 or self.width < 1, f"{self.units} units of {self.width} values make no tensor"),
+            (self.dtype not in DTYPE_BYTES, f"unknown dtype {self.dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
+        ]
+        if wrong := [Diagnostic("bad-load", message) for fails, message in found if fails]:
+            raise SchemeError(wrong)
+
+    @property
+    def slots(self) -> int:
+        """Of a part."""
+        return -(-self.units // self.plan.parts(self.size))
+
+    def messages(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
+        """The bytes of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
+        columns = moved.contributors * (self.size + 1) + moved.pieces
+        kinds, inverse = np.unique(columns, return_inverse=True)
+        weights = [self.segments(phase.format, *divmod(kind, self.size + 1)) for kind in kinds.tolist()]
+        rows = np.asarray(weights, dtype=np.float64)[inverse.reshape(-1)]
+        return np.asarray(np.bincount(message, rows, minlength=count) + MESSAGE_HEADER_BYTES)
+
+    def segments(self, format: Format, contributors: int, pieces: int) -> int:
+        """The bytes of ``pieces`` segments of one part, with ``contributors`` together."""
+        return pieces * _segment_bytes(self, format, contributors // pieces)
+
+
+@lru_cache(maxsize=1 << 14)
+def _segment_bytes(weigher: Weigher, format: Format, contributors: int) -> int:
+    dense = Format.DENSE in (weigher.plan.pushes[0].format, format)
+    density = 1.0 if dense else 1 - (1 - weigher.density) ** contributors
+    count = round(weigher.slots * density)
+    shape = SegmentShape(weigher.slots, count, weigher.width, DTYPE_BYTES[weigher.dtype])
+    return SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, weigher.slots, count), shape)

@@ -1,0 +1,108 @@
+"""A plan on a topology: the proof, the way of every move, the load of every link, and the memory of every rank.
+
+Placement = proof loads capacity warnings
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import accumulate
+from math import prod
+from operator import mul
+from typing import Any
+
+from zenc.errors import Diagnostic, TopologyError, raise_if_any
+from zenc.plan.capacity import Capacity, Ledger
+from zenc.plan.expected import Weigher
+from zenc.plan.links import LinkLoads, Meter, contention
+from zenc.plan.model import Phase, Plan
+from zenc.plan.provenance import Deliveries
+from zenc.plan.quantities import seconds_text, size_text
+from zenc.plan.requirements import among
+from zenc.plan.rounds import expand
+from zenc.plan.route import routes
+from zenc.plan.verify import Proof, prove
+from zenc.topology.model import Topology
+
+MOST_WARNINGS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    topology: Topology
+    proof: Proof
+    loads: LinkLoads
+    capacity: Capacity
+    warnings: tuple[Diagnostic, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Loads and memory as JSON data."""
+        return {**self.loads.to_json(), "memory": self.capacity.to_json()}
+
+    def text(self) -> list[str]:
+        """The same in a few lines: the bottleneck, and who needs most memory."""
+        loads, link = self.loads, self.loads.bottleneck
+        lines = [f"on {self.topology.name}, of {self.topology.size} ranks: every move has a way"]
+        if link is not None:
+            busy, bytes = seconds_text(float(loads.seconds[link])), size_text(float(loads.total[link]))
+            lines.append(f"  bottleneck  {loads.name(link)}: {bytes} a call, for which it is busy {busy}")
+        need = self.capacity.greatest
+        when = f"{need.phase}, step {need.number}" if need.number else need.phase
+        lines.append(f"  memory      rank {need.rank} needs {size_text(need.bytes)} for its buffers ({when})")
+        return lines
+
+
+def place(plan: Plan, topology: Topology, weigher: Weigher) -> Placement:
+    """Prove ``plan`` among the ranks of ``topology``, and measure it there; ``weigher`` is for the same ranks.
+
+    Raises VerificationError as ``verify`` does, and TopologyError: ``wrong-topology-size``, ``no-route`` at the
+    moves that have no way, ``tier-mismatch``, or ``memory-exceeded``.
+    """
+    if plan.size not in (None, topology.size):
+        message = f"{topology.name} has {topology.size} ranks, and the scheme is to run {among(plan.size or 0)}"
+        raise TopologyError(Diagnostic("wrong-topology-size", message))
+    rounds = expand(plan, topology.size)
+    raise_if_any(TopologyError, found := list(tier_problems(plan, topology)))
+    meter = Meter(plan, routes(plan, rounds, topology), weigher)
+    ledger = Ledger(plan, topology.size, weigher)
+
+    def observe(kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+        meter.observe(kind, phase, number, moved)
+        ledger.observe(kind, phase, number, moved)
+
+    proof = prove(plan, rounds, observe)
+    loads, capacity = meter.loads(), ledger.capacity(topology)
+    raise_if_any(TopologyError, capacity.problems())
+    found += contention(loads, rounds)
+    return Placement(topology, proof, loads, capacity, tuple(found[:MOST_WARNINGS]))
+
+
+def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:
+    """Where the tiers of ``plan`` do not match the levels of ``topology``, by names and by counts."""
+    if len(plan.tiers) == 1 or not topology.levels:
+        return
+    units = units_of(topology)
+    groups = [*accumulate((tier.size or 1 for tier in plan.tiers[:-1]), mul), topology.size]
+    for number, (tier, group) in enumerate(zip(plan.tiers, groups, strict=True)):
+        span = plan.pushes[number].span
+        if tier.name in units and units[tier.name] != group:
+            message = f"a group of tier {tier.name} has {group} ranks, and a {tier.name} of {topology.name} has "
+            yield Diagnostic("tier-mismatch", message + str(units[tier.name]), span, (_levels(topology),))
+        elif tier.name not in units and group not in (*units.values(), topology.size):
+            near = get_close_matches(tier.name, units, n=1)
+            help = f"did you mean '{near[0]}'?" if near else None
+            message = f"groups of tier {tier.name} have {group} ranks, which is no level of {topology.name}"
+            yield Diagnostic("tier-without-level", message, span, (_levels(topology),), help, "warning")
+
+
+def units_of(topology: Topology) -> dict[str, int]:
+    """Level name -> how many ranks one of it has, outermost first."""
+    counts: Sequence[int] = [level.count for level in topology.levels]
+    return {level.name: prod(counts[i + 1 :]) for i, level in enumerate(topology.levels)}
+
+
+def _levels(topology: Topology) -> str:
+    levels = ", ".join(f"{level.name} {level.count}" for level in topology.levels)
+    return f"levels of {topology.name}, the outermost first: {levels}"

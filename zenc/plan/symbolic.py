@@ -1,0 +1,131 @@
+"""What a scheme costs in general: steps, messages and volume as formulas in n, found by counting.
+
+    Symbolic = domain checked* PhaseFormulas* at: PhaseVolume*
+
+The plan is played for many numbers of ranks, and formulas are fitted to the counts (``zenc.plan.formula``). One is kept
+only if it gives the counts of all of them exactly; that it holds beyond is likely, and not proved. Numbers of ranks
+that the scheme is not for are left out. Where a formula does not hold for every n, powers of two are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+from zenc.errors import VerificationError
+from zenc.plan.formula import Domain, Formula, Scalar, fit_scalar, fit_volume
+from zenc.plan.model import Plan
+from zenc.plan.requirements import allowed
+from zenc.plan.volume import PhaseVolume, volumes
+
+EVERY = (*range(2, 17), 20, 23)
+POWERS = (2, 4, 8, 16, 32, 64)
+MOST_RANKS = 96
+LEAST_SIZES = 5
+"""Fewer that a scheme is for tell nothing about the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseFormulas:
+    """Of the busiest rank; None where no known form gives the counts."""
+
+    steps: Scalar | None
+    messages_sent: Scalar | None
+    messages_received: Scalar | None
+    sent: Formula | None
+    received: Formula | None
+
+    def found(self) -> int:
+        """How many of them there are."""
+        return sum(getattr(self, name) is not None for name in self.__slots__)
+
+    def to_json(self) -> dict[str, str | None]:
+        """The formulas as texts."""
+        return {name: None if (found := getattr(self, name)) is None else str(found) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Symbolic:
+    """``checked`` are the sizes at which ``phases`` equal the counts; ``at`` is what was counted for ``size``."""
+
+    size: int
+    domain: Domain
+    checked: tuple[int, ...]
+    phases: Mapping[str, PhaseFormulas]
+    at: Mapping[str, PhaseVolume]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON data; counted volumes are k -> share, as fractions in text."""
+        return {
+            "domain": str(self.domain) if self.phases else None,
+            "checked_sizes": list(self.checked),
+            "formulas": {name: phase.to_json() for name, phase in self.phases.items()},
+            "size": self.size,
+            "counted": {name: phase.to_json() for name, phase in self.at.items()},
+        }
+
+
+def symbolic(plan: Plan, size: int, density: float) -> Symbolic:
+    """The formulas of ``plan``, which is for any number of ranks, and its counts for ``size``.
+
+    ``density`` decides which rank is the busiest where that depends on it. Raises VerificationError where the plan is
+    not right among ``size`` ranks.
+    """
+    at = volumes(plan, size, density)
+    groups = tuple(accumulate((tier.size or 1 for tier in plan.tiers[:-1]), mul))
+    every = _fitted(plan, Domain(groups), EVERY, density)
+    if every and all(phase.found() == len(PhaseFormulas.__slots__) for phase in every[1].values()):
+        checked, phases, domain = *every, Domain(groups)
+    else:
+        powers = _fitted(plan, Domain(groups, powers=True), POWERS, density)
+        domain, (checked, phases) = _better(groups, every, powers)
+    return Symbolic(size, domain, checked, phases, at)
+
+
+_Fit = tuple[tuple[int, ...], dict[str, PhaseFormulas]]
+
+
+def _better(groups: tuple[int, ...], every: _Fit | None, powers: _Fit | None) -> tuple[Domain, _Fit]:
+    """The one with more formulas; without any, none."""
+
+    def found(fit: _Fit | None) -> int:
+        return sum(phase.found() for phase in fit[1].values()) if fit else 0
+
+    if not found(every) and not found(powers):
+        return Domain(groups), ((), {})
+    if powers and found(powers) > found(every):
+        return Domain(groups, powers=True), powers
+    assert every is not None
+    return Domain(groups), every
+
+
+def _fitted(plan: Plan, domain: Domain, factors: Sequence[int], density: float) -> _Fit | None:
+    """The formulas for ``domain``, and the sizes that they were held against; None where those are too few."""
+    wanted = sorted({domain.multiple * factor for factor in (1, *factors)} - {1})
+    sizes = [n for n in allowed(plan, wanted) if n <= max(MOST_RANKS, wanted[LEAST_SIZES])]
+    counted = {n: found for n in sizes if (found := _counted(plan, n, density)) is not None}
+    if len(counted) < LEAST_SIZES:
+        return None
+    names = next(iter(counted.values()))
+    return tuple(counted), {name: _formulas({n: c[name] for n, c in counted.items()}, domain) for name in names}
+
+
+def _counted(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume] | None:
+    """The counts for ``size``, if the scheme is right for so many ranks."""
+    try:
+        return volumes(plan, size, density)
+    except VerificationError:
+        return None
+
+
+def _formulas(counts: Mapping[int, PhaseVolume], domain: Domain) -> PhaseFormulas:
+    return PhaseFormulas(
+        fit_scalar({n: count.steps for n, count in counts.items()}, domain),
+        fit_scalar({n: count.messages_sent for n, count in counts.items()}, domain),
+        fit_scalar({n: count.messages_received for n, count in counts.items()}, domain),
+        fit_volume({n: count.sent for n, count in counts.items()}, domain),
+        fit_volume({n: count.received for n, count in counts.items()}, domain),
+    )

@@ -1,0 +1,72 @@
+"""What a scheme costs in general, as text for a terminal."""
+
+from __future__ import annotations
+
+from zenc.plan.formula import volume_text
+from zenc.plan.symbolic import PhaseFormulas, Symbolic
+from zenc.plan.volume import PhaseVolume, Volume
+
+MOST_TERMS = 12
+"""Of a sum that is counted for one number of ranks; a formula never has as many."""
+
+LEGEND = "M: bytes of the dense tensor; d: density of one rank's gradient; d_k: of the sum of k ranks, gamma_k d"
+
+
+def symbolic_text(found: Symbolic) -> list[str]:
+    """The formulas by phase, and what they are for; the counts of ``found.size`` ranks where they don't tell these."""
+    lines: list[str] = []
+    width = max(map(len, found.at))
+    if found.phases:
+        lines.append(f"for {found.domain}, of the busiest rank (values alone; holds at {_listed(found.checked)} ranks)")
+        for name, formulas in found.phases.items():
+            lines.append(_phase(name.ljust(width), formulas, found.at[name], f" (counted among {found.size} ranks)"))
+    if not (found.phases and found.domain.holds(found.size)):
+        why = "" if found.phases else "; no formula in n was found"
+        lines.append(f"counted among {found.size} ranks, of the busiest (values alone{why})")
+        lines += [_phase(name.ljust(width), _NO_FORMULAS, at, "") for name, at in found.at.items()]
+    return [*lines, f"  {LEGEND}"]
+
+
+_NO_FORMULAS = PhaseFormulas(None, None, None, None, None)
+
+
+def _phase(name: str, formulas: PhaseFormulas, at: PhaseVolume, counted: str) -> str:
+    """One line; what has no formula is ``counted``."""
+
+    def either(formula: object, count: object) -> str:
+        return str(formula) if formula is not None else f"{count}{counted}"
+
+    steps = either(formulas.steps, at.steps)
+    if steps == "0":
+        return f"  {name}  no steps"
+    messages = _both(
+        either(formulas.messages_sent, at.messages_sent), either(formulas.messages_received, at.messages_received)
+    )
+    volume = _both(either(formulas.sent, _counted(at.sent)), either(formulas.received, _counted(at.received)))
+    return f"  {name}  {_plural(steps, 'step')}, {_plural(messages, 'message')}, volume {volume}"
+
+
+def _plural(count: str, what: str) -> str:
+    return f"{count} {what}{'' if count == '1' else 's'}"
+
+
+def _counted(volume: Volume) -> str:
+    kept = dict(sorted(volume.items())[:MOST_TERMS])
+    more = len(volume) - len(kept)
+    return volume_text(kept) + (f" + {more} more terms" if more else "")
+
+
+def _both(sent: str, received: str) -> str:
+    return sent if sent == received else f"{sent} sent and {received} received"
+
+
+def _listed(sizes: tuple[int, ...]) -> str:
+    """``2 to 16, 20 and 23``."""
+    runs: list[list[int]] = []
+    for size in sizes:
+        if runs and size == runs[-1][1] + 1:
+            runs[-1][1] = size
+        else:
+            runs.append([size, size])
+    texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs]
+    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]

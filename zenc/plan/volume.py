@@ -1,0 +1,107 @@
+"""What each rank sends and receives, as shares of the tensor by the number of ranks in the sum.
+
+    Volume = k -> share                                     # share x d_k x M, summed over k
+
+A moved segment that sums k ranks holds the density d_k of its slots, so a share s of the tensor (1 / parts for a
+part) weighs s d_k M bytes of values, where M is what the dense tensor weighs. Under one-shot aggregation a move of k
+unmerged segments weighs k s d_1 M. k = 0 stands for what travels dense. All parts count as equally long, indices and
+headers are left out: this is the volume that papers give formulas for, counted from the moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.plan.evaluate import Ints
+from zenc.plan.model import Phase, Plan
+from zenc.plan.provenance import Deliveries
+from zenc.plan.verify import verify
+from zenc.scheme.model import Format
+
+Volume: TypeAlias = Mapping[int, Fraction]
+
+DENSE = 0
+"""The k of what travels dense."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseVolume:
+    """One phase among some number of ranks: of the rank that sends most, and of the one that receives most.
+
+    ``steps`` are the rounds that move anything; a message is all that one rank sends another in a step.
+    """
+
+    steps: int
+    messages_sent: int
+    messages_received: int
+    sent: Volume
+    received: Volume
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as JSON data; shares are fractions in text."""
+        volumes = {name: _json(getattr(self, name)) for name in ("sent", "received")}
+        counts = {name: getattr(self, name) for name in ("steps", "messages_sent", "messages_received")}
+        return {**counts, **volumes}
+
+
+def _json(volume: Volume) -> dict[str, str]:
+    return {"dense" if k == DENSE else str(k): str(share) for k, share in volume.items()}
+
+
+def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
+    """The volume of each phase of ``plan``. Busiest is who moves most where each rank holds ``density`` at random.
+
+    Raises VerificationError as ``verify`` does.
+    """
+    phases = [plan.name_of(kind, phase) for kind, phases in _phases(plan) for phase in phases]
+    tallies = {name: _Tally(size) for name in phases}
+    always = plan.pushes[0].format is Format.DENSE
+
+    def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
+        dense = always or phase.format is Format.DENSE
+        tallies[plan.name_of(kind, phase)].add(deliveries, dense)
+
+    verify(plan, size, observe)
+    return {name: tally.volume(plan.parts(size), density) for name, tally in tallies.items()}
+
+
+def _phases(plan: Plan) -> tuple[tuple[str, tuple[Phase, ...]], ...]:
+    return ("push", plan.pushes), ("pull", plan.pulls)
+
+
+class _Tally:
+    """One phase: for every rank its messages, and the segments it moves by the number of their contributors."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.steps = size, 0
+        self.messages_sent, self.messages_received = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.sent, self.received = np.zeros((size, size + 1), np.int64), np.zeros((size, size + 1), np.int64)
+
+    def add(self, moved: Deliveries, dense: bool) -> None:
+        """Count one round."""
+        self.steps += 1
+        pairs = np.unique(moved.src * self.size + moved.dst)
+        self.messages_sent += np.bincount(pairs // self.size, minlength=self.size)
+        self.messages_received += np.bincount(pairs % self.size, minlength=self.size)
+        k = moved.contributors * 0 if dense else moved.contributors // moved.pieces
+        np.add.at(self.sent, (moved.src, k), moved.pieces)
+        np.add.at(self.received, (moved.dst, k), moved.pieces)
+
+    def volume(self, parts: int, density: float) -> PhaseVolume:
+        """What the busiest ranks move."""
+        weights: npt.NDArray[np.float64] = 1 - (1 - density) ** np.arange(self.size + 1, dtype=np.float64)
+        weights[DENSE] = 1.0
+        sent, received = (_busiest(table, weights, parts) for table in (self.sent, self.received))
+        most_sent, most_received = int(self.messages_sent.max()), int(self.messages_received.max())
+        return PhaseVolume(self.steps, most_sent, most_received, sent, received)
+
+
+def _busiest(table: Ints, weights: npt.NDArray[np.float64], parts: int) -> Volume:
+    row = table[int(np.argmax(np.round(table @ weights, 9)))]
+    return {k: Fraction(int(row[k]), parts) for k in np.flatnonzero(row).tolist()}
