@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -79,7 +80,7 @@ def commands_of(block: Block) -> list[str]:
 def test_shell(page: Path, block: Block, command: str, tmp_path: Path) -> None:
     """A command that stands below ``# bad`` has to fail; its output is what it says about that."""
     write_files(blocks_of(page), tmp_path)
-    program, *arguments = command.split()
+    program, *arguments = shlex.split(command)
     start = ["-m", "zenc"] if program == "zenc" else ["-m", "torch.distributed.run", "--standalone"]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}

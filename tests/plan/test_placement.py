@@ -34,7 +34,7 @@ def placed(plan: Plan, topology: Topology, units: int = 10_000, density: float =
 def with_memory(device: int | None, host: int | None) -> Topology:
     draft = Draft("small")
     draft.set_levels(("node", 2), ("gpu", 2), memory=device)
-    draft.add_hosts("node", 2, host)
+    draft.add_hosts(0, host)
     draft.add_switch("hub")
     for rank in range(4):
         draft.connect(rank, "hub", 1e9, 1e-6)

@@ -4,7 +4,8 @@
 
 Counted are the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap of
 the slots), the messages that it sends and receives in a step, and in the end the result. Not counted are the model, its
-activations, what torch keeps for itself, and work space of kernels that is freed in between.
+activations, what torch keeps for itself, and work space of kernels that is freed in between. Where a push is dense,
+segments hold all of their slots.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from zenc.plan.formats import DTYPE_BYTES
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.quantities import size_text
+from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 
 INDEX_BYTES = 8
@@ -105,6 +107,7 @@ class Ledger:
     def __init__(self, plan: Plan, size: int, weigher: Weigher) -> None:
         parts = plan.parts(size)
         self.plan, self.size, self.weigher = plan, size, weigher
+        self.filled = any(phase.format is Format.DENSE for phase in plan.pushes)
         self.table = np.array([self._segment(k) for k in range(size + 1)], dtype=np.int64)
         self.count = np.ones((size, parts), dtype=np.int64)
         self.held = np.full(size, parts * self.table[1])
@@ -168,7 +171,8 @@ class Ledger:
     def _segment(self, contributors: int) -> int:
         """A part in memory: a bitmap of its slots, and the values of those that are there."""
         slots = self.weigher.slots
-        return -(-slots // 64) * 8 + self._units(contributors, slots) * self._unit_bytes
+        there = slots if self.filled else self._units(contributors, slots)
+        return -(-slots // 64) * 8 + there * self._unit_bytes
 
     def _coo(self, contributors: int) -> int:
         """A sparse tensor: indices and values."""
