@@ -6,6 +6,9 @@ A case is one rank's gradient of V units x width float32 values, cut in 4 parts 
 rank, place, encode_index) goes from its rows to the bytes of all messages, "wire to segment" (decode_index) from them
 to segments that merges can use. The base is a memcpy of the values plus one pass over the bitmap. As peers, torch sorts
 and adds up the same rows (coalesce) and only gathers them (index_select), with one thread.
+
+"hashed" is the same way under hierarchical hashing with Zen's k = 3, r1 = 2.0, r2 = 0.2, and "tables" what it builds
+once for a shape of tensor: 8 bytes a unit.
 """
 
 from __future__ import annotations
@@ -24,7 +27,6 @@ from zenc.plan.formats import wire_layout
 from zenc.scheme.model import Format
 from zenc.targets.cpu import load
 from zenc.targets.cpu.kernels import Kernels
-from zenc.targets.geometry import Geometry
 
 PARTS = 4
 DTYPE = "f32"
@@ -50,7 +52,7 @@ class Case:
     def __init__(self, kernels: Kernels, units: int, width: int, density: float, seed: int = 1) -> None:
         rng = np.random.default_rng(seed)
         self.kernels = kernels
-        self.geometry = Geometry(units, width, PARTS)
+        self.geometry = kernels.geometry(units, width, PARTS)
         self.part_slots = [self.geometry.slots_of(part) for part in range(PARTS)]
         self.part_words = self.geometry.part_words
         self.n = round(units * density)
@@ -138,8 +140,15 @@ def merge_of(cases: list[Case]) -> Callable[[], object]:
     return work
 
 
-def measure(kernels: Kernels, units: int, width: int, density: float, repeat: int) -> dict[str, float]:
-    case = Case(kernels, units, width, density)
+def tables_of(hashing: Kernels, units: int, width: int) -> Callable[[], object]:
+    """Tables that are freed at once, so that they are built every time."""
+    return lambda: hashing.geometry(units, width, PARTS + 1)
+
+
+def measure(
+    kernels: Kernels, hashing: Kernels, units: int, width: int, density: float, repeat: int
+) -> dict[str, float]:
+    case, hashed = Case(kernels, units, width, density), Case(hashing, units, width, density)
     four = [Case(kernels, units, width, density, seed) for seed in range(2, 6)]
     copy, words = np.zeros_like(case.values), np.zeros_like(case.bitmap)
     received = sum(four_case.bodies[0][3] for four_case in four) * width * 4
@@ -163,6 +172,11 @@ def measure(kernels: Kernels, units: int, width: int, density: float, repeat: in
         "copy of 4": best(lambda: ctypes.memmove(at(target), at(source), received), repeat),
         "expand units": best(case.expand_units, repeat),
         "expand dense": best(case.expand_dense, repeat),
+        "hashed COO to wire": best(hashed.pack, repeat),
+        "hashed dense to wire": best(hashed.pack_dense, repeat),
+        "hashed expand units": best(hashed.expand_units, repeat),
+        "hashed expand dense": best(hashed.expand_dense, repeat),
+        "tables": best(tables_of(hashing, units, width), min(repeat, 3)),
         "clear dense": best(lambda: ctypes.memset(at(case.out), 0, case.out.nbytes), repeat),
     }
     times["(to wire + to segment) / base"] = (times["COO to wire"] + times["wire to segment"]) / times["base"]
@@ -171,6 +185,9 @@ def measure(kernels: Kernels, units: int, width: int, density: float, repeat: in
     times["merge / copy"] = times["merge of 4"] / times["copy of 4"]
     times["expand units / base"] = times["expand units"] / times["base"]
     times["expand dense / (clear + base)"] = times["expand dense"] / (times["clear dense"] + times["base"])
+    for way in ("COO to wire", "dense to wire", "expand units", "expand dense"):
+        times[f"hashed / permuted: {way}"] = times[f"hashed {way}"] / times[way]
+    times["tables / COO to wire"] = times["tables"] / times["COO to wire"]
     return times
 
 
@@ -181,12 +198,13 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     kernels = load(render(UnitInputs("permutation", 0x5EED)))
+    hashing = load(render(UnitInputs("hierarchical_hash", 0x5EED, 3, 2.0, 0.2)))
     cases = {
         "200,000 x 64, 2 %": (200_000, 64, 0.02),
         "4,000,000 x 1, 1 %": (4_000_000, 1, 0.01),
         "4,000,000 x 1, 5 %": (4_000_000, 1, 0.05),
     }
-    results = {name: measure(kernels, *shape, options.repeat) for name, shape in cases.items()}
+    results = {name: measure(kernels, hashing, *shape, options.repeat) for name, shape in cases.items()}
     if options.json:
         print(json.dumps(results, indent=2))
         return

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from jinja2 import meta
 
-from zenc.codegen.render import UnitInputs, environment, render
+from zenc.codegen.render import UnitInputs, environment, real, render
 from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
 from zenc.compiler import compile
 from zenc.errors import BuildError
@@ -74,3 +74,23 @@ def test_seeds_have_64_bits(seed):
     with pytest.raises(BuildError) as raised:
         render(UnitInputs("permutation", seed))
     assert raised.value.diagnostics[0].id == "unsafe-text"
+
+
+@pytest.mark.parametrize("k, r1, r2", [(0, 2.0, 0.2), (1 << 31, 2.0, 0.2), (3, -1.0, 0.2), (3, float("nan"), 0.2),
+                                       (3, float("inf"), 0.2), (3, 2.0, -0.1)])  # fmt: skip
+def test_memories_that_cannot_be(k, r1, r2):
+    with pytest.raises(BuildError) as raised:
+        render(UnitInputs("hierarchical_hash", 1, k, r1, r2))
+    assert raised.value.diagnostics[0].id == "unsafe-text"
+
+
+def test_the_code_of_a_hash_depends_on_all_of_it_and_on_nothing_else():
+    sources = [compile("zen", params=params).sources for params in
+               ({}, {"k": 2}, {"r1": 1.5}, {"r2": 0.1}, {"seed": 1})]  # fmt: skip
+    assert all(mine != other for i, mine in enumerate(sources) for other in sources[:i])
+    assert compile("zen", ranks=4).sources == sources[0]
+
+
+@pytest.mark.parametrize("number", [0.1, 2.0, 1e-300, 64.0, 1 / 3])
+def test_numbers_with_a_fraction_are_exact(number):
+    assert float(real(number)) == number

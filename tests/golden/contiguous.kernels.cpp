@@ -9,19 +9,25 @@ using zenc::u8;
 
 using Mapping = zenc::Contiguous;
 
-Mapping mapping(i64) {
+Mapping mapping(i64, i64, u64*) {
     return Mapping();
 }
 
 using Geometry = zenc::Geometry<Mapping>;
 
-ZENC_SHARED_CODE Geometry geometry(i64 units, i64 width, i64 parts) {
-    return Geometry(units, width, parts, mapping(units));
+ZENC_SHARED_CODE Geometry geometry(i64 units, i64 width, i64 parts, u64* tables) {
+    return Geometry(units, width, parts, mapping(units, parts, tables));
 }
 
 u64 size(i64 n) {
     return static_cast<u64>(n);
 }
+
+i64 table_words(i64, i64) {
+    return 0;
+}
+
+void build_tables(i64, i64, u64*) {}
 
 }  // namespace
 
@@ -31,16 +37,25 @@ i64 zenc_abi_version() {
     return ZENC_ABI_VERSION;
 }
 
-i64 zenc_slots_of_units(i64 units, i64 width, i64 parts, const i64* in, i64 n, i64* out) {
-    return zenc::slots_of_units(geometry(units, width, parts), in, size(n), out);
+i64 zenc_table_words(i64 units, i64 parts) {
+    return table_words(units, parts);
 }
 
-i64 zenc_units_of_slots(i64 units, i64 width, i64 parts, const i64* in, i64 n, i64* out) {
-    return zenc::units_of_slots(geometry(units, width, parts), in, size(n), out);
+i64 zenc_build_tables(i64 units, i64 parts, u64* out) {
+    build_tables(units, parts, out);
+    return 0;
 }
 
-i64 zenc_mark_units(i64 units, i64 width, i64 parts, const i64* in, i64 n, u64* bitmap, i64* slots) {
-    return zenc::mark_units(geometry(units, width, parts), in, size(n), bitmap, slots);
+i64 zenc_slots_of_units(i64 units, i64 width, i64 parts, u64* tables, const i64* in, i64 n, i64* out) {
+    return zenc::slots_of_units(geometry(units, width, parts, tables), in, size(n), out);
+}
+
+i64 zenc_units_of_slots(i64 units, i64 width, i64 parts, u64* tables, const i64* in, i64 n, i64* out) {
+    return zenc::units_of_slots(geometry(units, width, parts, tables), in, size(n), out);
+}
+
+i64 zenc_mark_units(i64 units, i64 width, i64 parts, u64* tables, const i64* in, i64 n, u64* bitmap, i64* slots) {
+    return zenc::mark_units(geometry(units, width, parts, tables), in, size(n), bitmap, slots);
 }
 
 i64 zenc_rank(const u64* bitmap, i64 words, u64* before) {
@@ -78,19 +93,19 @@ i64 zenc_union(i64 m, const u64* const* bitmaps, i64 words, u64* out) {
     return static_cast<i64>(zenc::unite(size(m), bitmaps, size(words), out));
 }
 
-i64 zenc_mark_dense_f32(i64 units, i64 width, i64 parts, const float* tensor, u64* bitmap) {
-    return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
+i64 zenc_mark_dense_f32(i64 units, i64 width, i64 parts, u64* tables, const float* tensor, u64* bitmap) {
+    return zenc::mark_tensor(geometry(units, width, parts, tables), tensor, bitmap);
 }
 
-i64 zenc_place_units_f32(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const float* values,
+i64 zenc_place_units_f32(i64 units, i64 width, i64 parts, u64* tables, const i64* slots, i64 n, const float* values,
     const u64* bitmap, const u64* before, i64 distinct, i64 divisor, float* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
+        geometry(units, width, parts, tables), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
-i64 zenc_place_dense_f32(i64 units, i64 width, i64 parts, const float* tensor, const u64* bitmap,
+i64 zenc_place_dense_f32(i64 units, i64 width, i64 parts, u64* tables, const float* tensor, const u64* bitmap,
     const u64*, i64 divisor, float* const* part_outs) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
+    zenc::place_dense(geometry(units, width, parts, tables), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 
@@ -104,30 +119,30 @@ i64 zenc_merge_f32(i64 m, const u64* const* bitmaps, const float* const* values,
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
 }
 
-i64 zenc_expand_dense_f32(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_dense_f32(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u32* const* part_values, zenc::u32* out) {
-    zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
+    zenc::expand_dense(geometry(units, width, parts, tables), bitmap, part_values, out);
     return 0;
 }
 
-i64 zenc_expand_units_f32(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_units_f32(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u32* const* part_values, i64* units_out, zenc::u32* values_out) {
-    return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
+    return zenc::expand_units(geometry(units, width, parts, tables), bitmap, part_values, units_out, values_out);
 }
 
-i64 zenc_mark_dense_f64(i64 units, i64 width, i64 parts, const double* tensor, u64* bitmap) {
-    return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
+i64 zenc_mark_dense_f64(i64 units, i64 width, i64 parts, u64* tables, const double* tensor, u64* bitmap) {
+    return zenc::mark_tensor(geometry(units, width, parts, tables), tensor, bitmap);
 }
 
-i64 zenc_place_units_f64(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const double* values,
+i64 zenc_place_units_f64(i64 units, i64 width, i64 parts, u64* tables, const i64* slots, i64 n, const double* values,
     const u64* bitmap, const u64* before, i64 distinct, i64 divisor, double* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
+        geometry(units, width, parts, tables), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
-i64 zenc_place_dense_f64(i64 units, i64 width, i64 parts, const double* tensor, const u64* bitmap,
+i64 zenc_place_dense_f64(i64 units, i64 width, i64 parts, u64* tables, const double* tensor, const u64* bitmap,
     const u64*, i64 divisor, double* const* part_outs) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
+    zenc::place_dense(geometry(units, width, parts, tables), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 
@@ -141,30 +156,30 @@ i64 zenc_merge_f64(i64 m, const u64* const* bitmaps, const double* const* values
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
 }
 
-i64 zenc_expand_dense_f64(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_dense_f64(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u64* const* part_values, zenc::u64* out) {
-    zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
+    zenc::expand_dense(geometry(units, width, parts, tables), bitmap, part_values, out);
     return 0;
 }
 
-i64 zenc_expand_units_f64(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_units_f64(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u64* const* part_values, i64* units_out, zenc::u64* values_out) {
-    return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
+    return zenc::expand_units(geometry(units, width, parts, tables), bitmap, part_values, units_out, values_out);
 }
 
-i64 zenc_mark_dense_f16(i64 units, i64 width, i64 parts, const zenc::f16* tensor, u64* bitmap) {
-    return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
+i64 zenc_mark_dense_f16(i64 units, i64 width, i64 parts, u64* tables, const zenc::f16* tensor, u64* bitmap) {
+    return zenc::mark_tensor(geometry(units, width, parts, tables), tensor, bitmap);
 }
 
-i64 zenc_place_units_f16(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const zenc::f16* values,
+i64 zenc_place_units_f16(i64 units, i64 width, i64 parts, u64* tables, const i64* slots, i64 n, const zenc::f16* values,
     const u64* bitmap, const u64* before, i64 distinct, i64 divisor, zenc::f16* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
+        geometry(units, width, parts, tables), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
-i64 zenc_place_dense_f16(i64 units, i64 width, i64 parts, const zenc::f16* tensor, const u64* bitmap,
+i64 zenc_place_dense_f16(i64 units, i64 width, i64 parts, u64* tables, const zenc::f16* tensor, const u64* bitmap,
     const u64*, i64 divisor, zenc::f16* const* part_outs) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
+    zenc::place_dense(geometry(units, width, parts, tables), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 
@@ -178,30 +193,30 @@ i64 zenc_merge_f16(i64 m, const u64* const* bitmaps, const zenc::f16* const* val
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
 }
 
-i64 zenc_expand_dense_f16(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_dense_f16(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u16* const* part_values, zenc::u16* out) {
-    zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
+    zenc::expand_dense(geometry(units, width, parts, tables), bitmap, part_values, out);
     return 0;
 }
 
-i64 zenc_expand_units_f16(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_units_f16(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u16* const* part_values, i64* units_out, zenc::u16* values_out) {
-    return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
+    return zenc::expand_units(geometry(units, width, parts, tables), bitmap, part_values, units_out, values_out);
 }
 
-i64 zenc_mark_dense_bf16(i64 units, i64 width, i64 parts, const zenc::bf16* tensor, u64* bitmap) {
-    return static_cast<i64>(zenc::mark_tensor(geometry(units, width, parts), tensor, bitmap));
+i64 zenc_mark_dense_bf16(i64 units, i64 width, i64 parts, u64* tables, const zenc::bf16* tensor, u64* bitmap) {
+    return zenc::mark_tensor(geometry(units, width, parts, tables), tensor, bitmap);
 }
 
-i64 zenc_place_units_bf16(i64 units, i64 width, i64 parts, const i64* slots, i64 n, const zenc::bf16* values,
+i64 zenc_place_units_bf16(i64 units, i64 width, i64 parts, u64* tables, const i64* slots, i64 n, const zenc::bf16* values,
     const u64* bitmap, const u64* before, i64 distinct, i64 divisor, zenc::bf16* const* part_outs) {
     return zenc::place_units(
-        geometry(units, width, parts), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
+        geometry(units, width, parts, tables), slots, size(n), values, bitmap, before, size(distinct), divisor, part_outs);
 }
 
-i64 zenc_place_dense_bf16(i64 units, i64 width, i64 parts, const zenc::bf16* tensor, const u64* bitmap,
+i64 zenc_place_dense_bf16(i64 units, i64 width, i64 parts, u64* tables, const zenc::bf16* tensor, const u64* bitmap,
     const u64*, i64 divisor, zenc::bf16* const* part_outs) {
-    zenc::place_dense(geometry(units, width, parts), tensor, bitmap, divisor, part_outs);
+    zenc::place_dense(geometry(units, width, parts, tables), tensor, bitmap, divisor, part_outs);
     return 0;
 }
 
@@ -215,15 +230,15 @@ i64 zenc_merge_bf16(i64 m, const u64* const* bitmaps, const zenc::bf16* const* v
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
 }
 
-i64 zenc_expand_dense_bf16(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_dense_bf16(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u16* const* part_values, zenc::u16* out) {
-    zenc::expand_dense(geometry(units, width, parts), bitmap, part_values, out);
+    zenc::expand_dense(geometry(units, width, parts, tables), bitmap, part_values, out);
     return 0;
 }
 
-i64 zenc_expand_units_bf16(i64 units, i64 width, i64 parts, const u64* bitmap,
+i64 zenc_expand_units_bf16(i64 units, i64 width, i64 parts, u64* tables, const u64* bitmap,
     const zenc::u16* const* part_values, i64* units_out, zenc::u16* values_out) {
-    return zenc::expand_units(geometry(units, width, parts), bitmap, part_values, units_out, values_out);
+    return zenc::expand_units(geometry(units, width, parts, tables), bitmap, part_values, units_out, values_out);
 }
 
 }  // extern "C"

@@ -13,7 +13,7 @@ from zenc.language.load import load_file, load_text
 from zenc.language.parse import parse_block
 from zenc.language.schedule import Integer, Let, Unary
 from zenc.resources import directory
-from zenc.scheme.model import Aggregation, Contiguous, Format, Partition, Permutation, Scheme, Unit
+from zenc.scheme.model import Aggregation, Contiguous, Format, HierarchicalHash, Partition, Permutation, Scheme, Unit
 from zenc.scheme.resolve import resolve
 
 REST = "aggregation: incremental partition: parallelism balance: imbalanced"
@@ -67,6 +67,28 @@ def test_all_combinations_of_the_four_dimensions(communication: str, aggregation
     scheme, warnings = resolve(load_text(text))
     assert warnings == ()
     assert scheme.mapping == (Permutation(0x5EED) if "balanced by" in rest else Contiguous())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mapping"),
+    [
+        ("", HierarchicalHash(3, 2.0, 0.2, 0x5EED)),
+        ("(4)", HierarchicalHash(4, 2.0, 0.2, 0x5EED)),
+        ("(k = 1, seed = 9)", HierarchicalHash(1, 2.0, 0.2, 9)),
+        ("(2, 1, 0.5, 7)", HierarchicalHash(2, 1.0, 0.5, 7)),
+        ("(r2 = 0, r1 = a)", HierarchicalHash(3, 1.5, 0.0, 0x5EED)),
+    ],
+)
+def test_hierarchical_hash(arguments: str, mapping: HierarchicalHash) -> None:
+    rest = REST.replace("imbalanced", f"balanced by hierarchical_hash{arguments}")
+    found = scheme_of(f"scheme mine(a = 1.5) {{ communication: ring {rest} }}").mapping
+    assert found == mapping and isinstance(found, HierarchicalHash)
+    assert isinstance(found.r1, float) and isinstance(found.r2, float)
+
+
+def test_all_that_is_wrong_with_a_hash_is_told_at_once() -> None:
+    rest = REST.replace("imbalanced", "balanced by hierarchical_hash(0, -1, 99, 1 << 64)")
+    assert ids(f"scheme a {{ communication: ring {rest} }}") == ["wrong-range"] * 4
 
 
 def test_two_schedules_give_a_push_and_a_pull() -> None:
@@ -183,6 +205,17 @@ def test_all_problems_come_at_once() -> None:
         ("balanced by permutation(rank)", "unknown-name"),
         ("balanced by permutation(log2(0))", "wrong-range"),
         ("balanced by permutation(log3(1))", "unknown-function"),
+        ("balanced by hierarchical_hsh", "unknown-value"),
+        ("balanced by hierarchical_hash(r3 = 1)", "wrong-arguments"),
+        ("balanced by hierarchical_hash(3, 2.0, 0.2, 1, 1)", "wrong-arguments"),
+        ("balanced by hierarchical_hash(k = 0)", "wrong-range"),
+        ("balanced by hierarchical_hash(k = 17)", "wrong-range"),
+        ("balanced by hierarchical_hash(k = 2.0)", "wrong-type"),
+        ("balanced by hierarchical_hash(r1 = -1)", "wrong-range"),
+        ("balanced by hierarchical_hash(r1 = 64.5)", "wrong-range"),
+        ("balanced by hierarchical_hash(r2 = -0.1)", "wrong-range"),
+        ("balanced by hierarchical_hash(seed = 1 << 64)", "wrong-range"),
+        ("balanced by hierarchical_hash(seed = 0.5)", "wrong-type"),
         ("schedule { push { } pull { } }", "wrong-value"),
     ],
 )

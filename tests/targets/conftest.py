@@ -1,4 +1,4 @@
-"""The kernels of both mappings, compiled once for all runs, and numpy arrays as the kernels see them."""
+"""The kernels of all mappings, compiled once for all runs, and numpy arrays as the kernels see them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ from zenc.targets.cpu.kernels import Kernels
 from zenc.targets.geometry import Geometry
 
 SEED = 0x5EED
+INPUTS = {
+    "contiguous": lambda _: UnitInputs("contiguous"),
+    "permutation": lambda seed: UnitInputs("permutation", seed),
+    "hierarchical_hash": lambda seed: UnitInputs("hierarchical_hash", seed, 3, 2.0, 0.2),
+    "all in the list": lambda seed: UnitInputs("hierarchical_hash", seed, 1, 0.0, 0.0),
+}
+"""The mappings; of hashing also with a memory of no cells, which sends every unit the way of overflow."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,19 @@ def kernels_of(request: pytest.FixtureRequest) -> Callable[..., Kernels]:
     def compiled(mapping: str, seed: int = SEED) -> Kernels:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ZENC_CACHE_DIR", str(directory))
-            return load(render(UnitInputs(mapping, seed)))
+            return load(render(INPUTS[mapping](seed)))
 
     return compiled
 
 
-@pytest.fixture(params=["contiguous", "permutation"])
+@pytest.fixture(params=INPUTS)
 def kernels(request: pytest.FixtureRequest, kernels_of: Callable[..., Kernels]) -> Kernels:
     return kernels_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def hashing(kernels_of: Callable[..., Kernels]) -> Kernels:
+    return kernels_of("hierarchical_hash")
 
 
 @pytest.fixture(scope="session")

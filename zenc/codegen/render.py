@@ -14,27 +14,35 @@ from typing import TYPE_CHECKING, Literal
 from zenc.codegen.templates import TEMPLATE_SUFFIX, template_names, templates_dir
 from zenc.errors import BuildError, Diagnostic
 from zenc.plan.model import Plan
-from zenc.scheme.model import Holders, Permutation
+from zenc.scheme.model import HierarchicalHash, Holders, Permutation
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MappingKind = Literal["contiguous", "permutation", "holders"]
+MappingKind = Literal["contiguous", "permutation", "hierarchical_hash", "holders"]
 
 
 @dataclass(frozen=True, slots=True)
 class UnitInputs:
-    """What ``kernels.*.j2`` is filled with; ``seed`` has 64 bits, 0 where none is used."""
+    """What ``kernels.*.j2`` is filled with; ``seed`` has 64 bits. What a mapping does not use is 0."""
 
     mapping: MappingKind
     seed: int = 0
+    k: int = 0
+    r1: float = 0.0
+    r2: float = 0.0
 
     @classmethod
     def of(cls, plan: Plan) -> UnitInputs:
         """The inputs for ``plan``."""
-        if isinstance(plan.mapping, Permutation):
-            return cls("permutation", plan.mapping.seed)
-        return cls("holders" if isinstance(plan.mapping, Holders) else "contiguous")
+        match plan.mapping:
+            case Permutation(seed):
+                return cls("permutation", seed)
+            case HierarchicalHash(k, r1, r2, seed):
+                return cls("hierarchical_hash", seed, k, r1, r2)
+            case Holders():
+                return cls("holders")
+        return cls("contiguous")
 
 
 def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:
@@ -66,7 +74,7 @@ def environment() -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # the output is C++, and takes no text from outside
     )
-    made.filters.update(word=word)
+    made.filters.update(word=word, count=count, real=real)
     return made
 
 
@@ -76,3 +84,17 @@ def word(number: int) -> str:
         message = f"{number} is no seed: it has to be an integer of 64 bits, 0 or more"
         raise BuildError(Diagnostic("unsafe-text", message))
     return f"{number:#x}ULL"
+
+
+def count(number: int) -> str:
+    """A small positive integer. Raises BuildError for anything else."""
+    if not 0 < number < 1 << 31:
+        raise BuildError(Diagnostic("unsafe-text", f"{number} is no number of functions: it has to be 1 or more"))
+    return f"{number:d}"
+
+
+def real(number: float) -> str:
+    """A double literal that is exactly ``number``. Raises BuildError for what is not 0 or more, and finite."""
+    if not 0 <= number < float("inf"):
+        raise BuildError(Diagnostic("unsafe-text", f"{number} is no number of cells: it has to be 0 or more"))
+    return repr(float(number))

@@ -20,10 +20,10 @@ from zenc.plan.formats import (
     SEGMENT_HEADER_BYTES,
     SegmentShape,
     body_bytes,
-    slots_of,
     wire_format,
 )
 from zenc.plan.model import Phase, Plan
+from zenc.plan.parts import part_sizes
 from zenc.plan.provenance import Deliveries
 from zenc.plan.verify import Proof, verify
 from zenc.scheme.model import Format
@@ -131,6 +131,7 @@ class _Scales:
     def __init__(self, plan: Plan, size: int, rank: int, load: Load) -> None:
         self.plan, self.size, self.rank, self.load = plan, size, rank, load
         self.parts = plan.parts(size)
+        self.slots = part_sizes(plan.mapping, load.units, self.parts)
         self.messages: list[tuple[MessageCost, int]] = []
         self.sent = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
         self.received = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
@@ -157,7 +158,7 @@ class _Scales:
         columns = np.stack((deliveries.part, deliveries.contributors, deliveries.pieces))
         kinds, index = np.unique(columns, axis=1, return_inverse=True)
         weigh = lru_cache(maxsize=None)(self._part_bytes)
-        slots = [slots_of(self.load.units, self.parts, part) for part in kinds[0].tolist()]
+        slots = [self.slots[part] for part in kinds[0].tolist()]
         rows = zip(slots, kinds[1].tolist(), kinds[2].tolist(), strict=True)
         weights = [weigh(kind, phase.format, *row) for row in rows]
         return np.asarray(weights, dtype=np.int64)[index.reshape(-1)]

@@ -33,14 +33,26 @@ from zenc.language.schedule import (
 from zenc.language.text import expression_text
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.model import PLAN_VERSION, Phase, Plan, Tier
+from zenc.scheme.balance import MOST_CELLS, MOST_FUNCTIONS
 from zenc.scheme.check import Checker
-from zenc.scheme.model import Aggregation, Contiguous, Format, Holders, Mapping, Partition, Permutation, Unit
+from zenc.scheme.model import (
+    Aggregation,
+    Contiguous,
+    Format,
+    HierarchicalHash,
+    Holders,
+    Mapping,
+    Partition,
+    Permutation,
+    Unit,
+)
 from zenc.scheme.report import Report
 
 Json = dict[str, Any]
 MOST_LINES = 1 << 20
 """Places beyond it are taken for damage."""
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 
 def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
@@ -81,6 +93,8 @@ def _mapping_to_json(mapping: Mapping) -> Json:
             return {"kind": "contiguous"}
         case Permutation(seed):
             return {"kind": "permutation", "seed": seed}
+        case HierarchicalHash(k, r1, r2, seed):
+            return {"kind": "hierarchical_hash", "k": k, "r1": r1, "r2": r2, "seed": seed}
         case Holders():
             return {"kind": "holders"}
 
@@ -178,7 +192,7 @@ def _of_type(value: object, kind: type[T]) -> T:
     return value
 
 
-def _in_range(value: int, least: int, most: int) -> int:
+def _in_range(value: N, least: N, most: N) -> N:
     if not least <= value <= most:
         raise ValueError(f"{value} is not {least} to {most}")
     return value
@@ -280,12 +294,20 @@ def _demand_nested(tiers: tuple[Tier, ...]) -> None:
 
 def _mapping_from_json(data: Json) -> Mapping:
     if data["kind"] == "permutation":
-        return Permutation(_in_range(_of_type(data["seed"], int), 0, 2**64 - 1))
+        return Permutation(_seed(data))
+    if data["kind"] == "hierarchical_hash":
+        k = _in_range(_of_type(data["k"], int), 1, MOST_FUNCTIONS)
+        r1, r2 = (_in_range(_of_type(data[name], float), 0.0, MOST_CELLS) for name in ("r1", "r2"))
+        return HierarchicalHash(k, r1, r2, _seed(data))
     if data["kind"] == "contiguous":
         return Contiguous()
     if data["kind"] == "holders":
         return Holders()
     raise ValueError(f"unknown mapping {data['kind']!r:.40}")
+
+
+def _seed(data: Json) -> int:
+    return _in_range(_of_type(data["seed"], int), 0, 2**64 - 1)
 
 
 def _e(text: object) -> Expression:

@@ -21,7 +21,6 @@ from zenc.runtime.stats import CallStats
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
 from zenc.targets.cpu.kernels import Kernels
-from zenc.targets.geometry import Geometry
 
 Operation = Literal["sum", "mean"]
 OPERATIONS = ("sum", "mean")
@@ -143,7 +142,7 @@ class Collective:
         return known
 
     def _prepare(self, layout: Layout, op: Operation) -> Prepared:
-        geometry = Geometry(layout.units, layout.width, self._proof.parts)
+        geometry = self._kernels.geometry(layout.units, layout.width, self._proof.parts)
         meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
         signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
         return layout, Workshop(self._kernels, geometry, layout), signature

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zenc.language.syntax import Phrase, Value, Word
+from zenc.language.syntax import Argument, Phrase, Value, Word
 from zenc.scheme.arguments import match_arguments
-from zenc.scheme.constants import Environment, constant_integer
-from zenc.scheme.model import Contiguous, Mapping, Permutation
+from zenc.scheme.constants import Environment, constant, constant_integer
+from zenc.scheme.model import Contiguous, HierarchicalHash, Mapping, Permutation
 from zenc.scheme.report import Report, unknown
 
 DEFAULT_SEED = 0x5EED
+DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
+"""What Zen's evaluation uses throughout."""
+MOST_FUNCTIONS = 16
+MOST_CELLS = 64.0
+"""Of either memory, for each unit of a call."""
 
-_HELP = "write 'imbalanced', or 'balanced by permutation'"
+_HELP = "write 'imbalanced', 'balanced by permutation', or 'balanced by hierarchical_hash'"
 
 
 def resolve_balance(value: Value, environment: Environment, report: Report) -> Mapping | None:
@@ -44,17 +49,56 @@ def _mapping(word: Word, environment: Environment, report: Report) -> Mapping | 
 
 def _permutation(word: Word, environment: Environment, report: Report) -> Permutation | None:
     """``permutation`` or ``permutation(SEED)``."""
-    given = match_arguments(word, ("seed",), report).get("seed")
-    if given is None:
-        return Permutation(DEFAULT_SEED)
-    seed = constant_integer(given.value, environment, report)
-    if seed is None:
+    given = match_arguments(word, ("seed",), report)
+    seed = _seed(given.get("seed"), environment, report)
+    return None if seed is None else Permutation(seed)
+
+
+def _hierarchical_hash(word: Word, environment: Environment, report: Report) -> HierarchicalHash | None:
+    """``hierarchical_hash`` or ``hierarchical_hash(K, R1, R2, SEED)``; all may be left out."""
+    given = match_arguments(word, ("k", "r1", "r2", "seed"), report)
+    k = _functions(given.get("k"), environment, report)
+    r1 = _cells("r1", given.get("r1"), DEFAULT_HASH.r1, environment, report)
+    r2 = _cells("r2", given.get("r2"), DEFAULT_HASH.r2, environment, report)
+    seed = _seed(given.get("seed"), environment, report)
+    if k is None or r1 is None or r2 is None or seed is None:
         return None
-    if not 0 <= seed < 2**64:
+    return HierarchicalHash(k, r1, r2, seed)
+
+
+def _seed(given: Argument | None, environment: Environment, report: Report) -> int | None:
+    if given is None:
+        return DEFAULT_SEED
+    seed = constant_integer(given.value, environment, report)
+    if seed is not None and not 0 <= seed < 2**64:
         report.error("wrong-range", f"a seed is 0 to 2^64 - 1, not {seed}", given.span)
         return None
-    return Permutation(seed)
+    return seed
 
 
-MAPPINGS: dict[str, Callable[[Word, Environment, Report], Mapping | None]] = {"permutation": _permutation}
+def _functions(given: Argument | None, environment: Environment, report: Report) -> int | None:
+    if given is None:
+        return DEFAULT_HASH.k
+    k = constant_integer(given.value, environment, report)
+    if k is not None and not 1 <= k <= MOST_FUNCTIONS:
+        report.error("wrong-range", f"k is 1 to {MOST_FUNCTIONS} hash functions, not {k}", given.span)
+        return None
+    return k
+
+
+def _cells(name: str, given: Argument | None, default: float, environment: Environment, report: Report) -> float | None:
+    if given is None:
+        return default
+    cells = constant(given.value, environment, report)
+    if cells is not None and not 0 <= cells <= MOST_CELLS:
+        message = f"{name} is 0 to {MOST_CELLS:g} cells for each unit of a call, not {cells}"
+        report.error("wrong-range", message, given.span)
+        return None
+    return None if cells is None else float(cells)
+
+
+MAPPINGS: dict[str, Callable[[Word, Environment, Report], Mapping | None]] = {
+    "permutation": _permutation,
+    "hierarchical_hash": _hierarchical_hash,
+}
 """What may follow ``balanced by``."""

@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from zenc.language.load import PRELUDE, load_file
 from zenc.resources import directory
-from zenc.scheme.model import Partition, Permutation, Scheme
+from zenc.scheme.model import HierarchicalHash, Partition, Permutation, Scheme
 from zenc.scheme.resolve import resolve
 
 
@@ -73,4 +73,9 @@ def balance_text(scheme: Scheme) -> str | None:
     """The balance of ``scheme`` as its author writes it, without arguments; None under centralization."""
     if scheme.partition is Partition.CENTRALIZATION:
         return None
-    return "balanced by permutation" if isinstance(scheme.mapping, Permutation) else "imbalanced"
+    match scheme.mapping:
+        case Permutation():
+            return "balanced by permutation"
+        case HierarchicalHash():
+            return "balanced by hierarchical_hash"
+    return "imbalanced"

@@ -4,7 +4,8 @@ Scheme  = name doc? parameters                          # parameters are bound t
 communication: Communication                  # who talks to whom: push and pull blocks of moves
 aggregation: incremental | one_shot           # where sums are made
 partition: centralization | parallelism       # 1 part, or as many as ranks
-mapping: Contiguous | Permutation(seed) | Holders    # how the cut is kept balanced
+mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
+       | HierarchicalHash(k, r1, r2, seed) | Holders
 push, pull: Format                            # what travels
 unit: Unit                                    # what is zero or not
 """
@@ -69,7 +70,21 @@ class Holders:
     """
 
 
-Mapping: TypeAlias = Contiguous | Permutation | Holders
+@dataclass(frozen=True, slots=True)
+class HierarchicalHash:
+    """Part = a keyed hash of the unit, slot = its rank among the units of the part (Zen, OSDI 2025, Algorithm 1).
+
+    ``k`` more hash functions choose the cells of the units of a call in a memory of ``r1`` cells for each of these
+    units, and ``r2`` more for those that find none: totals over all parts. 64-bit seed.
+    """
+
+    k: int
+    r1: float
+    r2: float
+    seed: int
+
+
+Mapping: TypeAlias = Contiguous | Permutation | HierarchicalHash | Holders
 
 
 @dataclass(frozen=True, slots=True)

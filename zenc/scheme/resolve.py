@@ -189,7 +189,7 @@ _HELP_WHEN_MISSING = {
     "communication": f"communication: the name of a schedule, or {ON_THE_SPOT}",
     "aggregation": "aggregation: incremental, or one_shot",
     "partition": "partition: centralization, or parallelism",
-    "balance": "balance: imbalanced, or balanced by permutation",
+    "balance": "balance: imbalanced, balanced by permutation, or balanced by hierarchical_hash",
 }
 
 

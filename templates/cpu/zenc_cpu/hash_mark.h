@@ -27,8 +27,9 @@ ZENC_SHARED_CODE inline i64 mark_units(const Geometry<HierarchicalHash<K>>& geom
     bool stored = true;
     const i64 status = for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
         for (u64 i = 0; i < size; ++i) {
-            stored = memory.insert(batch[i]) && stored;
-            slots_out[first + i] = static_cast<i64>(geometry.mapping.slot(batch[i]));
+            const u64 part = geometry.mapping.part(batch[i]);
+            stored = memory.insert(part, batch[i]) && stored;
+            slots_out[first + i] = static_cast<i64>(geometry.mapping.slot(part, batch[i]));
         }
     });
     if (status < 0) return status;
@@ -53,7 +54,10 @@ ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<HierarchicalHash<K>>& geom
     if (memory.failed()) return NO_MEMORY;
     bool stored = true;
     for (u64 w = 0; w < words; ++w)
-        for_each_bit(occupied[w], [&](u64 bit) { stored = memory.insert(64 * w + bit) && stored; });
+        for_each_bit(occupied[w], [&](u64 bit) {
+            const u64 unit = 64 * w + bit;
+            stored = memory.insert(geometry.mapping.part(unit), unit) && stored;
+        });
     if (!stored) return NO_MEMORY;
     mark_memory(geometry, memory, bitmap);
     return static_cast<i64>(n);

@@ -65,9 +65,8 @@ public:
     bool failed() const { return cells_.failed() || used_.failed(); }
     const HashCounts<K>& counts() const { return counts_; }
 
-    // Adds a unit. Returns false where there is no memory for the list.
-    bool insert(u64 unit) {
-        const u64 part = mapping_.part(unit);
+    // Adds a unit of `part`, its h0. Returns false where there is no memory for the list.
+    bool insert(u64 part, u64 unit) {
         const u32 mark = static_cast<u32>(unit) + 1;  // 0 is an empty cell
         u32* const row = cells_.get() + part * (parallel_ + serial_);
         for (int i = 1; i <= K && parallel_ != 0; ++i) {

@@ -88,13 +88,13 @@ struct HierarchicalHash {
 
     ZENC_HD u64 part(u64 unit) const { return family.draw(0, unit, parts); }
     ZENC_HD u64 slots_of(u64 part) const { return tables.sizes[part]; }
-    ZENC_HD u64 slot(u64 unit) const { return part(unit) * largest.divisor + tables.local_of[unit]; }
+    ZENC_HD u64 slot(u64 part, u64 unit) const { return part * largest.divisor + tables.local_of[unit]; }
     ZENC_HD u64 unit(u64 slot) const {
         const u64 part = largest.quotient(slot);
         return tables.unit_at[tables.starts[part] + slot - part * largest.divisor];
     }
 
-    ZENC_HD void slots(const u64* of, u64* slots_) const { *slots_ = slot(*of); }
+    ZENC_HD void slots(const u64* of, u64* slots_) const { *slots_ = slot(part(*of), *of); }
     ZENC_HD void units_at(const u64* of, u64* units_) const { *units_ = unit(*of); }
 };
 

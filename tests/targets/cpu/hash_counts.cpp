@@ -28,7 +28,7 @@ int run(char** given) {
     HashMemory<K> memory(mapping, n * integer(6));
     if (memory.failed()) return 1;
     for (u64 i = 0; i < n * integer(6); ++i)
-        if (!memory.insert(order[i % n])) return 1;
+        if (!memory.insert(mapping.part(order[i % n]), order[i % n])) return 1;
     std::vector<int> found(units);
     bool right = true;
     memory.for_each([&](u64 part, u64 unit) {

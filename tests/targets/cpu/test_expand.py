@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zenc.targets.geometry import Geometry
-
 SHAPES = [(0, 1, 2), (1, 1, 1), (1, 3, 4), (63, 1, 2), (200, 3, 7), (130, 64, 4), (40, 1000, 3), (999, 1, 3), (5, 2, 9)]
 
 
@@ -14,7 +12,7 @@ SHAPES = [(0, 1, 2), (1, 1, 1), (1, 3, 4), (63, 1, 2), (200, 3, 7), (130, 64, 4)
 @pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
 def test_a_tensor_survives_the_round_trip(kernels, dtype, at, units, width, parts, density):
     rng = np.random.default_rng(6)
-    tensors = at.Tensors(kernels, Geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
     ids = np.sort(rng.permutation(units)[: round(units * density)])
     values = dtype.narrow(rng.standard_normal((len(ids), width)).astype(np.float32))
     bitmap, placed = tensors.place_units(ids, values)
@@ -30,7 +28,7 @@ def test_a_tensor_survives_the_round_trip(kernels, dtype, at, units, width, part
 @pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
 def test_densify_fills_absent_slots_with_zero(kernels, dtype, at, slots, width, density):
     rng = np.random.default_rng(7)
-    tensors = at.Tensors(kernels, Geometry(slots, width, 1), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(slots, width, 1), dtype)
     present = np.sort(rng.permutation(slots)[: round(slots * density)])
     values = dtype.narrow(rng.standard_normal((len(present), width)).astype(np.float32))
     bitmap, out = at.bitmap_of(present, slots), tensors.values(slots)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from zenc.errors import InternalError, TensorError
-from zenc.targets.geometry import Geometry
 
 SHAPES = [
     (1, 1, 1),
@@ -39,7 +38,7 @@ def expected_marks(tensors, units):
 @pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
 def test_distinct_units_are_copied_in_slot_order(kernels, dtype, at, units, width, parts, density):
     rng = np.random.default_rng(1)
-    tensors = at.Tensors(kernels, Geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
     ids = rng.permutation(units)[: round(units * density)]
     values = random_values(dtype, len(ids), width, rng)
     bitmap, out = tensors.place_units(ids, values)
@@ -51,7 +50,7 @@ def test_distinct_units_are_copied_in_slot_order(kernels, dtype, at, units, widt
 @pytest.mark.parametrize("divisor", [1, 3])
 def test_duplicates_are_summed_in_input_order(kernels, dtype, at, units, width, parts, divisor):
     rng = np.random.default_rng(2)
-    tensors = at.Tensors(kernels, Geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
     ids = rng.integers(0, units, 3 * units + 1)
     values = random_values(dtype, len(ids), width, rng)
     bitmap, out = tensors.place_units(ids, values, divisor)
@@ -69,7 +68,7 @@ def test_duplicates_are_summed_in_input_order(kernels, dtype, at, units, width, 
 
 
 def test_mean_of_distinct_units_is_divided_once(kernels, dtype, at):
-    tensors = at.Tensors(kernels, Geometry(10, 3, 2), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(10, 3, 2), dtype)
     values = random_values(dtype, 10, 3, np.random.default_rng(3))
     _, out = tensors.place_units(np.arange(10), values, 7)
     wide = np.float64 if dtype.name == "f64" else np.float32
@@ -81,7 +80,7 @@ def test_mean_of_distinct_units_is_divided_once(kernels, dtype, at):
 @pytest.mark.parametrize("density", [0.0, 0.05, 0.6, 1.0])
 def test_dense_tensors_give_their_nonzero_units(kernels, dtype, at, units, width, parts, density):
     rng = np.random.default_rng(4)
-    tensors = at.Tensors(kernels, Geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
     tensor = random_values(dtype, units, width, rng)
     keep = rng.random(units) < density
     column = rng.integers(0, width, units)  # one value a row is enough
@@ -95,7 +94,7 @@ def test_dense_tensors_give_their_nonzero_units(kernels, dtype, at, units, width
 
 
 def test_nan_is_marked_and_negative_zero_is_not(kernels, dtype, at):
-    tensors = at.Tensors(kernels, Geometry(200, 1, 3), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(200, 1, 3), dtype)
     special = dtype.narrow(np.array([np.nan, -0.0, 0.0, np.inf, -np.inf, 1e-7], np.float32))
     tensor = np.concatenate([special, np.zeros(194, special.dtype)])[:, None].copy()
     assert np.array_equal(tensors.mark_dense(tensor), expected_marks(tensors, np.array([0, 3, 4, 5])))
@@ -108,21 +107,21 @@ def test_payload_bits_travel_unchanged(kernels, dtype, at):
     mantissa = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}[dtype.name]
     signalling = (1 << (size - 1)) - (1 << mantissa) + 1
     stored = np.array([signalling, 1 << (size - 1), 1, 5, 7], bits).view(dtype.storage)[:, None].copy()
-    tensors = at.Tensors(kernels, Geometry(5, 1, 2), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(5, 1, 2), dtype)
     bitmap, out = tensors.place_units(np.arange(5), stored)
     assert np.array_equal(tensors.expand_dense(bitmap, out).view(bits), stored.view(bits))
 
 
 @pytest.mark.parametrize("bad", [-1, 10, 1 << 62, -(1 << 63)])
 def test_a_unit_out_of_range_is_named_with_its_position(kernels, dtype, at, bad):
-    tensors = at.Tensors(kernels, Geometry(10, 2, 2), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(10, 2, 2), dtype)
     with pytest.raises(TensorError, match=rf"unit {bad}, at position 2") as raised:
         tensors.mark_units(np.array([3, 9, bad, 0]))
     assert raised.value.diagnostics[0].id == "unit-out-of-range"
 
 
 def test_units_that_were_not_marked_are_refused(kernels, dtype, at):
-    tensors = at.Tensors(kernels, Geometry(10, 2, 2), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(10, 2, 2), dtype)
     bitmap = tensors.mark_units(np.array([1, 2]))
     before, count = tensors.rank(bitmap)
     slots, values, out = tensors.slots(np.array([1, 3])), tensors.values(2), tensors.values(2)
@@ -135,7 +134,7 @@ def test_units_that_were_not_marked_are_refused(kernels, dtype, at):
 
 @pytest.mark.parametrize("units, parts", [(1, 1), (200, 7), (5, 9), (1000, 3)])
 def test_marking_tells_the_slot_of_every_unit(kernels, dtype, at, units, parts):
-    tensors = at.Tensors(kernels, Geometry(units, 1, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, 1, parts), dtype)
     ids = np.random.default_rng(8).integers(0, units, 3 * units)
     assert np.array_equal(tensors.mark_slots(ids)[1], tensors.slots(ids))
 

@@ -10,25 +10,30 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import threading
 from array import array
 from collections.abc import Sequence
 from ctypes import c_int64, c_void_p
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
+from weakref import WeakValueDictionary
 
 from zenc.codegen.toolchain import ABI_VERSION
 from zenc.errors import BuildError, Diagnostic, InternalError, SynchronisationError, TensorError, ZencError
 from zenc.plan.formats import DTYPE_BYTES, WIRE_FORMATS
 from zenc.scheme.model import Format
-from zenc.targets.geometry import Geometry
+from zenc.targets.geometry import Geometry, Tables
 
 DTYPES = tuple(DTYPE_BYTES)
 
 _ARGUMENTS = {
     "abi_version": "",
-    "slots_of_units": "nnn pnp",
-    "units_of_slots": "nnn pnp",
-    "mark_units": "nnn pnpp",
+    "slots_of_units": "nnnp pnp",
+    "units_of_slots": "nnnp pnp",
+    "mark_units": "nnnp pnpp",
+    "table_words": "nn",
+    "build_tables": "nnp",
     "rank": "pnp",
     "fill_bitmap": "pn",
     "encode_index": "npnnp",
@@ -39,13 +44,13 @@ _ARGUMENTS = {
     "open": "ppnnnpnp",
 }
 _TYPED_ARGUMENTS = {
-    "mark_dense": "nnn pp",
-    "place_units": "nnn pnpppnnp",
-    "place_dense": "nnn pppnp",
+    "mark_dense": "nnnp pp",
+    "place_units": "nnnp pnpppnnp",
+    "place_dense": "nnnp pppnp",
     "densify": "pnnpp",
     "merge": "nppnnp",
-    "expand_dense": "nnn ppp",
-    "expand_units": "nnn pppp",
+    "expand_dense": "nnnp ppp",
+    "expand_units": "nnnp pppp",
 }
 _KINDS = {"n": c_int64, "p": c_void_p}
 
@@ -54,6 +59,7 @@ WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
 
 _NOT_MARKED = -6
 _NO_MEMORY = -7
+_NO_MEMORY_FOR_IDS = -(1 << 62)
 _REASONS = {
     -1: "its format is unknown",
     -2: "its index does not have as many slots as its header says",
@@ -103,6 +109,10 @@ class Kernels:
             typed = {name: _bind_all(library, name, kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
         except AttributeError as problem:
             raise _broken(self.path, str(problem)) from problem
+        self._table_words = functions["table_words"]
+        self._build_tables = functions["build_tables"]
+        self._tables: WeakValueDictionary[tuple[int, int], Tables] = WeakValueDictionary()
+        self._building = threading.Lock()
         self._slots_of_units = functions["slots_of_units"]
         self._units_of_slots = functions["units_of_slots"]
         self._mark_units = functions["mark_units"]
@@ -122,17 +132,46 @@ class Kernels:
         self._expand_dense = typed["expand_dense"]
         self._expand_units = typed["expand_units"]
 
+    def geometry(self, units: int, width: int, parts: int) -> Geometry:
+        """How these kernels cut a tensor. All methods that take a geometry need one that was made here.
+
+        Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
+        """
+        plain = Geometry(units, width, parts)
+        words = self._table_words(units, parts)
+        if words < 0:
+            message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"
+            raise TensorError(Diagnostic("tensor-too-large", message, help="use 'balanced by permutation'"))
+        return replace(plain, tables=self._tables_of(units, parts, words)) if words else plain
+
+    def _tables_of(self, units: int, parts: int, words: int) -> Tables:
+        """The tables for ``units`` in ``parts``, which all geometries that are in use share."""
+        with self._building:
+            known = self._tables.get((units, parts))
+            if known is None:
+                known = self._tables[units, parts] = self._made_tables(units, parts, words)
+            return known
+
+    def _made_tables(self, units: int, parts: int, words: int) -> Tables:
+        try:
+            data = (ctypes.c_uint64 * words)()
+        except MemoryError:
+            message = f"there is no memory left for the tables of {units} units, {8 * words:,} bytes"
+            raise TensorError(Diagnostic("out-of-memory", message)) from None
+        self._build_tables(units, parts, data)
+        return Tables(ctypes.addressof(data), tuple(data[1 : 1 + parts]), data)
+
     def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
         g = geometry
-        status = self._slots_of_units(g.units, g.width, g.parts, units, n, out)
+        status = self._slots_of_units(*g.cut, units, n, out)
         if status:
             _unit_out_of_range(g, units, -1 - status)
 
     def units_of_slots(self, geometry: Geometry, slots: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the units of ``slots`` [n]. Raises TensorError ``unit-out-of-range``."""
         g = geometry
-        status = self._units_of_slots(g.units, g.width, g.parts, slots, n, out)
+        status = self._units_of_slots(*g.cut, slots, n, out)
         if status:
             _unit_out_of_range(g, slots, -1 - status)
 
@@ -142,8 +181,9 @@ class Kernels:
         Writes ``slots_out`` [n] int64, the slot of each. Raises TensorError ``unit-out-of-range``.
         """
         g = geometry
-        status = self._mark_units(g.units, g.width, g.parts, units, n, bitmap, slots_out)
+        status = self._mark_units(*g.cut, units, n, bitmap, slots_out)
         if status:
+            _count(_NO_MEMORY if status == _NO_MEMORY_FOR_IDS else 0)
             _unit_out_of_range(g, units, -1 - status)
 
     def mark_dense(self, dtype: str, geometry: Geometry, tensor: int, bitmap: int) -> int:
@@ -152,7 +192,7 @@ class Kernels:
         Returns how many there are.
         """
         g = geometry
-        return _count(self._mark_dense[dtype](g.units, g.width, g.parts, tensor, bitmap))
+        return _count(self._mark_dense[dtype](*g.cut, tensor, bitmap))
 
     def rank(self, bitmap: int, words: int, before: int) -> int:
         """Write ``before`` [words] uint64 = bits set in the words below each. Returns all bits set."""
@@ -179,7 +219,7 @@ class Kernels:
         """
         g = geometry
         place, outs = self._place_units[dtype], (c_void_p * g.parts)(*part_outs)
-        _count(place(g.units, g.width, g.parts, slots, n, values, bitmap, before, distinct, divisor, outs))
+        _count(place(*g.cut, slots, n, values, bitmap, before, distinct, divisor, outs))
 
     def place_dense(
         self,
@@ -194,7 +234,7 @@ class Kernels:
         """Write each part's rows, as ``place_units`` does: the marked rows of ``tensor`` [units, width]."""
         g = geometry
         outs = (c_void_p * g.parts)(*part_outs)
-        _count(self._place_dense[dtype](g.units, g.width, g.parts, tensor, bitmap, before, divisor, outs))
+        _count(self._place_dense[dtype](*g.cut, tensor, bitmap, before, divisor, outs))
 
     def densify(self, dtype: str, bitmap: int, slots: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [slots, width]: the values of the occupied slots of one part, +0 elsewhere."""
@@ -269,7 +309,7 @@ class Kernels:
         """Write ``out`` [units, width] from the segments of all parts; absent units are +0."""
         g = geometry
         pointers = (c_void_p * g.parts)(*part_values)
-        _count(self._expand_dense[dtype](g.units, g.width, g.parts, bitmap, pointers, out))
+        _count(self._expand_dense[dtype](*g.cut, bitmap, pointers, out))
 
     def expand_units(
         self,
@@ -284,7 +324,7 @@ class Kernels:
         g = geometry
         pointers = (c_void_p * g.parts)(*part_values)
         expand = self._expand_units[dtype]
-        return _count(expand(g.units, g.width, g.parts, bitmap, pointers, units_out, values_out))
+        return _count(expand(*g.cut, bitmap, pointers, units_out, values_out))
 
 
 def _bind(library: ctypes.CDLL, name: str, kinds: str) -> _Function:
