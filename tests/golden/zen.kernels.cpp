@@ -86,16 +86,14 @@ i64 zenc_decode_index(i64 format, const u8* in, i64 slots, i64 count, u64* bitma
     return zenc::decode_index(format, in, size(slots), size(count), bitmap);
 }
 
-i64 zenc_seal(const u8* head, i64 format, const u64* bitmap, i64 slots, i64 count, i64 value_bytes, i64 part, i64 origin,
-    u8* frame) {
-    return zenc::seal(
-        head, format, bitmap, size(slots), size(count), size(value_bytes), size(part), size(origin), frame);
+i64 zenc_seal(const u8* head, const zenc::Outgoing* messages, i64 n) {
+    return zenc::seal_all(head, messages, size(n));
 }
 
-i64 zenc_open(const u8* head, const u8* in, i64 capacity, i64 sender, i64 part, i64 slots, i64 unit_bytes, u64* bitmap,
-    zenc::Opened* found) {
-    return zenc::open(
-        head, in, size(capacity), size(sender), size(part), size(slots), size(unit_bytes), bitmap, found);
+i64 zenc_open(const u8* head, const zenc::Incoming* messages, i64 n, i64 capacity, i64 unit_bytes, u64* bitmaps,
+    i64 words, zenc::Opened* found) {
+    zenc::open_all(head, messages, size(n), size(capacity), size(unit_bytes), bitmaps, size(words), found);
+    return n;
 }
 
 i64 zenc_union(i64 m, const u64* const* bitmaps, i64 words, u64* out) {
