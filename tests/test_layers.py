@@ -31,6 +31,7 @@ DATA = (
     "zenc.diagnostics",
     "zenc.language.syntax",
     "zenc.language.schedule",
+    "zenc.language.cluster",
     "zenc.scheme.model",
     "zenc.topology.model",
     "zenc.plan.model",

@@ -22,6 +22,7 @@ from zenc.cli.fmt import EXAMPLES as FMT_EXAMPLES
 from zenc.cli.fmt import fmt
 from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
 from zenc.cli.list import list_
+from zenc.cli.topo import topo
 
 _HELP = """A compiler for gradient synchronisation schemes.
 
@@ -35,6 +36,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc draw balanced -o balanced.svg the same as a picture
   zenc compile balanced -o out       a directory that zenc.attach() takes
   zenc fmt mine.zen                  lay it out as everyone does
+  zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
 
 A SCHEME is a file, or the name of a scheme that comes with zenc. In a training script:
 
@@ -55,6 +57,7 @@ app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
 app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
+app.add_typer(topo, name="topo")
 app.add_typer(cache, name="cache")
 
 

@@ -203,3 +203,11 @@ def dgx(
                 card = draft.add_switch(f"nic({n}, {g})", "nic")
                 draft.connect(n * gpus + g, card, pcie_bandwidth, pcie_latency, "pcie")
                 draft.connect(card, f"rail({g})", network_bandwidth, network_latency, "network")
+
+
+def signature(name: str) -> str:
+    """``nodes(k, gpus, nics, ...)``: the parameters of a builder, those first that must be given."""
+    import inspect
+
+    parameters = list(inspect.signature(BUILDERS[name]).parameters.values())[1:]
+    return f"{name}({', '.join('...' if p.kind is p.VAR_POSITIONAL else p.name for p in parameters)})"

@@ -67,3 +67,31 @@ def amount_of_text(kind: Kind, text: str) -> float | str:
         return f"a {kind} is a number and a unit, such as {_EXAMPLES[kind]}, not {text[:40]!r}"
     problem = unit_problem(kind, found[2])
     return problem or scaled(float(found[1]), UNITS[kind][found[2]])
+
+
+def bandwidth_text(bandwidth: float) -> str:
+    """Bytes a second as people say them: ``12.5 GB/s``."""
+    return f"{_prefixed(bandwidth, _SIZES)}B/s"
+
+
+def memory_text(memory: float) -> str:
+    """Bytes as people say them: ``80 GB``, or ``2 TiB`` where that is the rounder number."""
+    binary = [f"{memory / factor:g} {prefix}B" for prefix, factor in _BINARY.items() if memory >= factor]
+    return min([f"{_prefixed(memory, _SIZES)}B", *reversed(binary)], key=len)
+
+
+def latency_text(latency: float) -> str:
+    """Seconds as people say them: ``300 ns``; a dash for 0."""
+    for unit in ("s", "ms", "us"):
+        if latency >= UNITS["latency"][unit]:
+            return f"{latency / UNITS['latency'][unit]:.4g} {unit}"
+    return f"{latency * 1e9:.4g} ns" if latency else "-"
+
+
+def _prefixed(number: float, factors: Mapping[str, int]) -> str:
+    prefix, factor = max(
+        ((prefix, factor) for prefix, factor in factors.items() if number >= factor),
+        key=lambda pair: pair[1],
+        default=("", 1),
+    )
+    return f"{number / factor:.4g} {prefix}"

@@ -17,7 +17,7 @@ from typing import Any
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.topology.check import too_large
 from zenc.topology.draft import Draft
-from zenc.topology.model import Node
+from zenc.topology.model import Host, Node
 from zenc.topology.units import Kind, amount_of_text
 
 Attributes = Mapping[str, Any]
@@ -49,6 +49,7 @@ def fill_from_graph(draft: Draft, graph: Graph) -> None:
         draft.doc = draft.doc or " ".join(graph.about["doc"].split())
     if places:
         draft.set_levels(*levels)
+        draft.hosts += _hosts(graph, len(places))
     for id, data in graph.nodes:
         node = names[_key(id)]
         if isinstance(node, int):
@@ -145,6 +146,26 @@ def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
     if not levels or math.prod(count for _, count in levels) != ranks:
         raise _malformed(graph, f"the levels do not come to {ranks} ranks")
     return [(str(name)[:_LONGEST_NAME], count) for name, count in levels]
+
+
+def _hosts(graph: Graph, ranks: int) -> list[Host]:
+    """The machines that ``save`` writes; none where the graph names none."""
+    given = graph.about.get("hosts", [])
+    hosts = [_host(host) for host in given] if isinstance(given, list) else [None]
+    members = [rank for host in hosts if host for rank in host.ranks]
+    if None in hosts or len(set(members)) < len(members) or not set(members) <= set(range(ranks)):
+        raise _malformed(graph, "'hosts' is a list of objects with name, ranks and memory, and no rank is in two")
+    return [host for host in hosts if host]
+
+
+def _host(given: Any) -> Host | None:
+    if not isinstance(given, dict) or not isinstance(given.get("ranks"), list):
+        return None
+    name, memory = given.get("name"), given.get("memory")
+    known = memory is None or (type(memory) is int and 1 <= memory < 2**62)
+    if not isinstance(name, str) or not known or any(type(rank) is not int for rank in given["ranks"]):
+        return None
+    return Host(name[:_LONGEST_NAME], tuple(given["ranks"]), memory)
 
 
 def _amount(kind: Kind, data: Attributes, what: str, graph: Graph) -> float | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections import Counter
 from typing import Any
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
-from zenc.topology.check import too_large
+from zenc.topology.check import MOST_LINKS, MOST_NODES, too_large
 from zenc.topology.draft import Draft
 from zenc.topology.importers.graph import Graph, fill_from_graph
 from zenc.topology.importers.options import Options
@@ -16,7 +17,11 @@ from zenc.topology.importers.xml import line_span, parse_xml
 
 def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
     options.refuse("GraphML")
-    root = parse_xml(data, source)
+    start = Span(source, 0, 1)
+    found = too_large(data.count(b"<node"), data.count(b"<edge"), start)
+    if found:
+        raise TopologyError(found)
+    root = parse_xml(data, source, 4 * (MOST_NODES + MOST_LINKS))
     start = line_span(source, root.line)
     tags = Counter(element.tag for element in root.walk())
     found = too_large(tags["node"], tags["edge"], start)
@@ -32,7 +37,9 @@ def _read(data: bytes, start: Span) -> Any:
     import networkx as nx
 
     try:
-        return nx.read_graphml(io.BytesIO(data))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of keys without a type, which are then texts
+            return nx.read_graphml(io.BytesIO(data))
     except Exception as error:  # of many kinds, by what it stumbles over
         message = f"networkx can't read this GraphML: {type(error).__name__}: {str(error)[:200]}"
         raise TopologyError(Diagnostic("malformed-topology", message, start)) from error

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology import figures
+from zenc.topology.check import MOST_NODES
 from zenc.topology.draft import Draft
 from zenc.topology.importers.machine import Machine, Port, Wire
 from zenc.topology.importers.options import Options
@@ -26,7 +27,7 @@ _MOST_GPUS = 1024
 
 
 def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
-    root = parse_xml(data, source)
+    root = parse_xml(data, source, MOST_NODES)
     if root.tag != "system":
         message = f"the outermost element is <{root.tag[:40]}>, and NCCL's is <system>"
         raise TopologyError(Diagnostic("malformed-topology", message, line_span(source, root.line)))

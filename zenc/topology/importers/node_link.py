@@ -6,6 +6,7 @@ import json
 from typing import Any, NoReturn
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.topology.check import too_large
 from zenc.topology.draft import Draft
 from zenc.topology.importers.graph import Graph, fill_from_graph, pairs
 from zenc.topology.importers.options import Options
@@ -14,6 +15,9 @@ from zenc.topology.importers.options import Options
 def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
     options.refuse("node-link JSON")
     start = Span(source, 0, 1)
+    found = too_large(data.count(b'"id"'), data.count(b'"source"'), start)
+    if found:
+        raise TopologyError(found)
     try:
         value = json.loads(source.text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

@@ -113,6 +113,9 @@ class _Groups:
             name = self._parent[name]
         return name
 
+    def members(self, name: str) -> list[str]:
+        return [other for other in self._parent if self.of(other) == self.of(name)]
+
     def join(self, one: str, other: str) -> None:
         first, second = sorted((self.of(one), self.of(other)), key=list(self._parent).index)
         self._parent[second] = first
@@ -141,9 +144,7 @@ def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: 
         twins = [other for other in matrix.numa if matrix.numa[other] == matrix.numa.get(name)]
         for other in twins:
             depths[2].join(name, other)
-    unplaced = [name for name in matrix.names if name not in matrix.numa and _only_nvlinks(matrix, name)]
-    for other in unplaced[1:]:
-        depths[2].join(unplaced[0], other)
+    _join_by_nvlinks(matrix, depths[2])
     cpus = {group: machine.add("cpu") for group in dict.fromkeys(map(depths[2].of, matrix.names))}
     switches: dict[tuple[int, str], str] = {}
     for name in matrix.names:
@@ -177,8 +178,15 @@ def _joined(matrix: _Matrix, depth: int) -> _Groups:
     return groups
 
 
-def _only_nvlinks(matrix: _Matrix, name: str) -> bool:
-    return all(cell == "X" or _NVLINK.fullmatch(cell) for cell in matrix.cells[name])
+def _join_by_nvlinks(matrix: _Matrix, groups: _Groups) -> None:
+    """What is joined by NVLinks is taken to be at one CPU, unless a NUMA affinity or a SYS between them says no."""
+    systems = {(one, other) for one, other, cell in matrix.pairs() if cell == "SYS"}
+    for one, other, cell in matrix.pairs():
+        if not _NVLINK.fullmatch(cell) or (one in matrix.numa and other in matrix.numa):
+            continue
+        first, second = groups.members(one), groups.members(other)
+        if not any((a, b) in systems or (b, a) in systems for a in first for b in second):
+            groups.join(one, other)
 
 
 def _nvlinks(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: float) -> None:

@@ -13,10 +13,8 @@ from typing import Any
 from xml.parsers import expat
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
-from zenc.topology.check import MOST_LINKS, MOST_NODES, too_large
 
 _DEEPEST = 100
-_MOST_ELEMENTS = 2 * (MOST_NODES + MOST_LINKS)
 
 
 @dataclass
@@ -59,13 +57,15 @@ def _stop(*_: object) -> None:
     raise _EnoughError
 
 
-def parse_xml(data: bytes, source: Source) -> Element:
-    """The outermost element of ``data``.
+def parse_xml(data: bytes, source: Source, most: int) -> Element:
+    """The outermost element of ``data``, which has at most ``most`` elements.
 
     Raises:
         TopologyError: it is no XML, holds a document type or an entity, or more than any topology.
     """
-    builder = _Builder(source)
+    if data.count(b"<") > 2 * most + 1000:  # in most encodings, and it takes no time
+        raise TopologyError(_too_many(line_span(source, 1)))
+    builder = _Builder(source, most)
     try:
         builder.parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:
@@ -76,8 +76,9 @@ def parse_xml(data: bytes, source: Source) -> Element:
 
 
 class _Builder:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, most: int) -> None:
         self.source = source
+        self.most = most
         self.root: Element | None = None
         self.parser: Any = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
@@ -94,8 +95,8 @@ class _Builder:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._count += 1
-        if self._count > _MOST_ELEMENTS:
-            raise TopologyError(too_large(self._count, 0, self._here()) or ())
+        if self._count > self.most:
+            raise TopologyError(_too_many(self._here()))
         element = Element(name, attributes, self.parser.CurrentLineNumber)
         if len(self._open) >= _DEEPEST:
             message = f"this nests deeper than {_DEEPEST} elements"
@@ -112,6 +113,11 @@ class _Builder:
         message = "this XML declares a document type or an entity, which no topology needs"
         help = "delete the lines from <!DOCTYPE to its >: entities can expand without end, or read other files"
         raise TopologyError(Diagnostic("unsafe-xml", message, self._here(), help=help))
+
+
+def _too_many(where: Span) -> Diagnostic:
+    message = "this file is too large: it has more elements than any topology"
+    return Diagnostic("topology-too-large", message, where)
 
 
 def line_span(source: Source, line: int) -> Span:

@@ -1,0 +1,98 @@
+"""``zenc topo``, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Zenc
+
+Write = Callable[[str, str], str]
+SAMPLES = Path(__file__).parents[1] / "topology" / "samples"
+TEXT = """topology pair(width = 300) {
+    "Two devices."
+    levels: gpu(2)
+    memory gpu: 80 GB
+    link gpu(0) - gpu(1): width GB/s, 1 us
+}
+topology triple { like ring(3) }
+"""
+
+
+def test_show(zenc: Zenc, write: Write) -> None:
+    done = zenc("topo", "show", write("mine.zen", TEXT) + ":pair", "--set", "width=50")
+    assert done.returncode == 0 and done.stderr == ""
+    assert done.stdout.split("\n") == [
+        "pair",
+        "Two devices.",
+        "",
+        "levels     gpu 2",
+        "ranks      2: gpu(0) to gpu(1), 80 GB each",
+        "switches   none",
+        "links      count  ends       each way  latency  kind",
+        "           1      gpu - gpu  50 GB/s   1 us     link",
+        "bisection  50 GB/s between the first half of the ranks and the second",
+        "routes     from every rank to every other",
+        "",
+    ]
+
+
+def test_show_as_json(zenc: Zenc, write: Write) -> None:
+    shown = json.loads(zenc("topo", "show", write("mine.zen", TEXT) + ":triple", "--json").stdout)
+    assert (shown["ok"], shown["ranks"], shown["pairs"], shown["pairs_with_route"]) == (True, 3, 6, 6)
+    assert shown["links"][0]["count"] == 3 and shown["bisection"] == 100e9
+    assert shown["levels"] == [{"name": "gpu", "count": 3}]
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.iterdir()), ids=lambda path: path.name)
+def test_show_what_other_programs_write(zenc: Zenc, path: Path) -> None:
+    done = zenc("topo", "show", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "levels " in done.stdout and "bisection " in done.stdout
+
+
+def test_show_a_builder_and_a_shipped_one(zenc: Zenc) -> None:
+    assert "ranks      32: gpu(0, 0) to gpu(3, 7)" in zenc("topo", "show", "nodes(4, gpus = 8)").stdout
+    assert "levels     node 2, gpu 4" in zenc("topo", "show", "two_boxes").stdout
+    assert "for 8 of 12 pairs of ranks" in zenc("topo", "show", "ring(4)").stdout
+
+
+def test_several_in_a_file(zenc: Zenc, write: Write) -> None:
+    done = zenc("topo", "show", write("mine.zen", TEXT))
+    assert done.returncode == 1
+    assert done.stderr.startswith("mine.zen:7:10: error[several-topologies]")
+    assert "choose one by its name: mine.zen:pair" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["nothing.zen", "rng(3)", "nodes(2, gpu = 3)", "mine.zen:pare"])
+def test_what_is_none_is_a_diagnostic(zenc: Zenc, write: Write, what: str) -> None:
+    write("mine.zen", TEXT)
+    done = zenc("topo", "show", what, "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["ok"] is False
+    assert "error[" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_convert(zenc: Zenc, tmp_path: Path) -> None:
+    assert zenc("topo", "convert", "dgx(2)", "-o", "out.json").returncode == 0
+    again = zenc("topo", "show", "out.json").stdout.split("\n")
+    assert again[3:] == zenc("topo", "show", "dgx(2)").stdout.split("\n")[3:]
+    assert json.loads(zenc("topo", "convert", "ring(3)", "-o", "-").stdout)["directed"] is True
+    assert "error[unwritable-file]" in zenc("topo", "convert", "ring(3)", "-o", "no/such/folder.json").stderr
+
+
+def test_list(zenc: Zenc) -> None:
+    listed = json.loads(zenc("topo", "list", "--json").stdout)
+    assert {entry["name"] for entry in listed["topologies"]} == {"p3", "two_boxes"}
+    assert [entry["name"].split("(")[0] for entry in listed["builders"]] == [
+        "ring", "torus", "fat_tree", "nodes", "dragonfly", "dgx"
+    ]  # fmt: skip
+    assert "two_boxes\n  Machines with NVSwitch" in zenc("topo", "list").stdout
+
+
+@pytest.mark.parametrize("arguments", [["topo", "show"], ["topo", "convert", "ring(3)"], ["topo", "draw"]])
+def test_a_wrong_command_line_is_2(zenc: Zenc, arguments: list[str]) -> None:
+    assert zenc(*arguments).returncode == 2

@@ -1,0 +1,461 @@
+"""What users have already: files of other programs, whole, damaged, and made of anything."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from zenc.errors import TopologyError, ZencError
+from zenc.topology import figures
+from zenc.topology.load import load_topology
+from zenc.topology.model import Topology
+from zenc.topology.save import node_link
+
+SAMPLES = Path(__file__).parent / "samples"
+FILES = sorted(SAMPLES.iterdir())
+SHIPPED = ["two_boxes", "p3"]
+PCIE_5 = 16 * figures.PCIE_LANE_BY_GTS[32.0]
+
+
+def sample(name: str, **values: int | float | str) -> Topology:
+    return load_topology(SAMPLES / name, values)
+
+
+def labels(topology: Topology, source: int, target: int) -> list[str]:
+    route = topology.route(source, target)
+    assert route is not None
+    return [topology.label(link.target) for link in route]
+
+
+def bandwidths(topology: Topology, kind: str) -> list[float]:
+    return [link.bandwidth for link in topology.links if link.kind == kind]
+
+
+# What the samples say ---------------------------------------------------------------------------------------------
+
+
+def test_nccl() -> None:
+    topology = sample("hgx_h100.xml")
+    assert topology.level_sizes == {"gpu": 8}
+    assert labels(topology, 1, 6) == ["nvswitch", "gpu(6)"]
+    assert bandwidths(topology, "nvlink") == [450e9] * 16
+    assert bandwidths(topology, "pcie") == [PCIE_5] * 2 * 24
+    assert bandwidths(topology, "system") == [figures.SYSTEM] * 2
+    assert topology.graph.nodes["nic(3)"]["about"] == "mlx5_3"
+    assert [str(s) for s in topology.switches if s.startswith("pci")] == [f"pci({n})" for n in range(8)]
+    span = topology.link(0, "nvswitch").span
+    assert span is not None and span.source.line_text(span.line).strip().startswith("<nvlink target=")
+
+
+def test_nccl_on_four_machines() -> None:
+    topology = sample("hgx_h100.xml", nodes=4)
+    assert topology.level_sizes == {"node": 4, "gpu": 8}
+    way = ["pci(0, 2)", "nic(0, 2)", "network", "nic(3, 2)", "pci(3, 2)", "gpu(3, 2)"]
+    assert labels(topology, 2, 26) == way
+    assert bandwidths(topology, "network") == [50e9] * 2 * 4 * 8
+    slow = sample("hgx_h100.xml", nodes="2", network_bandwidth="100 Gbit/s", network_latency="5 us")
+    assert bandwidths(slow, "network") == [12.5e9] * 2 * 2 * 8
+
+
+def test_nccl_where_the_guest_sees_no_pcie() -> None:
+    topology = sample("virtual.xml", nodes=2)
+    assert topology.link(0, 1).bandwidth == 12 * 25e9
+    assert topology.link(0, "cpu(0, 0)").bandwidth == figures.PCIE
+    card = topology.link("nic(1, 0)", "network")
+    assert (card.bandwidth, card.latency) == (12.5e9, 25.5e-6)
+    assert sample("virtual.xml", pcie_bandwidth="8 GB/s").link(0, "cpu(0)").bandwidth == 8e9
+
+
+def test_nvidia_smi_with_a_switch() -> None:
+    """NV12 to seven others is more than a GPU has: NVSwitch. Its header is underlined, as terminals get it."""
+    topology = sample("dgx_a100.txt", nodes=2)
+    assert topology.level_sizes == {"node": 2, "gpu": 8}
+    assert bandwidths(topology, "nvlink") == [300e9] * 2 * 16
+    assert labels(topology, 0, 7) == ["nvswitch(0)", "gpu(0, 7)"]
+    assert labels(topology, 2, 8 + 7) == [
+        "pci(0, 1)", "nic(0, 1)", "network", "nic(1, 3)", "pci(1, 3)", "gpu(1, 7)"
+    ]  # fmt: skip
+    assert topology.graph.nodes["nic(1, 3)"]["about"] == "mlx5_3"
+
+
+def test_nvidia_smi_without_nvlinks() -> None:
+    topology = sample("a100_pcie.txt")
+    assert labels(topology, 0, 1) == ["pci(0)", "gpu(1)"]
+    assert labels(topology, 2, 3) == ["cpu(1)", "gpu(3)"]
+    assert labels(topology, 0, 2) == ["pci(0)", "cpu(0)", "cpu(1)", "gpu(2)"]
+    assert sample("a100_pcie.txt", pcie_bandwidth="16 GB/s").link(2, "cpu(1)").bandwidth == 16e9
+
+
+def test_nvidia_smi_of_a_cube_mesh() -> None:
+    """Without a NUMA affinity: quads by what is SYS to what."""
+    topology = sample("v100_cube_mesh.txt")
+    assert sorted(bandwidths(topology, "nvlink")) == [25e9] * 16 + [50e9] * 16
+    assert labels(topology, 0, 5) == ["cpu(0)", "cpu(1)", "gpu(5)"]
+    assert all(sum(link.bandwidth for link in topology.links_of(g) if link.kind == "nvlink") == 150e9 for g in range(8))
+    assert sample("v100_cube_mesh.txt", nvlink_bandwidth="20 GB/s").link(0, 3).bandwidth == 40e9
+
+
+@pytest.mark.parametrize("name", ["star.edges.json", "star.links.json"])
+def test_node_link(name: str) -> None:
+    topology = sample(name)
+    assert (topology.size, topology.switches) == (3, ("hub",))
+    assert len(topology.links) == 6
+    assert topology.link(0, "hub").bandwidth == 12.5e9 and topology.link("hub", 2).latency == 2e-6
+    assert [topology.memory(rank) for rank in topology.ranks] == [40 * 10**9, 40 * 10**9, None]
+
+
+def test_graphml() -> None:
+    topology = sample("square.graphml")
+    assert topology.level_sizes == {"row": 2, "gpu": 2}
+    assert topology.link(2, 0).bandwidth == topology.link(0, 2).bandwidth == 25e9
+    assert topology.link(0, 1).latency == 300e-9 and topology.link(1, 3).latency == 0.0
+
+
+def test_graphml_as_networkx_writes_it(tmp_path: Path) -> None:
+    import networkx as nx
+
+    graph = nx.path_graph(4)
+    nx.set_edge_attributes(graph, 1e9, "bandwidth")
+    nx.write_graphml(graph, tmp_path / "path.graphml")
+    assert [len(load_topology(tmp_path / "path.graphml").links_of(rank)) for rank in range(4)] == [1, 2, 2, 1]
+    (tmp_path / "path.json").write_text(json.dumps(nx.node_link_data(graph, edges="links")))
+    assert load_topology(tmp_path / "path.json").size == 4
+
+
+def test_the_name_of_a_file_says_nothing(tmp_path: Path) -> None:
+    for place, path in enumerate(FILES):
+        other = tmp_path / f"{place}.dat"
+        other.write_bytes(b"\n" * (path.suffix == ".json") + path.read_bytes())
+        assert len(load_topology(other).links) == len(load_topology(path).links)
+
+
+def facts(topology: Topology) -> tuple[Any, ...]:
+    nodes = {
+        topology.label(node): (topology.kind(node), data.get("memory"))
+        for node, data in topology.graph.nodes(data=True)
+    }
+    links = {
+        (topology.label(e.source), topology.label(e.target), e.bandwidth, e.latency, e.kind) for e in topology.links
+    }
+    hosts = [(host.name, host.ranks, host.memory) for host in topology.hosts]
+    return topology.doc, topology.levels, nodes, links, hosts
+
+
+@pytest.mark.parametrize("what", [*FILES, *SHIPPED, "fat_tree(4)", "torus(2, 3)", "dgx(2)"], ids=str)
+def test_what_is_written_is_read_back(what: Path | str, tmp_path: Path) -> None:
+    topology = load_topology(what)
+    (tmp_path / "out.json").write_text(json.dumps(node_link(topology)))
+    assert facts(load_topology(tmp_path / "out.json")) == facts(topology)
+
+
+def test_networkx_reads_what_is_written() -> None:
+    import networkx as nx
+
+    graph = nx.node_link_graph(node_link(load_topology("dgx(2)")), edges="edges")
+    assert graph.number_of_nodes() == 16 + 16 + 8 + 2 + 1
+    assert graph.edges["gpu(0, 0)", "nvswitch(0)"]["bandwidth"] == 450e9
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_topologies_are_laid_out(name: str) -> None:
+    from zenc.language.format import format_text
+    from zenc.resources import directory
+
+    text = (directory("schemes") / "topologies" / f"{name}.zen").read_text()
+    assert format_text(text, name) == text
+    assert load_topology(name).doc
+
+
+# What is refused --------------------------------------------------------------------------------------------------
+
+
+def refusal(path: Path, **values: int | float | str) -> tuple[list[str], str]:
+    with pytest.raises(TopologyError) as refused:
+        load_topology(path, values)
+    return [diagnostic.id for diagnostic in refused.value.diagnostics], str(refused.value)
+
+
+BILLION = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10 if n else "ha"}">' for n in range(10))
+DANGEROUS = [
+    f'<!DOCTYPE system [{BILLION}]><system version="1"><cpu vendor="&a9;"/></system>',
+    '<!DOCTYPE system SYSTEM "http://127.0.0.1:9/topology.dtd"><system version="1"/>',
+    '<!DOCTYPE system [<!ENTITY file SYSTEM "file:///etc/passwd">]><system version="1">&file;</system>',
+    '<!DOCTYPE system [<!ENTITY % all SYSTEM "http://127.0.0.1:9/x"> %all;]><system/>',
+    '<?xml version="1.0"?>\n\n<!DOCTYPE graphml><graphml><graph/></graphml>',
+    '<!DOCTYPE graphml SYSTEM "x"><graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph/></graphml>',
+]
+
+
+@pytest.mark.parametrize("text", DANGEROUS, ids=range(len(DANGEROUS)))
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_entities_are_refused(text: str, encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the encoding, at once, and without a connection."""
+
+    def connect(*_: object) -> None:
+        raise AssertionError("a connection")
+
+    monkeypatch.setattr("socket.socket.connect", connect)
+    path = tmp_path / "system.xml"
+    path.write_bytes(text.encode(encoding))
+    start = time.process_time()
+    assert refusal(path)[0] == ["unsafe-xml"]
+    assert time.process_time() - start < 2
+
+
+HGX = (SAMPLES / "hgx_h100.xml").read_text()
+MATRIX = (SAMPLES / "a100_pcie.txt").read_text()
+STAR = json.loads((SAMPLES / "star.edges.json").read_text())
+SQUARE = (SAMPLES / "square.graphml").read_text()
+
+
+def star(**changes: Any) -> str:
+    return json.dumps({**STAR, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "id", "words"),
+    [
+        ("", "unknown-format", "no topology that zenc knows"),
+        ("a,b\n1,2\n", "unknown-format", "no topology that zenc knows"),
+        ("<html></html>", "malformed-topology", "<html>"),
+        ("<system", "malformed-topology", "no XML"),
+        ("<system></cpu>", "malformed-topology", "no XML"),
+        ("<system>" + "<cpu>" * 200 + "</cpu>" * 200 + "</system>", "malformed-topology", "nests"),
+        ('<system version="1"/>', "no-ranks", "no GPUs"),
+        (HGX.replace('count="5"', 'count="five"'), "malformed-topology", "'five'"),
+        (HGX.replace('count="5"', 'count="-5"').replace('count="4"', 'count="5"'), "bad-bandwidth", "nvswitch"),
+        (HGX.replace('tclass="0x068000"', 'tclass="0x030200"'), "malformed-topology", "where there is no GPU"),
+        (MATRIX.replace("PHB", "PHP"), "malformed-topology", "'PHP', which means nothing"),
+        (MATRIX.replace("GPU3\tSYS", "GPU3"), "malformed-topology", "GPU3"),
+        ("\n".join(MATRIX.split("\n")[:3]), "malformed-topology", "no row for GPU2"),
+        ("\tGPU0\tGPU0\nGPU0\t X \tSYS\n", "malformed-topology", "twice"),
+        ("{", "malformed-topology", "no JSON"),
+        ('{"nodes": NaN}', "malformed-topology", "no JSON"),
+        ("{" + '"a":[' * 10**5, "malformed-topology", "no JSON"),
+        ('{"nodes": 3, "edges": []}', "malformed-topology", "no node-link JSON"),
+        ('{"nodes": [{"id": 1}], "edges": [[1, 1]]}', "malformed-topology", "no node-link JSON"),
+        ('{"nodes": [], "edges": []}', "no-ranks", "no ranks"),
+        (star(edges=[]), "island", "no way"),
+        (star(edges=[{"source": "a", "target": "b"}]), "malformed-topology", "has no bandwidth"),
+        (star(edges=[{"source": "a", "target": "z", "bandwidth": 1}]), "malformed-topology", "no node"),
+        (star(edges=[{"source": "a", "target": "b", "bandwidth": "1 GBps"}]), "unknown-unit", "GBps"),
+        (star(edges=[{"source": "a", "target": "b", "bandwidth": True}]), "malformed-topology", "no number"),
+        (star(edges=[{"source": "a", "target": "b", "bandwidth": -1}]), "bad-bandwidth", "-1 bytes/s"),
+        (star(edges=[{"source": "a", "target": "b", "bandwidth": 1, "latency": -1}]), "bad-latency", "-1 s"),
+        (star(edges=[{"source": "a", "target": "a", "bandwidth": 1}]), "self-link", "itself"),
+        (star(edges=[*STAR["edges"], STAR["edges"][0]]), "duplicate-link", "twice"),
+        (star(nodes=[*STAR["nodes"], {"id": "a"}]), "malformed-topology", "twice"),
+        (star(nodes=[{"id": "a", "rank": 1}, {"id": "b", "rank": 1}]), "malformed-topology", "each once"),
+        (star(nodes=[{"id": "a", "memory": 0}]), "malformed-topology", "memory"),
+        (star(graph={"levels": [["gpu", 4]]}), "malformed-topology", "come to 3 ranks"),
+        (star(graph={"levels": "gpu"}), "malformed-topology", "node(4), gpu(8)"),
+        (star(graph={"hosts": [{"name": "x", "ranks": [7]}]}), "malformed-topology", "hosts"),
+        (SQUARE.replace('target="n1"', 'target="n9"'), "malformed-topology", "come to 5 ranks"),
+        (SQUARE.replace("5e10", "much"), "malformed-topology", "networkx can't read"),
+        (SQUARE.replace("300 ns", "300 GB"), "unknown-unit", "latency"),
+        (SQUARE.replace("<graph ", "<graph/><graph "), "malformed-topology", "2 graphs"),
+    ],
+)
+def test_what_is_no_topology(text: str, id: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "given"
+    path.write_text(text)
+    ids, said = refusal(path)
+    assert set(ids) == {id}, said
+    assert words in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("form", ["json", "graphml", "xml"])
+def test_a_million_nodes_are_refused_quickly(form: str, tmp_path: Path) -> None:
+    count = 10**6
+    if form == "json":
+        text = '{"nodes": [' + ",".join(f'{{"id":{n}}}' for n in range(count)) + '], "edges": []}'
+    elif form == "graphml":
+        text = "<graphml><graph>" + "<node id='1'/>" * count + "</graph></graphml>"
+    else:
+        text = "<system>" + "<cpu/>" * count + "</system>"
+    path = tmp_path / f"large.{form}"
+    path.write_text(text)
+    start = time.process_time()
+    assert refusal(path)[0] == ["topology-too-large"]
+    assert time.process_time() - start < 4
+
+
+def test_a_great_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.json"
+    with path.open("wb") as file:
+        file.truncate(10**9)
+    assert refusal(path)[0] == ["topology-too-large"]
+
+
+def test_options_that_make_no_sense(tmp_path: Path) -> None:
+    assert refusal(SAMPLES / "hgx_h100.xml", nodes=0)[0] == ["wrong-range"]
+    assert refusal(SAMPLES / "hgx_h100.xml", nodes="many")[0] == ["wrong-type"]
+    assert refusal(SAMPLES / "hgx_h100.xml", speed=3)[0] == ["unknown-parameter"]
+    assert refusal(SAMPLES / "hgx_h100.xml", network_bandwidth="fast")[0] == ["unknown-unit"]
+    assert refusal(SAMPLES / "a100_pcie.txt", nodes=2)[0] == ["island"], "it has no network card"
+    assert refusal(SAMPLES / "square.graphml", nodes=2)[0] == ["wrong-arguments"]
+    assert refusal(SAMPLES / "hgx_h100.xml", nodes=10**6)[0] == ["topology-too-large"]
+
+
+# Anything ---------------------------------------------------------------------------------------------------------
+
+
+def survives(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    try:
+        topology = load_topology(path, {})
+    except ZencError as error:
+        assert error.diagnostics and str(error)
+    else:
+        assert topology.size >= 1
+
+
+STARTS = [
+    b"",
+    b"<system>",
+    b'<system version="1"><cpu>',
+    b"<graphml>",
+    b'{"nodes":',
+    b"\tGPU0\tGPU1\n",
+    b"topology t {",
+]
+fuzzed = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(st.sampled_from(STARTS), st.binary(max_size=300))
+@example(b"\xff\xfe", b"<\0s\0y\0s\0t\0e\0m\0>\0")
+@example(b'<?xml version="1.0" encoding="utf-7"?>', b"<system/>")
+@example(b'<?xml version="1.0" encoding="no such"?>', b"<graphml/>")
+@fuzzed
+def test_any_bytes(tmp_path: Path, start: bytes, data: bytes) -> None:
+    survives(tmp_path / "given", start + data)
+
+
+@given(
+    st.sampled_from(FILES),
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.binary(max_size=6)), max_size=4),
+)
+@fuzzed
+def test_damaged_samples(tmp_path: Path, path: Path, changes: list[tuple[int, int, bytes]]) -> None:
+    data = path.read_bytes()
+    for place, length, new in changes:
+        start = place % (len(data) + 1)
+        data = data[:start] + new + data[start + length :]
+    survives(tmp_path / "given", data)
+
+
+@given(st.sampled_from(FILES), st.data())
+@fuzzed
+def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObject) -> None:
+    """One of the values changed for another: what is still well formed and no longer makes sense."""
+    text = path.read_text()
+    values = list(re.finditer(r'(?<=")[^"<>]*(?=")|[0-9]+|NV[0-9]+|SYS|PIX', text))
+    chosen = data.draw(st.sampled_from(values))
+    new = data.draw(
+        st.sampled_from(["", "0", "-1", "1e999", "9" * 30, "NV0", "NV99", "X", "nan", "true", "GPU0", "0x068000", "é"])
+    )
+    survives(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode())
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+ids = st.integers(0, 4) | st.sampled_from(["a", "hub"]) | anything
+values = st.sampled_from([1, 2.5e9, "1 GB/s", "2 us", -1, None, 10**400, "x"]) | anything
+some_nodes = st.fixed_dictionaries(
+    {"id": ids}, optional={"rank": ids, "kind": values, "memory": values, "label": values}
+)
+some_edges = st.fixed_dictionaries(
+    {"source": ids, "target": ids}, optional={"bandwidth": values, "latency": values, "kind": values}
+)
+abouts = st.fixed_dictionaries({}, optional={"levels": values, "hosts": values, "doc": values})
+
+
+@given(st.lists(some_nodes, max_size=5), st.lists(some_edges, max_size=5), abouts, st.booleans())
+@fuzzed
+def test_any_node_link(
+    tmp_path: Path, nodes: list[Any], edges: list[Any], about: dict[str, Any], directed: bool
+) -> None:
+    value = {"directed": directed, "graph": about, "nodes": nodes, "edges": edges}
+    survives(tmp_path / "given", json.dumps(value).encode())
+
+
+tags = st.sampled_from(
+    ["system", "cpu", "pci", "gpu", "nvlink", "nic", "net", "graphml", "graph", "node", "edge", "key", "data"]
+)
+names = [
+    "busid",
+    "target",
+    "count",
+    "tclass",
+    "dev",
+    "sm",
+    "speed",
+    "latency",
+    "link_speed",
+    "link_width",
+    "id",
+    "source",
+]
+names += ["attr.name", "attr.type", "for", "key", "edgedefault"]
+texts = [
+    "0",
+    "1",
+    "-1",
+    "999999999999999",
+    "16",
+    "8 GT/s",
+    "0000:01:00.0",
+    "0x068000",
+    "0x068001",
+    "bandwidth",
+    "double",
+]
+attributes = st.dictionaries(st.sampled_from(names), st.sampled_from([*texts, "edge", "undirected", "é"]), max_size=4)
+
+
+def element(tag: str, given: dict[str, str], inner: list[str]) -> str:
+    written = "".join(f' {name}="{value}"' for name, value in given.items())
+    return f"<{tag}{written}>{''.join(inner)}</{tag}>"
+
+
+elements = st.recursive(
+    st.builds(element, tags, attributes, st.just([])),
+    lambda inner: st.builds(element, tags, attributes, st.lists(inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from(["system", "graphml"]), st.lists(elements, max_size=4))
+@fuzzed
+def test_any_elements(tmp_path: Path, root: str, inner: list[str]) -> None:
+    survives(tmp_path / "given", element(root, {}, inner).encode())
+
+
+connections = ["NV1", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS"]
+words = st.sampled_from(
+    ["GPU0", "GPU1", "GPU2", "NIC0", "X", "CPU", "NUMA", "0-3", "0", "1", "N/A", "NIC0:", "mlx5_0", *connections]
+)
+
+
+@given(st.lists(st.lists(words, max_size=8).map("\t".join), max_size=6), st.integers(0, 4), st.data())
+@fuzzed
+def test_any_matrix(tmp_path: Path, lines: list[str], size: int, data: st.DataObject) -> None:
+    survives(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode())
+    names = [f"GPU{n}" for n in range(size + 1)] + ["NIC0"]
+    cells = st.sampled_from(connections)
+    rows = [
+        [a, *("X" if a == b else data.draw(cells) for b in names), "0-3", data.draw(st.sampled_from("01"))]
+        for a in names
+    ]
+    survives(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())

@@ -1,0 +1,106 @@
+"""``zenc topo``: what a cluster is, as zenc sees it."""
+
+from __future__ import annotations
+
+import json as json_text
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zenc.cli.common import JsonOption, parameters, print_json, reporting, show_diagnostics
+from zenc.errors import Diagnostic, TopologyError
+
+_HELP = """Topologies: ranks, switches and links.
+
+A TOPOLOGY is a file: a text with a topology, NCCL_TOPO_DUMP_FILE's XML, the output of nvidia-smi topo -m, node-link
+JSON or GraphML. FILE:NAME chooses one of several in a text. It is also a shipped topology, or a builder.
+"""
+_SHOW = """\b
+Examples:
+  zenc topo show mine.zen
+  zenc topo show mine.zen:two_boxes --set boxes=4
+  zenc topo show 'nodes(4, gpus = 8)'
+  nvidia-smi topo -m > box.txt && zenc topo show box.txt --set nodes=4 --set 'network_bandwidth=100 Gbit/s'
+"""
+_CONVERT = """\b
+Examples:
+  zenc topo convert box.xml -o box.json
+  zenc topo convert 'fat_tree(4)' -o - | python -m json.tool
+"""
+_LIST = """\b
+Examples:
+  zenc topo list
+  zenc topo list --json
+"""
+
+topo = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode=None)
+
+TopologyArgument = Annotated[str, typer.Argument(metavar="TOPOLOGY", help="A file, FILE:NAME, a name or a builder.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A value for a parameter of the topology; may be repeated."),
+]
+
+
+@topo.command("show", epilog=_SHOW)
+def show(topology: TopologyArgument, assignments: SetOption = None, json: JsonOption = False) -> None:
+    """Print levels, machines, links and how much they carry."""
+    values = parameters(assignments)
+    with reporting(json):
+        from zenc.topology.load import load_with_warnings
+        from zenc.topology.show import summarize
+
+        loaded, warnings = load_with_warnings(topology, values)
+        summary = summarize(loaded)
+    show_diagnostics(warnings)
+    if json:
+        found = [warning.to_json() for warning in warnings]
+        print_json({"ok": True, **summary.to_json(), "diagnostics": found})
+    else:
+        print(summary.text())
+
+
+@topo.command("convert", epilog=_CONVERT)
+def convert(
+    topology: TopologyArgument,
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to; - is standard output.")],
+    assignments: SetOption = None,
+) -> None:
+    """Write a topology as node-link JSON, which networkx reads."""
+    values = parameters(assignments)
+    with reporting(json=False):
+        from zenc.topology.load import load_with_warnings
+        from zenc.topology.save import node_link
+
+        loaded, warnings = load_with_warnings(topology, values)
+        show_diagnostics(warnings)
+        text = json_text.dumps(node_link(loaded), indent=1) + "\n"
+        if output == "-":
+            print(text, end="")
+        else:
+            _write(output, text)
+
+
+def _write(output: str, text: str) -> None:
+    try:
+        Path(output).write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"can't write {output!r}: {error.strerror or error}"
+        raise TopologyError(Diagnostic("unwritable-file", message, help="-o - writes to standard output")) from error
+
+
+@topo.command("list", epilog=_LIST)
+def list_(json: JsonOption = False) -> None:
+    """List the topologies that come with zenc, and the builders."""
+    with reporting(json):
+        from zenc.topology.builders import BUILDERS, signature, summary
+        from zenc.topology.load import load_topology, names
+
+        shipped = [{"name": name, "summary": load_topology(name).doc} for name in names()]
+        builders = [{"name": signature(name), "summary": summary(fill)} for name, fill in BUILDERS.items()]
+    if json:
+        print_json({"topologies": shipped, "builders": builders})
+        return
+    for entry in (*shipped, *builders):
+        print(f"{entry['name']}\n  {entry['summary']}")
