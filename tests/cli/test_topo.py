@@ -76,6 +76,14 @@ def test_what_is_none_is_a_diagnostic(zenc: Zenc, write: Write, what: str) -> No
     assert "error[" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_draw(zenc: Zenc, tmp_path: Path) -> None:
+    done = zenc("topo", "show", "dgx(2)", "-o", "dgx.svg")
+    assert done.returncode == 0 and "levels     node 2, gpu 8" in done.stdout
+    drawn = (tmp_path / "dgx.svg").read_text()
+    assert drawn.startswith("<svg") and "nvswitch(0)" in drawn
+    assert "error[drawing-too-large]" in zenc("topo", "show", "ring(1000)", "-o", "ring.svg").stderr
+
+
 def test_convert(zenc: Zenc, tmp_path: Path) -> None:
     assert zenc("topo", "convert", "dgx(2)", "-o", "out.json").returncode == 0
     again = zenc("topo", "show", "out.json").stdout.split("\n")

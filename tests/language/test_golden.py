@@ -12,7 +12,7 @@ from zenc.errors import Source, Span
 from zenc.language.parse import parse
 from zenc.resources import directory
 
-SHIPPED = sorted(directory("schemes").glob("*.zen"))
+SHIPPED = sorted(directory("schemes").rglob("*.zen"))
 
 
 def lines(node: object, label: str = "", indent: int = 0) -> Iterator[str]:

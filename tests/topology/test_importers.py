@@ -109,6 +109,7 @@ def test_node_link(name: str) -> None:
     assert len(topology.links) == 6
     assert topology.link(0, "hub").bandwidth == 12.5e9 and topology.link("hub", 2).latency == 2e-6
     assert [topology.memory(rank) for rank in topology.ranks] == [40 * 10**9, 40 * 10**9, None]
+    assert labels(topology, 0, 2) == ["hub", "c"]
 
 
 def test_graphml() -> None:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, parameters, print_json, reporting, show_diagnostics
-from zenc.errors import Diagnostic, TopologyError
+from zenc.cli.common import JsonOption, parameters, print_json, reporting, save, show_diagnostics
 
 _HELP = """Topologies: ranks, switches and links.
 
@@ -20,7 +19,7 @@ _SHOW = """\b
 Examples:
   zenc topo show mine.zen
   zenc topo show mine.zen:two_boxes --set boxes=4
-  zenc topo show 'nodes(4, gpus = 8)'
+  zenc topo show 'nodes(4, gpus = 8)' -o cluster.svg
   nvidia-smi topo -m > box.txt && zenc topo show box.txt --set nodes=4 --set 'network_bandwidth=100 Gbit/s'
 """
 _CONVERT = """\b
@@ -44,7 +43,14 @@ SetOption = Annotated[
 
 
 @topo.command("show", epilog=_SHOW)
-def show(topology: TopologyArgument, assignments: SetOption = None, json: JsonOption = False) -> None:
+def show(
+    topology: TopologyArgument,
+    assignments: SetOption = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.svg", help="Draw it there, too.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """Print levels, machines, links and how much they carry."""
     values = parameters(assignments)
     with reporting(json):
@@ -53,10 +59,15 @@ def show(topology: TopologyArgument, assignments: SetOption = None, json: JsonOp
 
         loaded, warnings = load_with_warnings(topology, values)
         summary = summarize(loaded)
+        if output:
+            from zenc.draw.render import svg
+            from zenc.draw.topology import draw_topology
+
+            save(output, svg(draw_topology(loaded)))
     show_diagnostics(warnings)
     if json:
         found = [warning.to_json() for warning in warnings]
-        print_json({"ok": True, **summary.to_json(), "diagnostics": found})
+        print_json({"ok": True, "file": str(output) if output else None, **summary.to_json(), "diagnostics": found})
     else:
         print(summary.text())
 
@@ -79,15 +90,7 @@ def convert(
         if output == "-":
             print(text, end="")
         else:
-            _write(output, text)
-
-
-def _write(output: str, text: str) -> None:
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        message = f"can't write {output!r}: {error.strerror or error}"
-        raise TopologyError(Diagnostic("unwritable-file", message, help="-o - writes to standard output")) from error
+            save(Path(output), text)
 
 
 @topo.command("list", epilog=_LIST)

@@ -162,7 +162,9 @@ def _groups(topology: Topology) -> tuple[Group, ...]:
 
 
 def _ends(topology: Topology, link: Link) -> tuple[str, str]:
-    return _family(topology.label(link.source)), _family(topology.label(link.target))
+    ranks = topology.levels[-1].name if topology.levels else "rank"
+    source, target = (ranks if isinstance(end, int) else _family(end) for end in (link.source, link.target))
+    return source, target
 
 
 def _table(groups: tuple[Group, ...]) -> list[str]:

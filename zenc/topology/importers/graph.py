@@ -54,6 +54,8 @@ def fill_from_graph(draft: Draft, graph: Graph) -> None:
         node = names[_key(id)]
         if isinstance(node, int):
             draft.nodes[node]["memory"] = _memory(data, graph)
+            if isinstance(id, str):
+                draft.nodes[node]["label"] = _printable(id)
         else:
             draft.add_switch(node, _kind(data) or "switch")
     for source, target, data in graph.edges:
@@ -117,13 +119,16 @@ def _names(graph: Graph, ranks: Mapping[tuple[str, str], int]) -> dict[tuple[str
             names[key] = ranks[key]
             continue
         label = data.get("label") if isinstance(data.get("label"), str) else None
-        name = str(label or id)[:_LONGEST_NAME]
-        name = "".join(c if c.isprintable() else "?" for c in name)
+        name = _printable(str(label or id))
         while name in taken:
             name += "'"
         taken.add(name)
         names[key] = name
     return names
+
+
+def _printable(name: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in name[:_LONGEST_NAME])
 
 
 _LEVEL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,40})\(([0-9]{1,9})\)\s*")
