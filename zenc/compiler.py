@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +21,7 @@ from zenc.plan.explain import explain as explain_plan
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.placement import Placement, place
+from zenc.plan.symbolic import symbolic
 from zenc.plan.verify import Proof, verify_all
 from zenc.scheme.library import locate
 from zenc.scheme.model import Scheme
@@ -187,10 +188,19 @@ def explain(
     dtype: str,
     params: Parameters | None = None,
     scheme: str | None = None,
+    topology: Topology | None = None,
 ) -> Explanation:
-    """The steps and messages of ``rank`` among ``ranks``, and the bytes to expect: see ``zenc.plan.explain``."""
+    """The steps and messages of ``rank`` among ``ranks``, and the bytes to expect: see ``zenc.plan.explain``.
+
+    With a ``topology`` of so many ranks, also the loads of its links.
+    """
     resolved, _ = resolve(load_file(locate(path)), scheme, params or {})
-    return explain_plan(lower(resolved, ranks), ranks, rank, Load(units, width, dtype, density))
+    plan = lower(resolved, ranks)
+    explanation = explain_plan(plan, ranks, rank, Load(units, width, dtype, density))
+    general = symbolic(lower(resolved), ranks, density)
+    gradient = units, width, dtype, density
+    placed = place(plan, topology, Weigher(plan, topology.size, *gradient)) if topology else None
+    return replace(explanation, general=general, placement=placed)
 
 
 def draw(

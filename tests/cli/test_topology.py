@@ -43,7 +43,7 @@ def test_json_has_links_and_memory(zenc: Zenc) -> None:
     assert "placement" not in json.loads(zenc("check", "balanced", "--json").stdout)
 
 
-@pytest.mark.parametrize("verb", ["check", "compile", "draw"])
+@pytest.mark.parametrize("verb", ["check", "compile", "draw", "explain"])
 def test_a_move_without_a_way(zenc: Zenc, verb: str) -> None:
     done = zenc(verb, "balanced", "--topology", "ring(5)")
     assert done.returncode == 1
@@ -52,7 +52,7 @@ def test_a_move_without_a_way(zenc: Zenc, verb: str) -> None:
     assert "help: ranks forward nothing by themselves: send to rank 1 first" in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["check", "compile", "draw"])
+@pytest.mark.parametrize("verb", ["check", "compile", "draw", "explain"])
 def test_another_number_of_ranks(zenc: Zenc, verb: str) -> None:
     done = zenc(verb, "dense_ring", "--topology", "ring(5)", "--ranks", "4")
     assert done.returncode == 1
@@ -89,3 +89,23 @@ def test_a_drawing_with_loads(zenc: Zenc, tmp_path: Path) -> None:
     assert report["topology"] == "nodes(2, gpus = 2)"
     moves = [move for step in report["steps"] for move in step["moves"]]
     assert all(move["load"]["seconds"] > 0 for move in moves)
+
+
+def test_explain_shows_links_and_steps(zenc: Zenc) -> None:
+    done = zenc("explain", "balanced", "--topology", "nodes(2, gpus = 2)")
+    assert done.returncode == 0
+    assert "4 ranks, 4 parts" in done.stdout
+    assert "on nodes(2, gpus = 2), of 4 ranks: every move has a way" in done.stdout
+    assert "links by load (12 of 16 that carry anything)" in done.stdout
+    assert "  push, step 1: " in done.stdout.partition("busiest link of each step")[2]
+    assert "warning[contended-link]" in done.stderr
+    report = json.loads(zenc("explain", "balanced", "--topology", "nodes(2, gpus = 2)", "--json").stdout)
+    assert report["placement"]["topology"] == "nodes(2, gpus = 2)" and report["size"] == 4
+
+
+def test_explain_tells_the_cost_in_general(zenc: Zenc) -> None:
+    done = zenc("explain", "balanced", "--ranks", "4")
+    assert "  pull  1 step, n - 1 messages, volume (n - 1)/n d_n M\n" in done.stdout
+    report = json.loads(zenc("explain", "balanced", "--ranks", "4", "--json").stdout)
+    assert report["general"]["formulas"]["push"]["sent"] == "(n - 1)/n d M"
+    assert report["general"]["counted"]["push"]["sent"] == {"1": "3/4"}

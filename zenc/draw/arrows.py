@@ -90,7 +90,7 @@ class Painter:
         if move.origin >= 0:
             words = f"{words} of {move.origin}".strip()
         x1, x2 = (self.grid.port(rank, move.first, move.last) for rank in (move.src, move.dst))
-        x, y = _on_curve(x1, x2, top, bottom - HEAD - 2, 0.15)
+        x, y = _on_curve(x1, x2, top, bottom - HEAD - 2, 0.17 if x2 > x1 else 0.12)
         return Text(x, y + 3, words, "label", "middle", self.colours[move.last] if self._single(move) else "")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,10 @@ from zenc.plan.parts import part_sizes
 from zenc.plan.provenance import Deliveries
 from zenc.plan.verify import Proof, verify
 from zenc.scheme.model import Format
+
+if TYPE_CHECKING:
+    from zenc.plan.placement import Placement
+    from zenc.plan.symbolic import Symbolic
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,8 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """``general``: what it costs for any number of ranks; ``placement``: what it asks of a topology."""
+
     plan: Plan
     proof: Proof
     rank: int
@@ -75,6 +81,8 @@ class Explanation:
     messages: tuple[MessageCost, ...]
     traffic: dict[str, Traffic]
     dense_ring_bytes: int
+    general: Symbolic | None = None
+    placement: Placement | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON data; bytes include headers."""
@@ -89,6 +97,8 @@ class Explanation:
             "messages": [asdict(message) for message in self.messages],
             "bytes": {phase: asdict(traffic) for phase, traffic in self.traffic.items()},
             "dense_ring_bytes": self.dense_ring_bytes,
+            **({"general": self.general.to_json()} if self.general else {}),
+            **({"placement": self.placement.to_json()} if self.placement else {}),
         }
 
     def text(self) -> str:

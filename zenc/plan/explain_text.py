@@ -5,6 +5,8 @@ from __future__ import annotations
 from zenc.plan.explain import Explanation, MessageCost
 from zenc.plan.formats import DTYPE_BYTES
 from zenc.plan.model import Plan
+from zenc.plan.placement_text import placement_text
+from zenc.plan.symbolic_text import symbolic_text
 
 MOST_MESSAGES = 40
 
@@ -12,6 +14,10 @@ MOST_MESSAGES = 40
 def explanation_text(explanation: Explanation) -> str:
     """The scheme in a sentence, the messages of the rank by round, and the bytes in the end."""
     lines = [*_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
+    if explanation.general:
+        lines += ["", *symbolic_text(explanation.general)]
+    if explanation.placement:
+        lines += ["", *placement_text(explanation.placement)]
     return "\n".join(lines)
 
 

@@ -104,7 +104,7 @@ def _better(groups: tuple[int, ...], every: _Fit | None, powers: _Fit | None) ->
 
 def _fitted(plan: Plan, domain: Domain, factors: Sequence[int], density: float) -> _Fit | None:
     """The formulas for ``domain``, and the sizes that they were held against; None where those are too few."""
-    wanted = sorted({domain.multiple * factor for factor in (1, *factors)} - {1})
+    wanted = [domain.multiple * factor for factor in factors]
     sizes = [n for n in allowed(plan, wanted) if n <= max(MOST_RANKS, wanted[LEAST_SIZES])]
     counted = {n: found for n in sizes if (found := _counted(plan, n, density)) is not None}
     if len(counted) < LEAST_SIZES:
