@@ -23,6 +23,8 @@ INPUTS = {
     "all in the list": lambda seed: UnitInputs("hierarchical_hash", seed, 1, 0.0, 0.0),
 }
 """The mappings; of hashing also with a memory of no cells, which sends every unit the way of overflow."""
+OTHERS = {"holders": lambda _: UnitInputs("holders")}
+"""Mappings with kernels of their own."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def kernels_of(request: pytest.FixtureRequest) -> Callable[..., Kernels]:
     def compiled(mapping: str, seed: int = SEED) -> Kernels:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ZENC_CACHE_DIR", str(directory))
-            return load(render(INPUTS[mapping](seed)))
+            return load(render({**INPUTS, **OTHERS}[mapping](seed)))
 
     return compiled
 
