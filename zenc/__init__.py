@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.compiler import check, compile, compile_text, load
     from zenc.runtime.collective import Collective
+    from zenc.topology.load import load_topology
+    from zenc.topology.model import Topology
     from zenc.torch.attach import Attachment, attach
     from zenc.torch.clip import clip_grad_norm_
     from zenc.torch.hook import ZencState, zenc_hook
@@ -41,6 +43,7 @@ _HOMES = {
     "Artifact": "zenc.codegen.artifact",
     "Attachment": "zenc.torch.attach",
     "Collective": "zenc.runtime.collective",
+    "Topology": "zenc.topology.model",
     "ZencState": "zenc.torch.hook",
     "attach": "zenc.torch.attach",
     "check": "zenc.compiler",
@@ -48,6 +51,7 @@ _HOMES = {
     "compile": "zenc.compiler",
     "compile_text": "zenc.compiler",
     "load": "zenc.compiler",
+    "load_topology": "zenc.topology.load",
     "zenc_hook": "zenc.torch.hook",
 }
 
@@ -65,6 +69,7 @@ __all__ = [
     "SchemeSyntaxError",
     "SynchronisationError",
     "TensorError",
+    "Topology",
     "TopologyError",
     "VerificationError",
     "ZencError",
@@ -76,6 +81,7 @@ __all__ = [
     "compile",
     "compile_text",
     "load",
+    "load_topology",
     "zenc_hook",
 ]
 

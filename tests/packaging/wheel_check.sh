@@ -16,6 +16,8 @@ export ZENC_CACHE_DIR="$work/cache"
 zenc=$work/empty/bin/zenc
 "$zenc" list
 "$zenc" check balanced
+"$zenc" topo show two_boxes
+"$zenc" check balanced --topology two_boxes
 "$zenc" compile balanced --ranks 4 -o "$work/by_name"
 cp "$checkout/schemes/balanced.zen" mine.zen
 "$zenc" compile mine.zen --ranks 4 -o "$work/by_path"

@@ -73,6 +73,19 @@ def test_nccl_where_the_guest_sees_no_pcie() -> None:
     assert sample("virtual.xml", pcie_bandwidth="8 GB/s").link(0, "cpu(0)").bandwidth == 8e9
 
 
+def test_nccl_before_it_has_looked_into_the_slots(tmp_path: Path) -> None:
+    """As clouds give it for NCCL_TOPO_FILE: slots by their class, and nothing in them."""
+    slots = "".join(
+        f'<pci busid="000{n}:00:00.0" class="{kind}" link_speed="16 GT/s" link_width="16"/>'
+        for n, kind in enumerate(["0x030200", "0x020700", "0x030200"])
+    )
+    bridge = f'<pci busid="ffff:ff:01.0" class="0x060400" link_speed="16 GT/s" link_width="16">{slots}</pci>'
+    (tmp_path / "topo.xml").write_text(f'<system version="1"><cpu numaid="0">{bridge}</cpu></system>')
+    topology = load_topology(tmp_path / "topo.xml", {"nodes": 2})
+    assert topology.level_sizes == {"node": 2, "gpu": 2}
+    assert labels(topology, 1, 2) == ["pci(0, 0)", "nic(0, 0)", "network", "nic(1, 0)", "pci(1, 0)", "gpu(1, 0)"]
+
+
 def test_nvidia_smi_with_a_switch() -> None:
     """NV12 to seven others is more than a GPU has: NVSwitch. Its header is underlined, as terminals get it."""
     topology = sample("dgx_a100.txt", nodes=2)

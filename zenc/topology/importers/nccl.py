@@ -22,6 +22,8 @@ from zenc.topology.importers.xml import Element, line_span, parse_xml
 from zenc.topology.model import Node
 
 _NVSWITCH_CLASS = "0x0680"
+_GPU_CLASSES = ("0x0302", "0x0300")
+_CARD_CLASSES = ("0x0200", "0x0207")
 _CPU_CLASS = "0x068001"
 _MOST_GPUS = 1024
 
@@ -33,6 +35,17 @@ def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
         raise TopologyError(Diagnostic("malformed-topology", message, line_span(source, root.line)))
     draft.doc = draft.doc or f"Read from {source.name}, a dump of NCCL."
     _Reader(source, options).read(root).fill(draft, options)
+
+
+def _tell_by_class(slots: list[Element]) -> None:
+    """Files that clouds give for NCCL_TOPO_FILE have empty slots: what is in them is told by the slot's class."""
+    for slot in slots:
+        if not slot.children and slot.attributes.get("class", "").startswith(_GPU_CLASSES):
+            slot.children.append(Element("gpu", {}, slot.line))
+        elif not slot.children and slot.attributes.get("class", "").startswith(_CARD_CLASSES):
+            card = Element("nic", {}, slot.line)
+            card.children.append(Element("net", {"name": slot.attributes.get("busid", "?"), "speed": ""}, slot.line))
+            slot.children.append(card)
 
 
 @dataclass
@@ -62,12 +75,11 @@ class _Reader:
 
     def _number_gpus(self, root: Element) -> None:
         """GPUs by their device number, which is the local rank; in the order of the file where these are not unique."""
+        slots = [pci for pci in root.walk() if pci.tag == "pci"]
+        if not any(gpu.tag == "gpu" for pci in slots for gpu in pci.children):
+            _tell_by_class(slots)
         found = [
-            _Gpu(gpu, pci.attributes.get("busid", ""))
-            for pci in root.walk()
-            if pci.tag == "pci"
-            for gpu in pci.children
-            if gpu.tag == "gpu"
+            _Gpu(gpu, pci.attributes.get("busid", "")) for pci in slots for gpu in pci.children if gpu.tag == "gpu"
         ]
         if len(found) > _MOST_GPUS:
             message = f"this machine has {len(found)} GPUs, and no machine has more than {_MOST_GPUS}"
@@ -109,8 +121,8 @@ class _Reader:
         self.machine.ports.append(Port(card, speed, latency or self.options.network_latency))
 
     def _speed(self, net: Element) -> float:
-        """Mbit/s -> bytes a second. NCCL reckons with 10 Gbit/s where a card does not say."""
-        return (self._number(net, "speed", 0.0) or 10_000.0) * 1e6 / 8
+        """Mbit/s -> bytes a second."""
+        return self._number(net, "speed", 0.0) * 1e6 / 8 or figures.NETWORK
 
     def _pcie(self, slot: Element | None) -> float:
         if self.options.pcie_bandwidth is not None:
