@@ -37,7 +37,7 @@ _SCHEME = {
     "no-scheme": ("scheme", "the file has no scheme"),
     "several-schemes": ("scheme", "the file has several schemes, and none was chosen"),
     "unknown-scheme": ("scheme", "the file has no scheme of that name"),
-    "duplicate-name": ("scheme", "two schemes, or two schedules, have one name"),
+    "duplicate-name": ("scheme", "two schemes, two schedules, or two tiers of a scheme, have one name"),
     "duplicate-parameter": ("scheme", "two parameters have one name"),
     "unknown-key": ("scheme", "a key is none of those a scheme has"),
     "duplicate-key": ("scheme", "a key is there twice"),
@@ -57,6 +57,10 @@ _SCHEME = {
     "send-outside-step": ("scheme", "a move is in no step"),
     "nested-step": ("scheme", "a step is inside a step"),
     "shadowed-name": ("scheme", "a name is already taken"),
+    "tier-size": ("scheme", "an inner tier has no size, or one that does not fit; or the outermost has one"),
+    "tiers-and-dimensions": ("scheme", "a scheme has tiers, and a key that its tiers say"),
+    "conflicting-tiers": ("scheme", "two tiers map units to slots, or cut the tensor in units, in different ways"),
+    "recursive-tier": ("scheme", "a scheme is a tier of itself, at once or by way of others"),
     "unused-name": ("scheme", "a parameter or a let is used nowhere (warning)"),
     "no-effect": ("scheme", "an entry changes nothing (warning)"),
 }
@@ -86,6 +90,8 @@ _TOPOLOGY = {
 
 _VERIFICATION = {
     "bad-size": ("verification", "a plan is asked for with too few or too many ranks"),
+    "tiers-do-not-divide": ("verification", "the ranks are not whole groups of the inner tiers"),
+    "tier-incomplete": ("verification", "the push of an inner tier leaves its sums where the next tier can't go on"),
     "unmet-requirement": ("verification", "a schedule requires what does not hold for this number of ranks"),
     "schedule-too-long": ("verification", "a schedule loops or moves more than any real one"),
     "number-too-large": ("verification", "an expression leaves the numbers below 2^62 for some rank"),

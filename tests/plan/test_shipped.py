@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import zenc
-from tests.support.executor import execute
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from tests.support.steps import steps_of
+from tests.support.steps import play
 from zenc.errors import VerificationError
 from zenc.plan.requirements import allowed
 from zenc.plan.rounds import expand
@@ -33,8 +32,7 @@ def test_it_is_proved_for_every_size_it_allows(name):
 def test_another_executor_agrees(name):
     plan = plan_of_shipped(name)
     for size in allowed(plan, range(1, 10)):
-        rounds = expand(plan, size)
-        execute(steps_of(rounds.pushes[0]), steps_of(rounds.pulls[0]), size, rounds.parts, plan.tiers[0].one_shot)
+        play(plan, expand(plan, size))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import torch
 
@@ -42,6 +43,21 @@ def scheme_text(
         f"scheme combination {{ communication: {communication} aggregation: {aggregation} {cut} "
         f"push: {push} pull: {pull} unit: {unit} }}"
     )
+
+
+INNER = [c for c in COMBINATIONS if "parallelism" in c[2] or c[0] == "point_to_point" or c[:2] == ("ring", "one_shot")]
+"""Those whose push ends with part r at rank r, or with the whole at every rank, for any number of ranks."""
+
+
+def tiered_text(
+    sizes: Sequence[int], tiers: Sequence[tuple[str, str, str]], formats: Sequence[tuple[str, str]] = (), rest: str = ""
+) -> str:
+    """A scheme ``tiered`` whose inner tiers have ``sizes``, and those that it names; ``rest`` goes into it."""
+    formats = formats or [("auto", "auto")] * len(tiers)
+    schemes = [scheme_text(*tier, *pair) for tier, pair in zip(tiers, formats, strict=True)]
+    named = [text.replace("combination", f"of_{k}", 1) for k, text in enumerate(schemes)]
+    lines = [f"tier level_{k}({size}): of_{k}" for k, size in enumerate(sizes)]
+    return f"{' '.join(named)} scheme tiered {{ {' '.join(lines)} tier top: of_{len(sizes)} {rest} }}"
 
 
 def unit_ids(kind: str, rank: int, size: int, units: int, generator: torch.Generator) -> torch.Tensor:

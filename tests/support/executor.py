@@ -1,7 +1,7 @@
 """An executor of moves that shares nothing with the verifier: lists of Python objects instead of sets in arrays.
 
-It follows the words of ``zenc.plan.model``. A contribution is a number of its own; a sum is the nested tuple of what
-was added, in order. Values are played as exact fractions too, so that the final numbers can be looked at.
+It follows the words of ``zenc.plan.model``. A contribution is a number of its own; a sum is a tree, the nested tuple of
+what was added, in order. Values are played as exact fractions too, so that the final numbers can be looked at.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import Any
 
 
@@ -34,35 +35,83 @@ def leaves(tree: Any) -> list[int]:
     return [tree] if isinstance(tree, int) else [leaf for branch in tree for leaf in leaves(branch)]
 
 
-def execute(push: Steps, pull: Steps, size: int, parts: int, one_shot: bool) -> None:
-    """Play the moves; raises Wrong unless every rank ends with every part, summed once from each rank, in one order."""
-    held: list[list[list[Any]]] = [[[rank] for _ in range(parts)] for rank in range(size)]
-    for step in push:
-        play_push(step, held, one_shot)
-    for step in pull:
-        play_pull(step, held, size)
+Held = list[list[list[tuple[int, Any]]]]
+"""[rank][part]: the pieces that are held, each with the rank that held it when the phase began, and its tree."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A tier: the members of a group, the parts that it cuts, and whether it keeps pieces apart."""
+
+    members: int
+    parts: int
+    one_shot: bool
+
+
+def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape]) -> None:
+    """Play the moves; raises Wrong unless every rank ends with every part, summed once from each rank, in one order.
+
+    One push and one shape a tier, inner first; one pull a tier, outer first.
+    """
+    size, parts = prod(shape.members for shape in shapes), prod(shape.parts for shape in shapes)
+    held: Held = [[[(rank, rank)] for _ in range(parts)] for rank in range(size)]
+    for number, steps in enumerate(pushes):
+        for step in steps:
+            play_push(step, held, shapes[number].one_shot)
+        held = [[[(rank, merged(pieces))] for pieces in of_rank] for rank, of_rank in enumerate(held)]
+        if number + 1 < len(pushes):
+            demand_whole_groups(held, shapes, number)
+    for steps in pulls:
+        for step in steps:
+            play_pull(step, held, size)
     everyone = list(range(size))
     for part in range(parts):
         for rank in range(size):
             if sorted(contributions(held[rank][part])) != everyone:
                 raise Wrong(f"rank {rank} ends without part {part}")
-            if not one_shot and held[rank][part] != held[0][part]:
+            if held[rank][part][0][1] != held[0][part][0][1]:
                 raise Wrong(f"rank {rank} adds part {part} in another order than rank 0")
     check_numbers(held, size, parts)
 
 
-def contributions(pieces: list[Any]) -> list[int]:
-    return [leaf for piece in pieces for leaf in leaves(piece)]
+def merged(pieces: list[tuple[int, Any]]) -> Any:
+    """The pieces added in the order of the ranks that held them."""
+    ordered = sorted(pieces, key=lambda piece: piece[0])
+    return tuple(tree for _, tree in ordered) if len(ordered) > 1 else ordered[0][1]
 
 
-def play_push(step: list[Move], held: list[list[list[Any]]], one_shot: bool) -> None:
-    arriving: dict[tuple[int, int], list[tuple[int, list[Any]]]] = {}
+def demand_whole_groups(held: Held, shapes: list[Shape], number: int) -> None:
+    """After push ``number`` a rank has what it owns in the tiers so far, from all ranks of its group."""
+    for rank, of_rank in enumerate(held):
+        place, group = rank, 1
+        owner = []
+        for shape in shapes[: number + 1]:
+            place, at = divmod(place, shape.members)
+            group *= shape.members
+            owner.append(at if shape.parts > 1 else 0)
+        for part, pieces in enumerate(of_rank):
+            digits, rest = [], part
+            for shape in reversed(shapes):
+                rest, digit = divmod(rest, shape.parts)
+                digits.insert(0, digit)
+            if digits[: number + 1] == owner:
+                wanted = [other for other in range(len(held)) if other // group == place]
+                if sorted(contributions(pieces)) != wanted:
+                    raise Wrong(f"rank {rank} goes on without its group's part {part}")
+
+
+def contributions(pieces: list[tuple[int, Any]]) -> list[int]:
+    return [leaf for _, tree in pieces for leaf in leaves(tree)]
+
+
+def play_push(step: list[Move], held: Held, one_shot: bool) -> None:
+    arriving: dict[tuple[int, int], list[tuple[int, list[tuple[int, Any]]]]] = {}
     for move in step:
         pieces = held[move.src][move.part]
         if move.origin >= 0:
             if not one_shot:
                 raise Wrong("merged pieces have no single origin")
-            pieces = [piece for piece in pieces if piece == move.origin]
+            pieces = [piece for piece in pieces if piece[0] == move.origin]
             if not pieces:
                 raise Wrong("nothing to send")
         arriving.setdefault((move.dst, move.part), []).append((move.src, list(pieces)))
@@ -72,12 +121,12 @@ def play_push(step: list[Move], held: list[list[list[Any]]], one_shot: bool) -> 
         together = [piece for _, pieces in groups for piece in pieces]
         if max(Counter(contributions(together)).values()) > 1:
             raise Wrong(f"rank {dst} counts part {part} twice")
-        joined[dst, part] = together if one_shot else [tuple(together)]
+        joined[dst, part] = together if one_shot else [(dst, tuple(tree for _, tree in together))]
     for (dst, part), pieces in joined.items():
         held[dst][part] = pieces
 
 
-def play_pull(step: list[Move], held: list[list[list[Any]]], size: int) -> None:
+def play_pull(step: list[Move], held: Held, size: int) -> None:
     before = [[list(pieces) for pieces in parts] for parts in held]
     taken = set()
     for move in step:
@@ -89,7 +138,7 @@ def play_pull(step: list[Move], held: list[list[list[Any]]], size: int) -> None:
         held[move.dst][move.part] = before[move.src][move.part]
 
 
-def check_numbers(held: list[list[list[Any]]], size: int, parts: int) -> None:
+def check_numbers(held: Held, size: int, parts: int) -> None:
     """The same with numbers: rank r gives 1 / (r + 2) of part p, and p; every sum is the one expected."""
     for part in range(parts):
         expected = sum((Fraction(1, rank + 2) + part for rank in range(size)), Fraction(0))

@@ -8,9 +8,9 @@ from zenc.plan.model import Plan
 from zenc.scheme.resolve import resolve
 
 
-def plan_of(text: str, size: int | None = None, name: str = "mine.zen") -> Plan:
-    """The plan of the one scheme in ``text``."""
-    return lower(resolve(load_text(text, name))[0], size)
+def plan_of(text: str, size: int | None = None, name: str = "mine.zen", scheme: str | None = None) -> Plan:
+    """The plan of the one scheme in ``text``, or of the one that is named."""
+    return lower(resolve(load_text(text, name), scheme)[0], size)
 
 
 def plan_with(push: str, pull: str, size: int | None = None, aggregation: str = "incremental", parts: str = "") -> Plan:

@@ -1,9 +1,11 @@
-"""Rounds of a plan as the moves that ``tests.support.executor`` plays."""
+"""Rounds and tiers of a plan as the moves and shapes that ``tests.support.executor`` plays."""
 
 from __future__ import annotations
 
-from tests.support.executor import Move, Steps
-from zenc.plan.rounds import Round
+from tests.support.executor import Move, Shape, Steps, execute
+from zenc.plan.model import Plan
+from zenc.plan.rounds import Round, Rounds
+from zenc.scheme.model import Partition
 
 
 def steps_of(rounds: tuple[Round, ...]) -> Steps:
@@ -16,3 +18,15 @@ def steps_of(rounds: tuple[Round, ...]) -> Steps:
         ]
         for r in rounds
     ]
+
+
+def shapes_of(plan: Plan, size: int) -> list[Shape]:
+    """The tiers of ``plan`` among ``size`` ranks."""
+    counts = zip(plan.tiers, plan.counts(size), strict=True)
+    return [Shape(n, n if tier.partition is Partition.PARALLELISM else 1, tier.one_shot) for tier, n in counts]
+
+
+def play(plan: Plan, rounds: Rounds) -> None:
+    """Play ``rounds``; raises Wrong unless they do what ``plan`` is for."""
+    pushes, pulls = ([steps_of(phase) for phase in phases] for phases in (rounds.pushes, rounds.pulls))
+    execute(pushes, pulls, shapes_of(plan, rounds.size))

@@ -101,8 +101,10 @@ class Builder(ClusterRules):
         return syntax.Import(str(path)[1:-1], self._token_span(path))
 
     def scheme(self, meta: Meta, children: Children) -> syntax.Scheme:
-        name, parameters, doc, *entries = children
-        return syntax.Scheme(name, parameters or (), doc, _present(entries), self._span(meta))
+        name, parameters, doc, *items = children
+        entries = tuple(item for item in items if isinstance(item, syntax.Entry))
+        tiers = tuple(item for item in items if isinstance(item, syntax.Tier))
+        return syntax.Scheme(name, parameters or (), doc, entries, self._span(meta), tiers)
 
     def schedule(self, meta: Meta, children: Children) -> syntax.Schedule:
         name, parameters, doc, *phases = children
@@ -155,6 +157,10 @@ class Builder(ClusterRules):
     def entry(self, meta: Meta, children: Children) -> syntax.Entry:
         key, value = children
         return syntax.Entry(key, value, self._span(meta))
+
+    def tier(self, meta: Meta, children: Children) -> syntax.Tier:
+        name, size, scheme = children
+        return syntax.Tier(name, size, scheme, self._span(meta))
 
     def key(self, meta: Meta, children: Children) -> syntax.Name:
         name: syntax.Name = children[0]

@@ -254,7 +254,7 @@ def expectations(accepted: frozenset[str]) -> list[str]:
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
     group({"SCHEME"}, {*(word.upper() for word in DECLARATIONS), "$END"}, *(f"'{word}'" for word in DECLARATIONS))
     group({"SCHEDULE", "WORD"}, {"SCHEDULE", "WORD"}, "a value")
-    group({"WORD", "RBRACE"}, {"WORD", "STRING"}, "a key such as 'communication'")
+    group({"WORD", "RBRACE"}, {"WORD", "STRING", "TIER"}, "a key such as 'communication'")
     group({"WORD"}, {"WORD"}, "a word")
     group({"IF", "LBRACE"}, {"IF"}, "'if'")
     group({"STRING"}, {"STRING"}, "a string in double quotes")

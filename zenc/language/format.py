@@ -189,10 +189,17 @@ def _columns(body: Body, indent: int) -> dict[int, int]:
         is_plain = clause.body is None and (text := _one_line(item)) is not None and _fits(text, indent)
         if not is_plain or any(token.breaks > 1 for token in (*clause.above, clause.head[0])):
             run = []
+        if run and (clause.head[0].text == "tier") != (body.items[run[-1]][0].head[0].text == "tier"):
+            run = []
         if is_plain and clause.head[0].text not in _UNALIGNED:
             run = [*run, place]
-            widths |= dict.fromkeys(run, max(len(body.items[other][0].head[0].text) for other in run))
+            widths |= dict.fromkeys(run, max(len(_key(body.items[other][0].head)) for other in run))
     return widths
+
+
+def _key(head: Sequence[Token]) -> str:
+    """What stands before the colon of an entry or a tier."""
+    return _spaced(head).partition(":")[0]
 
 
 def _aligned(text: str, column: int) -> str:

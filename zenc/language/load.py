@@ -1,6 +1,7 @@
 """Files and what they import -> a program.
 
 Program = main: File, files: File*                      # files[0] is main; then what it imports, prelude last
+          shipped: Program*                             # shipped schemes that tiers name
 """
 
 from __future__ import annotations
@@ -27,6 +28,15 @@ class Program:
 
     main: File
     files: tuple[File, ...]
+    shipped: tuple[Program, ...] = ()
+    """The shipped schemes that tiers name and no file defines, each with names of its own."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The texts of all of it, each once."""
+        texts = [file.source for file in self.files]
+        texts += [source for program in self.shipped for source in program.sources]
+        return tuple({source.name: source for source in reversed(texts)}.values())[::-1]
 
 
 def load_file(path: str | Path) -> Program:
@@ -86,7 +96,7 @@ class _Loader:
             self.files[prelude.resolve()] = _parse_prelude(_read(prelude, None))
         self._raise()
         files = tuple(self.files.values())
-        return Program(files[0], files)
+        return Program(files[0], files, _shipped_tiers(files))
 
     def _add(self, source: Source, path: Path | None, chain: tuple[Path, ...]) -> None:
         try:
@@ -116,6 +126,19 @@ class _Loader:
         for kind in (SchemeSyntaxError, SchemeError):
             found = [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics]
             raise_if_any(kind, found)
+
+
+def shipped_names() -> list[str]:
+    """The names by which the shipped schemes are known: those of their files."""
+    return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+
+
+def _shipped_tiers(files: tuple[File, ...]) -> tuple[Program, ...]:
+    schemes = [scheme for file in files for scheme in file.schemes]
+    wanted = dict.fromkeys(tier.scheme.name.text for scheme in schemes for tier in scheme.tiers)
+    missing = [name for name in wanted if name not in {scheme.name.text for scheme in schemes}]
+    known = set(shipped_names()) if missing else set()
+    return tuple(load_file(directory("schemes") / f"{name}.zen") for name in missing if name in known)
 
 
 @lru_cache(maxsize=1)

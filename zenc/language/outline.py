@@ -126,9 +126,16 @@ class _Reader:
         following = self._peek()
         if following in ("", "{", "}") or (head[-1].kind == "string" and head[0].text != "like"):
             return True
-        if kind == "scheme":  # where the next key stands
-            return self._peek(1) == ":"
+        if kind == "scheme":
+            return self._entry_ended(head)
         return following in _BEGIN.get(kind, ()) and head[-1].text != "else"
+
+    def _entry_ended(self, head: list[Token]) -> bool:
+        """Whether the next key stands here, or the next tier."""
+        if all(token.text != ":" for token in head):
+            return False
+        starts_tier = self._peek() == "tier" and head[-1].text not in (":", "by", "then", "(", ",", "=")
+        return self._peek(1) == ":" or (starts_tier and self._peek(2) in (":", "("))
 
     def _peek(self, place: int = 0) -> str:
         """The ``place``-th token from here on that is no comment; empty beyond the end."""

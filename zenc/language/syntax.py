@@ -1,9 +1,10 @@
 """The syntax tree: what the text says, before it is known to mean anything.
 
     File     = Import* Schedule* Scheme* Topology*         # in any order in the text; zenc.language.cluster.Topology
-    Scheme   = name Parameter* doc? Entry*                 # scheme NAME(params) { "doc" key: value ... }
+    Scheme   = name Parameter* doc? Entry* Tier*           # scheme NAME(params) { "doc" key: value ... }
     Schedule = name Parameter* doc? push: Block pull: Block
     Entry    = key ":" Value
+    Tier     = name size? ":" Word                         # tier node(8): dense_ring
     Value    = Phrase                                      # balanced by permutation(seed); point_to_point then ring
              | Schedule                                    # schedule { push { ... } pull { ... } }, without a name
     Phrase   = Word (("by" | "then") Word)*
@@ -101,12 +102,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Tier:
+    """``tier NAME(SIZE): SCHEME(...)``; ``size`` is the number of members of the tier, where it is written."""
+
+    name: Name
+    size: Expression | None
+    scheme: Word
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Scheme:
     name: Name
     parameters: tuple[Parameter, ...]
     doc: str | None
     entries: tuple[Entry, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    tiers: tuple[Tier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

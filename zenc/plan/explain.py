@@ -175,8 +175,7 @@ class _Scales:
 
     def _part_bytes(self, kind: str, format: Format, slots: int, contributors: int, segments: int) -> int:
         """One part of a message: ``segments`` with ``contributors`` together."""
-        always = self.plan.pushes[0].format is Format.DENSE or format is Format.DENSE
-        density = 1.0 if always else 1 - (1 - self.load.density) ** (contributors // segments)
+        density = 1.0 if format is Format.DENSE else 1 - (1 - self.load.density) ** (contributors // segments)
         count = round(slots * density)
         shape = SegmentShape(slots, count, self.load.width, DTYPE_BYTES[self.load.dtype])
         return segments * (SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, slots, count), shape))

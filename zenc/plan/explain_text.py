@@ -26,6 +26,7 @@ def _heading(explanation: Explanation) -> list[str]:
     whole = load.units * load.width * DTYPE_BYTES[load.dtype]
     return [
         f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
+        *_tiers(plan, proof.size),
         f"{proof.size} ranks, {proof.parts} part{'s' * (proof.parts != 1)}; "
         f"push in {proof.push_rounds} rounds, pull in {proof.pull_rounds}; {_aggregation(plan)} aggregation",
         f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense), "
@@ -34,7 +35,14 @@ def _heading(explanation: Explanation) -> list[str]:
 
 
 def _aggregation(plan: Plan) -> str:
-    return ", then ".join(tier.aggregation.value for tier in plan.tiers)
+    return ", then ".join(dict.fromkeys(tier.aggregation.value for tier in plan.tiers))
+
+
+def _tiers(plan: Plan, size: int) -> list[str]:
+    if len(plan.tiers) == 1:
+        return []
+    counts = zip(plan.tiers, plan.counts(size), strict=True)
+    return ["tiers: " + "; ".join(f"{tier.name} of {count}, {tier.communication}" for tier, count in counts)]
 
 
 def _messages(explanation: Explanation) -> list[str]:

@@ -27,6 +27,7 @@ from zenc.language.schedule import (
     Unary,
     Variable,
 )
+from zenc.plan.compose import places, rewritten
 from zenc.plan.evaluate import EvaluationError, Scope, evaluate
 from zenc.plan.model import Phase, Plan, Tier
 from zenc.scheme.model import Aggregation, Partition, Scheme
@@ -42,8 +43,7 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         message = f"a plan is for 1 to {LARGEST_SIZE:,} ranks, not {size:,}"
         raise VerificationError(Diagnostic("bad-size", message))
-    known = _known(scheme, size)
-    communication = scheme.communication
+    phases = [_phases(scheme, number, size) for number in range(len(scheme.tiers))]
     return Plan(
         scheme=scheme.name,
         doc=scheme.doc,
@@ -51,13 +51,29 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         size=size,
         mapping=scheme.mapping,
         unit=scheme.unit,
-        tiers=(Tier("", None, communication.name, scheme.partition, scheme.aggregation),),
-        pushes=(Phase(_settled(communication.push, known), scheme.push, 0, communication.push_span),),
-        pulls=(Phase(_settled(communication.pull, known), scheme.pull, 0, communication.pull_span),),
+        tiers=tuple(
+            Tier(tier.name, tier.size, tier.communication.name, tier.partition, tier.aggregation, tier.span)
+            for tier in scheme.tiers
+        ),
+        pushes=tuple(push for push, _ in phases),
+        pulls=tuple(pull for _, pull in reversed(phases)),
     )
 
 
+def _phases(scheme: Scheme, number: int, size: int | None) -> tuple[Phase, Phase]:
+    """Push and pull of a tier, as moves of the whole group."""
+    tier = scheme.tiers[number]
+    moves, known = tier.communication, _known(scheme, size)
+    push, pull = moves.push, moves.pull
+    if len(scheme.tiers) > 1:
+        place = places(scheme.tiers)[number]
+        push, pull = rewritten(push, place), rewritten(pull, place)
+    push_phase = Phase(_settled(push, known), tier.push, number, moves.push_span)
+    return push_phase, Phase(_settled(pull, known), tier.pull, number, moves.pull_span)
+
+
 def _known(scheme: Scheme, size: int | None) -> Scope:
+    """What decides conditions. Moves that were rewritten for a tier have no ``parts`` and ``one_shot`` any more."""
     values = {"one_shot": int(scheme.aggregation is Aggregation.ONE_SHOT)}
     if size is not None:
         values["size"] = size

@@ -49,6 +49,7 @@ class Tier:
     communication: str
     partition: Partition
     aggregation: Aggregation
+    span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def one_shot(self) -> bool:

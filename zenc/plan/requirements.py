@@ -15,6 +15,7 @@ from zenc.errors import Diagnostic, VerificationError
 from zenc.language.schedule import Apply, Binary, Block, Expression, If, Let, Require, Unary, Variable
 from zenc.language.text import expression_text
 from zenc.plan.evaluate import EvaluationError, Scope, condition, evaluate, scope_of
+from zenc.plan.levels import indivisible
 from zenc.plan.model import Plan
 
 LARGEST_SOUGHT = 2048
@@ -71,7 +72,7 @@ def demand_all(plan: Plan, size: int) -> None:
         below, above = range(size - 1, 0, -1), range(size + 1, LARGEST_SOUGHT + 1)
         near = allowed(plan, below, most=1) + allowed(plan, above, most=1)
         notes = (*found.notes, among(size))
-        raise UnmetError(replace(found, notes=notes, help=_advice(near))) from None
+        raise UnmetError(replace(found, notes=notes, help=found.help or _advice(near))) from None
 
 
 def _advice(near: list[int]) -> str:
@@ -95,6 +96,9 @@ def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[i
 
 
 def _demand_all(plan: Plan, size: int) -> None:
+    unequal = indivisible(plan, size)
+    if unequal:
+        raise UnmetError(unequal)
     for phase in (*plan.pushes, *plan.pulls):
         scope = scope_of(size, plan.parts(size), plan.one_shot(phase))
         try:

@@ -18,6 +18,7 @@ import numpy as np
 from zenc.errors import Diagnostic, Span, VerificationError
 from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
 from zenc.plan.evaluate import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
+from zenc.plan.levels import Level, first_part, levels_of
 from zenc.plan.model import Phase, Plan
 from zenc.plan.requirements import among, demand, demand_all
 
@@ -61,10 +62,13 @@ def expand(plan: Plan, size: int) -> Rounds:
     """
     demand_all(plan, size)
     parts = plan.parts(size)
-    unroller = _Unroller(size, parts)
+    unroller = _Unroller(size, parts, Level("", 1, size, parts, 1))
+
+    levels = levels_of(plan, size)
 
     def unrolled(kind: str, phase: Phase) -> tuple[Round, ...]:
         scope = scope_of(size, parts, plan.one_shot(phase))
+        unroller.inside, unroller.level = levels[: phase.tier], levels[phase.tier]
         return tuple(unroller.phase(plan.name_of(kind, phase), phase.block, scope))
 
     pushes = tuple(unrolled("push", phase) for phase in plan.pushes)
@@ -80,6 +84,8 @@ class _Unroller:
 
     size: int
     parts: int
+    level: Level
+    inside: tuple[Level, ...] = ()
     found: list[Diagnostic] = field(default_factory=list)
     sends: list[Send] = field(default_factory=list)
     phase_name: str = ""
@@ -182,12 +188,13 @@ class _Unroller:
 
     def _sound(self, send: Send, moves: Round) -> Round:
         """The moves that make sense; one diagnostic for each way in which those of a statement do not."""
-        size, parts = self.size, self.parts
+        first = first_part(self.inside, moves.src)
+        last = first + self.level.parts * self.level.width - 1
         checks = (
-            ("no-such-rank", (moves.dst < 0) | (moves.dst >= size), _no_rank),
+            ("no-such-rank", self._strangers(moves.src, moves.dst), _no_rank),
             ("send-to-self", moves.dst == moves.src, _to_self),
-            ("no-such-part", (moves.first < 0) | (moves.last >= parts), _no_part),
-            ("no-such-rank", (moves.origin < -1) | (moves.origin >= size), _no_origin),
+            ("no-such-part", (moves.first < first) | (moves.last > last), _no_part),
+            ("no-such-rank", (moves.origin != -1) & self._strangers(moves.src, moves.origin), _no_origin),
         )
         wrong = np.zeros(len(moves), dtype=bool)
         for identifier, fails, message in checks:
@@ -196,6 +203,25 @@ class _Unroller:
                 self._blame(send, Diagnostic(identifier, message(moves, at, self), send.span))
                 wrong |= fails
         return moves.take(~wrong) if wrong.any() else moves
+
+    def _strangers(self, ranks: Ints, others: Ints) -> Mask:
+        """Where there is no such other rank, or it is in another group of the tier."""
+        missing = (others < 0) | (others >= self.size)
+        return np.asarray(missing | (self.level.group(ranks) != self.level.group(others)))
+
+    def ranks(self, rank: int) -> str:
+        """The ranks that ``rank`` can send to, in words."""
+        peers = self.level.peers(rank)
+        if not self.level.name:
+            return f"the ranks are 0 to {self.size - 1}"
+        listed = f"{peers[0]} to {peers[-1]}" if peers.step == 1 else ", ".join(map(str, peers))
+        return f"its ranks of tier {self.level.name} are {listed}"
+
+    def owned(self, rank: int) -> str:
+        """The parts that ``rank`` can send, in words."""
+        first = int(first_part(self.inside, np.array([rank]))[0])
+        whose = f"its parts in tier {self.level.name}" if self.level.name else "the parts"
+        return f"{whose} are {first} to {first + self.level.parts * self.level.width - 1}"
 
     def _blame(self, send: Send, diagnostic: Diagnostic) -> None:
         if (id(send), diagnostic.id) not in self.blamed:
@@ -208,7 +234,7 @@ class _Unroller:
 
 
 def _no_rank(moves: Round, at: int, of: _Unroller) -> str:
-    return f"rank {moves.src[at]} sends to rank {moves.dst[at]}, but the ranks are 0 to {of.size - 1}"
+    return f"rank {moves.src[at]} sends to rank {moves.dst[at]}, but {of.ranks(int(moves.src[at]))}"
 
 
 def _to_self(moves: Round, at: int, of: _Unroller) -> str:
@@ -216,12 +242,13 @@ def _to_self(moves: Round, at: int, of: _Unroller) -> str:
 
 
 def _no_part(moves: Round, at: int, of: _Unroller) -> str:
-    part = moves.first[at] if moves.first[at] < 0 else moves.last[at]
-    return f"rank {moves.src[at]} sends part {part}, but the parts are 0 to {of.parts - 1}"
+    below = moves.first[at] < first_part(of.inside, moves.src[at : at + 1])[0]
+    part = moves.first[at] if below else moves.last[at]
+    return f"rank {moves.src[at]} sends part {part}, but {of.owned(int(moves.src[at]))}"
 
 
 def _no_origin(moves: Round, at: int, of: _Unroller) -> str:
-    return f"rank {moves.src[at]} sends what rank {moves.origin[at]} gave, but the ranks are 0 to {of.size - 1}"
+    return f"rank {moves.src[at]} sends what rank {moves.origin[at]} gave, but {of.ranks(int(moves.src[at]))}"
 
 
 def _joined(moves: list[Round]) -> Round:

@@ -65,7 +65,7 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
         "size": plan.size,
         "mapping": _mapping_to_json(plan.mapping),
         "unit": plan.unit.value,
-        "tiers": [_tier_to_json(tier) for tier in plan.tiers],
+        "tiers": [written.tier(tier) for tier in plan.tiers],
         "pushes": [written.phase(phase) for phase in plan.pushes],
         "pulls": [written.phase(phase) for phase in plan.pulls],
     }
@@ -75,16 +75,6 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
 def plan_text(plan: Plan) -> str:
     """The JSON text of ``plan``, for people and for files."""
     return json.dumps(plan_to_json(plan), indent=2) + "\n"
-
-
-def _tier_to_json(tier: Tier) -> Json:
-    return {
-        "name": tier.name,
-        "size": tier.size,
-        "communication": tier.communication,
-        "partition": tier.partition.value,
-        "aggregation": tier.aggregation.value,
-    }
 
 
 def _mapping_to_json(mapping: Mapping) -> Json:
@@ -105,6 +95,16 @@ class _Writer:
 
     def place(self, span: Span | None) -> Json:
         return {"at": str(span)} if span is not None and self.places else {}
+
+    def tier(self, tier: Tier) -> Json:
+        return {
+            "name": tier.name,
+            "size": tier.size,
+            "communication": tier.communication,
+            "partition": tier.partition.value,
+            "aggregation": tier.aggregation.value,
+            **self.place(tier.span),
+        }
 
     def phase(self, phase: Phase) -> Json:
         moves = {"tier": phase.tier, "format": phase.format.value, "moves": self.block(phase.block)}
@@ -212,7 +212,7 @@ class _Reader:
             message = f"this plan is of version {version!r:.20}; this zenc reads version {PLAN_VERSION}"
             raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
         size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
-        tiers = tuple(_tier_from_json(tier) for tier in _of_type(data["tiers"], list))
+        tiers = tuple(self.tier(tier) for tier in _of_type(data["tiers"], list))
         _demand_nested(tiers)
         inward = range(len(tiers))
         pushes, pulls = self.phases(data["pushes"], inward), self.phases(data["pulls"], reversed(inward))
@@ -227,6 +227,17 @@ class _Reader:
             tiers=tiers,
             pushes=pushes,
             pulls=pulls,
+        )
+
+    def tier(self, value: object) -> Tier:
+        data = _of_type(value, dict)
+        return Tier(
+            name=_of_type(data["name"], str),
+            size=None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE),
+            communication=_of_type(data["communication"], str),
+            partition=Partition(data["partition"]),
+            aggregation=Aggregation(data["aggregation"]),
+            span=self.place(data),
         )
 
     def phases(self, value: object, tiers: Iterable[int]) -> tuple[Phase, ...]:
@@ -271,17 +282,6 @@ class _Reader:
             if kind in item:
                 return make()
         raise ValueError(f"unknown statement {sorted(item)!r:.60}")
-
-
-def _tier_from_json(value: object) -> Tier:
-    data = _of_type(value, dict)
-    return Tier(
-        name=_of_type(data["name"], str),
-        size=None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE),
-        communication=_of_type(data["communication"], str),
-        partition=Partition(data["partition"]),
-        aggregation=Aggregation(data["aggregation"]),
-    )
 
 
 def _demand_nested(tiers: tuple[Tier, ...]) -> None:

@@ -14,22 +14,29 @@ of the wait-for graph lead from a round to an earlier one, so it has no cycle.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from zenc.errors import Diagnostic, InternalError, Span, VerificationError
+from zenc.plan.evaluate import Ints
+from zenc.plan.levels import first_part, levels_of
 from zenc.plan.model import Phase, Plan
 from zenc.plan.program import Program, program
-from zenc.plan.provenance import Deliveries, Provenance, named
+from zenc.plan.provenance import Deliveries, Provenance, Words, named
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, among
 from zenc.plan.rounds import Round, Rounds, expand
+from zenc.scheme.model import Partition
 
 UNPINNED_SIZES = tuple(range(1, 17))
 """A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
+LARGEST_UNPINNED = 256
+"""Up to it a plan with tiers is proved for several groups of its inner tiers, which may be larger than 16 ranks."""
 MATCHED_SIZES = 16
 """Up to this size the programs of all ranks are matched one by one; beyond it they come from the same arrays."""
 
@@ -64,6 +71,8 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     for phase, played in zip(plan.pushes, rounds.pushes, strict=True):
         _play(plan, state, "push", phase, played, observe)
         state.end_push(last=phase is plan.pushes[-1])
+        if phase is not plan.pushes[-1]:
+            _demand_whole_groups(state, plan, phase)
     owners = _owners(state, plan)
     for phase, played in zip(plan.pulls, rounds.pulls, strict=True):
         _play(plan, state, "pull", phase, played, observe)
@@ -86,6 +95,13 @@ def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, .
 
 
 def _unpinned(plan: Plan) -> Iterable[int]:
+    """Sizes that a plan for any number of ranks is proved for: with tiers, some with several of the outermost."""
+    group = math.prod(tier.size or 1 for tier in plan.tiers[:-1])
+    if 1 < group <= LARGEST_UNPINNED:
+        most = max(UNPINNED_SIZES[-1], min(3 * group, LARGEST_UNPINNED))
+        sizes = allowed(plan, range(group, most + 1, group))
+        if sizes:
+            return sizes
     beyond = range(UNPINNED_SIZES[-1] + 1, LARGEST_SOUGHT + 1)
     return allowed(plan, UNPINNED_SIZES) or allowed(plan, beyond, most=1) or UNPINNED_SIZES[-1:]
 
@@ -100,6 +116,40 @@ def _play(
             raise VerificationError(found)
         if observe and state.deliveries is not None:
             observe(kind, phase, number, state.deliveries)
+
+
+def _demand_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
+    """A rank goes on with what it owns in the tiers so far, so it must have that from all ranks of its group."""
+    levels = levels_of(plan, state.size)
+    level, inside = levels[phase.tier], levels[: phase.tier + 1]
+    ranks = np.arange(state.size)
+    group = ranks // (level.inner * level.members)
+    members = _bits(group[:, None] == group[None, :])
+    parts = first_part(inside, ranks)[:, None] + np.arange(level.width)
+    lacking = np.argwhere((state.have[ranks[:, None], parts] != members[:, None]).any(axis=2))
+    if len(lacking):
+        rank, part = int(lacking[0][0]), int(parts[tuple(lacking[0])])
+        raise VerificationError(_incomplete(state, plan, phase, rank, part, np.flatnonzero(group == group[rank])))
+
+
+def _bits(chosen: npt.NDArray[np.bool_]) -> Words:
+    """The last axis as bits in words of 64."""
+    packed = np.packbits(chosen, axis=-1, bitorder="little")
+    padding = -packed.shape[-1] % 8
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)
+
+
+def _incomplete(state: Provenance, plan: Plan, phase: Phase, rank: int, part: int, group: Ints) -> Diagnostic:
+    tier = plan.tiers[phase.tier]
+    lacking = sorted(set(group.tolist()) - set(state.members(rank, part)))
+    message = (
+        f"rank {rank} ends the {plan.name_of('push', phase)} without what {named(lacking)} contributed to part {part}, "
+        "with which it goes on in the next tier"
+    )
+    wanted = "part r to its rank r" if tier.partition is Partition.PARALLELISM else "the whole to every rank"
+    help = f"the push of an inner tier must bring {wanted}"
+    notes = (f"its push: {phase.span}", among(state.size)) if phase.span else (among(state.size),)
+    return Diagnostic("tier-incomplete", message, tier.span or phase.span, notes, help)
 
 
 def _owners(state: Provenance, plan: Plan) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.plan.levels import levels_of
 from zenc.plan.model import Plan
 from zenc.plan.program import Message, Program, Step
 from zenc.runtime.inbox import Inbox, Room
@@ -56,15 +57,13 @@ class Exchange:
     def run(self, own: list[Segment]) -> list[Segment]:
         """From this rank's own segments to the complete ones, one a part."""
         self.held = {segment.part: [segment] for segment in own}
-        pushes = len(self.program.pushes)
         for number, steps in enumerate((*self.program.pushes, *self.program.pulls)):
             self._begin(number)
-            if number < pushes:
-                self.last = self.program.last[number]
-                self._phase(steps, self.push_stats, self._join)
-                self._finish_push(self.program.needless[number])
-            else:
-                self._phase(steps, self.pull_stats, self._replace)
+            is_push = number < len(self.program.pushes)
+            stats = self.push_stats if is_push else self.pull_stats
+            self._phase(steps, stats, self._join if is_push else self._replace)
+            if number + 1 < len(self.phases):
+                self._end(number, stats)
         return [self.held[part][0] for part in sorted(self.held)]
 
     def _begin(self, number: int) -> None:
@@ -73,6 +72,7 @@ class Exchange:
         self.one_shot = self.inbox.one_shot = self.plan.one_shot(phase)
         self.format = phase.format
         self.next_format = following[0].format if following else phase.format
+        self.last = self.program.last[number] if number < len(self.program.last) else {}
 
     def _phase(self, steps: Iterable[Step], stats: PhaseStats, take: Callable[[Step, list[Segment]], None]) -> None:
         started = time.perf_counter()
@@ -109,26 +109,40 @@ class Exchange:
         last = self.last.get(segments[0].part, 0) <= step
         return self.workshop.merge(segments, self.rank, self.next_format if last else self.format)
 
-    def _finish_push(self, needless: frozenset[int]) -> None:
-        """Merge what was collected, and make dense what the next phase sends dense; but not what is needed no more."""
+    def _end(self, number: int, stats: PhaseStats) -> None:
+        """Merge what was collected, and take the form of the next phase; but not what is needed no more."""
         started = time.perf_counter()
+        needless = self.program.needless[number]
+        collected = self.one_shot and number < len(self.program.pushes)
+        origins = self._origins(number) if collected else None
         for part, segments in self.held.items():
             if part not in needless:
-                self._demand_everyone(part, segments)
-                complete = self.workshop.merge(segments, self.rank, self.next_format)
-                if self.next_format is Format.DENSE:
-                    complete = self.workshop.densify(complete, Format.DENSE)
-                self.held[part] = [complete]
-        self.push_stats.seconds += time.perf_counter() - started
+                if origins is not None:
+                    _demand_origins(origins, part, segments)
+                merged = self.workshop.merge(segments, self.rank, self.next_format)
+                self.held[part] = [self._reshaped(merged)]
+        stats.seconds += time.perf_counter() - started
 
-    def _demand_everyone(self, part: int, segments: list[Segment]) -> None:
-        """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, hang on that."""
-        origins = [segment.origin for segment in segments]
-        if self.one_shot and origins != list(range(self.size)):
-            message = f"part {part} was collected from ranks {', '.join(map(str, origins))}, and not once from each"
-            raise SynchronisationError(Diagnostic("corrupt-message", message))
+    def _reshaped(self, segment: Segment) -> Segment:
+        """``segment`` with every slot where the next phase is dense, and without zeros where this one alone was."""
+        if self.next_format is Format.DENSE:
+            return self.workshop.densify(segment, Format.DENSE)
+        return self.workshop.sparsify(segment, self.next_format) if self.format is Format.DENSE else segment
+
+    def _origins(self, number: int) -> list[int]:
+        """The ranks that a push collects from."""
+        level = levels_of(self.plan, self.size)[self.phases[number].tier]
+        return list(level.peers(self.rank))
 
     def _replace(self, _: Step, arrived: list[Segment]) -> None:
         """The pull: what arrives is complete."""
         for segment in arrived:
             self.held[segment.part] = [segment]
+
+
+def _demand_origins(wanted: list[int], part: int, segments: list[Segment]) -> None:
+    """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, hang on that."""
+    origins = [segment.origin for segment in segments]
+    if origins != wanted:
+        message = f"part {part} was collected from ranks {', '.join(map(str, origins))}, and not once from each"
+        raise SynchronisationError(Diagnostic("corrupt-message", message))

@@ -154,6 +154,18 @@ class Workshop:
         self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, made.values)
         return made
 
+    def sparsify(self, segment: Segment, format: Format) -> Segment:
+        """The same segment without the units that are all zero."""
+        words, width = self.part_words, self.layout.width
+        kept = torch.empty(words, dtype=torch.int64)
+        at = (segment.bitmap, words, width, segment.values, kept.data_ptr())
+        count = self.kernels.mark_nonzero(self.dtype, *at)
+        if count == segment.count:
+            return segment
+        made = self._framed(segment.part, segment.origin, count, kept, format)
+        self.kernels.copy_kept(self.dtype, segment.bitmap, made.bitmap, words, width, segment.values, made.values)
+        return made
+
     def merge(self, segments: list[Segment], origin: int, format: Format) -> Segment:
         """The sum of segments of one part, added in the order given."""
         if len(segments) == 1:

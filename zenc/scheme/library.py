@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TypedDict
 
-from zenc.language.load import PRELUDE, load_file
+from zenc.language.load import PRELUDE, load_file, shipped_names
 from zenc.resources import directory
 from zenc.scheme.model import HierarchicalHash, Partition, Permutation, Scheme
 from zenc.scheme.resolve import resolve
@@ -38,7 +38,7 @@ def shipped() -> list[Entry]:
 
 def names() -> list[str]:
     """The names by which the shipped schemes are known: those of their files."""
-    return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+    return shipped_names()
 
 
 def locate(name: str | os.PathLike[str]) -> Path:

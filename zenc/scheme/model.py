@@ -1,13 +1,16 @@
 """What a scheme is, once every name in it has a meaning (Zen, OSDI 2025, section 2: the four dimensions).
 
 Scheme  = name doc? parameters                          # parameters are bound to values here
-communication: Communication                  # who talks to whom: push and pull blocks of moves
-aggregation: incremental | one_shot           # where sums are made
-partition: centralization | parallelism       # 1 part, or as many as ranks
+tiers: Tier+                                  # inner to outer; a scheme without tiers has one, named ""
 mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
        | HierarchicalHash(k, r1, r2, seed) | Holders
-push, pull: Format                            # what travels
 unit: Unit                                    # what is zero or not
+
+Tier    = name size?                          # the members of a group; None for the outermost: what is left
+communication: Communication                  # who talks to whom: push and pull blocks of moves
+aggregation: incremental | one_shot           # where sums are made
+partition: centralization | parallelism       # 1 part, or as many as members
+push, pull: Format                            # what travels
 """
 
 from __future__ import annotations
@@ -99,16 +102,48 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class Tier:
+    """What the ranks, or the groups of ranks, of one level of a cluster do among themselves."""
+
     name: str
-    doc: str
-    parameters: tuple[tuple[str, int | float], ...]
+    size: int | None
     communication: Communication
     aggregation: Aggregation
     partition: Partition
-    mapping: Mapping
     push: Format
     pull: Format
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """The dimensions of a scheme are those of its outermost tier, which is the only one of a scheme without tiers."""
+
+    name: str
+    doc: str
+    parameters: tuple[tuple[str, int | float], ...]
+    tiers: tuple[Tier, ...]
+    mapping: Mapping
     unit: Unit
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def communication(self) -> Communication:
+        return self.tiers[-1].communication
+
+    @property
+    def aggregation(self) -> Aggregation:
+        return self.tiers[-1].aggregation
+
+    @property
+    def partition(self) -> Partition:
+        return self.tiers[-1].partition
+
+    @property
+    def push(self) -> Format:
+        return self.tiers[-1].push
+
+    @property
+    def pull(self) -> Format:
+        return self.tiers[-1].pull

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from zenc.errors import Diagnostic, SchemeError, Span
 from zenc.language import syntax
@@ -16,15 +16,22 @@ from zenc.scheme.balance import resolve_balance
 from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
 from zenc.scheme.constants import Environment
 from zenc.scheme.report import Report, closest, did_you_mean, unknown
+from zenc.scheme.tiers import Chain, TierResolver, agreed
 
 E = TypeVar("E", bound=Enum)
 
 REQUIRED_KEYS = ("communication", "aggregation", "partition")
+DIMENSIONS = (*REQUIRED_KEYS, "push", "pull")
 KEYS = (*REQUIRED_KEYS, "balance", "push", "pull", "unit")
+
+Resolved: TypeAlias = tuple[tuple[model.Tier, ...], model.Mapping, model.Unit]
 
 
 def resolve(
-    program: Program, scheme: str | None = None, parameters: Mapping[str, int | float | str] | None = None
+    program: Program,
+    scheme: str | None = None,
+    parameters: Mapping[str, int | float | str] | None = None,
+    levels: Mapping[str, int] | None = None,
 ) -> tuple[model.Scheme, tuple[Diagnostic, ...]]:
     """The scheme of ``program``, and warnings about it.
 
@@ -32,13 +39,14 @@ def resolve(
         program: what ``zenc.language.load`` read.
         scheme: the name of the scheme, needed where the file has several.
         parameters: values for parameters of the scheme, also as strings (``"7"``, ``"0x7"``, ``"2.5"``).
+        levels: how many members a tier of this name has, where the text does not say it.
 
     Raises:
         SchemeError: with all problems of the scheme at once.
     """
     report = Report()
     chosen = choose(program, scheme, report)
-    resolved = _resolve(program, chosen, parameters or {}, report)
+    resolved = _resolve(program, (chosen,), parameters or {}, levels or {}, report)
     warnings = report.close()
     assert resolved is not None
     return resolved, warnings
@@ -89,46 +97,74 @@ def _report_twins(schemes: Sequence[syntax.Scheme], report: Report) -> None:
 
 
 def _resolve(
-    program: Program, scheme: syntax.Scheme, parameters: Mapping[str, int | float | str], report: Report
+    program: Program,
+    chain: Chain,
+    parameters: Mapping[str, int | float | str],
+    levels: Mapping[str, int],
+    report: Report,
 ) -> model.Scheme | None:
-    schedules = schedules_of(program, report)
+    """The last scheme of ``chain``, in which each is a tier of the one before."""
+    scheme = chain[-1]
     environment = bind_parameters(scheme, parameters, report)
-    entries = _entries(scheme, report)
-    reader = _Reader(scheme, entries, environment, report)
-
-    communication = balance = None
-    if "communication" in entries:
-        resolver = Resolver(program, schedules, environment, report)
-        communication = resolver.resolve(entries["communication"].value)
-    aggregation = reader.choice("aggregation", model.Aggregation)
-    partition = reader.choice("partition", model.Partition)
-    if "balance" in entries:
-        balance = resolve_balance(entries["balance"].value, environment, report)
-    push = reader.choice("push", model.Format, model.Format.AUTO)
-    pull = reader.choice("pull", model.Format, model.Format.AUTO)
-    unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
-
-    reader.report_missing(partition)
-    mapping = _mapping(balance, partition, entries.get("balance"), report)
+    reader = _Reader(scheme, _entries(scheme, report), environment, report)
+    if scheme.tiers:
+        found = _tiered(reader, TierResolver(program, chain, environment, levels, report, _resolve))
+    else:
+        found = _plain(reader, program)
     _report_unused(scheme, environment, report)
-    if not (communication and aggregation and partition and mapping and push and pull and unit):
+    if found is None:
         return None
-    values = tuple((name, value) for name, value in environment.values.items() if value is not None)
-    sources = tuple(file.source for file in program.files)
+    tiers, mapping, unit = found
     return model.Scheme(
         name=scheme.name.text,
         doc=scheme.doc or "",
-        parameters=values,
-        communication=communication,
-        aggregation=aggregation,
-        partition=partition,
+        parameters=tuple((name, value) for name, value in environment.values.items() if value is not None),
+        tiers=tiers,
         mapping=mapping,
-        push=push,
-        pull=pull,
         unit=unit,
-        sources=sources,
+        sources=program.sources,
         span=scheme.name.span,
     )
+
+
+def _plain(reader: _Reader, program: Program) -> Resolved | None:
+    """A scheme that says its four dimensions."""
+    entries, report = reader.entries, reader.report
+    communication = None
+    schedules = schedules_of(program, report)
+    if "communication" in entries:
+        resolver = Resolver(program, schedules, reader.environment, report)
+        communication = resolver.resolve(entries["communication"].value)
+    aggregation = reader.choice("aggregation", model.Aggregation)
+    partition = reader.choice("partition", model.Partition)
+    balance = reader.balance()
+    push = reader.choice("push", model.Format, model.Format.AUTO)
+    pull = reader.choice("pull", model.Format, model.Format.AUTO)
+    unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
+    reader.report_missing(partition)
+    mapping = _mapping(balance, partition, entries.get("balance"), report)
+    if not (communication and aggregation and partition and mapping and push and pull and unit):
+        return None
+    return (model.Tier("", None, communication, aggregation, partition, push, pull),), mapping, unit
+
+
+def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
+    """A scheme of tiers. It has one mapping and one unit: its own, or those that its tiers agree on."""
+    entries, report = reader.entries, reader.report
+    reader.report_dimensions()
+    unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
+    balance = reader.balance()
+    found = resolver.resolved()
+    tiers = resolver.flat(found)
+    if "unit" not in entries:
+        unit = agreed(found, lambda scheme: scheme.unit, model.Unit.AUTO, "unit", report)
+    if "balance" not in entries:
+        contiguous: model.Mapping = model.Contiguous()
+        balance = agreed(found, lambda scheme: scheme.mapping, contiguous, "balance", report)
+    cut = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
+    partition = model.Partition.PARALLELISM if cut else model.Partition.CENTRALIZATION
+    mapping = _mapping(balance, partition, entries.get("balance"), report)
+    return (tiers, mapping, unit) if mapping and unit and tiers and not report.failed else None
 
 
 def _entries(scheme: syntax.Scheme, report: Report) -> dict[str, syntax.Entry]:
@@ -172,6 +208,19 @@ class _Reader:
             message = f"'{word.name.text}' takes no arguments"
             self.report.error("wrong-arguments", message, word.arguments[0].span)
         return known[word.name.text]
+
+    def balance(self) -> model.Mapping | None:
+        """The mapping that ``balance`` says; None where it is missing, or wrong."""
+        entry = self.entries.get("balance")
+        return resolve_balance(entry.value, self.environment, self.report) if entry else None
+
+    def report_dimensions(self) -> None:
+        """Report each key that a scheme of tiers can't have."""
+        for key in DIMENSIONS:
+            if key in self.entries:
+                message = f"a scheme of tiers has no {key} of its own: its tiers say it"
+                help = "put it in a scheme, and name that as a tier"
+                self.report.error("tiers-and-dimensions", message, self.entries[key].key.span, help=help)
 
     def report_missing(self, partition: model.Partition | None) -> None:
         """Report each key that must be there and is not. That of a misspelt one has been told already."""

@@ -9,3 +9,4 @@
 #include "zenc_cpu/merge.h"
 #include "zenc_cpu/message.h"
 #include "zenc_cpu/place.h"
+#include "zenc_cpu/sparsify.h"

@@ -152,6 +152,23 @@ void hashed_round_trips(u64 units, u64 width, u64 parts, double r1, double r2) {
     for (const u64 n : {u64{1}, units, 3 * units}) round_trip<T>(geometry, n);
 }
 
+// Whatever is not zero is kept, as it is.
+template <class T>
+void sparsify(u64 slots, u64 width, const std::vector<T>& dense) {
+    using Bits = typename Type<T>::Bits;
+    const auto* const rows = reinterpret_cast<const Bits*>(dense.data());
+    const u64 words = words_of(slots);
+    std::vector<u64> every(words);
+    fill_bitmap(every.data(), slots);
+    std::vector<u64> kept(words);
+    std::vector<Bits> some(mark_nonzero_rows(every.data(), words, width, rows, kept.data()) * width);
+    copy_kept_rows(every.data(), kept.data(), words, width, rows, some.data());
+    std::vector<Bits> again(slots * width);
+    densify_rows(kept.data(), slots, width, some.data(), again.data());
+    for (u64 i = 0; i < slots * width; ++i)
+        demand(magnitude_bits(rows[i]) == 0 || rows[i] == again[i], "a value lost its bits");
+}
+
 template <class T>
 void merge_some(u64 m, u64 slots, u64 width) {
     const u64 words = words_of(slots);
@@ -173,6 +190,7 @@ void merge_some(u64 m, u64 slots, u64 width) {
            "merged count");
     std::vector<T> dense(slots * width);
     densify_rows(all.data(), slots, width, out.data(), dense.data());
+    sparsify(slots, width, dense);
 }
 
 template <class T>

@@ -48,6 +48,8 @@ _TYPED_ARGUMENTS = {
     "place_units": "nnnp pnpppnnp",
     "place_dense": "nnnp pppnp",
     "densify": "pnnpp",
+    "mark_nonzero": "pnnpp",
+    "copy_kept": "ppnnpp",
     "merge": "nppnnp",
     "expand_dense": "nnnp ppp",
     "expand_units": "nnnp pppp",
@@ -128,6 +130,8 @@ class Kernels:
         self._place_units = typed["place_units"]
         self._place_dense = typed["place_dense"]
         self._densify = typed["densify"]
+        self._mark_nonzero = typed["mark_nonzero"]
+        self._copy_kept = typed["copy_kept"]
         self._merge = typed["merge"]
         self._expand_dense = typed["expand_dense"]
         self._expand_units = typed["expand_units"]
@@ -289,6 +293,17 @@ class Kernels:
         found = messages.found
         self._open(head, messages.rows_at, messages.count, capacity, unit_bytes, bitmaps, words, messages.found_at)
         return list(zip(*[iter(found.tolist())] * 5, strict=True))
+
+    def mark_nonzero(self, dtype: str, bitmap: int, words: int, width: int, values: int, kept: int) -> int:
+        """Write ``kept`` [words] = the slots of ``bitmap`` whose rows of ``values`` [count, width] are not all zero.
+
+        Zeros of either sign are zero, and NaN is not. Returns how many there are.
+        """
+        return _count(self._mark_nonzero[dtype](bitmap, words, width, values, kept))
+
+    def copy_kept(self, dtype: str, bitmap: int, kept: int, words: int, width: int, values: int, out: int) -> None:
+        """Write ``out`` [bits of ``kept``, width]: those rows of ``values`` [bits of ``bitmap``, width]."""
+        _count(self._copy_kept[dtype](bitmap, kept, words, width, values, out))
 
     def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
         """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""
