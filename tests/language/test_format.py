@@ -86,7 +86,11 @@ def test_generated_texts(push: Block, pull: Block, default: Expression, gaps: li
     scheme = (
         f'scheme two{header} {{ "A doc." communication: schedule {{ {phases} }} x: y by z(k = 1, -2.5) push: auto }}'
     )
-    text = f'import "a.zen" schedule one{header} {{ {phases} }} {scheme}'
+    size = expression_text(default)
+    tiers = (
+        f"tier tier({size}): tier(k = {size}, -2.5) tier b: c unit: row tier d({size}): unit balance: tier tier e: f"
+    )
+    text = f'import "a.zen" schedule one{header} {{ {phases} }} {scheme} scheme three{header} {{ {tiers} }}'
     laid_out(text)
     laid_out("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
 
@@ -96,6 +100,21 @@ def test_generated_texts(push: Block, pull: Block, default: Expression, gaps: li
 def test_generated_topologies(text: str, gaps: list[str]) -> None:
     laid_out(text)
     laid_out("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+
+
+def test_tiers() -> None:
+    text = """scheme a(g=8){ tier   node( g*2 ) :dense_ring  # inside
+ tier cluster:balanced(seed=3) balance:balanced by permutation(tier) unit: row tier  x
+ (2): y }"""
+    expected = """scheme a(g = 8) {
+    tier node(g * 2): dense_ring  # inside
+    tier cluster:     balanced(seed = 3)
+    balance: balanced by permutation(tier)
+    unit: row
+    tier x(2): y
+}
+"""
+    assert laid_out(text) == expected
 
 
 def test_a_topology() -> None:

@@ -23,6 +23,8 @@ WORDS = [
     "if",
     "else",
     "let",
+    "tier",
+    "tier node(2): dense_ring",
     "topology",
     "levels",
     "link",

@@ -26,11 +26,11 @@ def bits(tensor: torch.Tensor) -> str:
     return hashlib.sha256(b"".join(bytes(p.contiguous().view(torch.uint8).numpy()) for p in pieces)).hexdigest()
 
 
-def combinations(group: dist.ProcessGroup, texts: list[str], turn: int) -> list[str]:
+def combinations(group: dist.ProcessGroup, texts: list[str], turn: int, scheme: str | None = None) -> list[str]:
     """All of ``texts`` with inputs going round; checks the sums here and returns fingerprints of all results."""
     found = []
     for place, text in enumerate(texts):
-        found += sums(group, load(group, text, ranks=group.size()), turn + 3 * place)
+        found += sums(group, load(group, text, ranks=group.size(), scheme=scheme), turn + 3 * place)
     return found
 
 

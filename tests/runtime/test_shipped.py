@@ -26,6 +26,9 @@ PARAMETERS = [
     ("kylix", {"d2": 2, "d3": 2}),
     ("torus2d", {"columns": 3}),
     ("torus2d", {"columns": 9}),
+    ("zen_cluster", {"gpus": 1}),
+    ("zen_cluster", {"gpus": 2}),
+    ("zen_cluster", {"gpus": 3}),
 ]
 """Other values than the defaults."""
 
@@ -42,6 +45,9 @@ def test_it_sums(name, size):
         assert_sums(results, inputs, divisor=size if turn % 2 else 1)
 
 
+WITHOUT_TIERS = [name for name in SHIPPED if len(plan_of_shipped(name).tiers) == 1]
+
+
 @pytest.fixture(scope="module")
 def nine() -> Iterator[Ranks]:
     with Ranks(9) as ranks:
@@ -50,7 +56,7 @@ def nine() -> Iterator[Ranks]:
 
 def sample(size: int) -> list[str]:
     """Some of the schemes among ``size`` ranks; which ones goes round with the size."""
-    return [name for name, _ in cases([size]) if (SHIPPED.index(name) + size) % 3 == 0]
+    return [name for name, _ in cases([size]) if (SHIPPED.index(name) + size) % 3 == 0 or name == "zen_cluster"]
 
 
 def test_the_sample_has_every_scheme() -> None:
@@ -64,7 +70,7 @@ def test_processes(nine, size):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "size"), cases(range(1, 10)))
+@pytest.mark.parametrize(("name", "size"), cases(range(1, 10), WITHOUT_TIERS))
 def test_processes_with_every_format(nine, name, size):
     """Every pair of formats in place of those in the scheme's text, with inputs going round."""
     texts = [reformatted(name, push, pull) for push in FORMATS for pull in FORMATS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ Examples:
 
 TABLE_WIDTH = 120
 """Columns that the table fits; a narrower terminal gets a paragraph for each scheme."""
+_ARGUMENTS = re.compile(r"\(.*?\)(?= then | \+ |$)")
 HEADINGS = ("name", "communication", "aggregation", "partition", "balance", "formats")
 
 
@@ -63,7 +65,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 def _cells(entry: Entry) -> tuple[str, ...]:
     """Names without arguments, and a mapping without what it balances."""
-    communication = " then ".join(word.partition("(")[0] for word in entry["communication"].split(" then "))
+    communication = _ARGUMENTS.sub("", entry["communication"])
     balance = (entry["balance"] or "-").removeprefix("balanced by ")
     push, pull = entry["push"], entry["pull"]
     formats = push if push == pull else f"{push} / {pull}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
 
@@ -15,7 +16,8 @@ from zenc.scheme.resolve import resolve
 class Entry(TypedDict):
     """One line of the list. ``balance`` is None under centralization, where there is nothing to balance.
 
-    ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults.
+    ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults. ``tiers`` has the
+    names of the tiers, if the scheme has any; where these differ, a dimension has theirs with plus signs between.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Entry(TypedDict):
     push: str
     pull: str
     parameters: dict[str, int | float]
+    tiers: list[str]
     summary: str
 
 
@@ -58,20 +61,25 @@ def _entry(path: Path, name: str) -> Entry:
     return Entry(
         name=scheme.name,
         path=str(path),
-        communication=scheme.communication.name,
-        aggregation=scheme.aggregation.value,
-        partition=scheme.partition.value,
+        communication=_of_tiers(tier.communication.name for tier in scheme.tiers),
+        aggregation=_of_tiers(tier.aggregation.value for tier in scheme.tiers),
+        partition=_of_tiers(tier.partition.value for tier in scheme.tiers),
         balance=balance_text(scheme),
-        push=scheme.push.value,
-        pull=scheme.pull.value,
+        push=_of_tiers(tier.push.value for tier in scheme.tiers),
+        pull=_of_tiers(tier.pull.value for tier in scheme.tiers),
         parameters=dict(scheme.parameters),
+        tiers=[tier.name for tier in scheme.tiers if tier.name],
         summary=scheme.doc,
     )
 
 
+def _of_tiers(values: Iterable[str]) -> str:
+    return " + ".join(dict.fromkeys(values))
+
+
 def balance_text(scheme: Scheme) -> str | None:
     """The balance of ``scheme`` as its author writes it, without arguments; None under centralization."""
-    if scheme.partition is Partition.CENTRALIZATION:
+    if all(tier.partition is Partition.CENTRALIZATION for tier in scheme.tiers):
         return None
     match scheme.mapping:
         case Permutation():

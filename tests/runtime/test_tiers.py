@@ -1,0 +1,163 @@
+"""Schemes of tiers sum exactly: all numbers of ranks that the tiers allow, formats on every boundary, dtypes, inputs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.support.cases import (
+    COMBINATIONS,
+    DTYPES,
+    FORMATS,
+    INNER,
+    KINDS,
+    assert_same_bits,
+    assert_same_units,
+    assert_sums,
+    dense_tensor,
+    sparse_tensor,
+    tiered_text,
+)
+from tests.support.local import collectives, run_all
+from tests.support.ranks import Ranks
+
+JOBS = "tests.runtime.jobs:"
+SIZES = ((1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (2, 2, 2), (5, 1), (7, 1))
+"""Members of each tier: 1 to 9 ranks in all."""
+
+
+@lru_cache(maxsize=64)
+def ranks_of(
+    sizes: tuple[int, ...], tiers: tuple[tuple[str, str, str], ...], formats: tuple[tuple[str, str], ...]
+) -> list[zenc.Collective]:
+    size = prod(sizes)
+    text = tiered_text(sizes[:-1], tiers, formats)
+    return collectives(zenc.compile_text(text, ranks=size, scheme="tiered"), size)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 70),
+       dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
+       seed=st.integers(0, 1000))  # fmt: skip
+def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, seed):
+    size = prod(sizes)
+    tiers = (*(data.draw(st.sampled_from(INNER)) for _ in sizes[1:]), data.draw(st.sampled_from(COMBINATIONS)))
+    formats = tuple((data.draw(st.sampled_from(FORMATS)), data.draw(st.sampled_from(FORMATS))) for _ in sizes)
+    kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=size, max_size=size))
+    make = dense_tensor if dense else sparse_tensor
+    inputs = [make(kinds[r], r, size, units, width, dtype, seed) for r in range(size)]
+    ranks = ranks_of(sizes, tiers, formats)
+    results = run_all(ranks, [tensor.clone() for tensor in inputs], op)
+    assert_sums(results, inputs, divisor=size if op == "mean" else 1)
+    assert_same_bits([results[0], *run_all(ranks, [tensor.clone() for tensor in inputs], op)])
+    if not dense and not any("dense" in pair for pair in formats):
+        assert_same_units(results, inputs)
+
+
+CUT = ("point_to_point", "incremental", "partition: parallelism balance: balanced by permutation(7)")
+
+
+@pytest.mark.parametrize(("inner", "outer"), itertools.product(itertools.product(FORMATS, FORMATS), repeat=2))
+def test_every_boundary_between_formats(inner, outer):
+    """Push and pull of two tiers: all 625 ways, by which segments are filled up and thinned out."""
+    turn = FORMATS.index(inner[0]) + 5 * FORMATS.index(outer[1])
+    ranks = ranks_of((2, 2), (CUT, CUT), (inner, outer))
+    for make in (sparse_tensor, dense_tensor):
+        inputs = [make(KINDS[turn % len(KINDS)], r, 4, 70, 2, torch.float32, turn) for r in range(4)]
+        assert_sums(run_all(ranks, [tensor.clone() for tensor in inputs]), inputs)
+
+
+def test_what_a_dense_tier_fills_in_is_left_out_again():
+    """Across tiers only what is not zero travels; the sum has those units alone, whoever held which."""
+    tiers, formats = (CUT, CUT), (("dense", "bitmap"), ("coo", "bitmap"))
+    ranks = ranks_of((2, 3), tiers, formats)
+    inputs = [torch.zeros(1000, 4) for _ in range(6)]
+    for rank, tensor in enumerate(inputs):
+        tensor[7 * rank] = rank + 1.0
+        tensor[500, 1] = -0.0
+    results = run_all(ranks, [tensor.clone() for tensor in inputs])
+    assert_sums(results, inputs)
+    assert [rank.stats["units_out"] for rank in ranks] == [6 * 4] * 6, "values are the units of a dense tensor"
+
+
+@pytest.mark.parametrize("formats", [(("dense", "coo"), ("coo", "coo")), (("dense", "dense"), ("auto", "bitmap")),
+                                     (("dense", "auto"), ("dense", "auto"))])  # fmt: skip
+def test_nothing_that_is_not_zero_is_lost(formats):
+    """NaN, infinities and denormals, each alone in its row; sums that cancel, and zeros of both signs."""
+    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e-45, -1e-45, 2.0**-149, 1e-38, 3.0])
+    ranks = ranks_of((2, 2), (CUT, CUT), formats)
+    inputs = [torch.zeros(64, 3) for _ in range(4)]
+    for place, value in enumerate(special):
+        inputs[place % 4][5 * place, place % 3] = value
+    inputs[0][50], inputs[1][50], inputs[2][51] = 1.0, -1.0, -0.0
+    rows = [tensor.clone().to_sparse(1) for tensor in inputs]
+    for given_ in ([tensor.clone() for tensor in inputs], rows):
+        results = [result.to_dense() for result in run_all(ranks, given_)]
+        assert_same_bits(results)
+        for place, value in enumerate(special):
+            found = results[0][5 * place, place % 3]
+            assert torch.equal(found, value) or (found.isnan() and value.isnan())
+        assert int((results[0] != 0).sum()) == len(special)
+
+
+def test_zen_cluster_sends_densely_inside_and_sparsely_across():
+    """The bytes of each tier are those of its formats, and what is predicted for what the ranks have."""
+    from zenc.plan.explain import Load, explain
+
+    artifact = zenc.compile("zen_cluster", ranks=8, params={"gpus": 4})
+    ranks = collectives(artifact, 8)
+    for density in (0.0, 1.0):
+        ids = torch.arange(400)[: round(400 * density)]
+        inputs = [torch.sparse_coo_tensor(ids[None], torch.ones(len(ids), 8), (400, 8)) for _ in range(8)]
+        assert_sums(run_all(ranks, inputs), inputs)
+        for rank in range(8):
+            predicted = explain(artifact.plan, 8, rank, Load(400, 8, "f32", density)).traffic
+            for phase in ("push", "pull"):
+                stats = ranks[rank].stats["phases"][phase]
+                assert (stats["bytes_sent"], stats["bytes_received"]) == (
+                    predicted[phase].sent,
+                    predicted[phase].received,
+                )
+            formats = set(ranks[rank].stats["phases"]["push"]["formats_sent"])
+            assert "dense" in formats and (density == 1.0 or len(formats) == 2)
+
+
+@pytest.fixture(scope="module")
+def nine() -> Iterator[Ranks]:
+    with Ranks(9) as ranks:
+        yield ranks
+
+
+def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:
+    """Some tiers among these sizes, with formats; which ones goes round with ``turn``."""
+    texts = []
+    for place in range(turn, turn + 7 * count, 7):
+        inner = [INNER[(place + 3 * k) % len(INNER)] for k in range(len(sizes) - 1)]
+        formats = [(FORMATS[(place + k) % 5], FORMATS[(place // 5 + 2 * k) % 5]) for k in range(len(sizes))]
+        texts.append(tiered_text(sizes[:-1], [*inner, COMBINATIONS[place % len(COMBINATIONS)]], formats))
+    return texts
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_processes(nine, sizes):
+    """Real gloo."""
+    turn = SIZES.index(sizes)
+    texts = process_texts(sizes, turn, 3)
+    results = nine.run(JOBS + "combinations", size=prod(sizes), texts=texts, turn=turn, scheme="tiered")
+    assert all(result == results[0] for result in results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", SIZES)
+def test_many_tiers_on_processes(nine, sizes):
+    texts = process_texts(sizes, SIZES.index(sizes) + 1, 40)
+    results = nine.run(JOBS + "combinations", size=prod(sizes), texts=texts, turn=1, scheme="tiered", seconds=600)
+    assert all(result == results[0] for result in results)
