@@ -1,4 +1,4 @@
-"""Schemes of tiers sum exactly: all numbers of ranks that the tiers allow, formats on every boundary, dtypes, inputs."""
+"""Schemes of tiers sum exactly: all numbers of ranks that tiers allow, formats on every boundary, dtypes, inputs."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tests.support.cases import (
 )
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
+from zenc.plan.explain import Load, explain
 
 JOBS = "tests.runtime.jobs:"
 SIZES = ((1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (2, 2, 2), (5, 1), (7, 1))
@@ -43,7 +44,7 @@ def ranks_of(
     return collectives(zenc.compile_text(text, ranks=size, scheme="tiered"), size)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data(), sizes=st.sampled_from(SIZES), units=st.integers(1, 400), width=st.integers(1, 70),
        dtype=st.sampled_from(DTYPES), op=st.sampled_from(["sum", "mean"]), dense=st.booleans(),
        seed=st.integers(0, 1000))  # fmt: skip
@@ -65,9 +66,24 @@ def test_any_tiers_with_any_input(data, sizes, units, width, dtype, op, dense, s
 CUT = ("point_to_point", "incremental", "partition: parallelism balance: balanced by permutation(7)")
 
 
-@pytest.mark.parametrize(("inner", "outer"), itertools.product(itertools.product(FORMATS, FORMATS), repeat=2))
-def test_every_boundary_between_formats(inner, outer):
-    """Push and pull of two tiers: all 625 ways, by which segments are filled up and thinned out."""
+BOUNDARIES = list(itertools.product(itertools.product(FORMATS, FORMATS), repeat=2))
+SOME = [pairs for pairs in BOUNDARIES if sum(FORMATS.index(f) for pair in pairs for f in pair) % 5 == 0]
+"""All triples of formats on three of the four phases are among them."""
+
+
+@pytest.mark.parametrize(("inner", "outer"), SOME)
+def test_boundaries_between_formats(inner, outer):
+    across_formats(inner, outer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("inner", "outer"), [pairs for pairs in BOUNDARIES if pairs not in SOME])
+def test_all_other_boundaries(inner, outer):
+    across_formats(inner, outer)
+
+
+def across_formats(inner: tuple[str, str], outer: tuple[str, str]) -> None:
+    """Push and pull of two tiers, between which segments are filled up and thinned out."""
     turn = FORMATS.index(inner[0]) + 5 * FORMATS.index(outer[1])
     ranks = ranks_of((2, 2), (CUT, CUT), (inner, outer))
     for make in (sparse_tensor, dense_tensor):
@@ -110,22 +126,20 @@ def test_nothing_that_is_not_zero_is_lost(formats):
 
 def test_zen_cluster_sends_densely_inside_and_sparsely_across():
     """The bytes of each tier are those of its formats, and what is predicted for what the ranks have."""
-    from zenc.plan.explain import Load, explain
-
     artifact = zenc.compile("zen_cluster", ranks=8, params={"gpus": 4})
     ranks = collectives(artifact, 8)
     for density in (0.0, 1.0):
         ids = torch.arange(400)[: round(400 * density)]
-        inputs = [torch.sparse_coo_tensor(ids[None], torch.ones(len(ids), 8), (400, 8)) for _ in range(8)]
+        inputs = [
+            torch.sparse_coo_tensor(ids[None], torch.ones(len(ids), 8), (400, 8), check_invariants=False)
+            for _ in range(8)
+        ]
         assert_sums(run_all(ranks, inputs), inputs)
         for rank in range(8):
             predicted = explain(artifact.plan, 8, rank, Load(400, 8, "f32", density)).traffic
             for phase in ("push", "pull"):
-                stats = ranks[rank].stats["phases"][phase]
-                assert (stats["bytes_sent"], stats["bytes_received"]) == (
-                    predicted[phase].sent,
-                    predicted[phase].received,
-                )
+                stats, wanted = ranks[rank].stats["phases"][phase], predicted[phase]
+                assert (stats["bytes_sent"], stats["bytes_received"]) == (wanted.sent, wanted.received)
             formats = set(ranks[rank].stats["phases"]["push"]["formats_sent"])
             assert "dense" in formats and (density == 1.0 or len(formats) == 2)
 
