@@ -11,7 +11,7 @@ so that nothing after this needs to know of tiers. Where ``zenc.plan.levels`` co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from zenc.language.schedule import (
@@ -30,6 +30,7 @@ from zenc.language.schedule import (
     Step,
     Variable,
 )
+from zenc.plan.evaluate import LIMIT
 from zenc.scheme.model import Aggregation, Partition, Tier
 from zenc.scheme.substitute import Substitution
 
@@ -58,7 +59,23 @@ class Place:
     def names(self) -> Substitution:
         """The names of the language, as the tier means them."""
         values = {"rank": self.rank, "size": self.size, "parts": self.parts, "one_shot": self.one_shot}
-        return Substitution(values)
+        return _Folding(values)
+
+
+@dataclass(frozen=True)
+class _Folding(Substitution):
+    """Works out what has become a number: ``size - 2`` in a tier of 8 is 6."""
+
+    def expression(self, e: Expression) -> Expression:
+        found = super().expression(e)
+        match found:
+            case Binary(operator, Integer(left), Integer(right)) if operator in _FOLDED:
+                value = _FOLDED[operator](left, right)
+                return Integer(value, found.span) if 0 <= value < LIMIT else found
+        return found
+
+
+_FOLDED: dict[str, Callable[[int, int], int]] = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 
 
 def places(tiers: Sequence[Tier]) -> tuple[Place, ...]:

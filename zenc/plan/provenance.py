@@ -87,7 +87,7 @@ class Provenance:
         for start in range(0, len(places), MOST_MERGED):
             rank, part = places[start : start + MOST_MERGED].T
             bits = np.unpackbits(self.apart[rank, part].view(np.uint8), axis=1, bitorder="little")
-            row, origin = np.nonzero(bits)
+            row, origin = np.divmod(np.flatnonzero(bits.view(np.bool_)), bits.shape[1])
             first = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])
             position = np.arange(len(row)) - first[row]
             mixed = _mixed(before[origin, part[row]] ^ _mixed(position.astype(np.uint64)))
@@ -181,7 +181,8 @@ class Provenance:
             return [self._unfinished(rows, int(np.argmin(done)), number)]
         key = rows.dst * self.parts + rows.part
         again = self.complete_rows(rows.dst, rows.part)
-        again[np.setdiff1d(np.arange(len(key)), np.unique(key, return_index=True)[1])] = True
+        if len(key) and np.bincount(key).max() > 1:
+            again[np.setdiff1d(np.arange(len(key)), np.unique(key, return_index=True)[1])] = True
         if again.any():
             return [self._again(rows, int(np.argmax(again)), number)]
         self.have[rows.dst, rows.part] = self.have[rows.src, rows.part]
