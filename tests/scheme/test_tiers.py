@@ -112,11 +112,16 @@ def test_a_tier_of_tiers_stands_for_them():
 def test_sizes_from_levels():
     text = "scheme a { tier node: dense_ring tier rack(3): dense_ring tier top: balanced }"
     assert [tier.size for tier in scheme_of(text, levels={"node": 4, "rack": 5, "top": 9}).tiers] == [4, 3, None]
+    both = text.replace("rack(3)", "rack")
+    assert [tier.size for tier in scheme_of(both, levels={"rack": 20, "node": 4}).tiers] == [4, 5, None]
+    assert refused(both, levels={"node": 4, "rack": 6}) == [("tier-size", "tier 'rack' has no size")]
+    nested = "scheme b { tier node: dense_ring tier rack: balanced } scheme a { tier gpu(2): dense_ring tier top: b }"
+    assert [tier.size for tier in scheme_of(nested, "a", {"node": 8}).tiers] == [2, 4, None]
     with pytest.raises(SchemeError) as caught:
         resolve(load_text(text), None, None, {"nodes": 4})
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.id == "tier-size" and diagnostic.notes == (
-        "levels of the topology: nodes (did you mean 'nodes'?)",
+        "levels: nodes (did you mean 'nodes'?)",
     )
 
 

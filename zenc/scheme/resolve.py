@@ -39,7 +39,7 @@ def resolve(
         program: what ``zenc.language.load`` read.
         scheme: the name of the scheme, needed where the file has several.
         parameters: values for parameters of the scheme, also as strings (``"7"``, ``"0x7"``, ``"2.5"``).
-        levels: how many members a tier of this name has, where the text does not say it.
+        levels: how many ranks one unit of a level has. It is the size of a tier of that name that says none.
 
     Raises:
         SchemeError: with all problems of the scheme at once.
@@ -155,7 +155,7 @@ def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
     balance = reader.balance()
     found = resolver.resolved()
-    tiers = resolver.flat(found)
+    tiers = tuple(tier for resolved in found for tier in resolved.tiers)
     if "unit" not in entries:
         unit = agreed(found, lambda scheme: scheme.unit, model.Unit.AUTO, "unit", report)
     if "balance" not in entries:

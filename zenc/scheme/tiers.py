@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from zenc.language import syntax
 from zenc.language.load import Program, shipped_names
@@ -26,8 +26,17 @@ Chain: TypeAlias = tuple[syntax.Scheme, ...]
 """The schemes that are being resolved, each a tier of the one before."""
 Known: TypeAlias = dict[str, tuple[Program, syntax.Scheme]]
 Levels: TypeAlias = Mapping[str, int]
+"""The ranks in one unit of a level: those of a node, of a rack."""
 Given: TypeAlias = Mapping[str, int | float | str]
 Resolve: TypeAlias = Callable[[Program, Chain, Given, Levels, Report], model.Scheme | None]
+
+
+class Resolved(NamedTuple):
+    """A tier of the text, its scheme, and the tiers that it stands for."""
+
+    named: syntax.Tier
+    scheme: model.Scheme
+    tiers: tuple[model.Tier, ...]
 
 
 @dataclass
@@ -41,18 +50,19 @@ class TierResolver:
     report: Report
     resolve: Resolve
 
-    def resolved(self) -> list[tuple[syntax.Tier, model.Scheme]]:
+    def resolved(self) -> list[Resolved]:
         """Each tier with its scheme, as far as they can be told; what can't be is in the report."""
         tiers = self.chain[-1].tiers
         self._report_twins(tiers)
-        known = schemes_of(self.program)
-        schemes = [self._scheme(tier, known) for tier in tiers]
-        return [(tier, scheme) for tier, scheme in zip(tiers, schemes, strict=True) if scheme is not None]
-
-    def flat(self, found: Sequence[tuple[syntax.Tier, model.Scheme]]) -> tuple[model.Tier, ...]:
-        """All tiers, inner to outer; those of a scheme with tiers of its own are called NAME.ITS_NAME."""
-        last = self.chain[-1].tiers[-1]
-        return tuple(tier for named, scheme in found for tier in self._opened(named, scheme, named is last))
+        known, inner, found = schemes_of(self.program), 1, list[Resolved]()
+        for tier in tiers:
+            levels = {name: ranks // inner for name, ranks in self.levels.items() if ranks % inner == 0}
+            size = self._size(tier, levels, outermost=tier is tiers[-1])
+            scheme = self._scheme(tier, known, levels)
+            if scheme is not None:
+                found.append(Resolved(tier, scheme, tuple(self._opened(tier, scheme, size))))
+            inner *= size or 1
+        return found
 
     def _report_twins(self, tiers: Sequence[syntax.Tier]) -> None:
         first: dict[str, syntax.Tier] = {}
@@ -63,7 +73,7 @@ class TierResolver:
                 message = f"there is another tier '{tier.name.text}'"
                 self.report.error("duplicate-name", message, tier.name.span, notes=notes)
 
-    def _scheme(self, tier: syntax.Tier, known: Known) -> model.Scheme | None:
+    def _scheme(self, tier: syntax.Tier, known: Known, levels: Levels) -> model.Scheme | None:
         word = tier.scheme
         if word.name.text not in known:
             names = sorted({*known, *shipped_names()})
@@ -78,17 +88,18 @@ class TierResolver:
         given = match_arguments(word, names, self.report)
         values = {name: constant(argument.value, self.environment, self.report) for name, argument in given.items()}
         told = {name: value for name, value in values.items() if value is not None}
-        return self._resolved(program, scheme, told) if len(told) == len(values) else None
+        return self._resolved(program, scheme, told, levels) if len(told) == len(values) else None
 
-    def _resolved(self, program: Program, scheme: syntax.Scheme, given: Given) -> model.Scheme | None:
+    def _resolved(self, program: Program, scheme: syntax.Scheme, given: Given, levels: Levels) -> model.Scheme | None:
         """Warnings about a tier's scheme are for those who use it by itself."""
         inner = Report()
-        resolved = self.resolve(program, (*self.chain, scheme), given, self.levels, inner)
+        resolved = self.resolve(program, (*self.chain, scheme), given, levels, inner)
         self.report.found += [diagnostic for diagnostic in inner.found if diagnostic.severity == "error"]
         return None if inner.failed else resolved
 
-    def _opened(self, named: syntax.Tier, scheme: model.Scheme, outermost: bool) -> Iterator[model.Tier]:
-        size, name = self._size(named, outermost), named.name.text
+    def _opened(self, named: syntax.Tier, scheme: model.Scheme, size: int | None) -> Iterator[model.Tier]:
+        """The tiers that a tier stands for; those of a scheme with tiers of its own are called NAME.ITS_NAME."""
+        name = named.name.text
         *inner, last = scheme.tiers
         for tier in inner:
             yield replace(tier, name=f"{name}.{tier.name}", span=named.span)
@@ -99,28 +110,27 @@ class TierResolver:
         whole = f"{name}.{last.name}" if inner else name
         yield replace(last, name=whole, size=None if size is None else size // members, span=named.span)
 
-    def _size(self, tier: syntax.Tier, outermost: bool) -> int | None:
+    def _size(self, tier: syntax.Tier, levels: Levels, outermost: bool) -> int | None:
         if outermost:
             if tier.size is not None:
                 message = f"'{tier.name.text}' is the outermost tier, which takes what is left of the group"
                 self.report.error("tier-size", message, tier.size.span, help="leave its size out")
             return None
         if tier.size is None:
-            return self._size_from_levels(tier)
+            return self._size_from_levels(tier, levels)
         size = constant_integer(tier.size, self.environment, self.report)
         if size is not None and not 1 <= size <= MOST_MEMBERS:
             self.report.error("wrong-range", f"a tier has 1 to {MOST_MEMBERS:,} members, not {size}", tier.size.span)
             return None
         return size
 
-    def _size_from_levels(self, tier: syntax.Tier) -> int | None:
+    def _size_from_levels(self, tier: syntax.Tier, levels: Levels) -> int | None:
         name = tier.name.text
-        if name not in self.levels:
-            levels = f"levels of the topology: {', '.join(self.levels)}{did_you_mean(name, self.levels)}"
-            notes = (levels,) if self.levels else ()
+        if name not in levels:
             help = f"write how many members it has: tier {name}(8)"
+            notes = (f"levels: {', '.join(self.levels)}{did_you_mean(name, self.levels)}",) if self.levels else ()
             self.report.error("tier-size", f"tier '{name}' has no size", tier.name.span, notes=notes, help=help)
-        return self.levels.get(name)
+        return levels.get(name)
 
 
 def schemes_of(program: Program) -> Known:
@@ -131,7 +141,7 @@ def schemes_of(program: Program) -> Known:
 
 
 def agreed(
-    found: Sequence[tuple[syntax.Tier, model.Scheme]],
+    found: Sequence[Resolved],
     value: Callable[[model.Scheme], T],
     yielding: T,
     key: str,
@@ -139,7 +149,7 @@ def agreed(
 ) -> T:
     """The one value that the tiers agree on for ``key``, where ``yielding`` gives way to any other."""
     chosen: tuple[syntax.Tier, T] | None = None
-    for tier, scheme in found:
+    for tier, scheme, _ in found:
         mine = value(scheme)
         if mine == yielding:
             continue
