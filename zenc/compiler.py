@@ -20,7 +20,7 @@ from zenc.plan.explain import Explanation, Load
 from zenc.plan.explain import explain as explain_plan
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
-from zenc.plan.placement import Placement, place
+from zenc.plan.placement import Placement, place, units_of
 from zenc.plan.symbolic import symbolic
 from zenc.plan.verify import Proof, verify_all
 from zenc.scheme.library import locate
@@ -112,7 +112,8 @@ def _checked(
     topology: Topology | None = None,
     gradient: Gradient = DEFAULT_GRADIENT,
 ) -> Report:
-    resolved, warnings = resolve(program, scheme, params or {})  # Syntax -> Scheme
+    levels = units_of(topology) if topology else {}
+    resolved, warnings = resolve(program, scheme, params or {}, levels)  # Syntax -> Scheme
     if topology is None:
         plan = lower(resolved, ranks)  # Scheme -> Plan
         return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
@@ -194,7 +195,7 @@ def explain(
 
     With a ``topology`` of so many ranks, also the loads of its links.
     """
-    resolved, _ = resolve(load_file(locate(path)), scheme, params or {})
+    resolved, _ = resolve(load_file(locate(path)), scheme, params or {}, units_of(topology) if topology else {})
     plan = lower(resolved, ranks)
     explanation = explain_plan(plan, ranks, rank, Load(units, width, dtype, density))
     general = symbolic(lower(resolved), ranks, density)
@@ -232,7 +233,7 @@ def draw(
     from zenc.draw.scheme import draw as draw_plan
     from zenc.draw.steps import Choice, steps_of
 
-    resolved, _ = resolve(load_file(locate(path)), scheme, params or {})
+    resolved, _ = resolve(load_file(locate(path)), scheme, params or {}, units_of(topology) if topology else {})
     plan = lower(resolved, ranks)
     weigher = Weigher(plan, ranks, *astuple(gradient)) if topology else None
     shown = steps_of(plan, ranks, Choice(phase, *steps), topology, weigher)

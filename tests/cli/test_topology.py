@@ -109,3 +109,22 @@ def test_explain_tells_the_cost_in_general(zenc: Zenc) -> None:
     report = json.loads(zenc("explain", "balanced", "--ranks", "4", "--json").stdout)
     assert report["general"]["formulas"]["push"]["sent"] == "(n - 1)/n d M"
     assert report["general"]["counted"]["push"]["sent"] == {"1": "3/4"}
+
+
+TIERS = "scheme mine { tier node: dense_ring tier cluster: balanced }"
+
+
+@pytest.mark.parametrize("verb", ["check", "compile", "draw", "explain"])
+def test_tiers_take_their_sizes_from_the_levels(zenc: Zenc, write: Write, verb: str) -> None:
+    name, topology = write("mine.zen", TIERS), "nodes(2, gpus = 4)"
+    output = {"compile": ["-o", "made"], "draw": ["-o", "made.svg"]}.get(verb, [])
+    done = zenc(verb, name, "--topology", topology, *output)
+    assert done.returncode == 0, done.stderr
+    without = zenc(verb, name, *output)
+    assert without.returncode == 1 and "mine.zen:1:20: error[tier-size]: tier 'node' has no size" in without.stderr
+
+
+def test_tiers_of_other_names_are_told_the_levels(zenc: Zenc, write: Write) -> None:
+    name = write("mine.zen", TIERS.replace("tier node", "tier nodes"))
+    done = zenc("check", name, "--topology", "nodes(2, gpus = 4)")
+    assert done.returncode == 1 and "note: levels: node, gpu (did you mean 'node'?)" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 
@@ -15,7 +14,7 @@ from tests.support.plans import plan_of
 from zenc.errors import TopologyError, VerificationError
 from zenc.plan.capacity import INDEX_BYTES, Ledger
 from zenc.plan.expected import Weigher
-from zenc.plan.model import Plan, Tier
+from zenc.plan.model import Plan
 from zenc.plan.placement import Placement, place, tier_problems, units_of
 from zenc.plan.rounds import expand
 from zenc.plan.verify import prove
@@ -82,16 +81,17 @@ def test_machines_that_are_too_small() -> None:
 
 
 def tiers(*sizes: tuple[str, int | None]) -> Plan:
-    """A plan whose tiers have these names and sizes; only they are looked at."""
-    first = DIRECT.tiers[0]
-    made = tuple(Tier(name, size, "x", first.partition, first.aggregation) for name, size in sizes)
-    return dataclasses.replace(DIRECT, tiers=made, pushes=DIRECT.pushes * len(made), pulls=DIRECT.pulls * len(made))
+    """A plan whose tiers have these names and sizes."""
+    if len(sizes) == 1:
+        return DIRECT
+    lines = [f"tier {name}({size}): dense_ring" if size else f"tier {name}: dense_ring" for name, size in sizes]
+    return plan_of(f"scheme tiered {{ {' '.join(lines)} }}")
 
 
 def test_tiers_match_the_levels() -> None:
     assert units_of(fat_tree(4)) == {"pod": 4, "edge": 2, "gpu": 1}
     assert list(tier_problems(tiers(("node", 8), ("cluster", None)), dgx(2))) == []
-    assert list(tier_problems(tiers(("edge", 2), ("pod", 2), ("all", None)), fat_tree(4))) == []
+    assert list(tier_problems(tiers(("edge", 2), ("pod", 2), ("top", None)), fat_tree(4))) == []
     assert list(tier_problems(tiers(("", None)), dgx(2))) == []
 
 

@@ -129,9 +129,9 @@ def test_formulas_hold_beyond_the_sizes_they_were_fitted_to(combination: tuple[s
             assert phase.received.at(size) == count.received
 
 
-def test_dense_travels_whole_and_makes_the_pull_dense() -> None:
+def test_dense_travels_whole_in_its_own_phase_alone() -> None:
     found = symbolic(plan_of(scheme_text(*COMBINATIONS[-1], "dense", "coo")), 4, 0.01)
-    assert sent(found) == {"push": "(n - 1)/n M", "pull": "(n - 1)/n M"}
+    assert sent(found) == {"push": "(n - 1)/n M", "pull": "(n - 1)/n d_n M"}
     found = symbolic(plan_of(scheme_text(*COMBINATIONS[-1], "coo", "dense")), 4, 0.01)
     assert sent(found) == {"push": "(n - 1)/n d M", "pull": "(n - 1)/n M"}
 

@@ -120,9 +120,7 @@ def test_sizes_from_levels():
     with pytest.raises(SchemeError) as caught:
         resolve(load_text(text), None, None, {"nodes": 4})
     (diagnostic,) = caught.value.diagnostics
-    assert diagnostic.id == "tier-size" and diagnostic.notes == (
-        "levels: nodes (did you mean 'nodes'?)",
-    )
+    assert diagnostic.id == "tier-size" and diagnostic.notes == ("levels: nodes (did you mean 'nodes'?)",)
 
 
 OUTER = "tier y: balanced"

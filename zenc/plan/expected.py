@@ -85,8 +85,7 @@ class Weigher:
 
 @lru_cache(maxsize=1 << 14)
 def _segment_bytes(weigher: Weigher, format: Format, contributors: int) -> int:
-    dense = Format.DENSE in (weigher.plan.pushes[0].format, format)
-    density = 1.0 if dense else 1 - (1 - weigher.density) ** contributors
+    density = 1.0 if format is Format.DENSE else 1 - (1 - weigher.density) ** contributors
     count = round(weigher.slots * density)
     shape = SegmentShape(weigher.slots, count, weigher.width, DTYPE_BYTES[weigher.dtype])
     return SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, weigher.slots, count), shape)

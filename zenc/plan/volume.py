@@ -61,11 +61,9 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
     """
     phases = [plan.name_of(kind, phase) for kind, phases in _phases(plan) for phase in phases]
     tallies = {name: _Tally(size) for name in phases}
-    always = plan.pushes[0].format is Format.DENSE
 
     def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        dense = always or phase.format is Format.DENSE
-        tallies[plan.name_of(kind, phase)].add(deliveries, dense)
+        tallies[plan.name_of(kind, phase)].add(deliveries, phase.format is Format.DENSE)
 
     verify(plan, size, observe)
     return {name: tally.volume(plan.parts(size), density) for name, tally in tallies.items()}
