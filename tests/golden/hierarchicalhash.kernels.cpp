@@ -121,6 +121,16 @@ i64 zenc_densify_f32(const u64* bitmap, i64 slots, i64 width, const zenc::u32* v
     return slots;
 }
 
+i64 zenc_mark_nonzero_f32(const u64* bitmap, i64 words, i64 width, const zenc::u32* values, u64* kept) {
+    return static_cast<i64>(zenc::mark_nonzero_rows(bitmap, size(words), size(width), values, kept));
+}
+
+i64 zenc_copy_kept_f32(const u64* bitmap, const u64* kept, i64 words, i64 width, const zenc::u32* values,
+    zenc::u32* out) {
+    zenc::copy_kept_rows(bitmap, kept, size(words), size(width), values, out);
+    return 0;
+}
+
 i64 zenc_merge_f32(i64 m, const u64* const* bitmaps, const float* const* values, i64 words, i64 width,
     float* out) {
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
@@ -156,6 +166,16 @@ i64 zenc_place_dense_f64(i64 units, i64 width, i64 parts, u64* tables, const dou
 i64 zenc_densify_f64(const u64* bitmap, i64 slots, i64 width, const zenc::u64* values, zenc::u64* out) {
     zenc::densify_rows(bitmap, size(slots), size(width), values, out);
     return slots;
+}
+
+i64 zenc_mark_nonzero_f64(const u64* bitmap, i64 words, i64 width, const zenc::u64* values, u64* kept) {
+    return static_cast<i64>(zenc::mark_nonzero_rows(bitmap, size(words), size(width), values, kept));
+}
+
+i64 zenc_copy_kept_f64(const u64* bitmap, const u64* kept, i64 words, i64 width, const zenc::u64* values,
+    zenc::u64* out) {
+    zenc::copy_kept_rows(bitmap, kept, size(words), size(width), values, out);
+    return 0;
 }
 
 i64 zenc_merge_f64(i64 m, const u64* const* bitmaps, const double* const* values, i64 words, i64 width,
@@ -195,6 +215,16 @@ i64 zenc_densify_f16(const u64* bitmap, i64 slots, i64 width, const zenc::u16* v
     return slots;
 }
 
+i64 zenc_mark_nonzero_f16(const u64* bitmap, i64 words, i64 width, const zenc::u16* values, u64* kept) {
+    return static_cast<i64>(zenc::mark_nonzero_rows(bitmap, size(words), size(width), values, kept));
+}
+
+i64 zenc_copy_kept_f16(const u64* bitmap, const u64* kept, i64 words, i64 width, const zenc::u16* values,
+    zenc::u16* out) {
+    zenc::copy_kept_rows(bitmap, kept, size(words), size(width), values, out);
+    return 0;
+}
+
 i64 zenc_merge_f16(i64 m, const u64* const* bitmaps, const zenc::f16* const* values, i64 words, i64 width,
     zenc::f16* out) {
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
@@ -230,6 +260,16 @@ i64 zenc_place_dense_bf16(i64 units, i64 width, i64 parts, u64* tables, const ze
 i64 zenc_densify_bf16(const u64* bitmap, i64 slots, i64 width, const zenc::u16* values, zenc::u16* out) {
     zenc::densify_rows(bitmap, size(slots), size(width), values, out);
     return slots;
+}
+
+i64 zenc_mark_nonzero_bf16(const u64* bitmap, i64 words, i64 width, const zenc::u16* values, u64* kept) {
+    return static_cast<i64>(zenc::mark_nonzero_rows(bitmap, size(words), size(width), values, kept));
+}
+
+i64 zenc_copy_kept_bf16(const u64* bitmap, const u64* kept, i64 words, i64 width, const zenc::u16* values,
+    zenc::u16* out) {
+    zenc::copy_kept_rows(bitmap, kept, size(words), size(width), values, out);
+    return 0;
 }
 
 i64 zenc_merge_bf16(i64 m, const u64* const* bitmaps, const zenc::bf16* const* values, i64 words, i64 width,
