@@ -97,3 +97,26 @@ def test_figures(name, overlap):
         assert_claimed(steps, count.steps, size, density)
         assert_claimed(messages, count.messages.max(), size, density)
         assert_claimed(volume, count.volume.max(), size, density)
+
+
+@pytest.mark.parametrize("overlap", DENSITIES)
+@pytest.mark.parametrize(("d1", "d2", "d3"), [(4, 2, 1), (4, 2, 2), (3, 3, 2), (8, 4, 2), (5, 1, 3)])
+def test_the_formula_in_the_text_of_kylix(d1, d2, d3, overlap):
+    d, n = DENSITIES[overlap], d1 * d2 * d3
+    count = Count(plan_of_shipped("kylix", d2=d2, d3=d3), n, d)
+    push = (d1 - 1) / d1 * d(1) + (d2 - 1) / (d1 * d2) * d(d1) + (d3 - 1) / n * d(d1 * d2)
+    assert count.volume == pytest.approx(np.full(n, push + (n - 1) / n * d(n)))
+    assert (count.messages == 2 * (d1 + d2 + d3 - 3)).all()
+    assert count.steps == 2 * sum(degree > 1 for degree in (d1, d2, d3))
+
+
+@pytest.mark.parametrize("overlap", DENSITIES)
+@pytest.mark.parametrize(("rows", "columns"), [(4, 2), (3, 5), (1, 4), (6, 1), (4, 8)])
+def test_the_volumes_of_a_torus(rows, columns, overlap):
+    """On a way of k ranks the sums of 1, 2, ... k - 1 of them go round; all but 1 / columns of it in rows."""
+    d, n = DENSITIES[overlap], rows * columns
+    count = Count(plan_of_shipped("torus2d", columns=columns), n, d)
+    along_rows = sum(d(i) for i in range(1, columns)) / columns
+    along_columns = sum(d(i * columns) for i in range(1, rows)) / n
+    assert count.volume == pytest.approx(np.full(n, along_rows + along_columns + (n - 1) / n * d(n)))
+    assert count.steps == 2 * (columns + rows - 2)
