@@ -12,9 +12,11 @@ template <int K>
 ZENC_SHARED_CODE inline void mark_memory(const Geometry<HierarchicalHash<K>>& geometry,
                                          const HashMemory<K>& memory, u64* bitmap) {
     clear_bytes(bitmap, geometry.words() * 8);
-    memory.for_each([&](u64 part, u64 unit) {
-        const u64 local = geometry.mapping.tables.local_of[unit];
-        bitmap[part * geometry.part_words + local / 64] |= 1ULL << (local % 64);
+    const u32* const local_of = geometry.mapping.tables.local_of;
+    memory.for_each_batch([&](u64 part, const u32* units, u64 n) {
+        u64* const words = bitmap + part * geometry.part_words;
+        for (u64 i = 0; i < n; ++i) __builtin_prefetch(local_of + units[i]);
+        for (u64 i = 0; i < n; ++i) words[local_of[units[i]] / 64] |= 1ULL << (local_of[units[i]] % 64);
     });
 }
 
@@ -26,10 +28,15 @@ ZENC_SHARED_CODE inline i64 mark_units(const Geometry<HierarchicalHash<K>>& geom
     if (memory.failed()) return NO_MEMORY_FOR_IDS;
     bool stored = true;
     const i64 status = for_each_id_batch(units, n, geometry.units, [&](u64 first, u64* batch, u64 size) {
+        u64 parts[MOST_IN_BATCH];
         for (u64 i = 0; i < size; ++i) {
-            const u64 part = geometry.mapping.part(batch[i]);
-            stored = memory.insert(part, batch[i]) && stored;
-            slots_out[first + i] = static_cast<i64>(geometry.mapping.slot(part, batch[i]));
+            parts[i] = geometry.mapping.part(batch[i]);
+            memory.prefetch(parts[i], batch[i]);
+            __builtin_prefetch(geometry.mapping.tables.local_of + batch[i]);
+        }
+        for (u64 i = 0; i < size; ++i) {
+            stored = memory.insert(parts[i], batch[i]) && stored;
+            slots_out[first + i] = static_cast<i64>(geometry.mapping.slot(parts[i], batch[i]));
         }
     });
     if (status < 0) return status;

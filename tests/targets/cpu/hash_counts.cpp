@@ -31,9 +31,11 @@ int run(char** given) {
         if (!memory.insert(mapping.part(order[i % n]), order[i % n])) return 1;
     std::vector<int> found(units);
     bool right = true;
-    memory.for_each([&](u64 part, u64 unit) {
-        right = right && part == mapping.part(unit);
-        ++found[unit];
+    memory.for_each_batch([&](u64 part, const u32* out, u64 some) {
+        for (u64 i = 0; i < some; ++i) {
+            right = right && part == mapping.part(out[i]);
+            ++found[out[i]];
+        }
     });
     for (u64 i = 0; i < units; ++i) right = right && (found[order[i]] != 0) == (i < n);
     if (!right) return 2;

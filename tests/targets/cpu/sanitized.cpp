@@ -262,21 +262,29 @@ void sealed_and_opened(u64 slots, i64 format) {
         if (format == FORMAT_DENSE || below(3) == 0) bitmap[slot / 64] |= 1ULL << (slot % 64);
     const u64 count = population(bitmap.data(), words);
     const u64 value_bytes = count * 6;
-    MessageHeader head = {{'z', 'e', 'n', 'M'}, {2, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
-    const u8* const call = reinterpret_cast<u8*>(&head);
-    std::vector<u64> frame((FRAME_BYTES + index_bytes(format, slots, count) + padded(value_bytes)) / 8);
+    const MessageHeader call = {{'z', 'e', 'n', 'M'}, {2, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
+    const u64 bytes = FRAME_BYTES + index_bytes(format, slots, count) + padded(value_bytes);
+    std::vector<u64> frame(bytes / 8);
     u8* const message = reinterpret_cast<u8*>(frame.data());
-    const i64 bytes = seal(call, format, bitmap.data(), slots, count, value_bytes, 2, 5, message);
-    demand(bytes == static_cast<i64>(frame.size() * 8), "sealed bytes");
+    const auto signed_ = [](u64 n) { return static_cast<i64>(n); };
+    Outgoing out = {
+        message, bitmap.data(), signed_(slots), signed_(count), signed_(value_bytes), 2, 5, format, 0};
+    demand(seal(call, out) == 0, "seal");
     std::vector<u64> decoded(words);
-    Opened found = {};
-    demand(open(call, message, frame.size() * 8, 3, 2, slots, 6, decoded.data(), &found) == 0, "open");
-    demand(same(decoded, bitmap) && found.count == static_cast<i64>(count), "opened bitmap");
+    const auto opened = [&](const u8* in) {
+        return open(call, {in, 3, 2, signed_(slots)}, bytes, 6, decoded.data());
+    };
+    const Opened found = opened(message);
+    demand(found.bytes == signed_(bytes) && found.count == signed_(count) && found.origin == 5, "open");
+    demand(same(decoded, bitmap), "opened bitmap");
+    const std::vector<u64> before = frame;
+    out.has_index = 1;
+    demand(seal(call, out) == 0 && same(frame, before), "sealed again");
     for (int trial = 0; trial < 64; ++trial) {
         std::vector<u64> damaged = frame;
         u8* const other = reinterpret_cast<u8*>(damaged.data());
-        other[below(frame.size() * 8)] ^= static_cast<u8>(1U << below(8));
-        if (open(call, other, frame.size() * 8, 3, 2, slots, 6, decoded.data(), &found) == 0)
+        other[below(bytes)] ^= static_cast<u8>(1U << below(8));
+        if (opened(other).bytes != 0)
             demand(population(decoded.data(), words) == count, "count of a damaged message");
     }
 }
