@@ -18,6 +18,7 @@ from zenc.draw.topology import MOST_RANKS, draw_topology, rate
 from zenc.errors import DrawingError
 from zenc.topology.builders import dgx, dragonfly, fat_tree, nodes, ring, torus
 from zenc.topology.draft import Draft
+from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 
 CLUSTERS: dict[str, Callable[[], Topology]] = {
@@ -139,3 +140,7 @@ def test_rates() -> None:
         "25 GB/s",
         "1.8 TB/s",
     ]
+
+
+def test_the_picture_in_the_manual_is_what_zenc_draws(golden: Callable[[str, str], None]) -> None:
+    golden("../../docs/images/nodes.svg", svg(draw_topology(load_topology("nodes(2, gpus = 4)"))))
