@@ -60,7 +60,9 @@ def test_the_least_that_a_rank_needs() -> None:
     gradient, segments = 4096 * (16 + INDEX_BYTES), 4096 * 16 + 4096 // 8
     assert all(need.bytes >= gradient + segments for need in found.needs)
     assert found.greatest.phase == "after the last step"
-    assert found.greatest.bytes == 2 * gradient + segments
+    assert found.greatest.buffers == (gradient, segments, 0, gradient)
+    pushed = placed(DIRECT, nodes(1, gpus=4), units=4096, density=0.1).capacity.greatest
+    assert pushed.when == "pull, step 1" and pushed.buffers[2] > 0 and sum(pushed.buffers) == pushed.bytes
 
 
 def test_devices_that_are_too_small() -> None:
@@ -68,7 +70,8 @@ def test_devices_that_are_too_small() -> None:
         placed(DIRECT, with_memory(20_000, None))
     (found,) = caught.value.diagnostics
     assert found.id == "memory-exceeded" and "and has 20 kB" in found.message
-    assert found.notes == ("so do 3 other ranks",)
+    assert found.notes[0].startswith("gradient 24 kB, segments ")
+    assert found.notes[1] == "so do 3 other ranks"
 
 
 def test_machines_that_are_too_small() -> None:

@@ -1,6 +1,6 @@
 """The memory that every rank needs, at the most, to be expected at a stated density.
 
-    Need = rank bytes phase number                          # the greatest sum of its buffers, and in which step
+    Need = rank buffers phase number                        # the greatest sum of its buffers, and in which step
 
 Counted are the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap of
 the slots), the messages that it sends and receives in a step, and in the end the result. Not counted are the model, its
@@ -27,16 +27,33 @@ from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 
 INDEX_BYTES = 8
+BUFFERS = ("gradient", "segments", "messages", "result")
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """``bytes`` are those of ``rank`` in step ``number`` of ``phase``; 0 is before the first, and after the last."""
+    """What ``rank`` needs in step ``number`` of ``phase``; 0 is before the first, and after the last.
+
+    ``buffers`` are the bytes of each of BUFFERS.
+    """
 
     rank: int
-    bytes: int
+    buffers: tuple[int, ...]
     phase: str
     number: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.buffers)
+
+    @property
+    def when(self) -> str:
+        return f"{self.phase}, step {self.number}" if self.number else self.phase
+
+    def text(self) -> str:
+        """``gradient 2.7 MB, segments 40 MB``: what there is of them."""
+        named = zip(BUFFERS, self.buffers, strict=True)
+        return ", ".join(f"{name} {size_text(bytes)}" for name, bytes in named if bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +71,14 @@ class Capacity:
         """What ranks and hosts need and have, in bytes."""
         return {
             "ranks": [
-                {"rank": need.rank, "needs": need.bytes, "has": self.topology.memory(need.rank)} for need in self.needs
+                {
+                    "rank": need.rank,
+                    "needs": need.bytes,
+                    "has": self.topology.memory(need.rank),
+                    "when": need.when,
+                    "buffers": dict(zip(BUFFERS, need.buffers, strict=True)),
+                }
+                for need in self.needs
             ],
             "hosts": [
                 {"host": host.name, "needs": self.of_host(host.ranks), "has": host.memory}
@@ -79,8 +103,8 @@ class Capacity:
         if not small:
             return []
         need, has = max(small, key=lambda each: each[0].bytes - each[1])
-        message = f"rank {need.rank} needs {size_text(need.bytes)} of memory ({_when(need)}), and has {size_text(has)}"
-        more = (f"so do {len(small) - 1} other ranks",) if len(small) > 1 else ()
+        message = f"rank {need.rank} needs {size_text(need.bytes)} of memory ({need.when}), and has {size_text(has)}"
+        more = (need.text(), *((f"so do {len(small) - 1} other ranks",) if len(small) > 1 else ()))
         return [Diagnostic("memory-exceeded", message, None, more, _ADVICE)]
 
     def _hosts(self) -> list[Diagnostic]:
@@ -98,10 +122,6 @@ class Capacity:
 _ADVICE = "send sparser gradients, cut the tensor in more parts, or in smaller tensors"
 
 
-def _when(need: Need) -> str:
-    return f"{need.phase}, step {need.number}" if need.number else need.phase
-
-
 class Ledger:
     """Keeps account of every rank's buffers while a plan is played: ``observe`` is told of every round."""
 
@@ -113,7 +133,8 @@ class Ledger:
         self.count = np.ones((size, parts), dtype=np.int64)
         self.held = np.full(size, parts * self.table[1])
         self.gradient = self._coo(1)
-        self.most = self.held + self.gradient
+        nothing = np.zeros(size, dtype=np.int64)
+        self.most = np.stack((nothing + self.gradient, self.held, nothing, nothing))
         self.moments: list[tuple[str, int]] = [("before the first step", 0)]
         self.when = np.zeros(size, dtype=np.int64)
 
@@ -128,18 +149,21 @@ class Ledger:
             self._keep(moved)
         else:
             self._merge(moved)
-        self._note(self.held + self.gradient + messages.astype(np.int64), self.plan.name_of(kind, phase), number)
+        self._note(messages.astype(np.int64), 0, self.plan.name_of(kind, phase), number)
 
     def capacity(self, topology: Topology) -> Capacity:
         """What every rank needed at the most."""
-        self._note(self.held + self.gradient + self._coo(self.size), "after the last step", 0)
-        needs = zip(range(self.size), self.most.tolist(), self.when.tolist(), strict=True)
-        return Capacity(topology, tuple(Need(rank, most, *self.moments[when]) for rank, most, when in needs))
+        self._note(np.zeros(self.size, dtype=np.int64), self._coo(self.size), "after the last step", 0)
+        needs = zip(range(self.size), self.most.T.tolist(), self.when.tolist(), strict=True)
+        return Capacity(topology, tuple(Need(rank, tuple(most), *self.moments[when]) for rank, most, when in needs))
 
-    def _note(self, now: Ints, phase: str, number: int) -> None:
-        self.when[now > self.most] = len(self.moments)
+    def _note(self, messages: Ints, result: int, phase: str, number: int) -> None:
+        """The buffers of all ranks now; what a rank has more of than ever before is kept."""
+        now = np.stack((np.full_like(messages, self.gradient), self.held, messages, np.full_like(messages, result)))
+        more = now.sum(axis=0) > self.most.sum(axis=0)
+        self.when[more] = len(self.moments)
         self.moments.append((phase, number))
-        self.most = np.maximum(self.most, now)
+        self.most = np.where(more, now, self.most)
 
     def _weights(self, phase: Phase, moved: Deliveries) -> Floats:
         rows = np.arange(len(moved.src))

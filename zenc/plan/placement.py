@@ -49,8 +49,7 @@ class Placement:
             busy, bytes = seconds_text(float(loads.seconds[link])), size_text(float(loads.total[link]))
             lines.append(f"  bottleneck  {loads.name(link)}: {bytes} a call, for which it is busy {busy}")
         need = self.capacity.greatest
-        when = f"{need.phase}, step {need.number}" if need.number else need.phase
-        lines.append(f"  memory      rank {need.rank} needs {size_text(need.bytes)} for its buffers ({when})")
+        lines.append(f"  memory      rank {need.rank} needs {size_text(need.bytes)} ({need.when}): {need.text()}")
         return lines
 
 

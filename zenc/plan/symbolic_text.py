@@ -33,21 +33,20 @@ _NO_FORMULAS = PhaseFormulas(None, None, None, None, None)
 def _phase(name: str, formulas: PhaseFormulas, at: PhaseVolume, counted: str) -> str:
     """One line; what has no formula is ``counted``."""
 
-    def either(formula: object, count: object) -> str:
-        return str(formula) if formula is not None else f"{count}{counted}"
+    def amount(formula: object, count: object, what: str = "") -> str:
+        text = str(count if formula is None else formula)
+        words = f"{text} {what}{'' if text == '1' else 's'}" if what else text
+        return words + (counted if formula is None else "")
 
-    steps = either(formulas.steps, at.steps)
-    if steps == "0":
+    steps = amount(formulas.steps, at.steps, "step")
+    if steps.startswith("0 steps"):
         return f"  {name}  no steps"
     messages = _both(
-        either(formulas.messages_sent, at.messages_sent), either(formulas.messages_received, at.messages_received)
+        amount(formulas.messages_sent, at.messages_sent, "message"),
+        amount(formulas.messages_received, at.messages_received, "message"),
     )
-    volume = _both(either(formulas.sent, _counted(at.sent)), either(formulas.received, _counted(at.received)))
-    return f"  {name}  {_plural(steps, 'step')}, {_plural(messages, 'message')}, volume {volume}"
-
-
-def _plural(count: str, what: str) -> str:
-    return f"{count} {what}{'' if count == '1' else 's'}"
+    volume = _both(amount(formulas.sent, _counted(at.sent)), amount(formulas.received, _counted(at.received)))
+    return f"  {name}  {steps}, {messages}, volume {volume}"
 
 
 def _counted(volume: Volume) -> str:
