@@ -25,7 +25,7 @@ STAGES = ("syntax", "load", "scheme", "topology", "verification", "placement")
 IN_OTHER_FILES = {"malformed-topology": "xml", "unsafe-xml": "xml"}
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
-    "memory-exceeded", "tier-mismatch", "tier-without-level", *IN_OTHER_FILES
+    "memory-exceeded", *IN_OTHER_FILES
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 

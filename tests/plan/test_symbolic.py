@@ -136,6 +136,34 @@ def test_dense_travels_whole_in_its_own_phase_alone() -> None:
     assert sent(found) == {"push": "(n - 1)/n d M", "pull": "(n - 1)/n M"}
 
 
+TIERS = [
+    (
+        "tier machine(4): dense_ring tier cluster: balanced",
+        "n a multiple of 4",
+        ["3/4 M", "(n - 4)/(4 n) d_4 M", "(n - 4)/(4 n) d_n M", "3/4 M"],
+    ),
+    (
+        "tier machine(6): balanced tier cluster: hierarchical_centralization",
+        "n = 6 times a power of two",
+        ["5/6 d M", "1/6 (d_6 + d_12 + d_24 + ... + d_(n/2)) M", "0", "5/6 d_n M"],
+    ),
+    (
+        "tier a(2): balanced tier b(3): balanced tier c: balanced",
+        "n a multiple of 6",
+        ["1/2 d M", "1/3 d_2 M", "(n - 6)/(6 n) d_6 M", "(n - 6)/(6 n) d_n M", "1/3 d_n M", "1/2 d_n M"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("tiers", "domain", "volumes_sent"), TIERS)
+def test_tiers(tiers: str, domain: str, volumes_sent: list[str]) -> None:
+    """Dense inside and sparse across is section 4 of Zen: (m - 1)/m (d_g + d_n) M/g across m machines of g ranks."""
+    found = symbolic(plan_of(f"scheme tiered {{ {tiers} }}"), 12, 0.01)
+    assert str(found.domain) == domain
+    assert list(sent(found).values()) == volumes_sent
+    assert all(phase.found() == 5 for phase in found.phases.values())
+
+
 IN_STEPS = "for d in 1 .. size - 1 { step { send part (rank + d) mod size to (rank + d) mod size } }"
 IRREGULAR = f"if size == 4 or size == 9 {{ {IN_STEPS} }} else {{ {DIRECT_PUSH} }}"
 

@@ -84,16 +84,15 @@ def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:
         return
     units = units_of(topology)
     groups = [*accumulate((tier.size or 1 for tier in plan.tiers[:-1]), mul), topology.size]
-    for number, (tier, group) in enumerate(zip(plan.tiers, groups, strict=True)):
-        span = plan.pushes[number].span
+    for tier, group in zip(plan.tiers, groups, strict=True):
         if tier.name in units and units[tier.name] != group:
             message = f"a group of tier {tier.name} has {group} ranks, and a {tier.name} of {topology.name} has "
-            yield Diagnostic("tier-mismatch", message + str(units[tier.name]), span, (_levels(topology),))
+            yield Diagnostic("tier-mismatch", message + str(units[tier.name]), tier.span, (_levels(topology),))
         elif tier.name not in units and group not in (*units.values(), topology.size):
             near = get_close_matches(tier.name, units, n=1)
             help = f"did you mean '{near[0]}'?" if near else None
             message = f"groups of tier {tier.name} have {group} ranks, which is no level of {topology.name}"
-            yield Diagnostic("tier-without-level", message, span, (_levels(topology),), help, "warning")
+            yield Diagnostic("tier-without-level", message, tier.span, (_levels(topology),), help, "warning")
 
 
 def units_of(topology: Topology) -> dict[str, int]:

@@ -63,7 +63,8 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
     tallies = {name: _Tally(size) for name in phases}
 
     def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        tallies[plan.name_of(kind, phase)].add(deliveries, phase.format is Format.DENSE)
+        if (name := plan.name_of(kind, phase)) in tallies:
+            tallies[name].add(deliveries, phase.format is Format.DENSE)
 
     verify(plan, size, observe)
     return {name: tally.volume(plan.parts(size), density) for name, tally in tallies.items()}
