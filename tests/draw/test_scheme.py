@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -112,6 +113,15 @@ def test_ranges_of_parts_blend_their_colours() -> None:
     assert all(len(gradient.colours) > 1 for gradient in picture.gradients)
     strokes = {path.get("stroke") for path in root.iter(f"{NAMESPACE}path")}
     assert {f"url(#{gradient.id})" for gradient in picture.gradients} <= strokes
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("kylix", 8), ("dense_ring", 9), ("double_binary_tree", 7)])
+def test_no_label_lies_on_another(scheme: str, size: int) -> None:
+    bands = draw_file(scheme, size).picture.bands
+    assert any(band.labels for band in bands)
+    for band in bands:
+        for one, other in itertools.combinations(band.labels, 2):
+            assert abs(one.x - other.x) >= 5 * (len(one.words) + len(other.words)) / 2 or abs(one.y - other.y) >= 9
 
 
 def test_text_of_a_user_is_escaped() -> None:

@@ -10,11 +10,13 @@ from zenc.draw.colour import RAMP, palette, ramp
 from zenc.draw.geometry import HEAD, Grid
 from zenc.draw.picture import Arrow, Gradient, Text
 from zenc.draw.steps import Move, Step
-from zenc.draw.words import span
+from zenc.draw.words import span, width_of
 from zenc.plan.quantities import seconds_text
 
 MOST_LABELS = 3
 """Moves of one rank in one step that still have labels."""
+LABEL_SIZE = 9.5
+"""Of the style class of labels, in pixels."""
 STEP = 4
 """Between two colours of load."""
 
@@ -38,12 +40,16 @@ class Painter:
         return tuple(self._arrow(move, step, top, bottom) for move in widest_first)
 
     def labels(self, step: Step, top: float, bottom: float) -> tuple[Text, ...]:
-        """Which parts each arrow carries, where there is room to say it."""
+        """Which parts the arrows carry, where there is room to say it; no label lies on another."""
         busiest = max(Counter(move.src for move in step.moves).values())
         told = self.grid.parts > 1 or any(move.origin >= 0 for move in step.moves)
         if busiest > MOST_LABELS or not told:
             return ()
-        return tuple(self._label(move, top, bottom) for move in step.moves)
+        kept: list[Text] = []
+        for label in (self._label(move, top, bottom) for move in step.moves):
+            if not any(_overlap(label, other) for other in kept):
+                kept.append(label)
+        return tuple(kept)
 
     def colour(self, move: Move, top: float, bottom: float) -> str:
         """Of its part; several parts blend. A tensor in one part has the colour of who sends, or of whose it is.
@@ -92,6 +98,11 @@ class Painter:
         x1, x2 = (self.grid.port(rank, move.first, move.last) for rank in (move.src, move.dst))
         x, y = _on_curve(x1, x2, top, bottom - HEAD - 2, 0.17 if x2 > x1 else 0.12)
         return Text(x, y + 3, words, "label", "middle", self.colours[move.last] if self._single(move) else "")
+
+
+def _overlap(one: Text, other: Text) -> bool:
+    room = (width_of(one.words, LABEL_SIZE) + width_of(other.words, LABEL_SIZE)) / 2 + 8
+    return abs(one.x - other.x) < room and abs(one.y - other.y) < LABEL_SIZE
 
 
 def heat_class(seconds: float, limit: float) -> int:
