@@ -11,11 +11,7 @@ HELP = "import sys; sys.argv = ['zenc', '--help']; from zenc.cli import main; ma
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "import zenc": [sys.executable, "-c", "import zenc"],
-    "zenc --help": [
-        sys.executable,
-        "-c",
-        "import sys; sys.argv = ['zenc', '--help']; from zenc.cli import main; main()",
-    ],
+    "zenc --help": [sys.executable, "-c", HELP],
 }
 
 
