@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
-    from zenc.scheme.library import Entry
+    from zenc.scheme.library import Entry, TierEntry
 
 EXAMPLES = """\b
 Examples:
@@ -45,13 +45,16 @@ def _show(entries: list[Entry]) -> None:
     if console.is_terminal and console.width < TABLE_WIDTH:
         for entry in entries:
             console.print(entry["name"], style="bold")
-            console.print(f"  {', '.join(cell for cell in _cells(entry)[1:] if cell != '-')}")
+            for name, *cells in _rows(entry):
+                words = ", ".join(cell for cell in cells if cell not in ("", "-"))
+                console.print(f"  {words}" if name == entry["name"] else f"  {name}: {words}")
             console.print(f"  {entry['summary']}")
         return
-    heading, *rows = _table([HEADINGS, *map(_cells, entries)])
+    heading, *rows = _table([HEADINGS, *(row for entry in entries for row in _rows(entry))])
     console.print(heading, style="bold", soft_wrap=True)
-    for row, entry in zip(rows, entries, strict=True):
-        console.print(row, soft_wrap=True)
+    for entry in entries:
+        for _ in _rows(entry):
+            console.print(rows.pop(0), soft_wrap=True)
         if console.is_terminal:
             console.print(f"  {entry['summary']}", style="dim", soft_wrap=True)
 
@@ -63,10 +66,20 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [gap.join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _cells(entry: Entry) -> tuple[str, ...]:
-    """Names without arguments, and a mapping without what it balances."""
-    communication = _ARGUMENTS.sub("", entry["communication"])
+def _rows(entry: Entry) -> list[tuple[str, ...]]:
+    """The row of a scheme; under one with tiers, which share the mapping, an indented row for each of them."""
     balance = (entry["balance"] or "-").removeprefix("balanced by ")
-    push, pull = entry["push"], entry["pull"]
+    if not entry["tiers"]:
+        return [_row(entry["name"], entry, balance)]
+    sizes = [f"({tier['size']})" if tier["size"] else "" for tier in entry["tiers"]]
+    named = [f"  {tier['name']}{size}" for tier, size in zip(entry["tiers"], sizes, strict=True)]
+    tiers = [_row(name, tier, "") for name, tier in zip(named, entry["tiers"], strict=True)]
+    return [(entry["name"], f"{len(tiers)} tiers", "", "", balance, ""), *tiers]
+
+
+def _row(name: str, what: Entry | TierEntry, balance: str) -> tuple[str, ...]:
+    """Names without arguments, and a mapping without what it balances."""
+    communication = _ARGUMENTS.sub("", what["communication"])
+    push, pull = what["push"], what["pull"]
     formats = push if push == pull else f"{push} / {pull}"
-    return entry["name"], communication, entry["aggregation"], entry["partition"], balance, formats
+    return name, communication, what["aggregation"], what["partition"], balance, formats

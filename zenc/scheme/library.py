@@ -9,15 +9,27 @@ from typing import TypedDict
 
 from zenc.language.load import PRELUDE, load_file, shipped_names
 from zenc.resources import directory
-from zenc.scheme.model import HierarchicalHash, Partition, Permutation, Scheme
+from zenc.scheme.model import HierarchicalHash, Partition, Permutation, Scheme, Tier
 from zenc.scheme.resolve import resolve
+
+
+class TierEntry(TypedDict):
+    """One tier of a scheme; ``size`` is None for the outermost, which takes what is left of the ranks."""
+
+    name: str
+    size: int | None
+    communication: str
+    aggregation: str
+    partition: str
+    push: str
+    pull: str
 
 
 class Entry(TypedDict):
     """One line of the list. ``balance`` is None under centralization, where there is nothing to balance.
 
-    ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults. ``tiers`` has the
-    names of the tiers, if the scheme has any; where these differ, a dimension has theirs with plus signs between.
+    ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults. ``tiers`` is
+    empty for a scheme without them; where they differ, a dimension has theirs with plus signs between.
     """
 
     name: str
@@ -29,7 +41,7 @@ class Entry(TypedDict):
     push: str
     pull: str
     parameters: dict[str, int | float]
-    tiers: list[str]
+    tiers: list[TierEntry]
     summary: str
 
 
@@ -68,8 +80,20 @@ def _entry(path: Path, name: str) -> Entry:
         push=_of_tiers(tier.push.value for tier in scheme.tiers),
         pull=_of_tiers(tier.pull.value for tier in scheme.tiers),
         parameters=dict(scheme.parameters),
-        tiers=[tier.name for tier in scheme.tiers if tier.name],
+        tiers=[_tier_entry(tier) for tier in scheme.tiers if tier.name],
         summary=scheme.doc,
+    )
+
+
+def _tier_entry(tier: Tier) -> TierEntry:
+    return TierEntry(
+        name=tier.name,
+        size=tier.size,
+        communication=tier.communication.name,
+        aggregation=tier.aggregation.value,
+        partition=tier.partition.value,
+        push=tier.push.value,
+        pull=tier.pull.value,
     )
 
 
