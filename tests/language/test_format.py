@@ -119,7 +119,7 @@ def test_tiers() -> None:
 
 def test_a_topology() -> None:
     text = """topology t(n=2){ "Doc." levels : node(n),gpu( 4 )
-like nodes(2,gpus=4,bandwidth=2.5 GB / s)   like "a  b.xml"(nodes=2)
+like nodes(2,gpus=4,bandwidth=2.5 GB / s)   like "a  b.xml","c" ,"d"(nodes=2)
 for i in 0..n-1 { link gpu(i,0)-hub: (n+1) GB/s,1 us } # each
 link a->b(0) : -n Gbit / s unlink a - b memory gpu(0,- 1): 80 GB
 if n { switch a }
@@ -130,7 +130,7 @@ few" } let m = n / 2 / n
     "Doc."
     levels: node(n), gpu(4)
     like nodes(2, gpus = 4, bandwidth = 2.5 GB/s)
-    like "a  b.xml" (nodes = 2)
+    like "a  b.xml", "c", "d" (nodes = 2)
     for i in 0 .. n - 1 { link gpu(i, 0) - hub: (n + 1) GB/s, 1 us }  # each
     link a -> b(0): -n Gbit/s
     unlink a - b

@@ -73,6 +73,34 @@ def test_nccl_where_the_guest_sees_no_pcie() -> None:
     assert sample("virtual.xml", pcie_bandwidth="8 GB/s").link(0, "cpu(0)").bandwidth == 8e9
 
 
+def test_machines_of_different_kinds(tmp_path: Path) -> None:
+    text = f'topology t {{ like "{SAMPLES}/hgx_h100.xml", "{SAMPLES}/dgx_a100.txt" (network_bandwidth = 10 GB/s) }}'
+    topology = load_topology(text)
+    assert topology.level_sizes == {"node": 2, "gpu": 8}
+    assert bandwidths(topology, "nvlink") == [450e9] * 8 + [300e9] * 8 + [450e9] * 8 + [300e9] * 8
+    assert labels(topology, 3, 15) == [
+        "pci(0, 3)", "nic(0, 3)", "network", "nic(1, 3)", "pci(1, 3)", "gpu(1, 7)"
+    ]  # fmt: skip
+    uneven = load_topology(text.replace("dgx_a100.txt", "virtual.xml"))
+    assert uneven.level_sizes == {"gpu": 10}
+    assert [host.ranks for host in uneven.hosts] == [tuple(range(8)), (8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("files", "id"),
+    [
+        ('"hgx_h100.xml", "star.edges.json"', "wrong-arguments"),
+        ('"hgx_h100.xml", "virtual.xml" (nodes = 2)', "wrong-arguments"),
+        ('"hgx_h100.xml", "a100_pcie.txt"', "island"),
+        ('"hgx_h100.xml", "nowhere.xml"', "unreadable-file"),
+    ],
+)
+def test_files_that_are_no_machines(files: str, id: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.zen"
+    path.write_text(f"topology t {{ like {files} }}".replace('"', f'"{SAMPLES}/', 1).replace(', "', f', "{SAMPLES}/'))
+    assert refusal(path)[0] == [id]
+
+
 def test_nccl_before_it_has_looked_into_the_slots(tmp_path: Path) -> None:
     """As clouds give it for NCCL_TOPO_FILE: slots by their class, and nothing in them."""
     slots = "".join(
@@ -316,7 +344,7 @@ def test_options_that_make_no_sense(tmp_path: Path) -> None:
     assert refusal(SAMPLES / "hgx_h100.xml", network_bandwidth="fast")[0] == ["unknown-unit"]
     assert refusal(SAMPLES / "a100_pcie.txt", nodes=2)[0] == ["island"], "it has no network card"
     assert refusal(SAMPLES / "square.graphml", nodes=2)[0] == ["wrong-arguments"]
-    assert refusal(SAMPLES / "hgx_h100.xml", nodes=10**6)[0] == ["topology-too-large"]
+    assert refusal(SAMPLES / "hgx_h100.xml", nodes=999_999_999)[0] == ["topology-too-large"]
 
 
 # Anything ---------------------------------------------------------------------------------------------------------

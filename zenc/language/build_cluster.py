@@ -38,14 +38,17 @@ class ClusterRules(Transformer_NonRecursive[Token, Any]):
 
     def like(self, meta: Meta, children: list[Any]) -> cluster.Like:
         what, settings = children
-        return cluster.Like(what, False, settings or (), self._span(meta))
+        return cluster.Like(what, False, settings or (), (), self._span(meta))
 
     def like_file(self, meta: Meta, children: list[Any]) -> cluster.Like:
-        path, settings = children
-        start = path.start_pos or 0
-        source = self._span(meta).source
-        name = Name(str(path)[1:-1], Span(source, start, start + len(path)))
-        return cluster.Like(name, True, settings or (), self._span(meta))
+        *paths, settings = children
+        span = self._span(meta)
+        first, *more = [self._path(path, span) for path in paths]
+        return cluster.Like(first, True, settings or (), tuple(more), span)
+
+    def _path(self, token: Token, span: Span) -> Name:
+        start = token.start_pos or 0
+        return Name(str(token)[1:-1], Span(span.source, start, start + len(token)))
 
     def settings(self, meta: Meta, children: list[Any]) -> tuple[cluster.Setting, ...]:
         return tuple(child for child in children if child is not None)

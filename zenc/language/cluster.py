@@ -50,11 +50,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """``what`` is the name of a builder or a topology, or the path of a file where ``is_file``."""
+    """``what`` is the name of a builder or a topology, or the path of a file where ``is_file``; ``more`` are paths."""
 
     what: Name
     is_file: bool
     settings: tuple[Setting, ...] = ()
+    more: tuple[Name, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
 
 

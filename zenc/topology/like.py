@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from zenc.errors import TopologyError
 from zenc.language import cluster
+from zenc.language.syntax import Name
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.constants import constant, constant_integer
 from zenc.scheme.report import did_you_mean
@@ -92,12 +93,17 @@ def _like_file(like: cluster.Like, declarer: Declarer) -> None:
     options = {name: _value(name, setting, declarer) for name, setting in matched.items()}
     if declarer.report.failed:
         return
-    beside = Path(like.what.span.source.name).parent if like.what.span else Path()
-    path = beside / like.what.text
+    paths = [_beside(name) for name in (like.what, *like.more)]
     try:
-        import_into(declarer.draft, path if path.exists() else Path(like.what.text), options, like.what.span)
+        import_into(declarer.draft, paths, options, like.what.span)
     except TopologyError as error:
         raise TopologyError([*declarer.report.found, *error.diagnostics]) from error
+
+
+def _beside(name: Name) -> Path:
+    """The file that ``name`` is the path of: beside the text that names it, or as it is."""
+    path = (Path(name.span.source.name).parent if name.span else Path()) / name.text
+    return path if path.exists() else Path(name.text)
 
 
 def _matched(like: cluster.Like, names: list[str], placed: list[str], declarer: Declarer) -> dict[str, cluster.Setting]:

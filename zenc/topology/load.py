@@ -85,7 +85,7 @@ def _from_file(path: Path, name: str | None, values: Values) -> tuple[Topology, 
         message = f"{path} holds one topology, so none can be chosen by the name '{name}'"
         raise TopologyError(Diagnostic("unknown-topology", message))
     draft = Draft(path.stem)
-    import_into(draft, path, _options(values))
+    import_into(draft, [path], _options(values))
     return draft.finish(), ()
 
 

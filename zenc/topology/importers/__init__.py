@@ -7,11 +7,13 @@ and nothing is fetched. Whatever the bytes, what comes out is a draft or a Topol
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.draft import Draft
+from zenc.topology.importers.machine import Machine, fill_with
 from zenc.topology.importers.options import IMPORT_OPTIONS, Options
 
 __all__ = ["IMPORT_OPTIONS", "import_into", "is_topology_text", "read_bytes"]
@@ -44,34 +46,61 @@ def is_topology_text(data: bytes) -> bool:
     return _importer(data) is None and bool(_DECLARATION.search(data))
 
 
-def import_into(draft: Draft, path: Path, values: Values, span: Span | None = None) -> None:
-    """Fill ``draft`` from the file at ``path``; ``span`` is where a text asked for it.
+def import_into(draft: Draft, paths: Sequence[Path], values: Values, span: Span | None = None) -> None:
+    """Fill ``draft`` from files; ``span`` is where a text asked for them.
 
     Args:
         draft: an empty draft.
-        path: NCCL's XML, the text of ``nvidia-smi topo -m``, node-link JSON or GraphML.
-        values: what the file leaves open, of ``IMPORT_OPTIONS``: counts, bytes a second, seconds.
-        span: the place that errors of the file as a whole name.
+        paths: one file: NCCL's XML, the text of ``nvidia-smi topo -m``, node-link JSON or GraphML; or several of the
+            first two kinds, one for each machine of a cluster.
+        values: what the files leave open, of ``IMPORT_OPTIONS``: counts, bytes a second, seconds.
+        span: the place that errors of a file as a whole name.
 
     Raises:
-        TopologyError: the file can't be read, is of no known kind, or is not what it seems.
+        TopologyError: a file can't be read, is of no known kind, or is not what it seems.
     """
-    data = read_bytes(path, span)
-    importer = _importer(data)
-    if importer is None:
-        message = f"{path} holds no topology that zenc knows"
-        help = "it reads NCCL's XML, nvidia-smi topo -m, node-link JSON, GraphML, and its own language"
-        raise TopologyError(Diagnostic("unknown-format", message, span, help=help))
     options = Options.of(values, span)
-    source = Source(str(path), data.decode("utf-8-sig", "replace"))
-    importer(draft, data, source, options)
+    machines: list[Machine] = []
+    kinds: list[str] = []
+    for path in paths:
+        data = read_bytes(path, span)
+        source = Source(str(path), data.decode("utf-8-sig", "replace"))
+        importer = _importer(data)
+        if importer is None:
+            message = f"{path} holds no topology that zenc knows"
+            help = "it reads NCCL's XML, nvidia-smi topo -m, node-link JSON, GraphML, and its own language"
+            raise TopologyError(Diagnostic("unknown-format", message, span, help=help))
+        kinds.append(importer.kind)
+        if importer.machine:
+            machines.append(importer.machine(data, source, options))
+        elif importer.cluster and len(paths) == 1:
+            options.refuse(importer.kind)
+            importer.cluster(draft, data, source)
+        else:
+            message = f"{path} is {importer.kind}, which is a whole cluster and no machine of one"
+            raise TopologyError(Diagnostic("wrong-arguments", message, span))
+    if machines:
+        read_from = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else f"{paths[0]}, {kinds[0]}"
+        draft.doc = draft.doc or f"Read from {read_from}."
+        fill_with(draft, machines, options)
 
 
-def _importer(data: bytes) -> Callable[[Draft, bytes, Source, Options], None] | None:
+@dataclass(frozen=True, slots=True)
+class _Importer:
+    """``machine`` reads what describes one machine, ``cluster`` what describes a whole cluster."""
+
+    kind: str
+    machine: Callable[[bytes, Source, Options], Machine] | None = None
+    cluster: Callable[[Draft, bytes, Source], None] | None = None
+
+
+def _importer(data: bytes) -> _Importer | None:
     from zenc.topology.importers import graphml, nccl, node_link, smi, xml
 
     if _MARKUP.match(data):
-        return graphml.fill if xml.root_of(data) == "graphml" else nccl.fill
+        if xml.root_of(data) == "graphml":
+            return _Importer("GraphML", cluster=graphml.fill)
+        return _Importer("NCCL's XML", machine=nccl.read)
     if _OBJECT.match(data):
-        return node_link.fill
-    return smi.fill if _MATRIX.search(data) else None
+        return _Importer("node-link JSON", cluster=node_link.fill)
+    return _Importer("a matrix of nvidia-smi", machine=smi.read) if _MATRIX.search(data) else None

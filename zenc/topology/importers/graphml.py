@@ -11,12 +11,10 @@ from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.check import MOST_LINKS, MOST_NODES, too_large
 from zenc.topology.draft import Draft
 from zenc.topology.importers.graph import Graph, fill_from_graph
-from zenc.topology.importers.options import Options
 from zenc.topology.importers.xml import line_span, parse_xml
 
 
-def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
-    options.refuse("GraphML")
+def fill(draft: Draft, data: bytes, source: Source) -> None:
     start = Span(source, 0, 1)
     found = too_large(data.count(b"<node"), data.count(b"<edge"), start)
     if found:

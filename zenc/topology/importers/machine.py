@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.topology import figures
+from zenc.topology.check import too_large
 from zenc.topology.draft import Draft
 from zenc.topology.importers.options import Options
 from zenc.topology.model import Host, Node
@@ -55,28 +57,9 @@ class Machine:
             for other in cpus[place + 1 :]:
                 self.wires.append(Wire(one, other, figures.SYSTEM, figures.SYSTEM_LATENCY, "system"))
 
-    def fill(self, draft: Draft, options: Options) -> None:
-        """Put ``options.nodes`` of this machine into ``draft``; more than one are linked by a network switch."""
-        if not self.gpus:
-            help = "what takes part are GPUs; the file may come from a machine without them"
-            raise TopologyError(
-                Diagnostic("no-ranks", f"{draft.name} has no GPUs", options.span or draft.span, help=help)
-            )
-        if options.nodes == 1:
-            draft.set_levels(("gpu", self.gpus))
-            draft.hosts.append(Host("node(0)", tuple(range(self.gpus))))
-            self._copy(draft, {name: name for name in self.parts}, 0)
-            return
-        draft.set_levels(("node", options.nodes), ("gpu", self.gpus))
-        draft.add_hosts(0)
-        network = draft.add_switch("network")
-        for place in range(options.nodes):
-            names = {name: _within(name, place) for name in self.parts}
-            self._copy(draft, names, place * self.gpus)
-            for port in self.ports:
-                draft.connect(names[port.card], network, port.bandwidth, port.latency, "network")
+    def copy(self, draft: Draft, names: dict[str, str], first: int) -> None:
+        """Put this machine into ``draft``: its parts by ``names``, its devices from rank ``first`` on."""
 
-    def _copy(self, draft: Draft, names: dict[str, str], first: int) -> None:
         def at(node: Node) -> Node:
             return first + node if isinstance(node, int) else names[node]
 
@@ -86,6 +69,36 @@ class Machine:
         for wire in self.wires:
             ends = at(wire.source), at(wire.target)
             draft.connect(*ends, wire.bandwidth, wire.latency, wire.kind, span=wire.span)
+
+
+def fill_with(draft: Draft, machines: Sequence[Machine], options: Options) -> None:
+    """Put ``machines`` into ``draft``, or ``options.nodes`` of the only one; several are linked by a network switch.
+
+    The levels are node and gpu, or gpu alone where the machines have different numbers of them.
+    """
+    if len(machines) > 1 and options.nodes > 1:
+        message = "several files are one machine each, and there is no number of nodes beside them"
+        raise TopologyError(Diagnostic("wrong-arguments", message, options.span))
+    found = too_large(options.nodes * (1 + sum(machine.gpus for machine in machines)), 0, options.span or draft.span)
+    if found:
+        raise TopologyError(found)
+    every = [machine for machine in machines for _ in range(options.nodes)]
+    if not all(machine.gpus for machine in machines):
+        help = "what takes part are GPUs; the file may come from a machine without them"
+        message = f"a machine of {draft.name} has no GPUs"
+        raise TopologyError(Diagnostic("no-ranks", message, options.span or draft.span, help=help))
+    equal = len({machine.gpus for machine in machines}) == 1
+    total = sum(machine.gpus for machine in every)
+    draft.set_levels(*[("node", len(every)), ("gpu", every[0].gpus)] if equal and len(every) > 1 else [("gpu", total)])
+    network = draft.add_switch("network") if len(every) > 1 else ""
+    first = 0
+    for place, machine in enumerate(every):
+        names = {name: _within(name, place) if network else name for name in machine.parts}
+        machine.copy(draft, names, first)
+        draft.hosts.append(Host(f"node({place})", tuple(range(first, first + machine.gpus))))
+        for port in machine.ports if network else ():
+            draft.connect(names[port.card], network, port.bandwidth, port.latency, "network")
+        first += machine.gpus
 
 
 def _within(name: str, place: int) -> str:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology import figures
 from zenc.topology.check import MOST_NODES
-from zenc.topology.draft import Draft
 from zenc.topology.importers.machine import Machine, Port, Wire
 from zenc.topology.importers.options import Options
 from zenc.topology.importers.xml import Element, line_span, parse_xml
@@ -28,13 +27,12 @@ _CPU_CLASS = "0x068001"
 _MOST_GPUS = 1024
 
 
-def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
+def read(data: bytes, source: Source, options: Options) -> Machine:
     root = parse_xml(data, source, MOST_NODES)
     if root.tag != "system":
         message = f"the outermost element is <{root.tag[:40]}>, and NCCL's is <system>"
         raise TopologyError(Diagnostic("malformed-topology", message, line_span(source, root.line)))
-    draft.doc = draft.doc or f"Read from {source.name}, a dump of NCCL."
-    _Reader(source, options).read(root).fill(draft, options)
+    return _Reader(source, options).read(root)
 
 
 def _tell_by_class(slots: list[Element]) -> None:

@@ -9,11 +9,9 @@ from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.check import too_large
 from zenc.topology.draft import Draft
 from zenc.topology.importers.graph import Graph, fill_from_graph, pairs
-from zenc.topology.importers.options import Options
 
 
-def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
-    options.refuse("node-link JSON")
+def fill(draft: Draft, data: bytes, source: Source) -> None:
     start = Span(source, 0, 1)
     found = too_large(data.count(b'"id"'), data.count(b'"source"'), start)
     if found:

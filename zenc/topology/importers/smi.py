@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, Source, TopologyError
 from zenc.topology import figures
-from zenc.topology.draft import Draft
 from zenc.topology.importers.machine import Machine, Port, Wire
 from zenc.topology.importers.options import Options
 from zenc.topology.importers.xml import line_span
@@ -33,10 +32,8 @@ _MOST_NVLINKS = 18
 """Of a GPU: Hopper and Blackwell."""
 
 
-def fill(draft: Draft, data: bytes, source: Source, options: Options) -> None:
-    matrix = _read(source)
-    draft.doc = draft.doc or f"Read from {source.name}, a matrix of nvidia-smi."
-    _machine(matrix, options).fill(draft, options)
+def read(data: bytes, source: Source, options: Options) -> Machine:
+    return _machine(_read(source), options)
 
 
 @dataclass
