@@ -1,0 +1,169 @@
+"""Importers, on bytes of anyone's making: damaged samples, and structures at random."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from zenc.errors import ZencError
+from zenc.topology.load import load_topology
+
+FILES = sorted((Path(__file__).parent / "samples").iterdir())
+
+
+def survives(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    try:
+        topology = load_topology(path, {})
+    except ZencError as error:
+        assert error.diagnostics and str(error)
+    else:
+        assert topology.size >= 1
+
+
+STARTS = [
+    b"",
+    b"<system>",
+    b'<system version="1"><cpu>',
+    b"<graphml>",
+    b'{"nodes":',
+    b"\tGPU0\tGPU1\n",
+    b"topology t {",
+]
+fuzzed = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(st.sampled_from(STARTS), st.binary(max_size=300))
+@example(b"\xff\xfe", b"<\0s\0y\0s\0t\0e\0m\0>\0")
+@example(b'<?xml version="1.0" encoding="utf-7"?>', b"<system/>")
+@example(b'<?xml version="1.0" encoding="no such"?>', b"<graphml/>")
+@fuzzed
+def test_any_bytes(tmp_path: Path, start: bytes, data: bytes) -> None:
+    survives(tmp_path / "given", start + data)
+
+
+@given(
+    st.sampled_from(FILES),
+    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.binary(max_size=6)), max_size=4),
+)
+@fuzzed
+def test_damaged_samples(tmp_path: Path, path: Path, changes: list[tuple[int, int, bytes]]) -> None:
+    data = path.read_bytes()
+    for place, length, new in changes:
+        start = place % (len(data) + 1)
+        data = data[:start] + new + data[start + length :]
+    survives(tmp_path / "given", data)
+
+
+@given(st.sampled_from(FILES), st.data())
+@fuzzed
+def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObject) -> None:
+    """One of the values changed for another: what is still well formed and no longer makes sense."""
+    text = path.read_text()
+    values = list(re.finditer(r'(?<=")[^"<>]*(?=")|[0-9]+|NV[0-9]+|SYS|PIX', text))
+    chosen = data.draw(st.sampled_from(values))
+    new = data.draw(
+        st.sampled_from(["", "0", "-1", "1e999", "9" * 30, "NV0", "NV99", "X", "nan", "true", "GPU0", "0x068000", "é"])
+    )
+    survives(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode())
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+ids = st.integers(0, 4) | st.sampled_from(["a", "hub"]) | anything
+values = st.sampled_from([1, 2.5e9, "1 GB/s", "2 us", -1, None, 10**400, "x"]) | anything
+some_nodes = st.fixed_dictionaries(
+    {"id": ids}, optional={"rank": ids, "kind": values, "memory": values, "label": values}
+)
+some_edges = st.fixed_dictionaries(
+    {"source": ids, "target": ids}, optional={"bandwidth": values, "latency": values, "kind": values}
+)
+abouts = st.fixed_dictionaries({}, optional={"levels": values, "hosts": values, "doc": values})
+
+
+@given(st.lists(some_nodes, max_size=5), st.lists(some_edges, max_size=5), abouts, st.booleans())
+@fuzzed
+def test_any_node_link(
+    tmp_path: Path, nodes: list[Any], edges: list[Any], about: dict[str, Any], directed: bool
+) -> None:
+    value = {"directed": directed, "graph": about, "nodes": nodes, "edges": edges}
+    survives(tmp_path / "given", json.dumps(value).encode())
+
+
+tags = st.sampled_from(
+    ["system", "cpu", "pci", "gpu", "nvlink", "nic", "net", "graphml", "graph", "node", "edge", "key", "data"]
+)
+names = [
+    "busid",
+    "target",
+    "count",
+    "tclass",
+    "dev",
+    "sm",
+    "speed",
+    "latency",
+    "link_speed",
+    "link_width",
+    "id",
+    "source",
+]
+names += ["attr.name", "attr.type", "for", "key", "edgedefault"]
+texts = [
+    "0",
+    "1",
+    "-1",
+    "999999999999999",
+    "16",
+    "8 GT/s",
+    "0000:01:00.0",
+    "0x068000",
+    "0x068001",
+    "bandwidth",
+    "double",
+]
+attributes = st.dictionaries(st.sampled_from(names), st.sampled_from([*texts, "edge", "undirected", "é"]), max_size=4)
+
+
+def element(tag: str, given: dict[str, str], inner: list[str]) -> str:
+    written = "".join(f' {name}="{value}"' for name, value in given.items())
+    return f"<{tag}{written}>{''.join(inner)}</{tag}>"
+
+
+elements = st.recursive(
+    st.builds(element, tags, attributes, st.just([])),
+    lambda inner: st.builds(element, tags, attributes, st.lists(inner, max_size=4)),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from(["system", "graphml"]), st.lists(elements, max_size=4))
+@fuzzed
+def test_any_elements(tmp_path: Path, root: str, inner: list[str]) -> None:
+    survives(tmp_path / "given", element(root, {}, inner).encode())
+
+
+connections = ["NV1", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS"]
+words = st.sampled_from(
+    ["GPU0", "GPU1", "GPU2", "NIC0", "X", "CPU", "NUMA", "0-3", "0", "1", "N/A", "NIC0:", "mlx5_0", *connections]
+)
+
+
+@given(st.lists(st.lists(words, max_size=8).map("\t".join), max_size=6), st.integers(0, 4), st.data())
+@fuzzed
+def test_any_matrix(tmp_path: Path, lines: list[str], size: int, data: st.DataObject) -> None:
+    survives(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode())
+    names = [f"GPU{n}" for n in range(size + 1)] + ["NIC0"]
+    cells = st.sampled_from(connections)
+    rows = [
+        [a, *("X" if a == b else data.draw(cells) for b in names), "0-3", data.draw(st.sampled_from("01"))]
+        for a in names
+    ]
+    survives(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())
