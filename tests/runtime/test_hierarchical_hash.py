@@ -113,6 +113,22 @@ def test_parts_of_a_skewed_gradient_are_even():
         assert rank.stats["phases"]["pull"]["imbalance"] < 1.2
 
 
+@pytest.mark.parametrize("size", [2, 4, 8])
+def test_zen_sends_the_bytes_of_the_paper(size):
+    """(n - 1) / n * (2 d + d_n + 1 / 32) * M bytes to each rank, for single float32 values of any skew."""
+    units, n = 100_000, 3000
+    ranks = collectives(zenc.compile("zen", ranks=size), size)
+    inputs = []
+    for rank in range(size):
+        ids = torch.randperm(units // 2, generator=torch.Generator().manual_seed(rank))[:n]
+        inputs.append(torch.sparse_coo_tensor(ids[None], torch.ones(n), (units,), check_invariants=False))
+    run_all(ranks, inputs)
+    for rank in ranks:
+        density = rank.stats["density_out"]
+        expected = (size - 1) / size * (2 * n / units + density + 1 / 32) * 4 * units
+        assert rank.stats["bytes_received"] == pytest.approx(expected, rel=0.05)
+
+
 @pytest.fixture(scope="module")
 def nine() -> Iterator[Ranks]:
     with Ranks(9) as ranks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -67,6 +68,14 @@ def test_tables_are_shared_while_they_are_in_use(hashing):
     del first, second
     gc.collect()
     assert (5000, 3) not in hashing._tables
+
+
+def test_threads_that_ask_at_once_get_the_same_tables(hashing, at):
+    with ThreadPoolExecutor(8) as pool:
+        cuts = list(pool.map(lambda parts: hashing.geometry(300_000, 1, parts), [5, 6] * 8))
+    assert len({id(geometry.tables) for geometry in cuts}) == 2
+    for geometry in cuts[:2]:
+        assert np.array_equal(units_of(hashing, at, geometry, slots_of(hashing, at, geometry)), np.arange(300_000))
 
 
 def test_tensors_beyond_32_bits_are_refused(hashing, permuting):
