@@ -61,9 +61,9 @@ class Report:
         return tuple(proof.size for proof in self.proofs)
 
     @property
-    def rounds_per_phase(self) -> tuple[int, int]:
-        """Rounds of push and pull at the largest size that was proved."""
-        return self.proofs[-1].push_rounds, self.proofs[-1].pull_rounds
+    def rounds(self) -> dict[str, int]:
+        """Rounds by kind of phase at the largest size that was proved."""
+        return self.proofs[-1].rounds
 
 
 @dataclass(frozen=True, slots=True)

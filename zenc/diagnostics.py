@@ -63,6 +63,7 @@ _SCHEME = {
     "recursive-tier": ("scheme", "a scheme is a tier of itself, at once or by way of others"),
     "unused-name": ("scheme", "a parameter or a let is used nowhere (warning)"),
     "no-effect": ("scheme", "an entry changes nothing (warning)"),
+    "not-with-holders": ("scheme", "an entry makes no sense beside 'balanced by holders'"),
 }
 
 _TOPOLOGY = {
@@ -102,6 +103,7 @@ _VERIFICATION = {
     "send-to-self": ("verification", "a move leads from a rank to itself"),
     "origin-merged": ("verification", "a move forwards one rank's contribution, which is merged already"),
     "nothing-to-send": ("verification", "a move forwards a contribution that its sender does not have"),
+    "never-announced": ("verification", "the announce ends, and a rank lacks the index set of another"),
     "counted-twice": ("verification", "a contribution would be added twice"),
     "never-complete": ("verification", "the push ends, and no rank has a part of all ranks"),
     "sent-incomplete": ("verification", "the pull sends a part that is not complete"),

@@ -65,18 +65,27 @@ class Count:
     def __post_init__(self) -> None:
         self.messages, self.volume = np.zeros(self.size), np.zeros(self.size)
         _, proof = verify(self.plan, self.size, self.observe)
-        self.steps = proof.push_rounds + proof.pull_rounds
+        self.steps = sum(proof.rounds.values())
 
     def observe(self, kind: str, phase: Phase, number: int, rows: Deliveries) -> None:
         pairs = np.unique(np.stack((rows.src, rows.dst)), axis=1)
         np.add.at(self.messages, pairs[0], 1)
+        if kind == "announce":
+            return  # of indices alone
         carried = zip(rows.contributors.tolist(), rows.pieces.tolist(), strict=True)
         weights = [self.weight(phase.format, contributors, pieces) for contributors, pieces in carried]
+        if self.plan.announce and kind == "push":
+            weights = [self.held_by_others(contributors) for contributors in rows.contributors.tolist()]
         np.add.at(self.volume, rows.dst, np.array(weights) / self.plan.parts(self.size))
 
     def weight(self, format: Format, contributors: int, pieces: int) -> float:
         """Of one part: ``pieces`` that are kept apart, with ``contributors`` together."""
         return pieces * (1.0 if format is Format.DENSE else self.density(contributors // pieces))
+
+    def held_by_others(self, ranks: int) -> float:
+        """What so many ranks hold of a part that none of them owns: they own theirs, and all others share the rest."""
+        owned = self.density(self.size) / self.size
+        return self.size * (self.density(ranks) - ranks * owned) / (self.size - ranks)
 
 
 def assert_claimed(cell: str, found: float, size: int, density: Callable[[int], float]) -> None:

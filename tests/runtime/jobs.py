@@ -156,3 +156,14 @@ def short_packets(group: dist.ProcessGroup) -> bool:
     buffer = torch.full((64,), 99, dtype=torch.uint8)
     group.recv([buffer], 0, 5).wait()
     return buffer[:10].tolist() == list(range(10)) and bool((buffer[10:] == 99).all())
+
+
+def statistics_of_rows(
+    group: dist.ProcessGroup, text: str, rows: list[list[int]], units: int, width: int
+) -> dict[str, Any]:
+    """The statistics of a call in which rank r holds ``rows[r]``."""
+    ids = torch.tensor(rows[group.rank()])[None]
+    values = torch.ones(ids.shape[1], width)
+    collective = load(group, text)
+    collective.all_reduce(torch.sparse_coo_tensor(ids, values, (units, width), check_invariants=False))
+    return collective.stats

@@ -60,7 +60,6 @@ def check(
         gradient = Gradient(units, width, dtype, density)
         report = compiler.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
     show_diagnostics(report.warnings)
-    push, pull = report.rounds_per_phase
     if json:
         print_json(
             {
@@ -68,7 +67,7 @@ def check(
                 "scheme": report.scheme.name,
                 "file": path,
                 "sizes": list(report.sizes),
-                "rounds": {"push": push, "pull": pull},
+                "rounds": report.rounds,
                 "digest": report.plan.digest,
                 "diagnostics": [warning.to_json() for warning in report.warnings],
                 **({"placement": report.placement.to_json()} if report.placement else {}),
@@ -76,7 +75,8 @@ def check(
         )
     else:
         proved = f"{report.scheme.name} is proved for {spoken(report.sizes)}"
-        print(f"{path}: {proved} (push {steps(push)}, pull {steps(pull)})")
+        rounds = ", ".join(f"{kind} {steps(count)}" for kind, count in report.rounds.items())
+        print(f"{path}: {proved} ({rounds})")
         for line in report.placement.text() if report.placement else ():
             print(line)
 

@@ -143,7 +143,9 @@ class Ledger:
             return
         weights = self._weights(phase, moved)
         messages = np.bincount(moved.src, weights, self.size) + np.bincount(moved.dst, weights, self.size)
-        if kind == "pull":
+        if kind == "announce":
+            pass  # index sets are bits beside values
+        elif kind == "pull":
             self._replace(moved)
         elif self.plan.one_shot(phase):
             self._keep(moved)

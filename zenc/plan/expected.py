@@ -22,6 +22,7 @@ from zenc.plan.formats import (
     body_bytes,
     wire_format,
 )
+from zenc.plan.holder_load import weights as by_holders
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.scheme.model import Format
@@ -70,8 +71,22 @@ class Weigher:
         """Of a part."""
         return -(-self.units // self.plan.parts(self.size))
 
+    @property
+    def unit_bytes(self) -> int:
+        """Of the values of a unit."""
+        return self.width * DTYPE_BYTES[self.dtype]
+
+    def kind_of(self, phase: Phase) -> str:
+        """What ``phase`` is in the plan."""
+        if phase is self.plan.announce:
+            return "announce"
+        return "pull" if any(phase is pull for pull in self.plan.pulls) else "push"
+
     def messages(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
         """The bytes of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
+        if self.plan.announce:
+            rows = by_holders(self.kind_of(phase), moved, self.size, self.units, self.density, self.unit_bytes)
+            return np.asarray(np.bincount(message, rows, minlength=count) + MESSAGE_HEADER_BYTES)
         columns = moved.contributors * (self.size + 1) + moved.pieces
         kinds, inverse = np.unique(columns, return_inverse=True)
         weights = [self.segments(phase.format, *divmod(kind, self.size + 1)) for kind in kinds.tolist()]

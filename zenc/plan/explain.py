@@ -22,6 +22,7 @@ from zenc.plan.formats import (
     body_bytes,
     wire_format,
 )
+from zenc.plan.holder_load import weights as by_holders
 from zenc.plan.model import Phase, Plan
 from zenc.plan.parts import part_sizes
 from zenc.plan.provenance import Deliveries
@@ -90,7 +91,7 @@ class Explanation:
             "plan": self.plan.to_json(),
             "size": self.proof.size,
             "parts": self.proof.parts,
-            "rounds": {"push": self.proof.push_rounds, "pull": self.proof.pull_rounds},
+            "rounds": self.proof.rounds,
             "owners": list(self.proof.owners),
             "rank": self.rank,
             "load": asdict(self.load),
@@ -117,7 +118,7 @@ def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
     scales = _Scales(plan, size, rank, load)
     rounds, proof = verify(plan, size, scales.observe)
     messages = tuple(replace(m, at=str(rounds.sends[line].span or "")) for m, line in scales.messages)
-    traffic = {name: scales.traffic(name) for name in ("push", "pull", "total")}
+    traffic = {name: scales.traffic(name) for name in (*scales.sent, "total")}
     whole = load.units * load.width * DTYPE_BYTES[load.dtype]
     ring = 2 * (size - 1) * whole // size
     return Explanation(plan, proof, rank, load, messages, traffic, ring)
@@ -143,8 +144,9 @@ class _Scales:
         self.parts = plan.parts(size)
         self.slots = part_sizes(plan.mapping, load.units, self.parts)
         self.messages: list[tuple[MessageCost, int]] = []
-        self.sent = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
-        self.received = {"push": np.zeros(size, np.int64), "pull": np.zeros(size, np.int64)}
+        kinds = ("announce", "push", "pull") if plan.announce else ("push", "pull")
+        self.sent = {kind: np.zeros(size, np.int64) for kind in kinds}
+        self.received = {kind: np.zeros(size, np.int64) for kind in kinds}
 
     def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
         weights = self._weights(kind, phase, deliveries)
@@ -165,6 +167,10 @@ class _Scales:
                 self.messages.append((message, int(deliveries.line[rows[0]])))
 
     def _weights(self, kind: str, phase: Phase, deliveries: Deliveries) -> np.ndarray[Any, np.dtype[np.int64]]:
+        if self.plan.announce:
+            load = self.load
+            unit_bytes = load.width * DTYPE_BYTES[load.dtype]
+            return by_holders(kind, deliveries, self.size, load.units, load.density, unit_bytes)
         columns = np.stack((deliveries.part, deliveries.contributors, deliveries.pieces))
         kinds, index = np.unique(columns, axis=1, return_inverse=True)
         weigh = lru_cache(maxsize=None)(self._part_bytes)
@@ -182,7 +188,7 @@ class _Scales:
 
     def traffic(self, phase: str) -> Traffic:
         sent, received = (
-            by["push"] + by["pull"] if phase == "total" else by[phase] for by in (self.sent, self.received)
+            np.sum([*by.values()], axis=0) if phase == "total" else by[phase] for by in (self.sent, self.received)
         )
         return Traffic(int(sent[self.rank]), int(received[self.rank]), int(sent.max()), int(received.max()))
 

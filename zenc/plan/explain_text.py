@@ -28,10 +28,15 @@ def _heading(explanation: Explanation) -> list[str]:
         f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
         *_tiers(plan, proof.size),
         f"{proof.size} ranks, {proof.parts} part{'s' * (proof.parts != 1)}; "
-        f"push in {proof.push_rounds} rounds, pull in {proof.pull_rounds}; {_aggregation(plan)} aggregation",
+        f"{_rounds(proof.rounds)}; {_aggregation(plan)} aggregation",
         f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense), "
         f"{load.density:.4g} of the units on each rank, at random",
     ]
+
+
+def _rounds(rounds: dict[str, int]) -> str:
+    (first, count), *others = rounds.items()
+    return ", ".join([f"{first} in {count} rounds", *(f"{name} in {more}" for name, more in others)])
 
 
 def _aggregation(plan: Plan) -> str:

@@ -30,7 +30,7 @@ from zenc.language.schedule import (
 from zenc.plan.compose import places, rewritten
 from zenc.plan.evaluate import EvaluationError, Scope, evaluate
 from zenc.plan.model import Phase, Plan, Tier
-from zenc.scheme.model import Aggregation, Partition, Scheme
+from zenc.scheme.model import Aggregation, Format, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16
 
@@ -57,7 +57,16 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         ),
         pushes=tuple(push for push, _ in phases),
         pulls=tuple(pull for _, pull in reversed(phases)),
+        announce=_announce(scheme, size),
     )
+
+
+def _announce(scheme: Scheme, size: int | None) -> Phase | None:
+    """The push of a schedule, among ranks that gather one part unmerged: their index sets."""
+    if scheme.announce is None:
+        return None
+    whole = Scope(np.zeros(1, dtype=np.int64), {"one_shot": 1, "parts": 1, **({} if size is None else {"size": size})})
+    return Phase(_settled(scheme.announce.push, whole), Format.AUTO, 0, scheme.announce.push_span)
 
 
 def _phases(scheme: Scheme, number: int, size: int | None) -> tuple[Phase, Phase]:

@@ -6,6 +6,7 @@
             tiers: Tier+                          # inner to outer; a scheme without tiers has one, named ""
             pushes: Phase+                        # one a tier, inner first
             pulls: Phase+                         # one a tier, outer first
+            announce: Phase?                      # before all others, where the mapping is Holders
     Tier  = name size? communication partition aggregation      # size: ranks in a group of it; None: what is left
     Phase = Block Format tier                     # the moves, in the language of zenc.language.schedule
 
@@ -21,6 +22,12 @@ push  A move copies what the sender holds of a part. What arrives is joined to w
 pull  A move copies a complete part, which takes the place of what the receiver held of it.
 
 At the end every rank holds every part, complete.
+
+announce  Before all that, under Holders, a push of one part and one-shot aggregation, in which a contribution is the
+      set of units that a rank holds, without values. Every rank ends it with the sets of all ranks, and so knows all
+      parts: part p are the units that rank p owns, one of those that hold them, ascending; zenc.scheme.model.Holders.
+      No slot of such a part is empty on all ranks, and what is held of it is known before it comes, so that values
+      travel alone.
 
 Tiers nest: a tier of size g makes groups of g ranks, and each of these counts as one rank to the next tier. The moves
 of a plan are between ranks of the whole group all the same, and carry parts of the whole tensor.
@@ -77,6 +84,7 @@ class Plan:
     tiers: tuple[Tier, ...]
     pushes: tuple[Phase, ...]
     pulls: tuple[Phase, ...]
+    announce: Phase | None = None
 
     def counts(self, size: int) -> tuple[int, ...]:
         """The members of a group of each tier among ``size`` ranks."""
@@ -88,12 +96,16 @@ class Plan:
         counts = zip(self.tiers, self.counts(size), strict=True)
         return math.prod(count for tier, count in counts if tier.partition is Partition.PARALLELISM)
 
+    def parts_in(self, phase: Phase, size: int) -> int:
+        """The number of parts that the moves of ``phase`` know: index sets are announced whole."""
+        return 1 if phase is self.announce else self.parts(size)
+
     def one_shot(self, phase: Phase) -> bool:
         """Whether ``phase`` keeps what arrives apart until it ends."""
-        return self.tiers[phase.tier].one_shot
+        return phase is self.announce or self.tiers[phase.tier].one_shot
 
     def name_of(self, kind: str, phase: Phase) -> str:
-        """``phase``, which is a ``kind`` ("push" or "pull"), in words: push; push of node."""
+        """``phase``, which is a ``kind`` ("announce", "push" or "pull"), in words: push; push of node."""
         name = self.tiers[phase.tier].name
         return f"{kind} of {name}" if name else kind
 

@@ -1,6 +1,6 @@
 """What one rank does: its own view of the rounds of a plan.
 
-    Program = (pushes: Phase*  pulls: Phase*)
+    Program = announce: Phase  (pushes: Phase*  pulls: Phase*)
     Phase   = Step*
     Step    = number  sends: Message*  receives: Message*   # of round ``number``; rounds without it are left out
     Message = peer Piece+                                   # one message a peer and round
@@ -52,11 +52,13 @@ class Program:
     pulls: tuple[tuple[Step, ...], ...]
     last: tuple[Mapping[int, int], ...]
     needless: tuple[frozenset[int], ...]
+    announce: tuple[Step, ...] = ()
 
 
 def program(rounds: Rounds, rank: int) -> Program:
     """The steps of ``rank``; round numbers count from 1, and go on from phase to phase."""
-    phases, first = [], 1
+    announce = tuple(_steps(rounds.announce, rank, 1))
+    phases, first = [], 1 + len(rounds.announce)
     for phase in (*rounds.pushes, *rounds.pulls):
         phases.append(tuple(_steps(phase, rank, first)))
         first += len(phase)
@@ -65,7 +67,7 @@ def program(rounds: Rounds, rank: int) -> Program:
         {piece.part: step.number for step in push for m in (*step.sends, *step.receives) for piece in m.pieces}
         for push in pushes
     )
-    return Program(rank, pushes, pulls, last, _needless(pushes, pulls))
+    return Program(rank, pushes, pulls, last, _needless(pushes, pulls), announce)
 
 
 def _needless(pushes: tuple[tuple[Step, ...], ...], pulls: tuple[tuple[Step, ...], ...]) -> tuple[frozenset[int], ...]:

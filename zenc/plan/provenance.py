@@ -23,6 +23,7 @@ from zenc.plan.rounds import Round, Rounds
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
+_NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
 MOST_MERGED = 1 << 14
 """Places whose fingerprints are made at once."""
 
@@ -31,7 +32,8 @@ MOST_MERGED = 1 << 14
 class Deliveries:
     """What the moves of one round carry: one entry for every part of every move.
 
-    ``contributors`` counts the ranks whose contributions are delivered, ``pieces`` the pieces that are kept apart.
+    ``contributors`` counts the ranks whose contributions are delivered, ``pieces`` the pieces that are kept apart;
+    ``members`` [rows, words] are those ranks, as bits, in a push.
     """
 
     src: Ints
@@ -41,6 +43,7 @@ class Deliveries:
     line: Ints
     contributors: Ints
     pieces: Ints
+    members: Words
 
 
 class Provenance:
@@ -65,6 +68,10 @@ class Provenance:
         words: Words = np.zeros((self.size, self.parts, (self.size + 63) // 64), dtype=np.uint64)
         words[ranks, :, ranks // 64] = (np.uint64(1) << (ranks % 64).astype(np.uint64))[:, None]
         return words
+
+    def _what(self, rank: int, part: int) -> str:
+        """What ``rank`` contributed to ``part``, in words."""
+        return f"rank {rank}'s index set" if self.name == "announce" else f"rank {rank}'s part {part}"
 
     def begin(self, name: str, one_shot: bool) -> None:
         """Open a phase. In the first one ``apart`` is ``have``: every rank holds what it contributed."""
@@ -127,7 +134,7 @@ class Provenance:
         if lacking.any():
             at = int(np.argmax(lacking))
             src, part, of = int(rows.src[at]), int(rows.part[at]), int(rows.origin[at])
-            message = f"rank {src} has nothing of rank {of}'s part {part} to send ({self.name}, step {number})"
+            message = f"rank {src} has nothing of {self._what(of, part)} to send ({self.name}, step {number})"
             return [self._at(int(rows.line[at]), "nothing-to-send", message, (self._holds(src, part),))]
         pieces[limited] = only[limited]
         payload[limited] = self.before[origin, rows.part][limited] if self.pushes else only[limited]
@@ -136,7 +143,7 @@ class Provenance:
     def _join(self, rows: Deliveries, payload: Words, pieces: Words, number: int) -> list[Diagnostic]:
         key = rows.dst * self.parts + rows.part
         order = np.lexsort((rows.src, key))
-        key, payload = key[order], payload[order]
+        members, key, payload = payload, key[order], payload[order]
         starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
         dst, part = rows.dst[order][starts], rows.part[order][starts]
         counts = np.bitwise_count(payload).sum(axis=1).astype(np.int64)
@@ -155,7 +162,7 @@ class Provenance:
         original = np.empty_like(counts)
         original[order] = counts
         apart = np.bitwise_count(pieces).sum(axis=1).astype(np.int64)
-        self.deliveries = replace(rows, contributors=original, pieces=apart)
+        self.deliveries = replace(rows, contributors=original, pieces=apart, members=members)
         return []
 
     def _grow(self, rows: Deliveries, order: Ints, starts: Ints) -> None:
@@ -202,6 +209,8 @@ class Provenance:
         return Diagnostic(identifier, message, self.rounds.sends[line].span, notes, help)
 
     def _holds(self, rank: int, part: int) -> str:
+        if self.name == "announce":
+            return f"rank {rank} has the index sets of {named(self.members(rank, part))}"
         return f"rank {rank} holds of part {part} what {named(self.members(rank, part))} contributed"
 
     def _twice(self, rows: Deliveries, group: Ints, number: int) -> Diagnostic:
@@ -213,7 +222,7 @@ class Provenance:
             for member in self._sent(src, part, origin):
                 if member in seen:
                     given = f"{_given(dst, seen[member], src)} ({self.name}, step {number})"
-                    message = f"rank {dst} would count rank {member}'s part {part} twice: {given}"
+                    message = f"rank {dst} would count {self._what(member, part)} twice: {given}"
                     return self._at(int(rows.line[row]), "counted-twice", message, (self._holds(dst, part),))
                 seen[member] = src
         raise AssertionError("a group that counts twice has a member that is seen twice")
@@ -258,7 +267,7 @@ def _by_part(round_: Round) -> Deliveries:
     ends = np.cumsum(lengths)
     part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(round_.first, lengths)
     src, dst, origin, line = columns
-    return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part))
+    return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY)
 
 
 def _mixed(values: Words) -> Words:

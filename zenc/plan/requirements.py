@@ -99,8 +99,9 @@ def _demand_all(plan: Plan, size: int) -> None:
     unequal = indivisible(plan, size)
     if unequal:
         raise UnmetError(unequal)
-    for phase in (*plan.pushes, *plan.pulls):
-        scope = scope_of(size, plan.parts(size), plan.one_shot(phase))
+    announced = (plan.announce,) if plan.announce else ()
+    for phase in (*announced, *plan.pushes, *plan.pulls):
+        scope = scope_of(size, plan.parts_in(phase, size), plan.one_shot(phase))
         try:
             _demand_leading(phase.block, scope)
         except EvaluationError:

@@ -1,6 +1,6 @@
 """From a plan and a number of ranks to the moves themselves.
 
-    Rounds = (pushes: Phase*  pulls: Phase*) sends
+    Rounds = announce: Phase?  (pushes: Phase*  pulls: Phase*) sends
     Phase  = Round*                                             # one round for every step that moves anything
     Round  = (src dst first last origin line)*                # arrays, one entry a move
 
@@ -53,6 +53,7 @@ class Rounds:
     pushes: tuple[tuple[Round, ...], ...]
     pulls: tuple[tuple[Round, ...], ...]
     sends: tuple[Send, ...]
+    announce: tuple[Round, ...] = ()
 
 
 def expand(plan: Plan, size: int) -> Rounds:
@@ -61,21 +62,24 @@ def expand(plan: Plan, size: int) -> Rounds:
     Where the plan requires another number of ranks, that alone is told.
     """
     demand_all(plan, size)
-    parts = plan.parts(size)
-    unroller = _Unroller(size, parts, Level("", 1, size, parts, 1))
-
-    levels = levels_of(plan, size)
+    levels, parts = levels_of(plan, size), plan.parts(size)
+    whole = Level("", 1, size, 1, 1)
+    unroller = _Unroller(size, parts, whole)
 
     def unrolled(kind: str, phase: Phase) -> tuple[Round, ...]:
-        scope = scope_of(size, parts, plan.one_shot(phase))
-        unroller.inside, unroller.level = levels[: phase.tier], levels[phase.tier]
+        unroller.parts = plan.parts_in(phase, size)
+        scope = scope_of(size, unroller.parts, plan.one_shot(phase))
+        announcing = phase is plan.announce
+        unroller.inside = () if announcing else levels[: phase.tier]
+        unroller.level = whole if announcing else levels[phase.tier]
         return tuple(unroller.phase(plan.name_of(kind, phase), phase.block, scope))
 
+    announce = unrolled("announce", plan.announce) if plan.announce else ()
     pushes = tuple(unrolled("push", phase) for phase in plan.pushes)
     pulls = tuple(unrolled("pull", phase) for phase in plan.pulls)
     if unroller.found:
         raise VerificationError(unroller.found)
-    return Rounds(size, parts, pushes, pulls, tuple(unroller.sends))
+    return Rounds(size, parts, pushes, pulls, tuple(unroller.sends), announce)
 
 
 @dataclass(slots=True)

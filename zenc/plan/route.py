@@ -67,6 +67,7 @@ def routes(plan: Plan, rounds: Rounds, topology: Topology) -> Routes:
 
 def every_round(plan: Plan, rounds: Rounds) -> Iterator[tuple[str, int, Round]]:
     """All rounds in their order, with the names of their phases and their numbers in these, from 1."""
+    yield from (("announce", number, round_) for number, round_ in enumerate(rounds.announce, 1))
     pushes, pulls = zip(plan.pushes, rounds.pushes, strict=True), zip(plan.pulls, rounds.pulls, strict=True)
     for kind, phases in (("push", pushes), ("pull", pulls)):
         for phase, played in phases:

@@ -68,6 +68,7 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
         "tiers": [written.tier(tier) for tier in plan.tiers],
         "pushes": [written.phase(phase) for phase in plan.pushes],
         "pulls": [written.phase(phase) for phase in plan.pulls],
+        **({"announce": written.phase(plan.announce)} if plan.announce else {}),
     }
     return data if meaning_only else {**data, "doc": plan.doc}
 
@@ -216,17 +217,21 @@ class _Reader:
         _demand_nested(tiers)
         inward = range(len(tiers))
         pushes, pulls = self.phases(data["pushes"], inward), self.phases(data["pulls"], reversed(inward))
-        _demand_meaning((*pushes, *pulls))
+        announce, mapping = self.announce(data), _mapping_from_json(data["mapping"])
+        if (announce is not None) != isinstance(mapping, Holders):
+            raise ValueError("units are announced under the mapping 'holders', and under no other")
+        _demand_meaning((*([announce] if announce else []), *pushes, *pulls))
         return Plan(
             scheme=_of_type(data["scheme"], str),
             doc=_of_type(data["doc"], str),
             parameters=tuple((name, _number(value)) for name, value in _of_type(data["parameters"], dict).items()),
             size=size,
-            mapping=_mapping_from_json(data["mapping"]),
+            mapping=mapping,
             unit=Unit(data["unit"]),
             tiers=tiers,
             pushes=pushes,
             pulls=pulls,
+            announce=announce,
         )
 
     def tier(self, value: object) -> Tier:
@@ -239,6 +244,9 @@ class _Reader:
             aggregation=Aggregation(data["aggregation"]),
             span=self.place(data),
         )
+
+    def announce(self, data: Json) -> Phase | None:
+        return self.phase(data["announce"]) if "announce" in data else None
 
     def phases(self, value: object, tiers: Iterable[int]) -> tuple[Phase, ...]:
         """One phase for each of ``tiers``, in this order."""

@@ -3,6 +3,9 @@
 Exactly once: play every move with sets of contributors (``zenc.plan.provenance``). No contribution may arrive twice,
 the pull may carry complete parts only, and in the end every rank holds every part complete.
 
+Under Holders the announce is played first, in the same way: no index set may arrive twice, and every rank must end
+with those of all ranks. Then all choose the same owners, by themselves (docs/plan.md).
+
 The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
 same order of each part, so that they hold the same bits.
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -53,12 +56,19 @@ class Proof:
     pull_rounds: int
     moves: int
     owners: tuple[int, ...]
+    announce_rounds: int = 0
+
+    @property
+    def rounds(self) -> dict[str, int]:
+        """Rounds by kind of phase; of the announce, if there is one."""
+        announce = {"announce": self.announce_rounds} if self.announce_rounds else {}
+        return {**announce, "push": self.push_rounds, "pull": self.pull_rounds}
 
 
 def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Rounds, Proof]:
     """Prove ``plan`` among ``size`` ranks; raises VerificationError with a counterexample.
 
-    ``observe`` is told "push" or "pull", phase, round number (from 1) and deliveries of every round played.
+    ``observe`` is told "announce", "push" or "pull", phase, round number (from 1) and deliveries of every round played.
     """
     rounds = expand(plan, size)
     return rounds, prove(plan, rounds, observe)
@@ -67,6 +77,8 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
 def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
     size = rounds.size
+    if plan.announce:
+        _announce(plan, plan.announce, rounds, observe)
     state = Provenance(rounds)
     for phase, played in zip(plan.pushes, rounds.pushes, strict=True):
         _play(plan, state, "push", phase, played, observe)
@@ -81,7 +93,8 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     if size <= MATCHED_SIZES:
         prove_progress([program(rounds, rank) for rank in range(size)])
     push, pull = (tuple(chain.from_iterable(phases)) for phases in (rounds.pushes, rounds.pulls))
-    return Proof(size, rounds.parts, len(push), len(pull), sum(len(round_) for round_ in (*push, *pull)), owners)
+    moves = sum(len(round_) for round_ in (*rounds.announce, *push, *pull))
+    return Proof(size, rounds.parts, len(push), len(pull), moves, owners, len(rounds.announce))
 
 
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
@@ -111,11 +124,24 @@ def _play(
 ) -> None:
     state.begin(plan.name_of(kind, phase), plan.one_shot(phase))
     for number, round_ in enumerate(rounds, start=1):
-        found = state.push(round_, number) if kind == "push" else state.pull(round_, number)
+        found = state.pull(round_, number) if kind == "pull" else state.push(round_, number)
         if found:
             raise VerificationError(found)
         if observe and state.deliveries is not None:
             observe(kind, phase, number, state.deliveries)
+
+
+def _announce(plan: Plan, phase: Phase, rounds: Rounds, observe: Observer | None) -> None:
+    """Index sets are the contributions to one part."""
+    state = Provenance(replace(rounds, parts=1))
+    _play(plan, state, "announce", phase, rounds.announce, observe)
+    ignorant = np.flatnonzero(~state.complete()[:, 0])
+    if len(ignorant):
+        rank = int(ignorant[0])
+        lacking = sorted(set(range(state.size)) - set(state.members(rank, 0)))
+        message = f"rank {rank} never learns which units {named(lacking)} {'has' if len(lacking) == 1 else 'have'}"
+        help = "an announce is the push of a schedule that brings what every rank has to every other, once"
+        raise VerificationError(Diagnostic("never-announced", message, phase.span, (among(state.size),), help))
 
 
 def _demand_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
@@ -196,7 +222,7 @@ def prove_progress(programs: list[Program]) -> None:
     sent: Counter[tuple[int, int, int]] = Counter()
     awaited: Counter[tuple[int, int, int]] = Counter()
     for rank, steps in enumerate(programs):
-        for step in chain.from_iterable((*steps.pushes, *steps.pulls)):
+        for step in chain(steps.announce, *steps.pushes, *steps.pulls):
             sent.update((step.number, rank, message.peer) for message in step.sends)
             awaited.update((step.number, message.peer, rank) for message in step.receives)
     if sent != awaited or any(count != 1 for count in sent.values()):

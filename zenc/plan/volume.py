@@ -5,7 +5,8 @@
 A moved segment that sums k ranks holds the density d_k of its slots, so a share s of the tensor (1 / parts for a
 part) weighs s d_k M bytes of values, where M is what the dense tensor weighs. Under one-shot aggregation a move of k
 unmerged segments weighs k s d_1 M. k = 0 stands for what travels dense. All parts count as equally long, indices and
-headers are left out: this is the volume that papers give formulas for, counted from the moves.
+headers are left out: this is the volume that papers give formulas for, counted from the moves. What k ranks
+hold of a part depends, by holders, on who owns it: shares can be negative there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zenc.plan.evaluate import Ints
+from zenc.plan.evaluate import Ints, Mask
+from zenc.plan.holder_load import has_owner
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.verify import verify
@@ -63,8 +65,14 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
     tallies = {name: _Tally(size) for name in phases}
 
     def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        if (name := plan.name_of(kind, phase)) in tallies:
-            tallies[name].add(deliveries, phase.format is Format.DENSE)
+        if kind == "announce":
+            return  # brings no values
+        tally = tallies[plan.name_of(kind, phase)]
+        tally.count(deliveries)
+        if plan.announce:
+            tally.weigh_held(deliveries, has_owner(kind, deliveries, size))
+        else:
+            tally.weigh(deliveries, phase.format is Format.DENSE)
 
     verify(plan, size, observe)
     return {name: tally.volume(plan.parts(size), density) for name, tally in tallies.items()}
@@ -80,17 +88,27 @@ class _Tally:
     def __init__(self, size: int) -> None:
         self.size, self.steps = size, 0
         self.messages_sent, self.messages_received = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        self.sent, self.received = np.zeros((size, size + 1), np.int64), np.zeros((size, size + 1), np.int64)
+        self.sent, self.received = np.zeros((2, size, size + 1), np.int64), np.zeros((2, size, size + 1), np.int64)
 
-    def add(self, moved: Deliveries, dense: bool) -> None:
-        """Count one round."""
+    def count(self, moved: Deliveries) -> None:
+        """Count the messages of one round."""
         self.steps += 1
         pairs = np.unique(moved.src * self.size + moved.dst)
         self.messages_sent += np.bincount(pairs // self.size, minlength=self.size)
         self.messages_received += np.bincount(pairs % self.size, minlength=self.size)
+
+    def weigh(self, moved: Deliveries, dense: bool) -> None:
+        """Count the segments of one round."""
         k = moved.contributors * 0 if dense else moved.contributors // moved.pieces
-        np.add.at(self.sent, (moved.src, k), moved.pieces)
-        np.add.at(self.received, (moved.dst, k), moved.pieces)
+        np.add.at(self.sent[0], (moved.src, k), moved.pieces)
+        np.add.at(self.received[0], (moved.dst, k), moved.pieces)
+
+    def weigh_held(self, moved: Deliveries, owned: Mask) -> None:
+        """The same by holders: the one piece with the contribution of its owner, who holds all, and the others."""
+        k, others = moved.contributors // moved.pieces, moved.pieces - owned
+        for table, ranks in ((self.sent, moved.src), (self.received, moved.dst)):
+            table[0, :, self.size] += np.bincount(ranks[owned], minlength=self.size)
+            np.add.at(table[1], (ranks, k), others)
 
     def volume(self, parts: int, density: float) -> PhaseVolume:
         """What the busiest ranks move."""
@@ -101,6 +119,19 @@ class _Tally:
         return PhaseVolume(self.steps, most_sent, most_received, sent, received)
 
 
-def _busiest(table: Ints, weights: npt.NDArray[np.float64], parts: int) -> Volume:
-    row = table[int(np.argmax(np.round(table @ weights, 9)))]
-    return {k: Fraction(int(row[k]), parts) for k in np.flatnonzero(row).tolist()}
+def _busiest(tables: Ints, weights: npt.NDArray[np.float64], parts: int) -> Volume:
+    """The volume of the rank that moves most.
+
+    Of a part that none of k ranks owns, they hold (d(k) - k / n * d(n)) / (n - k) of the tensor: what they hold less
+    what they own, shared out among the other parts.
+    """
+    whole, others = tables
+    n = whole.shape[1] - 1
+    below = np.arange(n)
+    of_others = np.append((weights[:-1] - below / n * weights[n]) / (n - below) * parts, 0.0)
+    busiest = int(np.argmax(np.round(whole @ weights + others @ of_others, 9)))
+    volume = {k: Fraction(pieces, parts) for k, pieces in enumerate(whole[busiest].tolist())}
+    for k, pieces in enumerate(others[busiest, :n].tolist()):
+        volume[k] += Fraction(pieces, n - k)
+        volume[n] -= Fraction(pieces * k, n * (n - k))
+    return {k: share for k, share in volume.items() if share}

@@ -10,13 +10,9 @@ import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
-from zenc.plan.program import Program, program
-from zenc.plan.verify import verify
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.exchange import Exchange
-from zenc.runtime.inbox import Room
 from zenc.runtime.layout import Layout, contribution_of, layout_of, not_a_tensor, sparse_result
-from zenc.runtime.segments import Segment, Workshop
+from zenc.runtime.stage import Call, Opener, stage
 from zenc.runtime.stats import CallStats
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
@@ -26,8 +22,8 @@ Operation = Literal["sum", "mean"]
 OPERATIONS = ("sum", "mean")
 MOST_KNOWN = 256
 """Shapes whose workshops are kept; models have far fewer."""
-Prepared: TypeAlias = tuple[Layout, Workshop, int]
-"""How tensors of a shape are cut, what makes their segments, and 64 bits that only ranks of one call share."""
+Prepared: TypeAlias = tuple[Layout, Opener, int]
+"""How tensors of a shape are cut, what opens calls for them, and 64 bits that only ranks of one call share."""
 
 
 class Collective:
@@ -39,13 +35,11 @@ class Collective:
 
     def __init__(self, artifact: Artifact, kernels: Kernels, communicator: Communicator, deadline: float) -> None:
         plan = artifact.plan
-        rounds, self._proof = verify(plan, communicator.size)
-        self._program: Program = program(rounds, communicator.rank)
+        self._stage = stage(plan, kernels, communicator.transport, deadline)
         self.artifact = artifact
         self._digest = plan.digest
-        self._kernels, self._communicator, self._deadline = kernels, communicator, deadline
+        self._communicator = communicator
         self._known: dict[tuple[object, ...], Prepared] = {}
-        self._room: Room = {}
         self._stats: CallStats | None = None
 
     @property
@@ -62,8 +56,8 @@ class Collective:
 
         ``bytes_sent`` and ``bytes_received`` count payload and headers of this rank. ``units_in`` and ``units_out``
         are occupied units, ``density_in`` and ``density_out`` their share of ``units``. ``phases`` has for ``push``
-        and ``pull`` bytes, messages, bytes by wire format, seconds, and ``imbalance``: the fullest part over the
-        mean part, of this rank's own gradient (push) and of the sum (pull).
+        and ``pull``, and by holders for ``announce`` before them: bytes, messages, bytes by wire format, seconds, and
+        ``imbalance``: the fullest part over the mean part, of this rank's own gradient, or of the sum (pull).
         """
         return self._stats.to_json() if self._stats else {}
 
@@ -104,28 +98,24 @@ class Collective:
     def _run(self, tensor: torch.Tensor, prepared: Prepared, op: Operation, number: int, work: Work) -> torch.Tensor:
         """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""
         self._communicator.demand_whole()
-        layout, workshop, signature = prepared
+        layout, open_call, signature = prepared
         if not layout.units or not layout.width:
             return _without_elements(tensor)
         started = time.perf_counter()
-        call = Envelope(number, signature, layout.units)
-        transport, plan = self._communicator.transport, self.artifact.plan
-        exchange = Exchange(plan, self._program, transport, workshop, call, self._deadline, self._room)
+        exchange = open_call(Envelope(number, signature, layout.units))
         try:
             own = exchange.pack(contribution_of(tensor, layout), self.size if op == "mean" else 1)
             packed = time.perf_counter()
             complete = exchange.run(own)
             exchanged = time.perf_counter()
-            result = _result(tensor, layout, workshop, complete)
+            result = _result(tensor, layout, exchange, list(complete))
         except BaseException as error:  # an interrupted call leaves peers waiting just the same
             self._give_up(error, exchange)
             raise
         ended = time.perf_counter()
-        counts = [segment.count for segment in own], [segment.count for segment in complete]
+        counts = exchange.counts_in(own), [held.count for held in complete]
         seconds = ended - started, packed - started, ended - exchanged
-        self._stats = work.counted = CallStats(
-            number, layout.units, *counts, exchange.push_stats, exchange.pull_stats, *seconds
-        )
+        self._stats = work.counted = CallStats(number, layout.units, *counts, exchange.stats, *seconds)
         return result
 
     def _prepared(self, tensor: torch.Tensor, op: Operation) -> Prepared:
@@ -142,12 +132,11 @@ class Collective:
         return known
 
     def _prepare(self, layout: Layout, op: Operation) -> Prepared:
-        geometry = self._kernels.geometry(layout.units, layout.width, self._proof.parts)
         meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
         signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
-        return layout, Workshop(self._kernels, geometry, layout), signature
+        return layout, self._stage(layout), signature
 
-    def _give_up(self, error: BaseException, exchange: Exchange) -> None:
+    def _give_up(self, error: BaseException, exchange: Call) -> None:
         if self.size > 1:
             cause = error if isinstance(error, SynchronisationError) else None
             text = f"this rank failed: {type(error).__name__}: {error}"
@@ -162,15 +151,16 @@ def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
 
 
-def _result(tensor: torch.Tensor, layout: Layout, workshop: Workshop, complete: list[Segment]) -> torch.Tensor:
+def _result(tensor: torch.Tensor, layout: Layout, exchange: Call, complete: list[Any]) -> torch.Tensor:
     """The sum in the layout of the input; a dense tensor is overwritten."""
+    expander = exchange.expander
     if layout.is_sparse:
-        return sparse_result(*workshop.expand_units(complete), layout)
+        return sparse_result(*expander.expand_units(complete), layout)
     target = tensor.detach()
     if target.is_contiguous():
-        workshop.expand_into(complete, target)
+        expander.expand_into(complete, target)
     else:
         buffer = torch.empty(layout.shape, dtype=layout.dtype)
-        workshop.expand_into(complete, buffer)
+        expander.expand_into(complete, buffer)
         target.copy_(buffer)
     return tensor

@@ -46,6 +46,20 @@ class Exchange:
         self.held: dict[int, list[Segment]] = {}
         self.push_stats, self.pull_stats = PhaseStats(), PhaseStats()
 
+    @property
+    def stats(self) -> dict[str, PhaseStats]:
+        """By phase, in order."""
+        return {"push": self.push_stats, "pull": self.pull_stats}
+
+    @property
+    def expander(self) -> Workshop:
+        """What makes tensors of complete segments."""
+        return self.workshop
+
+    def counts_in(self, own: list[Segment]) -> list[int]:
+        """The occupied units of each part that this rank contributed."""
+        return [segment.count for segment in own]
+
     def pack(self, contribution: Contribution, divisor: int) -> list[Segment]:
         """This rank's own segments, one a part; all slots occupied if the first push is dense."""
         format = self.phases[0].format

@@ -136,12 +136,12 @@ class Workshop:
             at, marks = at + size, marks + self.bitmap_bytes
         return segments
 
-    def _framed(self, part: int, origin: int, count: int, bitmap: torch.Tensor, format: Format) -> Segment:
-        """A segment with a frame of its own; its values are not there yet."""
+    def framed(self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format) -> Segment:
+        """A segment with a frame of its own; its values are not there yet. ``keep`` owns the bitmap."""
         chosen, index, body = wire_layout(format, self.slots[part], count, self.unit_bytes)
         arena = torch.empty(HEADER_GAP + body, dtype=torch.uint8)
         frame, values = Frame(arena, HEADER_GAP + body, chosen, format), arena.data_ptr() + HEADER_GAP + index
-        return Segment(part, origin, count, bitmap.data_ptr(), values, (bitmap, arena), frame)
+        return Segment(part, origin, count, bitmap, values, (keep, arena), frame)
 
     def densify(self, segment: Segment, format: Format) -> Segment:
         """The same segment with every slot of its part occupied; absent ones become +0."""
@@ -150,7 +150,7 @@ class Workshop:
             return segment
         bitmap = torch.zeros(self.part_words, dtype=torch.int64)
         self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
-        made = self._framed(segment.part, segment.origin, slots, bitmap, format)
+        made = self.framed(segment.part, segment.origin, slots, bitmap.data_ptr(), bitmap, format)
         self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, made.values)
         return made
 
@@ -162,7 +162,7 @@ class Workshop:
         count = self.kernels.mark_nonzero(self.dtype, *at)
         if count == segment.count:
             return segment
-        made = self._framed(segment.part, segment.origin, count, kept, format)
+        made = self.framed(segment.part, segment.origin, count, kept.data_ptr(), kept, format)
         self.kernels.copy_kept(self.dtype, segment.bitmap, made.bitmap, words, width, segment.values, made.values)
         return made
 
@@ -173,7 +173,7 @@ class Workshop:
         bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
         union = torch.empty(self.part_words, dtype=torch.int64)
         count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
-        made = self._framed(segments[0].part, origin, count, union, format)
+        made = self.framed(segments[0].part, origin, count, union.data_ptr(), union, format)
         self.kernels.merge(self.dtype, bitmaps, values, self.part_words, self.layout.width, made.values)
         return made
 

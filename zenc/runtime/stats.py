@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from zenc.scheme.model import Format
+
+VALUES = "values"
+"""What stands for a wire format where values travel alone, by holders."""
 
 
 @dataclass(slots=True)
@@ -18,8 +21,8 @@ class PhaseStats:
     messages_sent: int = 0
     messages_received: int = 0
     seconds: float = 0.0
-    formats_sent: dict[Format, int] = field(default_factory=dict)
-    formats_received: dict[Format, int] = field(default_factory=dict)
+    formats_sent: dict[str, int] = field(default_factory=dict)
+    formats_received: dict[str, int] = field(default_factory=dict)
 
     def sent(self, size: int) -> None:
         self.bytes_sent += size
@@ -35,6 +38,13 @@ class PhaseStats:
     def body_received(self, format: Format, size: int) -> None:
         self.formats_received[format] = self.formats_received.get(format, 0) + size
 
+    def values_sent(self, size: int) -> None:
+        """Values without an index."""
+        self.formats_sent[VALUES] = self.formats_sent.get(VALUES, 0) + size
+
+    def values_received(self, size: int) -> None:
+        self.formats_received[VALUES] = self.formats_received.get(VALUES, 0) + size
+
     def to_json(self, imbalance: float) -> dict[str, Any]:
         """As the dict under ``stats["phases"]``."""
         return {
@@ -42,11 +52,15 @@ class PhaseStats:
             "bytes_received": self.bytes_received,
             "messages_sent": self.messages_sent,
             "messages_received": self.messages_received,
-            "formats_sent": {format.value: size for format, size in self.formats_sent.items()},
-            "formats_received": {format.value: size for format, size in self.formats_received.items()},
+            "formats_sent": {_name(format): size for format, size in self.formats_sent.items()},
+            "formats_received": {_name(format): size for format, size in self.formats_received.items()},
             "imbalance": imbalance,
             "seconds": self.seconds,
         }
+
+
+def _name(format: str) -> str:
+    return format.value if isinstance(format, Format) else format
 
 
 def imbalance(counts: Sequence[int]) -> float:
@@ -63,15 +77,14 @@ class CallStats:
     units: int
     counts_in: list[int]
     counts_out: list[int]
-    push: PhaseStats
-    pull: PhaseStats
+    phases: Mapping[str, PhaseStats]
     seconds: float
     seconds_pack: float
     seconds_expand: float
 
     def to_json(self) -> dict[str, Any]:
         """As ``Collective.stats``."""
-        push, pull = self.push, self.pull
+        phases = self.phases.values()
         units_in, units_out = sum(self.counts_in), sum(self.counts_out)
         return {
             "units": self.units,
@@ -79,11 +92,11 @@ class CallStats:
             "units_out": units_out,
             "density_in": units_in / self.units,
             "density_out": units_out / self.units,
-            "bytes_sent": push.bytes_sent + pull.bytes_sent,
-            "bytes_received": push.bytes_received + pull.bytes_received,
+            "bytes_sent": sum(phase.bytes_sent for phase in phases),
+            "bytes_received": sum(phase.bytes_received for phase in phases),
             "phases": {
-                "push": push.to_json(imbalance(self.counts_in)),
-                "pull": pull.to_json(imbalance(self.counts_out)),
+                name: phase.to_json(imbalance(self.counts_out if name == "pull" else self.counts_in))
+                for name, phase in self.phases.items()
             },
             "seconds": self.seconds,
             "seconds_pack": self.seconds_pack,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from zenc.language.syntax import Argument, Phrase, Value, Word
 from zenc.scheme.arguments import match_arguments
 from zenc.scheme.constants import Environment, constant, constant_integer
-from zenc.scheme.model import Contiguous, HierarchicalHash, Mapping, Permutation
+from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
 from zenc.scheme.report import Report, unknown
 
 DEFAULT_SEED = 0x5EED
@@ -17,7 +17,7 @@ MOST_FUNCTIONS = 16
 MOST_CELLS = 64.0
 """Of either memory, for each unit of a call."""
 
-_HELP = "write 'imbalanced', 'balanced by permutation', or 'balanced by hierarchical_hash'"
+_HELP = "write 'imbalanced', or 'balanced by' permutation, hierarchical_hash, or holders"
 
 
 def resolve_balance(value: Value, environment: Environment, report: Report) -> Mapping | None:
@@ -97,8 +97,14 @@ def _cells(name: str, given: Argument | None, default: float, environment: Envir
     return None if cells is None else float(cells)
 
 
+def _holders(word: Word, _: Environment, report: Report) -> Holders:
+    match_arguments(word, (), report)
+    return Holders()
+
+
 MAPPINGS: dict[str, Callable[[Word, Environment, Report], Mapping | None]] = {
     "permutation": _permutation,
     "hierarchical_hash": _hierarchical_hash,
+    "holders": _holders,
 }
 """What may follow ``balanced by``."""

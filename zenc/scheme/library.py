@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from zenc.language.load import PRELUDE, load_file, shipped_names
 from zenc.resources import directory
-from zenc.scheme.model import HierarchicalHash, Partition, Permutation, Scheme, Tier
+from zenc.scheme.model import HierarchicalHash, Holders, Partition, Permutation, Scheme, Tier
 from zenc.scheme.resolve import resolve
 
 
@@ -110,4 +110,6 @@ def balance_text(scheme: Scheme) -> str | None:
             return "balanced by permutation"
         case HierarchicalHash():
             return "balanced by hierarchical_hash"
+        case Holders():
+            return "balanced by holders"
     return "imbalanced"

@@ -5,6 +5,7 @@ tiers: Tier+                                  # inner to outer; a scheme without
 mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
        | HierarchicalHash(k, r1, r2, seed) | Holders
 unit: Unit                                    # what is zero or not
+announce: Communication?                      # under Holders: the push that gathers the index sets of all ranks
 
 Tier    = name size?                          # the members of a group; None for the outermost: what is left
 communication: Communication                  # who talks to whom: push and pull blocks of moves
@@ -125,6 +126,7 @@ class Scheme:
     tiers: tuple[Tier, ...]
     mapping: Mapping
     unit: Unit
+    announce: Communication | None = None
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
     span: Span | None = field(default=None, compare=False, repr=False)
 

@@ -11,6 +11,7 @@ from zenc.errors import Diagnostic, SchemeError, Span
 from zenc.language import syntax
 from zenc.language.load import Program
 from zenc.scheme import model
+from zenc.scheme.announce import check_holders, refuse_holders, resolve_announce
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.balance import resolve_balance
 from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
@@ -22,9 +23,9 @@ E = TypeVar("E", bound=Enum)
 
 REQUIRED_KEYS = ("communication", "aggregation", "partition")
 DIMENSIONS = (*REQUIRED_KEYS, "push", "pull")
-KEYS = (*REQUIRED_KEYS, "balance", "push", "pull", "unit")
+KEYS = (*REQUIRED_KEYS, "balance", "announce", "push", "pull", "unit")
 
-Resolved: TypeAlias = tuple[tuple[model.Tier, ...], model.Mapping, model.Unit]
+Resolved: TypeAlias = tuple[tuple[model.Tier, ...], model.Mapping, model.Unit, model.Communication | None]
 
 
 def resolve(
@@ -114,7 +115,7 @@ def _resolve(
     _report_unused(scheme, environment, report)
     if found is None:
         return None
-    tiers, mapping, unit = found
+    tiers, mapping, unit, announce = found
     return model.Scheme(
         name=scheme.name.text,
         doc=scheme.doc or "",
@@ -122,6 +123,7 @@ def _resolve(
         tiers=tiers,
         mapping=mapping,
         unit=unit,
+        announce=announce,
         sources=program.sources,
         span=scheme.name.span,
     )
@@ -132,8 +134,8 @@ def _plain(reader: _Reader, program: Program) -> Resolved | None:
     entries, report = reader.entries, reader.report
     communication = None
     schedules = schedules_of(program, report)
+    resolver = Resolver(program, schedules, reader.environment, report)
     if "communication" in entries:
-        resolver = Resolver(program, schedules, reader.environment, report)
         communication = resolver.resolve(entries["communication"].value)
     aggregation = reader.choice("aggregation", model.Aggregation)
     partition = reader.choice("partition", model.Partition)
@@ -142,10 +144,12 @@ def _plain(reader: _Reader, program: Program) -> Resolved | None:
     pull = reader.choice("pull", model.Format, model.Format.AUTO)
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
+    check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
+    announce = resolve_announce(balance, entries, resolver, report)
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None
-    return (model.Tier("", None, communication, aggregation, partition, push, pull),), mapping, unit
+    return (model.Tier("", None, communication, aggregation, partition, push, pull),), mapping, unit, announce
 
 
 def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
@@ -155,6 +159,7 @@ def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
     balance = reader.balance()
     found = resolver.resolved()
+    refuse_holders(balance, entries, [(tier.scheme.span, scheme) for tier, scheme, _ in found], report)
     tiers = tuple(tier for resolved in found for tier in resolved.tiers)
     if "unit" not in entries:
         unit = agreed(found, lambda scheme: scheme.unit, model.Unit.AUTO, "unit", report)
@@ -164,7 +169,7 @@ def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
     cut = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
     partition = model.Partition.PARALLELISM if cut else model.Partition.CENTRALIZATION
     mapping = _mapping(balance, partition, entries.get("balance"), report)
-    return (tiers, mapping, unit) if mapping and unit and tiers and not report.failed else None
+    return (tiers, mapping, unit, None) if mapping and unit and tiers and not report.failed else None
 
 
 def _entries(scheme: syntax.Scheme, report: Report) -> dict[str, syntax.Entry]:
@@ -238,7 +243,7 @@ _HELP_WHEN_MISSING = {
     "communication": f"communication: the name of a schedule, or {ON_THE_SPOT}",
     "aggregation": "aggregation: incremental, or one_shot",
     "partition": "partition: centralization, or parallelism",
-    "balance": "balance: imbalanced, balanced by permutation, or balanced by hierarchical_hash",
+    "balance": "balance: imbalanced, or balanced by permutation, hierarchical_hash, or holders",
 }
 
 
@@ -257,7 +262,7 @@ def _mapping(
     """Under centralization there is one part, so nothing to balance."""
     if partition is not model.Partition.CENTRALIZATION:
         return mapping
-    if entry is not None and not isinstance(mapping, model.Contiguous | None):
+    if entry is not None and not isinstance(mapping, model.Contiguous | model.Holders | None):
         message = "balance has no effect under centralization: there is one part only"
         report.warn("no-effect", message, entry.span, help="leave it out")
     return model.Contiguous()

@@ -75,7 +75,7 @@ inline Opened open(const MessageHeader& head, const Incoming& in, u64 capacity, 
     if (!same_call(message, head) || message.sender != in.sender || message.segments != 1) return {};
     if (message.bytes > capacity || segment.part != in.part || segment.count > slots) return {};
     const i64 format = segment.origin_and_format & 0xff;
-    if (format > LAST_FORMAT || segment.count > capacity / unit_bytes) return {};
+    if (format > LAST_FORMAT || segment.count > capacity / (unit_bytes ? unit_bytes : 1)) return {};
     const u64 index = index_bytes(format, slots, segment.count);
     if (message.bytes != FRAME_BYTES + index + padded(segment.count * unit_bytes)) return {};
     if (decode_index(format, in.message + FRAME_BYTES, slots, segment.count, bitmap) != 0) return {};

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.bandwidth import bound, busiest, zipf_holders
+from zenc.plan.owners import owners_of
 from zenc.targets.cpu.holders import HolderKernels
 from zenc.targets.geometry import Geometry
 
@@ -56,6 +57,20 @@ def test_every_unit_that_is_held_has_one_owner_who_holds_it(holding, at, held):
     assert held[agreed.owners, agreed.present].all()
     assert np.array_equal(agreed.counts, np.bincount(agreed.owners, minlength=agreed.ranks))
     assert Agreement(holding, at, held.copy()).digest == agreed.digest
+
+
+@settings(max_examples=200, deadline=None)
+@given(held_sets)
+def test_predictions_choose_the_same_owners(holding, at, held):
+    agreed = Agreement(holding, at, held)
+    units, owners = owners_of([np.flatnonzero(mine) for mine in held])
+    assert np.array_equal(units, agreed.present) and np.array_equal(owners, agreed.owners)
+
+
+def test_predictions_choose_the_same_owners_of_many_units(holding, at):
+    held = zipf_holders(16)
+    agreed = Agreement(holding, at, held)
+    assert np.array_equal(owners_of([np.flatnonzero(mine) for mine in held])[1], agreed.owners)
 
 
 def test_ranks_that_see_other_sets_have_another_digest(holding, at):

@@ -1,0 +1,156 @@
+"""The announce is proved like a push; and with it, for any holder sets and owners, every unit is summed once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.plans import plan_of
+from zenc.errors import ArtifactError, SchemeError, VerificationError
+from zenc.plan.cargo import verify_with_cargo
+from zenc.plan.model import Plan
+from zenc.plan.rounds import Round
+from zenc.plan.serial import plan_from_json
+from zenc.plan.verify import verify, verify_all
+
+COMMUNICATIONS = ("point_to_point", "ring", "hierarchy", "point_to_point then ring", "hierarchy then point_to_point")
+
+
+TO_ALL = "step { for d in 1 .. size - 1 { send all to (rank + d) mod size } }"
+
+
+def holders(communication: str = "point_to_point then ring", aggregation: str = "incremental", more: str = "") -> Plan:
+    return plan_of(
+        f"scheme mine {{ communication: {communication} aggregation: {aggregation} "
+        f"partition: parallelism balance: balanced by holders {more} }}"
+    )
+
+
+@pytest.mark.parametrize("announce", ["", "announce: ring", "announce: point_to_point"])
+def test_it_is_proved_for_1_to_40_ranks(announce):
+    for proof in verify_all(holders(more=announce), range(1, 41)):
+        assert proof.announce_rounds == (min(proof.size - 1, 1) if "ring" not in announce else proof.size - 1)
+        assert proof.parts == proof.size
+
+
+@pytest.mark.parametrize(
+    "moves, size, identifier, words",
+    [
+        ("step { send all to 0 where rank > 0 }", 3, "never-announced", "1 never learns which units ranks 0 and 2"),
+        (f"{TO_ALL} step {{ send all to 0 where rank == 1 }}", 3, "counted-twice", "rank 0's index set twice"),
+        ("step { send all of 2 to 1 where rank == 0 }", 3, "nothing-to-send", "nothing of rank 2's index set"),
+        ("step { send part 1 to 0 where rank > 0 }", 2, "no-such-part", "the parts are 0 to 0"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told_at_its_line(moves, size, identifier, words):
+    plan = holders(more=f"announce: schedule {{\npush {{ {moves} }} pull {{ }} }}")
+    with pytest.raises(VerificationError) as caught:
+        verify(plan, size)
+    first = caught.value.diagnostics[0]
+    assert first.id == identifier and words in first.message and first.span.line == 2
+    assert "part 0" not in first.message.replace("parts are 0", "")
+
+
+def test_only_its_push_counts():
+    """Recursive doubling folds ranks beyond a power of two, and gives them the result in the pull: too late."""
+    verify(holders(more="announce: hierarchy"), 8)
+    with pytest.raises(VerificationError, match="never learns which units"):
+        verify(holders(more="announce: hierarchy"), 6)
+
+
+@pytest.mark.parametrize("size", [None, 5])
+def test_a_plan_comes_back_from_json(size):
+    plan = holders(more="announce: ring")
+    again = plan_from_json(json.loads(json.dumps(plan.to_json())))
+    assert again == plan and again.digest == plan.digest
+    assert plan.digest != holders().digest
+
+
+def test_a_plan_announces_under_holders_only():
+    data = json.loads(json.dumps(holders().to_json()))
+    for changed in ({**data, "mapping": {"kind": "contiguous"}}, {k: v for k, v in data.items() if k != "announce"}):
+        with pytest.raises(ArtifactError) as caught:
+            plan_from_json(changed)
+        assert caught.value.diagnostics[0].id == "bad-plan"
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("partition: centralization balance: balanced by holders", "there is one part only"),
+        ("partition: parallelism balance: balanced by holders push: dense", "no format for the push"),
+        ("partition: parallelism balance: balanced by holders pull: elias_fano", "no format for the pull"),
+        ("partition: parallelism balance: balanced by holders(3)", "takes no arguments"),
+        ("partition: parallelism balance: balanced by holders announce: rong", "did you mean 'ring'"),
+        ("partition: parallelism balance: balanced by holder", "did you mean 'holders'"),
+    ],
+)
+def test_what_makes_no_sense_beside_it_is_refused(text, words):
+    with pytest.raises(SchemeError, match=words):
+        plan_of(f"scheme mine {{ communication: ring aggregation: incremental {text} }}")
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("scheme two { tier node(2): dense_ring tier cluster: holders }", "'holders' is balanced by holders: owners"),
+        ("scheme two { tier a(2): balanced tier b: balanced balance: balanced by holders }", "owners among holders"),
+    ],
+)
+def test_tiers_have_no_holders_yet(text, words):
+    with pytest.raises(SchemeError, match=words) as caught:
+        plan_of(text)
+    assert {diagnostic.id for diagnostic in caught.value.diagnostics} == {"not-with-holders"}
+
+
+def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int], int]) -> list[Counter]:
+    """Each rank's units in the end, with how often every contribution is in them: moves of whole parts, by hand."""
+    rounds, _, _ = verify_with_cargo(plan, size, 0)
+    cargo = [verify_with_cargo(plan, size, rank)[2] for rank in range(size)]
+    first = len(rounds.announce) + 1
+    held = [
+        [Counter({(unit, rank): 1 for unit in units if part_of(unit) == part}) for part in range(size)]
+        for rank, units in enumerate(units_of)
+    ]
+    for number, round_ in enumerate(rounds.pushes[0], first):
+        before = [[Counter(part) for part in row] for row in held]
+        for src, dst, part, origin in moves(round_):
+            sent = Counter({k: n for k, n in before[src][part].items() if origin < 0 or k[1] == origin})
+            held[dst][part] += sent
+            ranks = cargo[dst][number, src, part]
+            assert set(sent) <= {(unit, rank) for rank in ranks for unit in units_of[rank]}
+            if origin < 0:
+                known = {unit for rank in ranks for unit in units_of[rank] if part_of(unit) == part}
+                assert {unit for unit, _ in sent} == known, "a length that both sides know is wrong"
+    for round_ in rounds.pulls[0]:
+        before = [[Counter(part) for part in row] for row in held]
+        for src, dst, part, _ in moves(round_):
+            held[dst][part] = before[src][part]
+    return [sum(parts, Counter()) for parts in held]
+
+
+def moves(round_: Round) -> list[tuple[int, int, int, int]]:
+    columns = np.stack((round_.src, round_.dst, round_.first, round_.last, round_.origin), axis=1).tolist()
+    return [(src, dst, part, of) for src, dst, first, last, of in columns for part in range(first, last + 1)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    size=st.integers(1, 7),
+    communication=st.sampled_from(COMMUNICATIONS),
+    aggregation=st.sampled_from(["incremental", "one_shot"]),
+    data=st.data(),
+)
+def test_every_unit_is_summed_once_whatever_the_holders_and_the_owners(size, communication, aggregation, data):
+    """Parts share the units out, however the owner of each was chosen; the proof is about parts."""
+    units_of = [data.draw(st.sets(st.integers(0, 11))) for _ in range(size)]
+    owners = data.draw(st.lists(st.integers(0, size - 1), min_size=12, max_size=12))
+    expected = Counter({(unit, rank): 1 for rank, units in enumerate(units_of) for unit in units})
+    for ended in play(holders(communication, aggregation), size, units_of, owners.__getitem__):
+        assert ended == expected

@@ -1,0 +1,247 @@
+"""One call under ``balanced by holders``: announce, agree, push, pull.
+
+The announce is an exchange of segments without values, of one part, under one-shot aggregation. Everything behind it
+travels as ``zenc.runtime.rows`` says. The semantics are those of ``zenc.plan.model``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import torch
+
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.plan.cargo import Cargo
+from zenc.plan.model import Plan
+from zenc.plan.program import Message, Program, Step
+from zenc.runtime.agreement import Agreement
+from zenc.runtime.inbox import Inbox, Room
+from zenc.runtime.layout import Contribution
+from zenc.runtime.link import Link
+from zenc.runtime.outbox import Outbox
+from zenc.runtime.rows import HEADER, Courier, Piece, Rows
+from zenc.runtime.segments import Segment, Workshop
+from zenc.runtime.stats import PhaseStats
+from zenc.runtime.transport import Pending, Transport
+from zenc.runtime.wire import Envelope
+from zenc.scheme.model import Format
+from zenc.targets.cpu.holders import HolderKernels
+from zenc.targets.geometry import words_of
+
+Posted: TypeAlias = tuple[int, list[Piece], torch.Tensor, Pending | None]
+"""A peer, what its message brings, a buffer of exactly its size, and the receive; None for one without values."""
+
+
+class HolderExchange:
+    """The state of one call on one rank: for every part the rows that it holds.
+
+    ``whole`` makes segments of the tensor as one part, ``sets`` segments of that part without values.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        program: Program,
+        cargo: Cargo,
+        transport: Transport,
+        whole: Workshop,
+        sets: Workshop,
+        holding: HolderKernels,
+        call: Envelope,
+        deadline: float,
+        room: Room,
+    ) -> None:
+        self.program, self.cargo, self.whole, self.sets, self.holding = program, cargo, whole, sets, holding
+        self.rank, self.size, self.call = transport.rank, transport.size, call
+        self.one_shot, self.everyone = plan.one_shot(plan.pushes[0]), tuple(range(transport.size))
+        self.link = Link(plan.scheme, deadline, transport, call)
+        self.inbox, self.outbox = Inbox(self.link, sets, room), Outbox(self.link, sets)
+        self.inbox.one_shot = True
+        self.announce_stats, self.push_stats, self.pull_stats = PhaseStats(), PhaseStats(), PhaseStats()
+        self.held: dict[int, list[Rows]] = {}
+
+    @property
+    def stats(self) -> dict[str, PhaseStats]:
+        """By phase, in order."""
+        return {"announce": self.announce_stats, "push": self.push_stats, "pull": self.pull_stats}
+
+    @property
+    def expander(self) -> HolderExchange:
+        """What makes tensors of complete rows."""
+        return self
+
+    def counts_in(self, _: list[Segment]) -> list[int]:
+        """The units of each part that this rank contributed; known when the ranks have agreed."""
+        return self.agreed.counts_of(self.rank)
+
+    def pack(self, contribution: Contribution, divisor: int) -> list[Segment]:
+        """This rank's own gradient as one segment: its index set, and the values of it."""
+        return self.whole.pack(contribution, divisor, self.rank, Format.AUTO)
+
+    def run(self, own: list[Segment]) -> list[Rows]:
+        """From this rank's own segment to the complete rows of all parts."""
+        self._agree(own[0])
+        self._split(own[0])
+        self._phase(self.program.pushes[0], self.push_stats, self._pushed, self._join)
+        self._finish_push()
+        self._phase(self.program.pulls[0], self.pull_stats, self._pulled, self._replace)
+        return [self.held[part][0] for part in range(self.size)]
+
+    def _agree(self, own: Segment) -> None:
+        """Gather the index sets of all ranks, and choose the owners."""
+        started = time.perf_counter()
+        sets = {self.rank: self.sets.framed(0, self.rank, own.count, own.bitmap, own.keep, Format.AUTO)}
+        for step in self.program.announce:
+            posted = self.inbox.post(step)
+            load = [(message.peer, self._sets_of(sets, message)) for message in step.sends]
+            self.outbox.send(step, load, Format.AUTO, self.announce_stats)
+            for segment in self.inbox.receive(step, posted, self.announce_stats):
+                sets[segment.origin] = segment
+            self.outbox.finish(step)
+        if set(sets) != set(self.everyone):
+            message = f"index sets came from ranks {', '.join(map(str, sorted(sets)))}, and not from all"
+            raise SynchronisationError(Diagnostic("corrupt-message", message))
+        bitmaps = [sets[rank].bitmap for rank in self.everyone]
+        self.agreed = Agreement(self.whole.kernels, self.holding, self.call.units, bitmaps, sets)
+        self.agreed.learn(self._wanted())
+        self.courier = Courier(self.agreed, self.call, self.rank, self.whole.unit_bytes)
+        self.announce_stats.seconds += time.perf_counter() - started
+
+    def _sets_of(self, sets: dict[int, Segment], message: Message) -> list[Segment]:
+        """What a message of the announce carries: all sets that are here, or those that it names."""
+        named = {piece.origin for piece in message.pieces}
+        return [sets[rank] for rank in sorted(sets) if rank in named or -1 in named]
+
+    def _wanted(self) -> torch.Tensor:
+        """[size, size]: of which parts the slots of each rank matter here: of those that are summed here."""
+        wanted = torch.zeros(self.size, self.size, dtype=torch.bool)
+        for _, _, part in self.cargo:
+            wanted[:, part] = True
+        return wanted
+
+    def _split(self, own: Segment) -> None:
+        rows = self.courier.framed_all(self.rank)
+        self.agreed.split(own.bitmap, own.values, self.whole.unit_bytes, [each.values for each in rows])
+        self.held = {each.part: [each] for each in rows}
+
+    def _phase(
+        self,
+        steps: Iterable[Step],
+        stats: PhaseStats,
+        pieces: Callable[[Step, Message], list[Piece]],
+        take: Callable[[list[tuple[int, Rows]]], None],
+    ) -> None:
+        started = time.perf_counter()
+        for step in steps:
+            posted = self._post(step, pieces)
+            sending = self._send(step, stats)
+            take(self._receive(step, posted, stats))
+            for pending, peer, size in sending:
+                self.link.wait(pending, peer, step, size, sending=True)
+        stats.seconds += time.perf_counter() - started
+
+    def _post(self, step: Step, pieces: Callable[[Step, Message], list[Piece]]) -> list[Posted]:
+        posted: list[Posted] = []
+        for message in step.receives:
+            brings = pieces(step, message)
+            buffer = torch.empty(self.courier.bytes_of(map(self.courier.count_of, brings)), dtype=torch.uint8)
+            tag, receive = self.link.tag(step, 0), self.link.transport.receive
+            posted.append((message.peer, brings, buffer, receive(message.peer, tag, buffer) if len(buffer) else None))
+        return posted
+
+    def _pushed(self, step: Step, message: Message) -> list[Piece]:
+        """What a message of the push brings: merged, or under one-shot aggregation one piece a rank."""
+        found: list[Piece] = []
+        for part in sorted({piece.part for piece in message.pieces}):
+            ranks = self.cargo[step.number, message.peer, part]
+            found += [(part, (rank,)) for rank in ranks] if self.one_shot else [(part, ranks)]
+        return found
+
+    def _pulled(self, _: Step, message: Message) -> list[Piece]:
+        return [(piece.part, self.everyone) for piece in message.pieces]
+
+    def _send(self, step: Step, stats: PhaseStats) -> list[tuple[Pending, int, int]]:
+        sending, tag, send = [], self.link.tag(step, 0), self.link.transport.send
+        for message in step.sends:
+            rows = self._load(message)
+            size = self.courier.bytes_of(each.count for each in rows)
+            if size:
+                sending.append((send(message.peer, tag, self.courier.message(rows)), message.peer, size))
+                stats.sent(size)
+                stats.values_sent(size - HEADER)
+        return sending
+
+    def _load(self, message: Message) -> list[Rows]:
+        """What is held of a message's parts, by part and ranks; of one contributor, where a piece names one."""
+        rows = [
+            each
+            for piece in message.pieces
+            for each in self.held[piece.part]
+            if piece.origin < 0 or each.ranks == (piece.origin,)
+        ]
+        return sorted(rows, key=lambda each: (each.part, each.ranks))
+
+    def _receive(self, step: Step, posted: list[Posted], stats: PhaseStats) -> list[tuple[int, Rows]]:
+        """(sender, rows) of what arrives; rows without values come without a message."""
+        found: list[tuple[int, Rows]] = []
+        for peer, pieces, buffer, pending in posted:
+            if pending is not None:
+                self.link.wait(pending, peer, step, buffer.numel())
+                stats.received(buffer.numel())
+                stats.values_received(buffer.numel() - HEADER)
+            found += [(peer, rows) for rows in self.courier.opened(buffer, peer, pieces)]
+        return found
+
+    def _join(self, arrived: list[tuple[int, Rows]]) -> None:
+        """The push: merge at once, in the order of the holders; or collect, under one-shot."""
+        by_part: dict[int, list[tuple[int, Rows]]] = {}
+        for sender, rows in arrived:
+            by_part.setdefault(rows.part, []).append((sender, rows))
+        for part, came in by_part.items():
+            here = [(self.rank, rows) for rows in self.held[part]]
+            ordered = [rows for _, rows in sorted([*here, *came], key=lambda each: each[0])]
+            self.held[part] = ordered if self.one_shot else [self._merged(ordered)]
+
+    def _merged(self, rows: Sequence[Rows]) -> Rows:
+        """The sum of rows of one part, added in the order given."""
+        part, agreed, whole = rows[0].part, self.agreed, self.whole
+        ranks = tuple(sorted({rank for each in rows for rank in each.ranks}))
+        occupied = [each for each in rows if each.count]
+        if len(occupied) <= 1:
+            return replace((occupied or rows)[0], ranks=ranks)
+        made = self.courier.framed(part, ranks)
+        bitmaps = [agreed.bitmap(part, each.ranks) for each in occupied]
+        values = [each.values for each in occupied]
+        words = words_of(agreed.slots[part])
+        whole.kernels.merge(whole.dtype, bitmaps, values, words, whole.layout.width, made.values)
+        return made
+
+    def _finish_push(self) -> None:
+        """Merge what was collected, in rank order; what the pull brings is left."""
+        started = time.perf_counter()
+        for part, rows in self.held.items():
+            if part not in self.program.needless[0]:
+                ordered = sorted(rows, key=lambda each: each.ranks)
+                self.held[part] = [self._merged(ordered)] if len(ordered) > 1 else ordered
+        self.push_stats.seconds += time.perf_counter() - started
+
+    def _replace(self, arrived: list[tuple[int, Rows]]) -> None:
+        """The pull: what arrives is complete."""
+        for _, rows in arrived:
+            self.held[rows.part] = [rows]
+
+    def expand_into(self, complete: list[Rows], tensor: torch.Tensor) -> None:
+        """Write the complete rows of all parts to ``tensor``, dense and contiguous; absent units become +0."""
+        self.agreed.join_dense([rows.values for rows in complete], self.whole.unit_bytes, tensor.data_ptr())
+
+    def expand_units(self, complete: list[Rows]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The complete rows of all parts as ascending unit ids [k] and values [k, width]."""
+        layout = self.whole.layout
+        ids = torch.empty(self.agreed.present, dtype=torch.int64)
+        values = torch.empty(self.agreed.present, layout.width, dtype=layout.dtype)
+        parts = [rows.values for rows in complete]
+        self.agreed.join_units(parts, self.whole.unit_bytes, ids.data_ptr(), values.data_ptr())
+        return ids, values

@@ -1,0 +1,92 @@
+"""What a collective keeps between calls, and how it opens one: over a cut that is fixed, or by holders.
+
+Stage = plan proved for this group, program of this rank, room for first packets
+prepare(layout) -> open(envelope) -> Exchange | HolderExchange
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
+
+import torch
+
+from zenc.plan.cargo import verify_with_cargo
+from zenc.plan.model import Plan
+from zenc.plan.program import program
+from zenc.plan.verify import verify
+from zenc.runtime.exchange import Exchange
+from zenc.runtime.holders import HolderExchange
+from zenc.runtime.inbox import Room
+from zenc.runtime.layout import Contribution, Layout
+from zenc.runtime.segments import Segment, Workshop
+from zenc.runtime.stats import PhaseStats
+from zenc.runtime.transport import Transport
+from zenc.runtime.wire import Envelope
+from zenc.scheme.model import Holders
+from zenc.targets.cpu.holders import HolderKernels
+from zenc.targets.cpu.kernels import Kernels
+
+
+class Held(Protocol):
+    """A part that is there; ``count`` of its slots are occupied."""
+
+    count: int
+
+
+class Expander(Protocol):
+    """Makes tensors of complete parts."""
+
+    def expand_into(self, complete: list[Any], tensor: torch.Tensor) -> None: ...
+
+    def expand_units(self, complete: list[Any]) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
+class Call(Protocol):
+    """One call of one rank."""
+
+    @property
+    def stats(self) -> dict[str, PhaseStats]: ...
+
+    @property
+    def expander(self) -> Expander: ...
+
+    def pack(self, contribution: Contribution, divisor: int) -> list[Segment]: ...
+
+    def run(self, own: list[Segment]) -> Sequence[Held]: ...
+
+    def counts_in(self, own: list[Segment]) -> list[int]: ...
+
+
+Opener: TypeAlias = Callable[[Envelope], Call]
+Stage: TypeAlias = Callable[[Layout], Opener]
+
+
+def stage(plan: Plan, kernels: Kernels, transport: Transport, deadline: float) -> Stage:
+    """Prove ``plan`` for the ranks of ``transport``; raises VerificationError."""
+    make = _by_holders if isinstance(plan.mapping, Holders) else _over_a_cut
+    return make(plan, kernels, transport, deadline)
+
+
+def _over_a_cut(plan: Plan, kernels: Kernels, transport: Transport, deadline: float) -> Stage:
+    rounds, proof = verify(plan, transport.size)
+    steps, room = program(rounds, transport.rank), Room()
+
+    def prepare(layout: Layout) -> Opener:
+        workshop = Workshop(kernels, kernels.geometry(layout.units, layout.width, proof.parts), layout)
+        return lambda call: Exchange(plan, steps, transport, workshop, call, deadline, room)
+
+    return prepare
+
+
+def _by_holders(plan: Plan, kernels: Kernels, transport: Transport, deadline: float) -> Stage:
+    rounds, _, cargo = verify_with_cargo(plan, transport.size, transport.rank)
+    steps, room, holding = program(rounds, transport.rank), Room(), HolderKernels(kernels.path)
+
+    def prepare(layout: Layout) -> Opener:
+        whole = Workshop(kernels, kernels.geometry(layout.units, layout.width, 1), layout)
+        sets = Workshop(kernels, kernels.geometry(layout.units, 0, 1), replace(layout, width=0))
+        return lambda call: HolderExchange(plan, steps, cargo, transport, whole, sets, holding, call, deadline, room)
+
+    return prepare
