@@ -130,3 +130,11 @@ def test_a_bug_of_ours_shows_its_trace_on_demand(
     with pytest.raises(SystemExit), reporting(json=False):
         raise KeyError("surprise")
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_ranks_that_are_no_whole_groups_of_the_tiers(zenc: Zenc) -> None:
+    done = zenc("check", "zen_cluster", "--ranks", "10")
+    assert done.returncode == 1 and done.stdout == ""
+    assert "error[tiers-do-not-divide]: 10 ranks are not whole groups of 8" in done.stderr
+    assert "help: use 8 or 16 ranks, or other sizes of the tiers" in done.stderr
+    assert zenc("check", "zen_cluster", "--ranks", "10", "--set", "gpus=5").returncode == 0
