@@ -170,6 +170,13 @@ def test_what_is_wrong_in_a_tiers_scheme_is_told_where_it_is():
     assert diagnostic.span.source.text[diagnostic.span.start : diagnostic.span.end] == "rong"
 
 
+def test_schedules_beside_a_scheme_of_tiers_are_checked():
+    text = "schedule s { push { } } scheme a { tier x(2): dense_ring tier y: balanced }"
+    assert refused(text) == [("missing-phase", "this schedule has no pull block")]
+    both = text.replace("balanced }", f"b }} scheme b {{ {FLAT} }}")
+    assert refused(both, "a") == [("missing-phase", "this schedule has no pull block")]
+
+
 def test_a_parameter_that_no_tier_uses_is_worth_a_warning():
     _, warnings = resolve(load_text("scheme a(k = 2, s = 1) { tier x(2): dense_ring tier y: balanced(s) }"))
     assert [warning.message for warning in warnings] == ["parameter 'k' is used nowhere"]

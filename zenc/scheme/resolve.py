@@ -155,6 +155,7 @@ def _plain(reader: _Reader, program: Program) -> Resolved | None:
 def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
     """A scheme of tiers. It has one mapping and one unit: its own, or those that its tiers agree on."""
     entries, report = reader.entries, reader.report
+    schedules_of(resolver.program, report)
     reader.report_dimensions()
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
     balance = reader.balance()
