@@ -29,6 +29,7 @@ from tests.support.cases import (
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from zenc.plan.explain import Load, explain
+from zenc.plan.formats import MESSAGE_HEADER_BYTES
 
 JOBS = "tests.runtime.jobs:"
 SIZES = ((1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (2, 2, 2), (5, 1), (7, 1))
@@ -142,6 +143,33 @@ def test_zen_cluster_sends_densely_inside_and_sparsely_across():
                 assert (stats["bytes_sent"], stats["bytes_received"]) == (wanted.sent, wanted.received)
             formats = set(ranks[rank].stats["phases"]["push"]["formats_sent"])
             assert "dense" in formats and (density == 1.0 or len(formats) == 2)
+
+
+UNMERGED = [c for c in COMBINATIONS if c[1] == "one_shot"]
+
+
+@pytest.mark.parametrize("inner", [c for c in INNER if c[1] == "one_shot"])
+@pytest.mark.parametrize("turn", [0, 1, 4, 7])
+def test_a_piece_under_another_name(inner, turn):
+    """Of a one-shot tier headers say which rank of the group held a piece: another name is an error, or no change."""
+    text, place = tiered_text((2,), (inner, UNMERGED[turn % len(UNMERGED)])), MESSAGE_HEADER_BYTES + 5
+    artifact = zenc.compile_text(text, ranks=4, scheme="tiered")
+    inputs = [sparse_tensor("random", rank, 4, 40, 3, torch.float32, 1) for rank in range(4)]
+    right = run_all(collectives(artifact, 4), inputs)
+    for flip in (1, 2, 3, 128):
+        sent = itertools.count()
+
+        def change(packet: torch.Tensor, flip: int = flip, sent: Iterator[int] = sent) -> torch.Tensor:
+            if next(sent) == turn:
+                packet[place] ^= flip
+            return packet
+
+        try:
+            found = run_all(collectives(artifact, 4, deadline=0.15, on_send=change), inputs)
+        except zenc.ZencError as error:
+            assert error.diagnostics[0].id in ("corrupt-message", "deadline", "peer-lost", "different-calls")
+        else:
+            assert_same_bits([*right, *found])
 
 
 @pytest.fixture(scope="module")
