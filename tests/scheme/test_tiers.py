@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,21 @@ def test_a_slip_in_a_name():
 def test_schemes_that_are_tiers_of_each_other():
     text = "scheme a { tier x(2): dense_ring tier y: b } scheme b { tier x(2): a tier y: balanced }"
     assert refused(text, "a") == [("recursive-tier", "'a' is a tier of itself: a -> b -> a")]
+
+
+def test_there_are_only_so_many_tiers():
+    """And it takes no time to say so, whatever stands for whatever."""
+    many = " ".join(f"tier t{k}(2): dense_ring" for k in range(200))
+    few = "a scheme has at most 8 tiers, with those of its tiers"
+    assert refused(f"scheme a {{ {many} tier top: balanced }}") == [("wrong-range", few)]
+    pairs = [f"scheme a{k + 1} {{ tier x({1 << k}): a{k} tier y: a{k} }}" for k in range(12)]
+    text = f"scheme a0 {{ {FLAT} }} {' '.join(pairs)}"
+    assert len(resolve(load_text(text), "a3")[0].tiers) == 8
+    nine = text + " scheme b { tier x(16): a2 tier y(16): a2 tier z: a0 }"
+    assert refused(nine, "b") == [("wrong-range", few)]
+    started = time.perf_counter()
+    assert ("wrong-range", "tiers of tiers nest at most 4 deep") in refused(text, "a12")
+    assert time.perf_counter() - started < 5
 
 
 def test_what_is_wrong_in_a_tiers_scheme_is_told_where_it_is():

@@ -21,6 +21,10 @@ from zenc.scheme.report import Report, did_you_mean, unknown
 T = TypeVar("T")
 
 MOST_MEMBERS = 1 << 16
+MOST_TIERS = 8
+"""Those that tiers stand for included. No cluster has as many levels."""
+DEEPEST = 4
+"""Schemes of which each is a tier of the one before."""
 
 Chain: TypeAlias = tuple[syntax.Scheme, ...]
 """The schemes that are being resolved, each a tier of the one before."""
@@ -55,14 +59,20 @@ class TierResolver:
         tiers = self.chain[-1].tiers
         self._report_twins(tiers)
         known, inner, found = schemes_of(self.program), 1, list[Resolved]()
-        for tier in tiers:
+        for tier in tiers[:MOST_TIERS]:
             levels = {name: ranks // inner for name, ranks in self.levels.items() if ranks % inner == 0}
             size = self._size(tier, levels, outermost=tier is tiers[-1])
             scheme = self._scheme(tier, known, levels)
             if scheme is not None:
                 found.append(Resolved(tier, scheme, tuple(self._opened(tier, scheme, size))))
             inner *= size or 1
+        self._demand_few(tiers, sum(len(resolved.tiers) for resolved in found))
         return found
+
+    def _demand_few(self, tiers: Sequence[syntax.Tier], opened: int) -> None:
+        if len(tiers) > MOST_TIERS or opened > MOST_TIERS:
+            span = tiers[min(len(tiers) - 1, MOST_TIERS)].name.span
+            self.report.error("wrong-range", f"a scheme has at most {MOST_TIERS} tiers, with those of its tiers", span)
 
     def _report_twins(self, tiers: Sequence[syntax.Tier]) -> None:
         first: dict[str, syntax.Tier] = {}
@@ -83,6 +93,9 @@ class TierResolver:
         if scheme in self.chain:
             circle = " -> ".join(s.name.text for s in (*self.chain[self.chain.index(scheme) :], scheme))
             self.report.error("recursive-tier", f"'{scheme.name.text}' is a tier of itself: {circle}", word.span)
+            return None
+        if len(self.chain) >= DEEPEST:
+            self.report.error("wrong-range", f"tiers of tiers nest at most {DEEPEST} deep", word.span)
             return None
         names = [parameter.name.text for parameter in scheme.parameters]
         given = match_arguments(word, names, self.report)
