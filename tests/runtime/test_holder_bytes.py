@@ -1,0 +1,48 @@
+"""What is predicted of a call by holders is what it counts, to the byte."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.runtime.test_holders import AGGREGATIONS, COMMUNICATIONS, ranks_of
+from tests.support.local import run_all
+from zenc.plan.holder_bytes import weigh_by_holders
+
+PHASES = ("announce", "push", "pull")
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    communication=st.sampled_from(COMMUNICATIONS),
+    aggregation=st.sampled_from(AGGREGATIONS),
+    announce=st.sampled_from(["", "announce: ring"]),
+    size=st.integers(1, 9),
+    units=st.integers(1, 400),
+    width=st.integers(1, 40),
+    density=st.floats(0, 1),
+    seed=st.integers(0, 2**32),
+)
+def test_bytes_and_messages_are_those_predicted(
+    communication, aggregation, announce, size, units, width, density, seed
+):
+    rng = np.random.default_rng(seed)
+    held = [np.flatnonzero(rng.random(units) < density * rng.random()) for _ in range(size)]
+    ranks = ranks_of(size, communication, aggregation, announce)
+    run_all(ranks, [gradient(ids, units, width) for ids in held])
+    rounds = weigh_by_holders(ranks[0].artifact.plan, units, width * 4, held)
+    for rank, collective in enumerate(ranks):
+        for kind in PHASES:
+            of_kind = [round_ for round_ in rounds if round_.kind == kind]
+            sent = [int(size) for r in of_kind for size in r.bytes[r.src == rank]]
+            received = [int(size) for r in of_kind for size in r.bytes[r.dst == rank]]
+            counted = collective.stats["phases"][kind]
+            assert (counted["bytes_sent"], counted["messages_sent"]) == (sum(sent), len(sent))
+            assert (counted["bytes_received"], counted["messages_received"]) == (sum(received), len(received))
+
+
+def gradient(ids: np.ndarray, units: int, width: int) -> torch.Tensor:
+    values = torch.ones(len(ids), width)
+    return torch.sparse_coo_tensor(torch.from_numpy(ids)[None], values, (units, width), check_invariants=False)

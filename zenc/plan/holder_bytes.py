@@ -1,0 +1,93 @@
+"""The bytes of a call by holders, exactly, from the units that each rank holds: what ``Collective.stats`` counts.
+
+announce  header, and for every set a segment header and its index, in the smallest format
+push      header, and the rows of each piece, padded to 8 bytes; a message without rows is not sent
+pull      the same, of whole parts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.plan.evaluate import Ints
+from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, index_bytes, padded, wire_format
+from zenc.plan.model import Phase, Plan
+from zenc.plan.owners import owners_of
+from zenc.plan.provenance import Deliveries
+from zenc.plan.verify import verify
+from zenc.scheme.model import Format
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundBytes:
+    """The messages of one round, one entry each; ``number`` counts the rounds of ``kind`` from 1."""
+
+    kind: str
+    number: int
+    src: Ints
+    dst: Ints
+    bytes: Ints
+
+
+def weigh_by_holders(plan: Plan, units: int, unit_bytes: int, held: Sequence[Ints]) -> tuple[RoundBytes, ...]:
+    """All messages of a call in which rank r holds the unit ids ``held[r]``, ascending, of ``units``.
+
+    Raises VerificationError where ``plan`` is not right among so many ranks.
+    """
+    scales = _Scales(plan, units, unit_bytes, held)
+    verify(plan, len(held), scales.observe)
+    return tuple(scales.rounds)
+
+
+class _Scales:
+    """Weighs every delivery that the verifier plays."""
+
+    def __init__(self, plan: Plan, units: int, unit_bytes: int, held: Sequence[Ints]) -> None:
+        self.plan, self.unit_bytes, self.size = plan, unit_bytes, len(held)
+        self.rounds: list[RoundBytes] = []
+        present, self.owners = owners_of(held)
+        self.held = np.zeros((self.size, len(present)), dtype=bool)
+        for rank, ids in enumerate(held):
+            self.held[rank, np.searchsorted(present, ids)] = True
+        self.slots = np.bincount(self.owners, minlength=self.size)
+        self.sets = np.array([_set_bytes(units, len(ids)) for ids in held], dtype=np.int64)
+        self.known: dict[tuple[int, bytes], int] = {}
+
+    def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+        pairs, index = np.unique(moved.src * self.size + moved.dst, return_inverse=True)
+        weights = np.array([self._row(kind, phase, moved, row) for row in range(len(moved.src))], dtype=np.int64)
+        bytes = np.zeros(len(pairs), dtype=np.int64)
+        np.add.at(bytes, index.reshape(-1), weights)
+        sent = bytes > 0
+        src, dst = np.divmod(pairs[sent], self.size)
+        self.rounds.append(RoundBytes(kind, number, src, dst, bytes[sent] + MESSAGE_HEADER_BYTES))
+
+    def _row(self, kind: str, phase: Phase, moved: Deliveries, row: int) -> int:
+        """One part of a message, without the message's header."""
+        part = int(moved.part[row])
+        if kind == "pull":
+            return padded(int(self.slots[part]) * self.unit_bytes)
+        ranks = _members(moved.members[row], self.size)
+        if kind == "announce":
+            return int(self.sets[ranks].sum())
+        pieces = [np.array([rank]) for rank in ranks] if self.plan.one_shot(phase) else [ranks]
+        return sum(padded(self._count(part, piece) * self.unit_bytes) for piece in pieces)
+
+    def _count(self, part: int, ranks: Ints) -> int:
+        """How many units of ``part`` some of ``ranks`` hold."""
+        key = part, ranks.tobytes()
+        if key not in self.known:
+            self.known[key] = int((self.held[ranks][:, self.owners == part]).any(axis=0).sum())
+        return self.known[key]
+
+
+def _members(words: npt.NDArray[np.uint64], size: int) -> Ints:
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), count=size, bitorder="little"))
+
+
+def _set_bytes(units: int, count: int) -> int:
+    return SEGMENT_HEADER_BYTES + index_bytes(wire_format(Format.AUTO, units, count), units, count)
