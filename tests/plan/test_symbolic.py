@@ -185,6 +185,12 @@ def test_a_scheme_for_few_sizes_has_no_formula() -> None:
     assert "1 step, 2 messages, volume 2/3 d M" in push and "2/3 d_3 M" in pull and "dense tensor" in legend
 
 
+def test_sizes_that_a_scheme_is_not_for_are_left_out() -> None:
+    found = symbolic(shipped("kylix"), 8, 0.01)
+    assert found.checked[:3] == (2, 4, 6) and 9 not in found.checked
+    assert symbolic_text(found)[0].startswith("for every n that the scheme is for, of the busiest rank")
+
+
 def test_a_size_outside_the_domain_is_counted_too() -> None:
     found = symbolic(shipped("hierarchical_centralization"), 6, 0.01)
     lines = symbolic_text(found)

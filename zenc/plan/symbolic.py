@@ -9,7 +9,7 @@ that the scheme is not for are left out. Where a formula does not hold for every
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -49,11 +49,15 @@ class PhaseFormulas:
 
 @dataclass(frozen=True, slots=True)
 class Symbolic:
-    """``checked`` are the sizes at which ``phases`` equal the counts; ``at`` is what was counted for ``size``."""
+    """``checked`` are the sizes, of ``tried``, at which ``phases`` equal the counts; others the scheme is not for.
+
+    ``at`` is what was counted for ``size``.
+    """
 
     size: int
     domain: Domain
     checked: tuple[int, ...]
+    tried: int
     phases: Mapping[str, PhaseFormulas]
     at: Mapping[str, PhaseVolume]
 
@@ -76,13 +80,13 @@ def symbolic(plan: Plan, size: int, density: float) -> Symbolic:
     """
     at = volumes(plan, size, density)
     groups = tuple(accumulate((tier.size or 1 for tier in plan.tiers[:-1]), mul))
-    every = _fitted(plan, Domain(groups), EVERY, density)
+    every = _fitted(plan, Domain(groups), density)
     if every and all(phase.found() == len(PhaseFormulas.__slots__) for phase in every[1].values()):
         checked, phases, domain = *every, Domain(groups)
     else:
-        powers = _fitted(plan, Domain(groups, powers=True), POWERS, density)
+        powers = _fitted(plan, Domain(groups, powers=True), density)
         domain, (checked, phases) = _better(groups, every, powers)
-    return Symbolic(size, domain, checked, phases, at)
+    return Symbolic(size, domain, checked, len(_wanted(domain)), phases, at)
 
 
 _Fit = tuple[tuple[int, ...], dict[str, PhaseFormulas]]
@@ -102,10 +106,15 @@ def _better(groups: tuple[int, ...], every: _Fit | None, powers: _Fit | None) ->
     return Domain(groups), every
 
 
-def _fitted(plan: Plan, domain: Domain, factors: Sequence[int], density: float) -> _Fit | None:
+def _wanted(domain: Domain) -> list[int]:
+    """The sizes to count at: few where they are multiples of large groups."""
+    sizes = [domain.multiple * factor for factor in (POWERS if domain.powers else EVERY)]
+    return [n for n in sizes if n <= max(MOST_RANKS, sizes[LEAST_SIZES])]
+
+
+def _fitted(plan: Plan, domain: Domain, density: float) -> _Fit | None:
     """The formulas for ``domain``, and the sizes that they were held against; None where those are too few."""
-    wanted = [domain.multiple * factor for factor in factors]
-    sizes = [n for n in allowed(plan, wanted) if n <= max(MOST_RANKS, wanted[LEAST_SIZES])]
+    sizes = allowed(plan, _wanted(domain))
     counted = {n: found for n in sizes if (found := _counted(plan, n, density)) is not None}
     if len(counted) < LEAST_SIZES:
         return None

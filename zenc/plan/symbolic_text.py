@@ -17,7 +17,8 @@ def symbolic_text(found: Symbolic) -> list[str]:
     lines: list[str] = []
     width = max(map(len, found.at))
     if found.phases:
-        lines.append(f"for {found.domain}, of the busiest rank (values alone; holds at {_listed(found.checked)} ranks)")
+        domain = f"{found.domain}" + (" that the scheme is for" if len(found.checked) < found.tried else "")
+        lines.append(f"for {domain}, of the busiest rank (values alone; holds at {_listed(found.checked)} ranks)")
         for name, formulas in found.phases.items():
             lines.append(_phase(name.ljust(width), formulas, found.at[name], f" (counted among {found.size} ranks)"))
     if not (found.phases and found.domain.holds(found.size)):
