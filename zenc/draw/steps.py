@@ -19,7 +19,7 @@ import numpy.typing as npt
 from zenc.draw.heat import Heat, Warmth
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.expected import Weigher
-from zenc.plan.links import KINDS, Meter
+from zenc.plan.links import Meter
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.rounds import Round, Rounds, expand
@@ -152,8 +152,6 @@ class _Player:
         self.begun: tuple[str, Have] = ("", have)
 
     def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        if kind not in KINDS:
-            return
         before, name = self.states[-1], self.plan.name_of(kind, phase)
         if name != self.begun[0]:
             self.begun = (name, before)

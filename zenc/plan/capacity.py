@@ -19,7 +19,6 @@ from zenc.errors import Diagnostic
 from zenc.plan.evaluate import Ints
 from zenc.plan.expected import Floats, Weigher
 from zenc.plan.formats import DTYPE_BYTES
-from zenc.plan.links import KINDS
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
 from zenc.plan.quantities import size_text
@@ -139,8 +138,6 @@ class Ledger:
         self.when = np.zeros(size, dtype=np.int64)
 
     def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
-        if kind not in KINDS:
-            return
         weights = self._weights(phase, moved)
         messages = np.bincount(moved.src, weights, self.size) + np.bincount(moved.dst, weights, self.size)
         if kind == "announce":

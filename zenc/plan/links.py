@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from zenc.plan.route import Routes
     from zenc.topology.model import Link, Topology
 
-KINDS = ("push", "pull")
-"""What carries values. Index sets that are announced before are not measured."""
 CONTENDED = 1.05
 """A crowd that is busy so much longer than the busiest port is worth a warning."""
 
@@ -129,8 +127,6 @@ class Meter:
         self.steps: list[StepLoad] = []
 
     def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
-        if kind not in KINDS:
-            return
         size = self.routes.topology.size
         pairs, first, inverse = np.unique(moved.src * size + moved.dst, return_index=True, return_inverse=True)
         weights = self.weigher.messages(phase, moved, inverse.reshape(-1), len(pairs))
