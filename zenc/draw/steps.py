@@ -152,6 +152,8 @@ class _Player:
         self.begun: tuple[str, Have] = ("", have)
 
     def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
+        if kind == "announce":
+            return  # of index sets, not of parts
         before, name = self.states[-1], self.plan.name_of(kind, phase)
         if name != self.begun[0]:
             self.begun = (name, before)
