@@ -40,6 +40,7 @@ def sent(found: Symbolic) -> dict[str, str]:
     [
         ("balanced", "every n", "(n - 1)/n d M", "(n - 1)/n d_n M"),
         ("agsparse", "every n", "(n - 1) d M", "0"),
+        ("holders", "every n", "d M - 1/n d_n M", "(n - 1)/n d_n M"),
         ("dense_ring", "every n", "(n - 1)/n M", "(n - 1)/n M"),
         ("hierarchical_centralization", "n a power of two", "(d + d_2 + d_4 + ... + d_(n/2)) M", "0"),
     ],

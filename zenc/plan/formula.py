@@ -134,7 +134,8 @@ class Formula:
         return {k: share for k, share in found.items() if share}
 
     def __str__(self) -> str:
-        return " + ".join(f"{term} M".removeprefix("1 ").strip() for term in self.terms) or "0"
+        texts = [f"{term} M".strip() for term in self.terms]
+        return " + ".join(texts).replace("+ -", "- ") or "0"
 
 
 def fit_scalar(counts: Mapping[int, Fraction | int], domain: Domain) -> Scalar | None:
