@@ -16,12 +16,14 @@ from zenc.codegen.render import UnitInputs, render
 from zenc.errors import ArtifactError, Diagnostic, ZencError
 from zenc.language.load import Program, load_file, load_text
 from zenc.plan.expected import DEFAULT_GRADIENT, Gradient, Weigher
-from zenc.plan.explain import Explanation, Load
+from zenc.plan.explain import Explanation
 from zenc.plan.explain import explain as explain_plan
+from zenc.plan.gradients import Gradients, demand, read_gradients
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.placement import Placement, place, units_of
 from zenc.plan.symbolic import symbolic
+from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.plan.verify import Proof, verify_all
 from zenc.scheme.library import locate
 from zenc.scheme.model import Scheme
@@ -181,27 +183,43 @@ def rendered(plan: Plan, target: str) -> dict[str, str]:
 
 def explain(
     path: Path_,
-    ranks: int,
-    rank: int,
-    density: float,
-    units: int,
-    width: int,
-    dtype: str,
+    ranks: int | None = None,
+    rank: int = 0,
+    density: float = 0.01,
+    units: int = 1_000_000,
+    width: int = 64,
+    dtype: str = "f32",
+    zipf: float | None = None,
+    overlap: float | None = None,
+    seed: int = 0,
+    indices: Path_ | None = None,
     params: Parameters | None = None,
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> Explanation:
-    """The steps and messages of ``rank`` among ``ranks``, and the bytes to expect: see ``zenc.plan.explain``.
+    """The steps and messages of ``rank``, and the bytes of all of ``ranks`` (default 4): see ``zenc.plan.explain``.
 
-    With a ``topology`` of so many ranks, also the loads of its links.
+    The gradients are drawn as ``zenc.plan.synthetic`` says, or read from the file ``indices``, which then decides
+    about everything else. With a ``topology`` of so many ranks, also the loads of its links.
     """
     resolved, _ = resolve(load_file(locate(path)), scheme, params or {}, units_of(topology) if topology else {})
-    plan = lower(resolved, ranks)
-    explanation = explain_plan(plan, ranks, rank, Load(units, width, dtype, density))
-    general = symbolic(lower(resolved), ranks, density)
-    gradient = units, width, dtype, density
+    load = Load(units, width, dtype, density, zipf, overlap, seed)
+    of, load, source = _gradients(load, ranks, indices)
+    plan = lower(resolved, of.size)
+    explanation = explain_plan(plan, rank, of, load, source)
+    general = symbolic(lower(resolved), of.size, load.density)
+    gradient = load.units, load.width, load.dtype, load.density
     placed = place(plan, topology, Weigher(plan, topology.size, *gradient)) if topology else None
     return replace(explanation, general=general, placement=placed)
+
+
+def _gradients(load: Load, ranks: int | None, indices: Path_ | None) -> tuple[Gradients, Load, str]:
+    """Drawn gradients, or recorded ones; what describes them, and where they come from."""
+    if indices is None:
+        return drawn(load, ranks or 4), load, source_of(load)
+    of = read_gradients(indices)
+    demand([(ranks not in (None, of.size), f"{indices} is of {of.size} ranks, not of {ranks}")])
+    return of, Load(of.units, of.width, of.dtype, of.density), f"recorded in {indices}"
 
 
 def draw(

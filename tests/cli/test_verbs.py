@@ -85,6 +85,16 @@ def test_explain_counts_bytes(zenc: Zenc) -> None:
     assert "rank 1" in done.stdout
 
 
+def test_explain_counts_recorded_gradients(zenc: Zenc, tmp_path: Path) -> None:
+    recorded = {"units": 100, "width": 8, "ranks": [[1, 2, 3], [2, 3, 4]]}
+    (tmp_path / "recorded.json").write_text(json.dumps(recorded))
+    report = json.loads(zenc("explain", "agsparse", "--indices", "recorded.json", "--json").stdout)
+    assert report["size"] == 2 and report["gradients"]["density_out"] == 0.04
+    assert report["bytes"]["total"]["sent"] == report["busiest"]["bytes"] == 48 + 16 + 16 + 96
+    other = zenc("explain", "agsparse", "--indices", "recorded.json", "--ranks", "3")
+    assert other.returncode == 1 and "error[bad-load]" in other.stderr
+
+
 def test_compile_writes_a_directory(zenc: Zenc, tmp_path: Path) -> None:
     done = zenc("compile", "balanced", "--ranks", "4", "--json", "-o", "out")
     assert done.returncode == 0, done.stderr

@@ -1,83 +1,50 @@
-"""What is predicted is what is counted: exactly at densities 0 and 1, and closely in between."""
+"""What an explanation says, and of whom; that its bytes are exact is shown in ``tests/runtime/test_bytes.py``."""
 
 from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
-import torch
 
-import zenc
-from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
-from tests.support.local import collectives, run_all
+from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.errors import SchemeError, VerificationError
-from zenc.plan.explain import Explanation, Load, explain
-from zenc.plan.formats import DTYPE_BYTES
-
-DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16}
-UNITS, WIDTH = 137, 3
-HASHED = "partition: parallelism balance: balanced by hierarchical_hash"
-EXPLAINED = [*COMBINATIONS, ("point_to_point", "incremental", HASHED), ("ring", "one_shot", HASHED)]
-
-
-def gradient(units: int, width: int, density: float, dtype: torch.dtype, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randperm(units, generator=generator)[: round(units * density)]
-    values = torch.ones(len(ids), width, dtype=dtype)
-    return torch.sparse_coo_tensor(ids[None], values, (units, width), check_invariants=False)
+from zenc.plan.bytes import weigh
+from zenc.plan.explain import Explanation
+from zenc.plan.explain import explain as explain_drawn
+from zenc.plan.figures import figures
+from zenc.plan.gradients import gradients
+from zenc.plan.model import Plan
+from zenc.plan.synthetic import Load, drawn, source_of
+from zenc.plan.verify import verify
 
 
-def counted(text: str, size: int, load: Load) -> list[dict]:
-    """The statistics of every rank of a real run."""
-    ranks = collectives(zenc.compile_text(text, ranks=size), size)
-    inputs = [gradient(load.units, load.width, load.density, DTYPES[load.dtype], rank) for rank in range(size)]
-    run_all(ranks, inputs)
-    return [rank.stats for rank in ranks]
+def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
+    return explain_drawn(plan, rank, drawn(load, size), load, source_of(load))
 
 
-def assert_counted(explained: Explanation, stats: dict) -> None:
-    for phase in ("push", "pull"):
-        predicted, found = explained.traffic[phase], stats["phases"][phase]
-        assert (predicted.sent, predicted.received) == (found["bytes_sent"], found["bytes_received"])
-        messages = [m for m in explained.messages if m.phase == phase]
-        assert sum(m.bytes for m in messages if m.direction == "send") == found["bytes_sent"]
-        assert sum(m.direction == "send" for m in messages) == found["messages_sent"]
-        assert sum(m.direction == "receive" for m in messages) == found["messages_received"]
+HASHED = ("point_to_point", "incremental", "partition: parallelism balance: balanced by hierarchical_hash")
 
 
-@pytest.mark.parametrize("density", [0.0, 1.0])
-@pytest.mark.parametrize("combination", EXPLAINED, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
-def test_nothing_and_everything_weigh_what_is_predicted(combination, density):
-    """Every size has its formats and dtype; ``dense`` in one phase only is among them."""
-    for size in (1, 2, 3, 5, 8):
-        turn = size + EXPLAINED.index(combination)
-        push, pull = FORMATS[turn % 5], FORMATS[turn // 5 % 5]
-        load = Load(UNITS, WIDTH, list(DTYPE_BYTES)[turn % 4], density)
-        text = scheme_text(*combination, push, pull)
-        for rank, stats in enumerate(counted(text, size, load)):
-            explained = explain(plan_of(text, size), size, rank, load)
-            assert_counted(explained, stats)
-
-
-@pytest.mark.parametrize("push", FORMATS)
-@pytest.mark.parametrize("pull", FORMATS)
-def test_every_pair_of_formats(push, pull):
-    for density in (0.0, 1.0):
-        load = Load(70, 1, "f32", density)
-        text = scheme_text("point_to_point", "incremental", "partition: parallelism balance: imbalanced", push, pull)
-        for rank, stats in enumerate(counted(text, 3, load)):
-            assert_counted(explain(plan_of(text, 3), 3, rank, load), stats)
-
-
-@pytest.mark.parametrize("combination", [COMBINATIONS[-1], COMBINATIONS[2], COMBINATIONS[8]])
-def test_random_gradients_come_near(combination):
-    load = Load(20_000, 8, "f32", 0.05)
-    text = scheme_text(*combination, "coo", "bitmap")
-    for rank, stats in enumerate(counted(text, 4, load)):
-        total = explain(plan_of(text, 4), 4, rank, load).traffic["total"]
-        assert abs(total.sent - stats["bytes_sent"]) < 0.1 * stats["bytes_sent"]
-        assert abs(total.received - stats["bytes_received"]) < 0.1 * stats["bytes_received"]
+@pytest.mark.parametrize("combination", [*COMBINATIONS, HASHED], ids=lambda c: "-".join(str(x).split()[-1] for x in c))
+def test_messages_add_up_to_the_bytes_of_the_rank(combination):
+    load = Load(500, 3, "f32", 0.2)
+    for size in (1, 2, 5, 8):
+        plan = plan_of(scheme_text(*combination, "coo", "bitmap"), size)
+        weight = weigh(plan, verify(plan, size)[0], drawn(load, size))
+        for rank in range(size):
+            explained = explain(plan, size, rank, load)
+            for phase in ("push", "pull"):
+                traffic, counted = explained.traffic[phase], weight.traffic[phase].of_rank(rank)
+                assert (traffic.sent, traffic.received) == (counted["bytes_sent"], counted["bytes_received"])
+                messages = [m for m in explained.messages if m.phase == phase]
+                for direction, bytes, number in (
+                    ("send", traffic.sent, counted["messages_sent"]),
+                    ("receive", traffic.received, counted["messages_received"]),
+                ):
+                    chosen = [m.bytes for m in messages if m.direction == direction]
+                    assert (sum(chosen), len(chosen)) == (bytes, number)
 
 
 def test_the_busiest_rank_is_the_busiest():
@@ -115,12 +82,43 @@ def test_one_rank_says_nothing():
         (0, Load(10, 1, "f32", float("nan")), 1),
         (0, Load(-1, 1, "f32", 0.5), 1),
         (0, Load(10, 0, "f8", -0.5), 3),
+        (0, Load(10, 1, "f32", 0.5, zipf=-1.0), 1),
+        (0, Load(10, 1, "f32", 0.5, overlap=0.4), 1),
+        (0, Load(10, 1, "f32", 0.5, overlap=2.0), 1),
+        (0, Load(10, 1, "f32", 0.5, overlap=0.0), 1),
+        (0, Load(10, 1, "f32", 0.5, overlap=float("nan")), 1),
+        (0, Load(10, 1, "f32", 0.5, zipf=1.0, overlap=0.6), 1),
+        (0, Load(10, 1, "f32", 0.5, seed=-1), 1),
+        (0, Load(1 << 28, 1, "f32", 0.5), 1),
+        (0, Load(1 << 40, 1, "f32", 0.5), 2),
     ],
 )
 def test_loads_that_cannot_be(rank, load, found):
     with pytest.raises(SchemeError) as caught:
         explain(plan_of(scheme_text(*COMBINATIONS[-1])), 4, rank, load)
     assert [d.id for d in caught.value.diagnostics] == ["bad-load"] * found
+
+
+def test_figures_by_hand():
+    """Ranks with units 0 1 2 3, 0 1 and 2 of twelve, 8 bytes each; ranges of four units."""
+    found = figures(gradients(12, 2, "f32", [[0, 1, 2, 3], [1, 0, 0], [2]]))
+    assert found.density == 7 / 36 and found.density_out == 4 / 12
+    assert found.densification == pytest.approx((4 / 12) / (7 / 36))
+    assert found.skewness == 3
+    assert found.overlap == pytest.approx(6 / 14)  # of ordered pairs of ranks: 3 units shared, both ways
+    assert found.dense_ring_bytes == 2 * 2 * 12 * 8 // 3
+    assert found.bound_bytes == (3 + 3 + 3 + 2) * 8 // 3
+
+
+def test_nothing_has_figures_too():
+    for empty in (gradients(0, 1, "f32", [[], []]), gradients(9, 1, "f32", [[]]), gradients(9, 1, "f32", [[], []])):
+        found = figures(empty)
+        assert found.densification == found.skewness == found.overlap == 1 and found.bound_bytes == 0
+
+
+def test_dense_gradients_have_the_bound_of_a_ring():
+    found = figures(gradients(60, 4, "f64", [np.arange(60)] * 5))
+    assert found.bound_bytes == found.dense_ring_bytes == 2 * 4 * 60 * 32 // 5
 
 
 def test_a_wrong_plan_is_not_explained():

@@ -50,6 +50,12 @@ from zenc.targets.geometry import Geometry
         (Format.ELIAS_FANO, 1008, 63, 24 + 24),  # 189 bits; 63 + 118
         (Format.ELIAS_FANO, 1 << 62, 1, 8 + 8),
         (Format.ELIAS_FANO, 10, 11, 0),  # no error: a header may say anything
+        (Format.BLOCK_2, 0, 0, 0),
+        (Format.BLOCK_2, 128, 10, 8),
+        (Format.BLOCK_2, 129, 10, 16),
+        (Format.BLOCK_256, 64 * 256, 256, 8),
+        (Format.BLOCK_256, 64 * 256 + 1, 256, 16),
+        (Format.BLOCK_65536, 3, 3, 8),
     ],
 )
 def test_index_bytes(format, slots, count, size):
@@ -72,7 +78,7 @@ def test_auto_is_the_smallest_and_never_loses_presence(slots, share):
     chosen = wire_format(Format.AUTO, slots, count)
     assert chosen in WIRE_FORMATS
     assert (chosen is Format.DENSE) == (count == slots)
-    candidates = [f for f in WIRE_FORMATS if f is not Format.DENSE or count == slots]
+    candidates = [f for f in WIRE_FORMATS if not f.block and (f is not Format.DENSE or count == slots)]
     assert index_bytes(chosen, slots, count) == min(index_bytes(f, slots, count) for f in candidates)
 
 
@@ -104,8 +110,16 @@ def test_nothing_weighs_more_than_the_most():
     for slots in range(200):
         for unit_bytes in (0, 1, 2, 4, 7, 8, 12):
             shapes = [SegmentShape(slots, count, 1, unit_bytes) for count in range(slots + 1)]
-            most = max(body_bytes(format, shape) for format in WIRE_FORMATS for shape in shapes)
+            formats = [format for format in WIRE_FORMATS if format.block in (0, 2, 64)]
+            most = max(body_bytes(format, shape) for format in formats for shape in shapes)
             assert most <= most_body_bytes(slots, unit_bytes) <= most + 24
+
+
+def test_blocks_go_by_their_names():
+    assert [format.block for format in WIRE_FORMATS[:4]] == [0] * 4 and Format.AUTO.block == 0
+    assert [(format.value, format.block) for format in WIRE_FORMATS[4:]] == [
+        (f"block({2**i})", 2**i) for i in range(1, 17)
+    ]
 
 
 @pytest.mark.parametrize("format", WIRE_FORMATS)

@@ -35,7 +35,7 @@ def there_and_back(plan: Plan) -> Plan:
 
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_every_combination_comes_back(combination):
-    for size, push in zip((None, 1, 2, 7, 16), FORMATS, strict=True):
+    for size, push in zip((None, 1, 2, 3, 5, 7, 16), FORMATS, strict=True):
         plan = plan_of(scheme_text(*combination, push, "auto", "row"), size)
         assert there_and_back(plan) == plan
         assert there_and_back(plan).digest == plan.digest

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 import zenc
 from tests.support.cases import DTYPES, KINDS, assert_sums, dense_tensor, sparse_tensor
+from tests.support.exact import positive
 
 DEADLINE = 60.0
 
@@ -166,4 +167,12 @@ def statistics_of_rows(
     values = torch.ones(ids.shape[1], width)
     collective = load(group, text)
     collective.all_reduce(torch.sparse_coo_tensor(ids, values, (units, width), check_invariants=False))
+    return collective.stats
+
+
+def counted(group: dist.ProcessGroup, text: str, dense: bool, **case: Any) -> dict[str, Any]:
+    """The statistics of one call."""
+    collective = load(group, text, ranks=group.size())
+    make = dense_tensor if dense else sparse_tensor
+    collective.all_reduce(positive(make(rank=group.rank(), size=group.size(), **case)))
     return collective.stats

@@ -25,7 +25,7 @@ def test_all_combinations(nine, size):
     """Each combination with a pair of formats and a unit; which ones goes round with the size."""
     turns = [size + 5 * index for index in range(len(COMBINATIONS))]
     texts = [
-        scheme_text(*combination, FORMATS[turn % 5], FORMATS[turn // 5 % 5], ("auto", "row", "element")[turn % 3])
+        scheme_text(*combination, FORMATS[turn % 7], FORMATS[turn // 7 % 7], ("auto", "row", "element")[turn % 3])
         for combination, turn in zip(COMBINATIONS, turns, strict=True)
     ]
     results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size)

@@ -33,7 +33,7 @@ def test_headers_come_back(envelope, segments, sender, body):
 def test_the_layout_of_the_bytes():
     """What ranks of one version write is what they all read, on every machine: little endian, no gaps."""
     head = message_header(Envelope(1, 2, 3), 4, [SegmentHeader(5, 6, WIRE_FORMATS[2], 7)], 99)
-    assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 2, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
+    assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 3, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_segments_beyond_the_first_look():
 
 
 def test_a_segment_in_no_known_format():
-    assert damage(HEAD[:52] + b"\x09" + HEAD[53:]) == "corrupt-message"
+    assert damage(HEAD[:52] + b"\x20" + HEAD[53:]) == "corrupt-message"
 
 
 def test_a_message_of_another_rank_version_or_kind():

@@ -286,3 +286,38 @@ def test_warnings_do_not_stop_anything() -> None:
         ("unused-name", "warning"), ("unused-name", "warning"), ("unused-name", "warning"), ("no-effect", "warning"),
     ]  # fmt: skip
     assert scheme.mapping == Contiguous()
+
+
+@pytest.mark.parametrize(
+    ("value", "format"),
+    [
+        ("block", Format.BLOCK_256),
+        ("block(256)", Format.BLOCK_256),
+        ("block(slots = 1 << k)", Format.BLOCK_8),
+        ("block(65536)", Format.BLOCK_65536),
+        ("elias_fano", Format.ELIAS_FANO),
+    ],
+)
+def test_formats(value, format):
+    scheme = scheme_of(f"scheme a(k = 3) {{ communication: ring {REST} push: {value} pull: block(min(k, 3) - 1) }}")
+    assert (scheme.push, scheme.pull) == (format, Format.BLOCK_2)
+
+
+@pytest.mark.parametrize(
+    ("value", "found", "words"),
+    [
+        ("block(100)", "wrong-range", "write block(64) or block(128)"),
+        ("block(1)", "wrong-range", "blocks of one slot are what 'bitmap' sends"),
+        ("block(0)", "wrong-range", "write block(2)"),
+        ("block(131072)", "wrong-range", "write block(65536)"),
+        ("block(2.5)", "wrong-type", ""),
+        ("block(256, 2)", "wrong-arguments", ""),
+        ("block(size = 4)", "wrong-arguments", "takes no argument 'size'; one of slots"),
+        ("coo(4)", "wrong-arguments", "'coo' takes no arguments"),
+        ("blok(4)", "unknown-value", "did you mean 'block'?"),
+        ("elias by fano", "wrong-value", "one word"),
+    ],
+)
+def test_formats_that_there_are_not(value, found, words):
+    (problem,) = problems(f"scheme a {{ communication: ring {REST} push: {value} }}")
+    assert problem.id == found and words in f"{problem.message} {problem.help}"

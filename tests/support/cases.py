@@ -17,7 +17,9 @@ CUTS = (
 COMBINATIONS = list(itertools.product(COMMUNICATIONS, AGGREGATIONS, CUTS))
 """The 18 combinations of the four dimensions that mean something."""
 
-FORMATS = ("dense", "coo", "bitmap", "elias_fano", "auto")
+FORMATS = ("dense", "coo", "bitmap", "elias_fano", "block(8)", "block(256)", "auto")
+FILLING = ("dense", "block(8)", "block(256)")
+"""Those that fill up what they send: units come out that no rank had."""
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-13, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 """Relative to the sum of magnitudes."""

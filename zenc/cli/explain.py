@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,13 +25,28 @@ EXAMPLES = """\b
 Examples:
   zenc explain balanced --ranks 8 --density 0.002
   zenc explain balanced --topology 'nodes(2, gpus = 4)'
+  zenc explain balanced --ranks 8 --units 200000 --density 0.02 --zipf 1.05
   zenc explain dense_ring --ranks 4 --rank 1 --units 60000 --width 65
+  zenc explain mine.zen --indices recorded.json
 """
+
+IndicesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--indices",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="The units of each rank, as recorded in a .json or .npz file, instead of drawn ones.",
+    ),
+]
 
 
 def explain(
     file: SchemeArgument,
-    ranks: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of ranks. [default: 4]")] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Number of ranks. [default: 4, or as recorded]")
+    ] = None,
     rank: Annotated[int, typer.Option(min=0, metavar="R", help="Whose messages to list.")] = 0,
     density: Annotated[
         float, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units that one rank's gradient holds.")
@@ -40,27 +56,35 @@ def explain(
     ] = 1_000_000,
     width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
+    zipf: Annotated[
+        float | None, typer.Option(metavar="S", help="Draw units by Zipf's law with this exponent, unit 0 most often.")
+    ] = None,
+    overlap: Annotated[
+        float | None, typer.Option(metavar="Q", help="Share of one rank's units that another one holds too.")
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the random numbers that units are drawn with.")] = 0,
+    indices: IndicesOption = None,
     assignments: SetOption = None,
     scheme: NameOption = None,
     topology: TopologyOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say who sends what to whom, and how many bytes to expect.
+    """Say who sends what to whom, and count the bytes, headers included.
 
-    The bytes are a prediction for gradients that hold the given share of units, at random on every rank.
+    The count is exact for the gradients that it is made for: those that --indices records, or else such that are drawn,
+    with the given share of units on every rank. A call with the same units in its gradients sends as many bytes.
 
-    Below them stands the cost for any number of ranks n, as formulas that were found by counting and checked at many n:
+    Below it stands the cost for any number of ranks n, as formulas that were found by counting and checked at many n:
     M is the size of the dense tensor, d_k the density of the sum of k ranks. With --topology the ranks are those of the
     topology, and the loads of its links follow.
     """
     path, params = locate(file), parameters(assignments)
-    if topology is None and rank >= (ranks or 4):
+    if topology is None and indices is None and rank >= (ranks or 4):
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {(ranks or 4) - 1}")
     with reporting(json):
         from zenc import compiler
 
         cluster, size = on_topology(topology, ranks)
-        size = 4 if size is None else size
         explanation = compiler.explain(
             path,
             ranks=size,
@@ -69,6 +93,10 @@ def explain(
             units=units,
             width=width,
             dtype=dtype,
+            zipf=zipf,
+            overlap=overlap,
+            seed=seed,
+            indices=indices,
             params=params,
             scheme=scheme,
             topology=cluster,

@@ -1,47 +1,26 @@
-"""What a plan does and weighs, for a person: the steps, the messages of one rank, and the bytes to expect.
+"""What a plan does and weighs, for a person: the steps, the messages of one rank, and the bytes of all.
 
-The prediction assumes that every rank holds ``density`` of the units, at random and independently of the others: a
-piece with the contributions of k ranks then holds 1 - (1 - density)^k of its slots. Real gradients overlap more
-(fewer bytes in the pull) and, under ``imbalanced``, crowd in a few parts.
+The bytes are counted exactly (``zenc.plan.bytes``), for gradients that were drawn or recorded.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zenc.errors import Diagnostic, SchemeError
-from zenc.plan.formats import (
-    DTYPE_BYTES,
-    MESSAGE_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES,
-    SegmentShape,
-    body_bytes,
-    wire_format,
-)
-from zenc.plan.holder_load import weights as by_holders
+from zenc.plan.bytes import Weight, weigh
+from zenc.plan.figures import Figures, figures
+from zenc.plan.gradients import Gradients, demand
 from zenc.plan.model import Phase, Plan
-from zenc.plan.parts import part_sizes
 from zenc.plan.provenance import Deliveries
+from zenc.plan.synthetic import Load
 from zenc.plan.verify import Proof, verify
-from zenc.scheme.model import Format
 
 if TYPE_CHECKING:
     from zenc.plan.placement import Placement
     from zenc.plan.symbolic import Symbolic
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """The gradient that the prediction is for. ``units`` of ``width`` values of ``dtype`` (f32, f64, f16, bf16)."""
-
-    units: int
-    width: int
-    dtype: str
-    density: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +42,46 @@ class MessageCost:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes by rank: of the one explained, and of the busiest."""
+    """Bytes by rank: of the one explained, and of the busiest. ``formats``: the bodies of all ranks, by format."""
 
     sent: int
     received: int
     most_sent: int
     most_received: int
+    formats: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``general``: what it costs for any number of ranks; ``placement``: what it asks of a topology."""
+    """``busiest`` is the rank that sends or receives most. ``source`` says where the gradients come from.
+
+    ``general``: what it costs for any number of ranks; ``placement``: what it asks of a topology.
+    """
 
     plan: Plan
     proof: Proof
     rank: int
     load: Load
+    source: str
     messages: tuple[MessageCost, ...]
     traffic: dict[str, Traffic]
-    dense_ring_bytes: int
+    busiest: int
+    figures: Figures
     general: Symbolic | None = None
     placement: Placement | None = None
 
+    @property
+    def busiest_bytes(self) -> int:
+        """What the busiest rank sends, or receives if that is more."""
+        return max(self.traffic["total"].most_sent, self.traffic["total"].most_received)
+
+    def over(self, bytes: int) -> float | None:
+        """What the busiest rank moves, as a multiple of ``bytes``; None of nothing."""
+        return self.busiest_bytes / bytes if bytes else None
+
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON data; bytes include headers."""
+        figures = self.figures
         return {
             "plan": self.plan.to_json(),
             "size": self.proof.size,
@@ -94,10 +89,18 @@ class Explanation:
             "rounds": self.proof.rounds,
             "owners": list(self.proof.owners),
             "rank": self.rank,
-            "load": asdict(self.load),
+            "load": {**asdict(self.load), "source": self.source},
+            "gradients": asdict(figures),
             "messages": [asdict(message) for message in self.messages],
             "bytes": {phase: asdict(traffic) for phase, traffic in self.traffic.items()},
-            "dense_ring_bytes": self.dense_ring_bytes,
+            "busiest": {
+                "rank": self.busiest,
+                "bytes": self.busiest_bytes,
+                "over_dense_ring": self.over(figures.dense_ring_bytes),
+                "over_bound": self.over(figures.bound_bytes),
+            },
+            "dense_ring_bytes": figures.dense_ring_bytes,
+            "bound_bytes": figures.bound_bytes,
             **({"general": self.general.to_json()} if self.general else {}),
             **({"placement": self.placement.to_json()} if self.placement else {}),
         }
@@ -109,52 +112,50 @@ class Explanation:
         return explanation_text(self)
 
 
-def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
-    """Prove ``plan`` among ``size`` ranks and weigh its messages under ``load``.
+def explain(plan: Plan, rank: int, of: Gradients, load: Load, source: str = "") -> Explanation:
+    """Prove ``plan`` among the ranks of ``of`` and count its messages; ``load`` and ``source`` describe the gradients.
 
-    Raises VerificationError as ``verify`` does, and SchemeError (``bad-load``) for a rank or load that can't be.
+    Raises VerificationError as ``verify`` does, and SchemeError (``bad-load``) for a rank that is none of them.
     """
-    _demand_sound(size, rank, load)
-    scales = _Scales(plan, size, rank, load)
-    rounds, proof = verify(plan, size, scales.observe)
-    messages = tuple(replace(m, at=str(rounds.sends[line].span or "")) for m, line in scales.messages)
-    traffic = {name: scales.traffic(name) for name in (*scales.sent, "total")}
-    whole = load.units * load.width * DTYPE_BYTES[load.dtype]
-    ring = 2 * (size - 1) * whole // size
-    return Explanation(plan, proof, rank, load, messages, traffic, ring)
+    size = of.size
+    demand([(not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}")])
+    moves = _Moves(plan, rank)
+    rounds, proof = verify(plan, size, moves.observe)
+    weight = weigh(plan, rounds, of)
+    bytes = _bytes(weight, rank)
+    places = [str(send.span or "") for send in rounds.sends]
+    messages = tuple(
+        MessageCost(*what, parts, most, bytes[what], places[line])
+        for what, parts, most, line in moves.found
+        if what in bytes  # by holders, a message without values is not sent
+    )
+    total = weight.total
+    busiest = int(np.maximum(total.sent, total.received).argmax())
+    return Explanation(plan, proof, rank, load, source, messages, _traffic(weight, rank), busiest, figures(of))
 
 
-def _demand_sound(size: int, rank: int, load: Load) -> None:
-    problems = [
-        (not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}"),
-        (not 0 <= load.density <= 1, f"a density is between 0 and 1, not {load.density}"),
-        (load.units < 0 or load.width < 1, f"{load.units} units of {load.width} values make no tensor"),
-        (load.dtype not in DTYPE_BYTES, f"unknown dtype {load.dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
-    ]
-    found = [Diagnostic("bad-load", message) for wrong, message in problems if wrong]
-    if found:
-        raise SchemeError(found)
+_What = tuple[str, int, str, int]  # phase, round, direction, peer
 
 
-class _Scales:
-    """Weighs every delivery that the verifier plays, and keeps the messages of one rank."""
+def _bytes(weight: Weight, rank: int) -> dict[_What, int]:
+    """The bytes of the messages of ``rank``."""
+    found: dict[_What, int] = {}
+    for messages in weight.messages:
+        for direction, mine, peer in (("send", messages.src, messages.dst), ("receive", messages.dst, messages.src)):
+            for row in np.flatnonzero(mine == rank).tolist():
+                found[messages.phase, messages.number, direction, int(peer[row])] = int(messages.bytes[row])
+    return found
 
-    def __init__(self, plan: Plan, size: int, rank: int, load: Load) -> None:
-        self.plan, self.size, self.rank, self.load = plan, size, rank, load
-        self.parts = plan.parts(size)
-        self.slots = part_sizes(plan.mapping, load.units, self.parts)
-        self.messages: list[tuple[MessageCost, int]] = []
-        kinds = ("announce", "push", "pull") if plan.announce else ("push", "pull")
-        self.sent = {kind: np.zeros(size, np.int64) for kind in kinds}
-        self.received = {kind: np.zeros(size, np.int64) for kind in kinds}
+
+class _Moves:
+    """Notes the messages of one rank while the verifier plays: what, parts, most contributors, line."""
+
+    def __init__(self, plan: Plan, rank: int) -> None:
+        self.plan, self.rank = plan, rank
+        self.found: list[tuple[_What, str, int, int]] = []
 
     def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        weights = self._weights(kind, phase, deliveries)
-        pairs = deliveries.src * self.size + deliveries.dst
-        first = np.unique(pairs, return_index=True)[1]
-        weights[first] += MESSAGE_HEADER_BYTES
-        np.add.at(self.sent[kind], deliveries.src, weights)
-        np.add.at(self.received[kind], deliveries.dst, weights)
+        name = self.plan.name_of(kind, phase)
         for direction, mine, peer in (
             ("send", deliveries.src, deliveries.dst),
             ("receive", deliveries.dst, deliveries.src),
@@ -162,35 +163,18 @@ class _Scales:
             for other in np.unique(peer[mine == self.rank]).tolist():
                 rows = np.flatnonzero((mine == self.rank) & (peer == other))
                 parts = _ranges(np.unique(deliveries.part[rows]).tolist())
-                most, total = int(deliveries.contributors[rows].max()), int(weights[rows].sum())
-                message = MessageCost(self.plan.name_of(kind, phase), number, direction, other, parts, most, total)
-                self.messages.append((message, int(deliveries.line[rows[0]])))
+                most, line = int(deliveries.contributors[rows].max()), int(deliveries.line[rows[0]])
+                self.found.append(((name, number, direction, other), parts, most, line))
 
-    def _weights(self, kind: str, phase: Phase, deliveries: Deliveries) -> np.ndarray[Any, np.dtype[np.int64]]:
-        if self.plan.announce:
-            load = self.load
-            unit_bytes = load.width * DTYPE_BYTES[load.dtype]
-            return by_holders(kind, deliveries, self.size, load.units, load.density, unit_bytes)
-        columns = np.stack((deliveries.part, deliveries.contributors, deliveries.pieces))
-        kinds, index = np.unique(columns, axis=1, return_inverse=True)
-        weigh = lru_cache(maxsize=None)(self._part_bytes)
-        slots = [self.slots[part] for part in kinds[0].tolist()]
-        rows = zip(slots, kinds[1].tolist(), kinds[2].tolist(), strict=True)
-        weights = [weigh(kind, phase.format, *row) for row in rows]
-        return np.asarray(weights, dtype=np.int64)[index.reshape(-1)]
 
-    def _part_bytes(self, kind: str, format: Format, slots: int, contributors: int, segments: int) -> int:
-        """One part of a message: ``segments`` with ``contributors`` together."""
-        density = 1.0 if format is Format.DENSE else 1 - (1 - self.load.density) ** (contributors // segments)
-        count = round(slots * density)
-        shape = SegmentShape(slots, count, self.load.width, DTYPE_BYTES[self.load.dtype])
-        return segments * (SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, slots, count), shape))
-
-    def traffic(self, phase: str) -> Traffic:
-        sent, received = (
-            np.sum([*by.values()], axis=0) if phase == "total" else by[phase] for by in (self.sent, self.received)
-        )
-        return Traffic(int(sent[self.rank]), int(received[self.rank]), int(sent.max()), int(received.max()))
+def _traffic(weight: Weight, rank: int) -> dict[str, Traffic]:
+    found = {}
+    for name, by_rank in (*weight.traffic.items(), ("total", weight.total)):
+        formats = {wire: int(bodies.sum()) for wire, bodies in by_rank.formats_sent.items()}
+        sent, received = by_rank.sent, by_rank.received
+        most = int(sent.max()), int(received.max())
+        found[name] = Traffic(int(sent[rank]), int(received[rank]), *most, formats)
+    return found
 
 
 def _ranges(parts: list[int]) -> str:

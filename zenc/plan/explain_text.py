@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zenc.plan.explain import Explanation, MessageCost
+from zenc.plan.figures import Figures
 from zenc.plan.formats import DTYPE_BYTES
 from zenc.plan.model import Plan
 from zenc.plan.placement_text import placement_text
@@ -29,8 +30,8 @@ def _heading(explanation: Explanation) -> list[str]:
         *_tiers(plan, proof.size),
         f"{proof.size} ranks, {proof.parts} part{'s' * (proof.parts != 1)}; "
         f"{_rounds(proof.rounds)}; {_aggregation(plan)} aggregation",
-        f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense), "
-        f"{load.density:.4g} of the units on each rank, at random",
+        f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense); {explanation.source}",
+        _likeness(explanation.figures),
     ]
 
 
@@ -48,6 +49,18 @@ def _tiers(plan: Plan, size: int) -> list[str]:
         return []
     counts = zip(plan.tiers, plan.counts(size), strict=True)
     return ["tiers: " + "; ".join(f"{tier.name} of {count}, {tier.communication}" for tier, count in counts)]
+
+
+def _likeness(figures: Figures) -> str:
+    return (
+        f"a rank holds {_share(figures.density)} of the units and the sum {_share(figures.density_out)} "
+        f"(densification {figures.densification:.3g}); ranks overlap by {_share(figures.overlap)}, "
+        f"skewness {figures.skewness:.3g}"
+    )
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _messages(explanation: Explanation) -> list[str]:
@@ -76,7 +89,28 @@ def _totals(explanation: Explanation) -> list[str]:
     for phase, traffic in explanation.traffic.items():
         mine = f"{_size(traffic.sent):>12} {_size(traffic.received):>12}"
         lines.append(f"{phase:10} {mine}{'':17} {_size(traffic.most_sent):>12} {_size(traffic.most_received):>12}")
-    lines.append(f"a dense ring all-reduce sends {_size(explanation.dense_ring_bytes)} from every rank")
+    return [*lines, *_formats(explanation), *_comparison(explanation)]
+
+
+def _formats(explanation: Explanation) -> list[str]:
+    lines = []
+    for phase, traffic in explanation.traffic.items():
+        shares = [f"{name} {_size(size)}" for name, size in traffic.formats.items() if size]
+        if shares and phase != "total":
+            lines.append(f"{phase}, bodies of all ranks by format: {', '.join(shares)}")
+    return lines
+
+
+def _comparison(explanation: Explanation) -> list[str]:
+    figures, most = explanation.figures, explanation.busiest_bytes
+    dense, bound = explanation.over(figures.dense_ring_bytes), explanation.over(figures.bound_bytes)
+    lines = [f"the busiest rank is {explanation.busiest}, with {_size(most)}:"]
+    if dense is not None:
+        lines.append(f"  {dense:.3g} times a dense ring all-reduce ({_size(figures.dense_ring_bytes)} from every rank)")
+    if bound is not None:
+        lines.append(
+            f"  {bound:.3g} times the bandwidth bound for these units ({_size(figures.bound_bytes)}, values alone)"
+        )
     return lines
 
 

@@ -7,28 +7,34 @@
               bitmap: one bit a slot, in words of 64            #   1/d bits (Zen, OSDI 2025, section 3.3)
               elias_fano: low halves | high halves, each in     #   below 2 + log2(1/d) bits, and 0.56 above the
                           words of 64                           #   entropy (Elias 1974; Fano 1971)
+              block(k): one bit a block of k slots, in words    #   1/(d k) bits, where blocks are full or empty
+                        of 64; all slots of a block are there   #   (OmniReduce, SIGCOMM 2021)
 
 Elias-Fano lists the rarer kind of slots, occupied or absent (the occupied ones where there are as many of both): m of
 them, ascending, and of each the number of slots of the other kind below it, which is slot - slots listed before. The
 l = floor(log2((slots - m) / m)) low bits of each number stand one after another; then each high part, number >> l, in
 unary: a bit is set at high part + numbers listed before. Unused bits are 0; with m = 0 there are no words.
 
-All formats are lossless about which slots are occupied; ``dense`` therefore exists only where all are. ``auto`` takes
-the smallest for the count of each message (the first of equals in the order above).
+All formats are lossless about which slots are occupied; ``dense`` therefore exists only where all are, and ``block(k)``
+where whole blocks are, of which the last may be short: a phase that names them fills up what it sends with zeros.
+``auto`` takes the smallest of the others for the count of each message (the first of equals in the order above).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zenc.scheme.model import Format
+from zenc.scheme.model import BLOCKS, Format
 
 MESSAGE_HEADER_BYTES = 48
 SEGMENT_HEADER_BYTES = 16
-WIRE_FORMATS = (Format.DENSE, Format.COO, Format.BITMAP, Format.ELIAS_FANO)
+WIRE_FORMATS = (Format.DENSE, Format.COO, Format.BITMAP, Format.ELIAS_FANO, *BLOCKS)
 """The formats that a segment can have on the wire; the header carries the position in this tuple."""
 
-_DENSE, _COO, _BITMAP, _ELIAS_FANO = WIRE_FORMATS  # found faster than in their enum
+FILLING = frozenset({Format.DENSE, *BLOCKS})
+"""The formats that a segment is filled up for, with +0: to all slots, or to whole blocks."""
+
+_DENSE, _COO, _BITMAP, _ELIAS_FANO = WIRE_FORMATS[:4]  # found faster than in their enum
 _AUTO = Format.AUTO
 
 DTYPE_BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}
@@ -61,7 +67,9 @@ def index_bytes(format: Format, slots: int, count: int) -> int:
         return padded(count * (4 if slots <= 1 << 32 else 8))
     if format is Format.BITMAP:
         return (slots + 63) // 64 * 8
-    return _elias_fano_bytes(slots, count)
+    if format is Format.ELIAS_FANO:
+        return _elias_fano_bytes(slots, count)
+    return (-(-slots // BLOCKS[format]) + 63) // 64 * 8
 
 
 def _elias_fano_bytes(slots: int, count: int) -> int:

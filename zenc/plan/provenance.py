@@ -110,7 +110,7 @@ class Provenance:
 
     def push(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play one round of the push: what arrives is joined to what is held."""
-        rows = _by_part(round_)
+        rows = by_part(round_)
         payload = self.have[rows.src, rows.part]
         pieces = self.apart[rows.src, rows.part] if self.one_shot else np.ones((len(payload), 1), dtype=np.uint64)
         found = self._restrict(rows, payload, pieces, number)
@@ -182,7 +182,7 @@ class Provenance:
 
     def pull(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play one round of the pull: what arrives is complete and takes the place of what was held."""
-        rows = _by_part(round_)
+        rows = by_part(round_)
         done = self.complete_rows(rows.src, rows.part)
         if not done.all():
             return [self._unfinished(rows, int(np.argmin(done)), number)]
@@ -260,7 +260,7 @@ def _given(dst: int, first: int, second: int) -> str:
     return f"rank {second} sends it twice" if first == second else f"ranks {first} and {second} send it"
 
 
-def _by_part(round_: Round) -> Deliveries:
+def by_part(round_: Round) -> Deliveries:
     """One row for every part of every move."""
     lengths = round_.last - round_.first + 1
     columns = [np.repeat(c, lengths) for c in (round_.src, round_.dst, round_.origin, round_.line)]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.plan.formats import FILLING
 from zenc.plan.levels import levels_of
 from zenc.plan.model import Plan
 from zenc.plan.program import Message, Program, Step
@@ -61,12 +62,10 @@ class Exchange:
         return [segment.count for segment in own]
 
     def pack(self, contribution: Contribution, divisor: int) -> list[Segment]:
-        """This rank's own segments, one a part; all slots occupied if the first push is dense."""
+        """This rank's own segments, one a part, filled up if the first push is dense or in blocks."""
         format = self.phases[0].format
         own = self.workshop.pack(contribution, divisor, self.rank, format)
-        if format is Format.DENSE:
-            own = [self.workshop.densify(segment, Format.DENSE) for segment in own]
-        return own
+        return [self.workshop.filled(segment, format) for segment in own] if format in FILLING else own
 
     def run(self, own: list[Segment]) -> list[Segment]:
         """From this rank's own segments to the complete ones, one a part."""
@@ -138,10 +137,10 @@ class Exchange:
         stats.seconds += time.perf_counter() - started
 
     def _reshaped(self, segment: Segment) -> Segment:
-        """``segment`` with every slot where the next phase is dense, and without zeros where this one alone was."""
-        if self.next_format is Format.DENSE:
-            return self.workshop.densify(segment, Format.DENSE)
-        return self.workshop.sparsify(segment, self.next_format) if self.format is Format.DENSE else segment
+        """``segment`` without zeros where this phase alone was dense, and filled up as the next one says."""
+        if self.format is Format.DENSE and self.next_format is not Format.DENSE:
+            segment = self.workshop.sparsify(segment, self.next_format)
+        return self.workshop.filled(segment, self.next_format) if self.next_format in FILLING else segment
 
     def _origins(self, number: int) -> list[int]:
         """The ranks that a push collects from."""

@@ -143,8 +143,11 @@ class Workshop:
         frame, values = Frame(arena, HEADER_GAP + body, chosen, format), arena.data_ptr() + HEADER_GAP + index
         return Segment(part, origin, count, bitmap, values, (keep, arena), frame)
 
-    def densify(self, segment: Segment, format: Format) -> Segment:
-        """The same segment with every slot of its part occupied; absent ones become +0."""
+    def filled(self, segment: Segment, format: Format) -> Segment:
+        """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense)."""
+        return self._in_blocks(segment, format) if format.block else self._densified(segment, format)
+
+    def _densified(self, segment: Segment, format: Format) -> Segment:
         slots = self.slots[segment.part]
         if segment.count == slots:
             return segment
@@ -164,6 +167,16 @@ class Workshop:
             return segment
         made = self.framed(segment.part, segment.origin, count, kept.data_ptr(), kept, format)
         self.kernels.copy_kept(self.dtype, segment.bitmap, made.bitmap, words, width, segment.values, made.values)
+        return made
+
+    def _in_blocks(self, segment: Segment, format: Format) -> Segment:
+        slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64)
+        count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
+        if segment.count == count:
+            return segment
+        made = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
+        where = segment.bitmap, made.bitmap
+        self.kernels.spread(self.dtype, *where, slots, self.layout.width, segment.values, made.values)
         return made
 
     def merge(self, segments: list[Segment], origin: int, format: Format) -> Segment:

@@ -18,7 +18,7 @@ from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_F
 from zenc.scheme.model import Format
 
 MAGIC = b"zenM"
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 _MESSAGE = struct.Struct("<4sHHIIQQQQ")
 _BYTES_AT = struct.calcsize("<4sHHII")

@@ -50,8 +50,33 @@ class Format(str, Enum):
     COO = "coo"
     BITMAP = "bitmap"
     ELIAS_FANO = "elias_fano"
+    BLOCK_2 = "block(2)"
+    BLOCK_4 = "block(4)"
+    BLOCK_8 = "block(8)"
+    BLOCK_16 = "block(16)"
+    BLOCK_32 = "block(32)"
+    BLOCK_64 = "block(64)"
+    BLOCK_128 = "block(128)"
+    BLOCK_256 = "block(256)"
+    BLOCK_512 = "block(512)"
+    BLOCK_1024 = "block(1024)"
+    BLOCK_2048 = "block(2048)"
+    BLOCK_4096 = "block(4096)"
+    BLOCK_8192 = "block(8192)"
+    BLOCK_16384 = "block(16384)"
+    BLOCK_32768 = "block(32768)"
+    BLOCK_65536 = "block(65536)"
     AUTO = "auto"
     """The smallest lossless format of each message, from its exact count."""
+
+    @property
+    def block(self) -> int:
+        """The slots of a block, of ``block(k)``; 0 for all other formats."""
+        return BLOCKS.get(self, 0)
+
+
+BLOCKS = {format: int(format.value[6:-1]) for format in Format if format.value.startswith("block")}
+"""Every ``block(k)`` with its k: OmniReduce's blocks (SIGCOMM 2021), which has 256 by default."""
 
 
 @dataclass(frozen=True, slots=True)

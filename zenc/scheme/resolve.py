@@ -18,6 +18,7 @@ from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
 from zenc.scheme.constants import Environment
 from zenc.scheme.report import Report, closest, did_you_mean, unknown
 from zenc.scheme.tiers import Chain, TierResolver, agreed
+from zenc.scheme.wire import resolve_format
 
 E = TypeVar("E", bound=Enum)
 
@@ -140,8 +141,8 @@ def _plain(reader: _Reader, program: Program) -> Resolved | None:
     aggregation = reader.choice("aggregation", model.Aggregation)
     partition = reader.choice("partition", model.Partition)
     balance = reader.balance()
-    push = reader.choice("push", model.Format, model.Format.AUTO)
-    pull = reader.choice("pull", model.Format, model.Format.AUTO)
+    push = reader.format("push")
+    pull = reader.format("pull")
     unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
     check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
@@ -207,8 +208,7 @@ class _Reader:
             return None
         known: dict[str, E] = {str(member.value): member for member in choices}
         if word.name.text not in known:
-            kind = f"{key} format" if choices is model.Format else key
-            self.report.error("unknown-value", unknown(kind, word.name.text, known), word.name.span)
+            self.report.error("unknown-value", unknown(key, word.name.text, known), word.name.span)
             return None
         if word.arguments:
             message = f"'{word.name.text}' takes no arguments"
@@ -227,6 +227,14 @@ class _Reader:
                 message = f"a scheme of tiers has no {key} of its own: its tiers say it"
                 help = "put it in a scheme, and name that as a tier"
                 self.report.error("tiers-and-dimensions", message, self.entries[key].key.span, help=help)
+
+    def format(self, key: str) -> model.Format | None:
+        """The wire format that the value of ``key`` names; ``auto`` where the key is missing."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return model.Format.AUTO
+        word = single_word(key, entry.value, self.report)
+        return resolve_format(key, word, self.environment, self.report) if word else None
 
     def report_missing(self, partition: model.Partition | None) -> None:
         """Report each key that must be there and is not. That of a misspelt one has been told already."""

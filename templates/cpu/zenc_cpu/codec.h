@@ -3,6 +3,7 @@
 #pragma once
 
 #include "zenc_cpu/bits.h"
+#include "zenc_cpu/blocks.h"
 #include "zenc_cpu/elias_fano.h"
 
 namespace zenc {
@@ -40,8 +41,12 @@ inline i64 encode_index(i64 format, const u64* bitmap, u64 slots, u64 count, u8*
             const i64 status = encode_elias_fano(bitmap, slots, count, reinterpret_cast<u64*>(out));
             return status < 0 ? status : static_cast<i64>(bytes);
         }
-        default:
-            return UNKNOWN_FORMAT;
+        default: {
+            if (format < FORMAT_BLOCK || format > LAST_FORMAT) return UNKNOWN_FORMAT;
+            const Blocks cut = {slots, block_shift(format)};
+            const i64 status = encode_blocks(cut, bitmap, count, reinterpret_cast<u64*>(out));
+            return status < 0 ? status : static_cast<i64>(bytes);
+        }
     }
 }
 
@@ -97,7 +102,9 @@ inline i64 decode_index(i64 format, const u8* in, u64 slots, u64 count, u64* bit
         case FORMAT_ELIAS_FANO:
             return decode_elias_fano(reinterpret_cast<const u64*>(in), slots, count, bitmap);
         default:
-            return UNKNOWN_FORMAT;
+            if (format < FORMAT_BLOCK || format > LAST_FORMAT) return UNKNOWN_FORMAT;
+            return decode_blocks({slots, block_shift(format)}, reinterpret_cast<const u64*>(in), count,
+                                 bitmap);
     }
 }
 

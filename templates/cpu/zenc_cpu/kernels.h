@@ -1,6 +1,7 @@
 // All algorithms of the CPU target. The generated unit instantiates them for one mapping and exports them.
 #pragma once
 
+#include "zenc_cpu/blocks.h"
 #include "zenc_cpu/codec.h"
 #include "zenc_cpu/expand.h"
 #include "zenc_cpu/hash_mark.h"

@@ -11,6 +11,9 @@
 //
 // elias_fano: see EliasFano
 //
+// block(k):   bit b of word w = block 64 * w + b is there, with all of its slots; ceil(slots / k) bits. A
+//             block is k slots, from a multiple of k on; the last one of the part may be short
+//
 // Everything is little endian.
 #pragma once
 
@@ -18,7 +21,7 @@
 
 // Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.toolchain has
 // its twin.
-#define ZENC_ABI_VERSION 6
+#define ZENC_ABI_VERSION 7
 
 #if defined(__BYTE_ORDER__)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zenc's wire formats are little endian");
@@ -30,7 +33,8 @@ constexpr i64 FORMAT_DENSE = 0;
 constexpr i64 FORMAT_COO = 1;
 constexpr i64 FORMAT_BITMAP = 2;
 constexpr i64 FORMAT_ELIAS_FANO = 3;
-constexpr i64 LAST_FORMAT = FORMAT_ELIAS_FANO;
+constexpr i64 FORMAT_BLOCK = 4;  // block(2); block(4) is 5, and so on to block(2^16)
+constexpr i64 LAST_FORMAT = FORMAT_BLOCK + 15;
 
 // What a kernel returns instead of a count, if it can't do its work.
 constexpr i64 UNKNOWN_FORMAT = -1;
@@ -83,6 +87,11 @@ struct EliasFano {
     ZENC_HD u64 high_bits() const { return listed == 0 ? 0 : listed + (others >> low); }
 };
 
+// The logarithm of k in block(k), for FORMAT_BLOCK <= format <= LAST_FORMAT.
+ZENC_HD inline u64 block_shift(i64 format) {
+    return static_cast<u64>(format - FORMAT_BLOCK) + 1;
+}
+
 // The bytes of the index part with its padding; 0 for a format that is not known.
 ZENC_HD inline u64 index_bytes(i64 format, u64 slots, u64 count) {
     if (format == FORMAT_COO) return padded(count * coo_index_bytes(slots));
@@ -91,6 +100,8 @@ ZENC_HD inline u64 index_bytes(i64 format, u64 slots, u64 count) {
         const EliasFano shape(slots, count);
         return (shape.low_words + shape.high_words) * 8;
     }
+    if (format >= FORMAT_BLOCK && format <= LAST_FORMAT && slots != 0)
+        return words_of(((slots - 1) >> block_shift(format)) + 1) * 8;
     return 0;
 }
 

@@ -262,7 +262,7 @@ void sealed_and_opened(u64 slots, i64 format) {
         if (format == FORMAT_DENSE || below(3) == 0) bitmap[slot / 64] |= 1ULL << (slot % 64);
     const u64 count = population(bitmap.data(), words);
     const u64 value_bytes = count * 6;
-    const MessageHeader call = {{'z', 'e', 'n', 'M'}, {2, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
+    const MessageHeader call = {{'z', 'e', 'n', 'M'}, {3, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
     const u64 bytes = FRAME_BYTES + index_bytes(format, slots, count) + padded(value_bytes);
     std::vector<u64> frame(bytes / 8);
     u8* const message = reinterpret_cast<u8*>(frame.data());
@@ -301,17 +301,37 @@ void every_density() {
             }
 }
 
+// Blocks of every size, filled up and spread, in parts around their ends.
+void every_block() {
+    for (u64 slots = 1; slots < 200000; slots += 1 + slots / 2)
+        for (i64 format = FORMAT_BLOCK; format <= LAST_FORMAT; ++format) {
+            const u64 words = words_of(slots);
+            std::vector<u64> bitmap(words);
+            for (u64 n = 1 + below(40); n != 0; --n) {
+                const u64 slot = below(slots);
+                bitmap[slot / 64] |= 1ULL << (slot % 64);
+            }
+            const Blocks cut = {slots, block_shift(format)};
+            std::vector<u64> filled(words);
+            const i64 count = fill_blocks(cut, bitmap.data(), filled.data());
+            demand(count == static_cast<i64>(population(filled.data(), words)), "filled slots");
+            const std::vector<u16> values(population(bitmap.data(), words) * 3, 1);
+            std::vector<u16> out(static_cast<u64>(count) * 3);
+            spread_rows(bitmap.data(), filled.data(), slots, 3, values.data(), out.data());
+            travel(filled.data(), slots, format);
+        }
+}
+
 // Rubbish in as many bytes as a count says.
-void rubbish() {
+void rubbish(i64 format) {
     for (int trial = 0; trial < 20000; ++trial) {
         const u64 slots = 1 + below(300);
         const u64 count = below(slots + 1);
-        std::vector<u64> words(index_bytes(FORMAT_ELIAS_FANO, slots, count) / 8);
+        std::vector<u64> words(index_bytes(format, slots, count) / 8);
         for (u64& word : words) word = random_bits() & random_bits();
         if (trial % 2 != 0 && !words.empty()) words.back() &= low_mask(below(64));
         std::vector<u64> bitmap(words_of(slots));
-        if (decode_index(FORMAT_ELIAS_FANO, reinterpret_cast<u8*>(words.data()), slots, count,
-                         bitmap.data()) == 0)
+        if (decode_index(format, reinterpret_cast<u8*>(words.data()), slots, count, bitmap.data()) == 0)
             demand(population(bitmap.data(), bitmap.size()) == count, "count of rubbish");
     }
 }
@@ -373,7 +393,8 @@ int main() {
         for (u64 units : {1ULL, 64ULL, 1000ULL, 20000ULL})
             for (u64 one_in : {1ULL, 5ULL, 300ULL}) among_holders(ranks, units, one_in, 2 + 3 * (units % 3));
     every_density();
-    rubbish();
+    every_block();
+    for (const i64 format : {FORMAT_ELIAS_FANO, FORMAT_BLOCK, FORMAT_BLOCK + 3, LAST_FORMAT}) rubbish(format);
     for (u64 slots : {0ULL, 1ULL, 64ULL, 1000ULL})
         for (i64 format : {FORMAT_DENSE, FORMAT_COO, FORMAT_BITMAP, FORMAT_ELIAS_FANO})
             sealed_and_opened(slots, format);

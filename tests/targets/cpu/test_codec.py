@@ -11,8 +11,19 @@ from zenc.errors import InternalError, SynchronisationError
 from zenc.plan.formats import WIRE_FORMATS, SegmentShape, body_bytes, index_bytes
 from zenc.scheme.model import Format
 
-COUNTED = [Format.COO, Format.ELIAS_FANO]
+FORMATS = [format for format in WIRE_FORMATS if format.block in (0, 2, 8, 64, 256)]
+COUNTED = [Format.COO, Format.ELIAS_FANO, Format.BLOCK_8]
 """The formats whose encoder meets every slot, and so finds a wrong count."""
+
+
+def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
+    """The slots that are present where ``wire`` fills up those that it sends, ascending."""
+    if wire is Format.DENSE:
+        return np.arange(slots)
+    if not wire.block:
+        return np.sort(present)
+    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
+    return filled[filled < slots]
 
 
 def encode(kernels, at, wire, bitmap, slots, count, values):
@@ -36,14 +47,14 @@ def decode(kernels, at, wire, body, slots, count):
     return bitmap
 
 
-@pytest.mark.parametrize("wire", WIRE_FORMATS)
+@pytest.mark.parametrize("wire", FORMATS)
 @pytest.mark.parametrize("slots", [0, 1, 63, 64, 65, 1000])
 @pytest.mark.parametrize("density", [0.0, 0.01, 0.3, 0.5, 0.97, 1.0])
 @pytest.mark.parametrize("width", [0, 1, 5])
 def test_what_is_written_is_read_back(permuting, at, wire, slots, density, width):
     rng = np.random.default_rng(9)
-    count = slots if wire is Format.DENSE else round(slots * density)
-    present = np.sort(rng.permutation(slots)[:count])
+    present = whole(wire, rng.permutation(slots)[: round(slots * density)], slots)
+    count = len(present)
     values = rng.bytes(count * width)
     bitmap = at.bitmap_of(present, slots)
     body = encode(permuting, at, wire, bitmap, slots, count, values)
@@ -91,6 +102,38 @@ def test_elias_fano_of_a_million_slots(permuting, at, count):
     assert np.array_equal(decode(permuting, at, Format.ELIAS_FANO, body, slots, count), bitmap)
 
 
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    slots=st.integers(1, 1500),
+    share=st.floats(0, 1),
+    wire=st.sampled_from([format for format in WIRE_FORMATS if format.block]),
+    width=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_blocks_are_filled_up_with_zeros(permuting, at, slots, share, wire, width, seed):
+    present = np.flatnonzero(np.random.default_rng(seed).random(slots) < share**3)
+    bitmap, filled = at.bitmap_of(present, slots), np.full(-(-slots // 64), 0xA5A5A5A5A5A5A5A5, np.uint64)
+    count = permuting.fill_blocks(at.address(bitmap), slots, wire.block, at.address(filled))
+    expected = whole(wire, present, slots)
+    assert count == len(expected) and np.array_equal(at.occupied(filled), expected)
+    values = np.arange(1, len(present) * width + 1, dtype=np.float32).reshape(-1, width)
+    out = np.full((count + 1, width), 7, np.float32)
+    where = at.address(bitmap), at.address(filled)
+    permuting.spread("f32", *where, slots, width, at.address(values), at.address(out))
+    dense = np.zeros((slots, width), np.float32)
+    dense[present] = values
+    assert np.array_equal(out[:-1], dense[expected]) and (out[-1] == 7).all()
+    blocks = encode(permuting, at, wire, filled, slots, count, b"")
+    assert np.array_equal(np.flatnonzero(np.unpackbits(blocks.view(np.uint8), bitorder="little")),
+                          np.unique(present // wire.block))  # fmt: skip
+
+
+def test_blocks_that_are_not_whole_are_not_sent(permuting, at):
+    for present, claimed in (([0, 1, 2], 3), ([0, 1, 2], 4), ([8, 9], 4), ([0, 1, 2, 3, 9], 6)):
+        with pytest.raises(InternalError):
+            encode(permuting, at, Format.BLOCK_4, at.bitmap_of(present, 10), 10, claimed, b"")
+
+
 def test_dense_needs_every_slot(permuting, at):
     with pytest.raises(InternalError):
         encode(permuting, at, Format.DENSE, at.bitmap_of([0, 1], 3), 3, 2, b"")
@@ -126,6 +169,11 @@ def test_a_count_that_is_not_the_bitmaps_is_refused(permuting, at, wire, claimed
         (Format.ELIAS_FANO, [0b1001, 0b1001], 10, 8, "beyond the end"),  # absent ones
         (Format.ELIAS_FANO, [0] * 9, 10, 11, "as many slots"),
         (Format.ELIAS_FANO, [0] * 9, 10, -1, "as many slots"),
+        (Format.BLOCK_4, [0b11], 10, 7, "as many slots"),
+        (Format.BLOCK_4, [0b110], 10, 8, "as many slots"),  # the last block has two slots
+        (Format.BLOCK_4, [0b1001], 10, 8, "bits where"),
+        (Format.BLOCK_256, [0b10], 10, 10, "bits where"),
+        (Format.BLOCK_256, [0b0], 10, 10, "as many slots"),
     ],
 )
 def test_corrupt_indices_are_refused_with_the_reason(permuting, at, wire, words, slots, count, why):
@@ -137,11 +185,10 @@ def test_corrupt_indices_are_refused_with_the_reason(permuting, at, wire, words,
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutated_indices_never_give_a_wrong_count(permuting, at, data):
-    wire = data.draw(st.sampled_from(WIRE_FORMATS))
+    wire = data.draw(st.sampled_from(FORMATS))
     slots = data.draw(st.integers(1, 300))
-    present = sorted(data.draw(st.sets(st.integers(0, slots - 1))))
-    count = len(present) if wire is not Format.DENSE else slots
-    bitmap = at.bitmap_of(present if wire is not Format.DENSE else range(slots), slots)
+    present = whole(wire, np.array(sorted(data.draw(st.sets(st.integers(0, slots - 1)))), np.int64), slots)
+    count, bitmap = len(present), at.bitmap_of(present, slots)
     body = encode(permuting, at, wire, bitmap, slots, count, b"")
     raw = bytearray(body.tobytes())
     for position, value in data.draw(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4)):

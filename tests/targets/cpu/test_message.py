@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS, index_bytes, padded
+from zenc.plan.formats import FILLING, MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS, index_bytes, padded
 from zenc.runtime.wire import Envelope, SegmentHeader, message_header, read_headers
 from zenc.scheme.model import Format
 from zenc.targets.cpu.kernels import Expected
@@ -47,7 +47,10 @@ def opened(kernels, at, message: np.ndarray, head: bytes | None = None, sender: 
 
 
 SEALED = [
-    (wire, count) for wire in WIRE_FORMATS for count in (0, 1, 17, SLOTS) if wire is not Format.DENSE or count == SLOTS
+    (wire, count)
+    for wire in WIRE_FORMATS
+    for count in (0, 1, 17, SLOTS)
+    if count == SLOTS or (wire not in FILLING) or (wire.block and count == 0)
 ]
 
 

@@ -36,6 +36,7 @@ _ARGUMENTS = {
     "build_tables": "nnp",
     "rank": "pnp",
     "fill_bitmap": "pn",
+    "fill_blocks": "pnnp",
     "encode_index": "npnnp",
     "encode": "npnnpnp",
     "decode_index": "npnnp",
@@ -50,6 +51,7 @@ _TYPED_ARGUMENTS = {
     "densify": "pnnpp",
     "mark_nonzero": "pnnpp",
     "copy_kept": "ppnnpp",
+    "spread": "ppnnpp",
     "merge": "nppnnp",
     "expand_dense": "nnnp ppp",
     "expand_units": "nnnp pppp",
@@ -120,6 +122,7 @@ class Kernels:
         self._mark_units = functions["mark_units"]
         self._rank = functions["rank"]
         self._fill_bitmap = functions["fill_bitmap"]
+        self._fill_blocks = functions["fill_blocks"]
         self._encode_index = functions["encode_index"]
         self._encode = functions["encode"]
         self._decode_index = functions["decode_index"]
@@ -132,6 +135,7 @@ class Kernels:
         self._densify = typed["densify"]
         self._mark_nonzero = typed["mark_nonzero"]
         self._copy_kept = typed["copy_kept"]
+        self._spread = typed["spread"]
         self._merge = typed["merge"]
         self._expand_dense = typed["expand_dense"]
         self._expand_units = typed["expand_units"]
@@ -248,18 +252,29 @@ class Kernels:
         """Define ceil(slots / 64) words: all slots occupied."""
         _count(self._fill_bitmap(bitmap, slots))
 
+    def fill_blocks(self, bitmap: int, slots: int, block: int, out: int) -> int:
+        """Define ceil(slots / 64) words of ``out``: every block of ``block`` slots in which any is occupied.
+
+        ``block`` is a power of two from 2 on; the last block may be short. Returns the slots of all of them.
+        """
+        return _count(self._fill_blocks(bitmap, slots, block.bit_length() - 1, out))
+
+    def spread(self, dtype: str, bitmap: int, filled: int, slots: int, width: int, values: int, out: int) -> None:
+        """Write ``out`` [count of ``filled``, width]: the values of ``bitmap``, which ``filled`` has all, +0 else."""
+        _count(self._spread[dtype](bitmap, filled, slots, width, values, out))
+
     def encode_index(self, wire: Format, bitmap: int, slots: int, count: int, out: int) -> int:
         """Write the index part of a segment's body, padded, to ``out``, aligned to 8 bytes. Returns its bytes.
 
         The values belong right behind it, and zeros behind them up to a multiple of 8 bytes. ``wire`` is dense (only
-        if count == slots), coo, bitmap or elias_fano.
+        if count == slots), coo, bitmap, elias_fano or block(k) (only of whole blocks).
         """
         return _count(self._encode_index(WIRE_NUMBERS[wire], bitmap, slots, count, out))
 
     def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
         """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.plan.formats.body_bytes`` for its size.
 
-        ``wire`` is dense (only if count == slots), coo, bitmap or elias_fano. Returns the bytes written.
+        ``wire`` is as in ``encode_index``. Returns the bytes written.
         """
         return _count(self._encode(WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
 

@@ -1,0 +1,175 @@
+"""Bytes follow the formulas of the papers: M bytes of values, density d, n ranks, gamma the densification.
+
+All are counted for float32 elements with COO indices of 4 bytes, so that an entry weighs twice its value, as the papers
+have it. What the papers leave out is added by hand: 48 bytes a message, 16 a segment, and up to 8 of padding for each
+index and each array of values. Against the model of random subsets (gamma^k = (1 - (1 - q)^k) / q at an overlap of q)
+there is chance too.
+"""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+import pytest
+
+from tests.support.plans import plan_of
+from zenc.plan.bytes import Weight, weigh
+from zenc.plan.figures import figures
+from zenc.plan.gradients import Gradients, gradients
+from zenc.plan.synthetic import Load, drawn
+from zenc.plan.verify import verify
+
+UNITS, DENSITY, OVERLAP = 3_276_800, 0.02, 0.25
+M = 4 * UNITS
+SIZES = (2, 4, 8, 16)
+HEADERS, PADDING = 48 + 16, 16
+
+
+def scheme(communication: str, aggregation: str, cut: str, push: str = "coo", pull: str = "coo") -> str:
+    return (
+        f"scheme s {{ communication: {communication} aggregation: {aggregation} {cut} "
+        f"push: {push} pull: {pull} unit: element }}"
+    )
+
+
+WHOLE = "partition: centralization"
+RANGES = "partition: parallelism balance: imbalanced"
+BALANCED = "partition: parallelism balance: balanced by permutation"
+
+
+def counted(text: str, of: Gradients) -> Weight:
+    plan = plan_of(text, of.size)
+    return weigh(plan, verify(plan, of.size)[0], of)
+
+
+def overlapping(size: int) -> Gradients:
+    return drawn(Load(UNITS, 1, "f32", DENSITY, overlap=OVERLAP), size)
+
+
+def gamma(ranks: int) -> float:
+    return (1 - (1 - OVERLAP) ** ranks) / OVERLAP
+
+
+def assert_follows(bytes: np.ndarray, formula: float, messages: int, chance: float = 0.0) -> None:
+    """Not below the formula, and above it by no more than headers and padding; but for ``chance``."""
+    assert (bytes >= formula * (1 - chance) + messages * HEADERS - 1).all()
+    assert (bytes <= formula * (1 + chance) + messages * (HEADERS + PADDING) + 1).all()
+    assert messages * (HEADERS + PADDING) < 0.003 * formula, "what the formula leaves out is small"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_agsparse(size):
+    """(n - 1) 2 d M, received and sent."""
+    traffic = counted(scheme("point_to_point", "one_shot", WHOLE), overlapping(size)).traffic["push"]
+    for bytes in (traffic.received, traffic.sent):
+        assert_follows(bytes, (size - 1) * 2 * DENSITY * M, size - 1)
+
+
+@pytest.mark.parametrize("communication", ["ring", "hierarchy"])
+def test_agsparse_costs_the_same_whatever_the_way(communication):
+    """A ring forwards n - 1 messages of one segment, recursive doubling log2 n messages of more and more segments."""
+    size = 8
+    traffic = counted(scheme(communication, "one_shot", WHOLE), overlapping(size)).traffic["push"]
+    headers = {"ring": 7 * 64, "hierarchy": 3 * 48 + 7 * 16}[communication]
+    assert (traffic.received == round((size - 1) * 2 * DENSITY * M) + headers).all()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_sparcml(size):
+    """Recursive doubling, Hierarchical Centralization: the sum over i = 1 .. log2 n of gamma^(2^(i - 1)) 2 d M."""
+    traffic = counted(scheme("hierarchy", "incremental", WHOLE), overlapping(size)).traffic["push"]
+    steps = int(log2(size))
+    formula = sum(gamma(2**i) for i in range(steps)) * 2 * DENSITY * M
+    assert_follows(traffic.received, formula, steps, chance=0.01)
+
+
+@pytest.mark.parametrize(("overlap", "expected"), [(1.0, "steps"), (None, "all")])
+def test_sparcml_at_the_ends(overlap, expected):
+    """gamma = 1: log2 n times 2 d M; gamma^k = k, units of one rank alone: n - 1 times, as AGsparse."""
+    size, count = 8, 8192
+    held = [np.arange(count) + (0 if overlap else rank * count) for rank in range(size)]
+    traffic = counted(scheme("hierarchy", "incremental", WHOLE), gradients(UNITS, 1, "f32", held)).traffic["push"]
+    times = {"steps": 3, "all": size - 1}[expected]
+    assert (traffic.received == times * 2 * 4 * count + 3 * HEADERS).all()
+
+
+def skewed(size: int, skewness: float) -> Gradients:
+    """Each rank holds ``skewness`` / n of its units in the first of n ranges, and overlaps alike in all of them."""
+    width, count, held = UNITS // size, round(UNITS * DENSITY), []
+    first = round(count * skewness / size)
+    counts = [first] + [round((count - first) / (size - 1))] * (size - 1)
+    for rank in range(size):
+        random = np.random.default_rng(rank)
+        ranges = [part * width + random.choice(int(c / OVERLAP), c, replace=False) for part, c in enumerate(counts)]
+        held.append(np.concatenate(ranges))
+    return gradients(UNITS, 1, "f32", held)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("skewness", [1.0, 1.9])
+def test_sparse_ps(size, skewness):
+    """Push 2 (n - 1) s d M / n, pull 2 (n - 1) s d^n M / n, at the busiest server: that of the fullest range."""
+    of = skewed(size, skewness)
+    found = figures(of)
+    assert found.skewness == pytest.approx(skewness, rel=0.001)
+    assert found.density_out == pytest.approx(gamma(size) * DENSITY, rel=0.01)
+    traffic = counted(scheme("point_to_point", "incremental", RANGES), of).traffic
+    push = 2 * (size - 1) * skewness * DENSITY * M / size
+    pull = 2 * (size - 1) * skewness * gamma(size) * DENSITY * M / size
+    assert_follows(traffic["push"].received.max(keepdims=True), push, size - 1, chance=0.001)
+    assert_follows(traffic["pull"].sent.max(keepdims=True), pull, size - 1, chance=0.02)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_balanced_parallelism(size):
+    """(n - 1) / n (gamma + 1) 2 d M, whatever the skew."""
+    for of in (overlapping(size), skewed(size, 1.9)):
+        traffic = counted(scheme("point_to_point", "incremental", BALANCED), of).traffic
+        for bytes in (traffic["push"].received + traffic["pull"].received, traffic["push"].sent + traffic["pull"].sent):
+            formula = (size - 1) / size * (gamma(size) + 1) * 2 * DENSITY * M
+            assert_follows(bytes, formula, 2 * (size - 1), chance=0.02)
+            assert bytes.mean() == pytest.approx(formula, rel=0.01)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("cut", [BALANCED, "partition: parallelism balance: balanced by hierarchical_hash"])
+def test_zen_with_its_bitmap(size, cut):
+    """(n - 1) / n (2 d + gamma d + 1 / 32) M: COO in the push, a bit for each slot of an owner in the pull.
+
+    As Zen does it, by hashing, and by a permutation.
+    """
+    traffic = counted(scheme("point_to_point", "incremental", cut, "coo", "bitmap"), overlapping(size)).traffic
+    received = traffic["push"].received + traffic["pull"].received
+    formula = (size - 1) / size * (2 * DENSITY + gamma(size) * DENSITY + 1 / 32) * M
+    assert_follows(received, formula, 2 * (size - 1), chance=0.02)
+    assert received.mean() == pytest.approx(formula, rel=0.01)
+    assert traffic["pull"].formats_received["bitmap"].sum() == traffic["pull"].received.sum() - size * (size - 1) * 64
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("density", [0.001, 1.0])
+def test_dense_ring(size, density):
+    """2 (n - 1) / n M, whatever the density."""
+    of = drawn(Load(UNITS // 100, 1, "f32", density), size)
+    weight = counted(scheme("ring", "incremental", RANGES, "dense", "dense"), of)
+    for bytes in (
+        sum(traffic.received for traffic in weight.traffic.values()),
+        sum(traffic.sent for traffic in weight.traffic.values()),
+    ):
+        assert (bytes == 2 * (size - 1) / size * M / 100 + 2 * (size - 1) * HEADERS).all()
+
+
+def test_balanced_parallelism_wins_from_where_zen_says():
+    """At n = 16 it beats recursive doubling from an overlap of 0.0135 on, at n = 4 from 0.275 (random subsets)."""
+    for size, overlap in ((16, 0.0135), (8, 0.059), (4, 0.275)):
+        for side, faster in ((0.7, False), (1.4, True)):
+            of = drawn(Load(4_000_000, 1, "f32", 0.004, overlap=overlap * side), size)
+            hierarchy, balanced = (
+                sum(traffic.received.mean() for traffic in counted(text, of).traffic.values())
+                for text in (
+                    scheme("hierarchy", "incremental", WHOLE),
+                    scheme("point_to_point", "incremental", BALANCED),
+                )
+            )
+            assert (balanced < hierarchy) == faster, (size, side, balanced / hierarchy)

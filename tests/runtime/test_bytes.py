@@ -1,0 +1,112 @@
+"""The bytes that real calls count are those that ``zenc.plan.bytes`` predicts from the same gradients, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import zenc
+from tests.runtime.test_combinations import ranks_of
+from tests.support.cases import COMBINATIONS, DTYPES, FORMATS, KINDS, dense_tensor, scheme_text, sparse_tensor
+from tests.support.exact import assert_exact, positive
+from tests.support.local import collectives, run_all
+from tests.support.ranks import Ranks
+from tests.support.shipped import SHIPPED, cases
+from zenc.scheme.library import locate
+
+JOB = "tests.runtime.jobs:counted"
+
+
+@pytest.fixture(scope="module")
+def nine() -> Iterator[Ranks]:
+    with Ranks(9) as ranks:
+        yield ranks
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    combination=st.sampled_from(COMBINATIONS),
+    size=st.integers(1, 9),
+    units=st.integers(1, 400),
+    width=st.integers(1, 70),
+    dtype=st.sampled_from(DTYPES),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=9, max_size=9),
+    push=st.sampled_from(FORMATS),
+    pull=st.sampled_from(FORMATS),
+    unit=st.sampled_from(["auto", "row", "element"]),
+    dense=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_any_gradient(combination, size, units, width, dtype, kinds, push, pull, unit, dense, seed):
+    make = dense_tensor if dense else sparse_tensor
+    inputs = [positive(make(kinds[r], r, size, units, width, dtype, seed)) for r in range(size)]
+    ranks = ranks_of(combination, push, pull, unit, size)
+    run_all(ranks, [tensor.clone() for tensor in inputs])
+    assert_exact(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks])
+
+
+@pytest.mark.parametrize(("name", "size"), cases((*range(1, 10), 16)))
+def test_shipped_schemes(name, size):
+    ranks = collectives(zenc.compile(name, ranks=size), size)
+    for turn, kind in enumerate(KINDS[:6]):
+        units, width = (63, 500)[turn % 2], (1, 5)[turn // 2 % 2]
+        case = (units, width, torch.float32, turn)
+        inputs = [positive(sparse_tensor(kind, rank, size, *case)) for rank in range(size)]
+        run_all(ranks, inputs)
+        assert_exact(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks])
+
+
+def on_gloo(nine: Ranks, text: str, size: int, turn: int) -> None:
+    """One call on real processes."""
+    case = {
+        "kind": KINDS[turn % len(KINDS)],
+        "units": (1, 65, 301, 2000)[turn % 4],
+        "width": (1, 3, 64)[turn % 3],
+        "dtype": DTYPES[turn // 2 % 4],
+        "dense": turn % 3 == 2,
+        "seed": turn,
+    }
+    stats = nine.run(JOB, size=size, text=text, **case)
+    make = dense_tensor if case.pop("dense") else sparse_tensor
+    inputs = [positive(make(rank=rank, size=size, **case)) for rank in range(size)]
+    assert_exact(zenc.compile_text(text, ranks=size, target="plan").plan, inputs, stats)
+
+
+def text_of(name: str) -> str:
+    return locate(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", range(1, 10))
+def test_combinations_on_gloo(nine, size):
+    for turn in range(size, size + 6):
+        formats = FORMATS[turn % len(FORMATS)], FORMATS[turn // 2 % len(FORMATS)]
+        text = scheme_text(*COMBINATIONS[turn * 5 % 18], *formats, ("auto", "row", "element")[turn % 3])
+        on_gloo(nine, text, size, turn)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_schemes_on_gloo(nine, name):
+    sizes = [size for _, size in cases(range(2, 10), [name])]
+    for size in {sizes[0], sizes[len(sizes) // 2]}:
+        on_gloo(nine, text_of(name), size, size + SHIPPED.index(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", range(1, 10))
+@pytest.mark.parametrize("push", FORMATS)
+def test_every_combination_and_format_on_gloo(nine, size, push):
+    for turn, combination in enumerate(COMBINATIONS):
+        for pull in FORMATS:
+            for unit in ("row", "element"):
+                on_gloo(nine, scheme_text(*combination, push, pull, unit), size, turn * 7 + size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), cases(range(1, 10)))
+def test_every_shipped_scheme_and_size_on_gloo(nine, name, size):
+    for turn in range(12):
+        on_gloo(nine, text_of(name), size, turn)

@@ -1,0 +1,55 @@
+"""Bytes that are predicted, held against bytes that were counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from zenc.plan.bytes import Weight, weigh
+from zenc.plan.gradients import Gradients, gradients
+from zenc.plan.model import Plan
+from zenc.plan.verify import verify
+from zenc.runtime.layout import DTYPE_NAMES, contribution_of, layout_of
+
+
+def gradients_of(inputs: list[torch.Tensor], plan: Plan) -> Gradients:
+    """What ranks that sum ``inputs`` with ``plan`` hold: an entry for each unit that is there, whatever its value."""
+    layout = layout_of(inputs[0], plan.unit)
+    held = []
+    for tensor in inputs:
+        given = contribution_of(tensor, layout)
+        rows = given.values.reshape(-1, layout.width) if given.unit_ids is None else None
+        held.append(given.unit_ids if rows is None else (rows != 0).any(dim=1).nonzero()[:, 0])
+    return gradients(layout.units, layout.width, DTYPE_NAMES[layout.dtype], [ids.numpy() for ids in held])
+
+
+def positive(tensor: torch.Tensor) -> torch.Tensor:
+    """The same units with values that no sum makes zero: what is not dense after a dense phase leaves zeros out."""
+    if not tensor.is_sparse:
+        return torch.where(tensor != 0, tensor.abs() + 1, tensor)
+    values = tensor._values().abs() + 1
+    return torch.sparse_coo_tensor(tensor._indices(), values, tensor.shape, check_invariants=False)
+
+
+def predicted(plan: Plan, inputs: list[torch.Tensor]) -> Weight:
+    """The bytes of ``all_reduce`` of ``inputs``, one a rank."""
+    rounds, _ = verify(plan, len(inputs))
+    return weigh(plan, rounds, gradients_of(inputs, plan))
+
+
+def counted(stats: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The part of a call's statistics that is predicted."""
+    phase = {key: value for key, value in stats["phases"][kind].items() if key not in ("seconds", "imbalance")}
+    for key in ("formats_sent", "formats_received"):
+        phase[key] = {name: size for name, size in phase[key].items() if size}
+    return phase
+
+
+def assert_exact(plan: Plan, inputs: list[torch.Tensor], stats: list[dict[str, Any]]) -> None:
+    """Every rank counted what is predicted: bytes, messages and formats of both phases, and the units of the sum."""
+    weight = predicted(plan, inputs)
+    for rank, found in enumerate(stats):
+        for kind in found["phases"]:
+            assert counted(found, kind) == weight.traffic[kind].of_rank(rank), (plan.scheme, rank, kind)
+        assert found["units_out"] == weight.counts.sum()
