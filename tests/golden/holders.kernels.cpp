@@ -67,6 +67,10 @@ i64 zenc_fill_bitmap(u64* bitmap, i64 slots) {
     return slots;
 }
 
+i64 zenc_fill_blocks(const u64* bitmap, i64 slots, i64 shift, u64* out) {
+    return zenc::fill_blocks({size(slots), size(shift)}, bitmap, out);
+}
+
 i64 zenc_encode_index(i64 format, const u64* bitmap, i64 slots, i64 count, u8* out) {
     return zenc::encode_index(format, bitmap, size(slots), size(count), out);
 }
@@ -124,6 +128,12 @@ i64 zenc_copy_kept_f32(const u64* bitmap, const u64* kept, i64 words, i64 width,
     return 0;
 }
 
+i64 zenc_spread_f32(const u64* bitmap, const u64* filled, i64 slots, i64 width, const zenc::u32* values,
+    zenc::u32* out) {
+    zenc::spread_rows(bitmap, filled, size(slots), size(width), values, out);
+    return slots;
+}
+
 i64 zenc_merge_f32(i64 m, const u64* const* bitmaps, const float* const* values, i64 words, i64 width,
     float* out) {
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
@@ -169,6 +179,12 @@ i64 zenc_copy_kept_f64(const u64* bitmap, const u64* kept, i64 words, i64 width,
     zenc::u64* out) {
     zenc::copy_kept_rows(bitmap, kept, size(words), size(width), values, out);
     return 0;
+}
+
+i64 zenc_spread_f64(const u64* bitmap, const u64* filled, i64 slots, i64 width, const zenc::u64* values,
+    zenc::u64* out) {
+    zenc::spread_rows(bitmap, filled, size(slots), size(width), values, out);
+    return slots;
 }
 
 i64 zenc_merge_f64(i64 m, const u64* const* bitmaps, const double* const* values, i64 words, i64 width,
@@ -218,6 +234,12 @@ i64 zenc_copy_kept_f16(const u64* bitmap, const u64* kept, i64 words, i64 width,
     return 0;
 }
 
+i64 zenc_spread_f16(const u64* bitmap, const u64* filled, i64 slots, i64 width, const zenc::u16* values,
+    zenc::u16* out) {
+    zenc::spread_rows(bitmap, filled, size(slots), size(width), values, out);
+    return slots;
+}
+
 i64 zenc_merge_f16(i64 m, const u64* const* bitmaps, const zenc::f16* const* values, i64 words, i64 width,
     zenc::f16* out) {
     return zenc::merge(size(m), bitmaps, values, size(words), size(width), out);
@@ -263,6 +285,12 @@ i64 zenc_copy_kept_bf16(const u64* bitmap, const u64* kept, i64 words, i64 width
     zenc::u16* out) {
     zenc::copy_kept_rows(bitmap, kept, size(words), size(width), values, out);
     return 0;
+}
+
+i64 zenc_spread_bf16(const u64* bitmap, const u64* filled, i64 slots, i64 width, const zenc::u16* values,
+    zenc::u16* out) {
+    zenc::spread_rows(bitmap, filled, size(slots), size(width), values, out);
+    return slots;
 }
 
 i64 zenc_merge_bf16(i64 m, const u64* const* bitmaps, const zenc::bf16* const* values, i64 words, i64 width,
