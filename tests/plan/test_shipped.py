@@ -44,7 +44,7 @@ def test_1024_ranks_compile_quickly_to_little(name):
 
 
 ANY = ("agsparse", "balanced", "dense_halving_doubling", "dense_ring", "double_binary_tree",
-       "hierarchical_centralization", "sparcml", "sparcml_split", "sparse_ps", "topk_a2a")  # fmt: skip
+       "hierarchical_centralization", "omnireduce", "sparcml", "sparcml_split", "sparse_ps", "topk_a2a")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ANY)
