@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.plan.test_announce import holders
+from tests.support.holder_bytes import weigh_by_holders
 from zenc.plan.formats import MESSAGE_HEADER_BYTES
-from zenc.plan.holder_bytes import weigh_by_holders
 from zenc.plan.holder_load import weights
 from zenc.plan.verify import verify
 from zenc.plan.volume import volumes

@@ -8,8 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.test_holders import AGGREGATIONS, COMMUNICATIONS, ranks_of
+from tests.support.holder_bytes import weigh_by_holders
 from tests.support.local import run_all
-from zenc.plan.holder_bytes import weigh_by_holders
+from zenc.plan.bytes import weigh
+from zenc.plan.gradients import gradients
+from zenc.plan.rounds import expand
 
 PHASES = ("announce", "push", "pull")
 
@@ -32,7 +35,9 @@ def test_bytes_and_messages_are_those_predicted(
     held = [np.flatnonzero(rng.random(units) < density * rng.random()) for _ in range(size)]
     ranks = ranks_of(size, communication, aggregation, announce)
     run_all(ranks, [gradient(ids, units, width) for ids in held])
-    rounds = weigh_by_holders(ranks[0].artifact.plan, units, width * 4, held)
+    plan = ranks[0].artifact.plan
+    rounds = weigh_by_holders(plan, units, width * 4, held)
+    predicted = weigh(plan, expand(plan, size), gradients(units, width, "f32", held)).traffic
     for rank, collective in enumerate(ranks):
         for kind in PHASES:
             of_kind = [round_ for round_ in rounds if round_.kind == kind]
@@ -41,6 +46,9 @@ def test_bytes_and_messages_are_those_predicted(
             counted = collective.stats["phases"][kind]
             assert (counted["bytes_sent"], counted["messages_sent"]) == (sum(sent), len(sent))
             assert (counted["bytes_received"], counted["messages_received"]) == (sum(received), len(received))
+            for name, value in predicted[kind].of_rank(rank).items():
+                found = counted[name]
+                assert value == ({k: n for k, n in found.items() if n} if isinstance(found, dict) else found)
 
 
 def gradient(ids: np.ndarray, units: int, width: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The bytes of a call by holders, exactly, from the units that each rank holds: what ``Collective.stats`` counts.
+"""The bytes of a call by holders, row by row: an oracle for the run time and for ``zenc.plan.bytes``.
 
 announce  header, and for every set a segment header and its index, in the smallest format
 push      header, and the rows of each piece, padded to 8 bytes; a message without rows is not sent
