@@ -121,3 +121,12 @@ def test_json() -> None:
     assert data["topology"] == "nodes" and data["bottleneck"] == loads.name(loads.bottleneck or 0)
     assert sum(link["bytes"] for link in data["links"]) == int(np.sum(loads.total))
     assert [(step["phase"], step["number"]) for step in data["steps"]] == [("push", 1), ("pull", 1)]
+
+
+def test_blocks_weigh_whole() -> None:
+    """At 3 % about two in five blocks of 16 hold something."""
+    plan = plan_of(scheme_text(*COMBINATIONS[-1], "block(16)", "coo"))
+    weigh = Weigher(plan, 4, 1 << 16, 8, "f32", 0.03)
+    values = weigh.slots * 32
+    share = weigh.segments(plan.pushes[0].format, 1, 1) / values
+    assert share == pytest.approx(1 - 0.97**16, rel=0.02)

@@ -100,7 +100,8 @@ class Weigher:
 
 @lru_cache(maxsize=1 << 14)
 def _segment_bytes(weigher: Weigher, format: Format, contributors: int) -> int:
-    density = 1.0 if format is Format.DENSE else 1 - (1 - weigher.density) ** contributors
+    drawn = contributors * max(1, format.block)  # a block travels where any of its slots is there
+    density = 1.0 if format is Format.DENSE else 1 - (1 - weigher.density) ** drawn
     count = round(weigher.slots * density)
     shape = SegmentShape(weigher.slots, count, weigher.width, DTYPE_BYTES[weigher.dtype])
     return SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, weigher.slots, count), shape)
