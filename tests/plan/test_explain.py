@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.errors import SchemeError, VerificationError
 from zenc.plan.bytes import weigh
+from zenc.plan.expected import Weigher
 from zenc.plan.explain import Explanation
 from zenc.plan.explain import explain as explain_drawn
 from zenc.plan.figures import figures
 from zenc.plan.gradients import gradients
 from zenc.plan.model import Plan
+from zenc.plan.symbolic import symbolic
 from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.plan.verify import verify
 
@@ -127,3 +130,18 @@ def test_a_wrong_plan_is_not_explained():
     )
     with pytest.raises(VerificationError, match="never-complete"):
         explain(plan_of(text), 2, 0, Load(10, 1, "f32", 0.5))
+
+
+def test_blocks_are_expected_to_fill_up():
+    """Expected bytes of random gradients are near the exact ones in blocks, too; formulas say what they count."""
+    combination = ("point_to_point", "incremental", "partition: parallelism balance: imbalanced")
+    plan = plan_of(scheme_text(*combination, "block(64)", "block(64)"), 4)
+    load = Load(100_000, 1, "f32", 0.01)
+    explained = explain(plan, 4, 0, load)
+    weigher = Weigher(plan, 4, load.units, load.width, load.dtype, load.density)
+    for phase, contributors in ((plan.pushes[0], 1), (plan.pulls[0], 4)):
+        expected = 3 * (48 + weigher.segments(phase.format, contributors, 1))
+        kind = "push" if contributors == 1 else "pull"
+        assert explained.traffic[kind].sent == pytest.approx(expected, rel=0.05)
+    general = replace(explained, general=symbolic(plan_of(scheme_text(*combination, "block(64)", "coo")), 4, 0.01))
+    assert "densities are those of the blocks" in general.text()
