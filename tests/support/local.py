@@ -62,6 +62,9 @@ class LocalTransport:
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> _Awaited:
         return _Awaited(self.boxes.box(peer, self.rank, tag), buffer)
 
+    def close(self) -> None:
+        """Threads end with their process."""
+
 
 class _NoGroup:
     def abort(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import json
+import weakref
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import cast
@@ -26,10 +27,10 @@ PLEDGE_BYTES = 1024
 
 @dataclass(slots=True)
 class Communicator:
-    """``parent`` is the user's group, ``group`` zenc's own over the same ranks."""
+    """``parent`` is the user's group, which is the user's to end; ``group`` zenc's own over the same ranks."""
 
-    parent: dist.ProcessGroup
-    group: GlooGroup
+    parent: weakref.ref[dist.ProcessGroup]
+    group: GlooGroup | None
     transport: Transport
     worker: Worker
     calls: int = 0
@@ -61,7 +62,18 @@ class Communicator:
         """Leave the group for good, so that peers that wait for this rank learn of it at once."""
         self.broken = error
         self.kept.append(kept)
-        self.group.abort()
+        if self.group is not None:
+            self.group.abort()
+
+    def close(self, seconds: float) -> None:
+        """End the calls under way, then zenc's own group and its threads.
+
+        A gloo group that lives on while Python ends may abort the process: its threads let go of Python objects.
+        """
+        self.worker.drain(seconds)
+        self.broken = self.broken or SynchronisationError(Diagnostic("group-broken", "this process is ending"))
+        self.group = None
+        self.transport.close()
 
     def agree(self, pledge: dict[str, str], deadline: float) -> None:
         """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ.
@@ -89,6 +101,7 @@ class Communicator:
         text = json.dumps(pledge).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)
         mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         every = [torch.empty_like(mine) for _ in range(self.size)]
+        assert self.group is not None
         try:
             self.group.allgather([every], [mine]).wait(timedelta(seconds=deadline))
         except RuntimeError as error:
@@ -125,7 +138,7 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
     """
     group = _group(parent)
     for known in _communicators:
-        if known.parent is group and known.broken is None:
+        if known.parent() is group and known.broken is None:
             return known
     _communicators[:] = [known for known in _communicators if known.broken is None]
     made = _make(group, deadline)
@@ -158,7 +171,7 @@ def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
         raise unreachable(deadline, error) from error
     group = cast(GlooGroup, own)
     transport = GlooTransport(group)
-    return Communicator(parent, group, transport, Worker(f"zenc-rank-{transport.rank}"))
+    return Communicator(weakref.ref(parent), group, transport, Worker(f"zenc-rank-{transport.rank}"))
 
 
 _generations: dict[str, itertools.count[int]] = {}
@@ -166,7 +179,7 @@ EXIT_SECONDS = 30.0
 
 
 @atexit.register
-def _finish_calls() -> None:
+def _close_all() -> None:
     """Calls that nobody waited for still end, so that the peers get what they need."""
-    for communicator in _communicators:
-        communicator.worker.drain(EXIT_SECONDS)
+    while _communicators:
+        _communicators.pop().close(EXIT_SECONDS)

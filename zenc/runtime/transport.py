@@ -6,9 +6,10 @@ header in the first tells. So a small message costs one packet and no exchange o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
-from typing import Protocol
+from typing import NoReturn, Protocol, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -34,6 +35,9 @@ class Transport(Protocol):
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending: ...
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending: ...
+
+    def close(self) -> None:
+        """Let go of what carries the messages; nothing is sent from then on."""
 
 
 class _Work:
@@ -69,6 +73,9 @@ class GlooGroup(Protocol):
     def abort(self) -> None: ...
 
 
+_Post: TypeAlias = Callable[[list[torch.Tensor], int, int], dist.Work]
+
+
 class GlooTransport:
     """The transport over a gloo process group that belongs to zenc alone.
 
@@ -77,11 +84,20 @@ class GlooTransport:
     """
 
     def __init__(self, group: GlooGroup) -> None:
-        self.group = group
         self.rank, self.size = group.rank(), group.size()
+        self._send: _Post = group.send
+        self._recv: _Post = group.recv
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        return _Work(self.group.send([buffer], peer, tag), buffer)
+        return _Work(self._send([buffer], peer, tag), buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
-        return _Work(self.group.recv([buffer], peer, tag), buffer)
+        return _Work(self._recv([buffer], peer, tag), buffer)
+
+    def close(self) -> None:
+        """Let go of the group."""
+        self._send = self._recv = _closed
+
+
+def _closed(tensors: list[torch.Tensor], rank: int, tag: int) -> NoReturn:
+    raise RuntimeError("the transport is closed")
