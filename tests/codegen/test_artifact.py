@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import explain
 from zenc import compiler
 from zenc.codegen.artifact import Artifact, load_artifact
 from zenc.errors import ArtifactError
-from zenc.plan.explain import Load, explain
+from zenc.plan.synthetic import Load
 
 TEXT = scheme_text(*COMBINATIONS[-1])
 

@@ -9,23 +9,15 @@ import numpy as np
 import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
-from tests.support.plans import plan_of
+from tests.support.plans import explain, plan_of
 from zenc.errors import SchemeError, VerificationError
 from zenc.plan.bytes import weigh
 from zenc.plan.expected import Weigher
-from zenc.plan.explain import Explanation
-from zenc.plan.explain import explain as explain_drawn
 from zenc.plan.figures import figures
 from zenc.plan.gradients import gradients
-from zenc.plan.model import Plan
 from zenc.plan.symbolic import symbolic
-from zenc.plan.synthetic import Load, drawn, source_of
+from zenc.plan.synthetic import Load, drawn
 from zenc.plan.verify import verify
-
-
-def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
-    return explain_drawn(plan, rank, drawn(load, size), load, source_of(load))
-
 
 HASHED = ("point_to_point", "incremental", "partition: parallelism balance: balanced by hierarchical_hash")
 

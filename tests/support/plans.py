@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from zenc.language.load import load_text
+from zenc.plan.explain import Explanation
+from zenc.plan.explain import explain as explain_gradients
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
+from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.scheme.resolve import resolve
 
 
 def plan_of(text: str, size: int | None = None, name: str = "mine.zen", scheme: str | None = None) -> Plan:
     """The plan of the one scheme in ``text``, or of the one that is named."""
     return lower(resolve(load_text(text, name), scheme)[0], size)
+
+
+def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
+    """What ``rank`` of ``size`` does, with gradients drawn as ``load`` says."""
+    return explain_gradients(plan, rank, drawn(load, size), load, source_of(load))
 
 
 def plan_with(push: str, pull: str, size: int | None = None, aggregation: str = "incremental", parts: str = "") -> Plan:
