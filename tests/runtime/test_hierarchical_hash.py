@@ -16,6 +16,7 @@ from tests.support.cases import (
     AGGREGATIONS,
     COMMUNICATIONS,
     DTYPES,
+    FILLING,
     FORMATS,
     KINDS,
     assert_same_bits,
@@ -47,14 +48,14 @@ def test_every_pattern_and_kind_of_input(pattern, size):
     """Formats, dtypes, widths and numbers of units go round with the kinds of input."""
     turn = PATTERNS.index(pattern) * 9 + size
     for kind in KINDS:
-        push, pull = FORMATS[turn % 5], FORMATS[turn // 5 % 5]
+        push, pull = FORMATS[turn % len(FORMATS)], FORMATS[turn // len(FORMATS) % len(FORMATS)]
         units, width, dtype = (1, 2, 7, 64, 65, 257)[turn % 6], (1, 3, 64)[turn % 3], DTYPES[turn % 4]
         ranks = ranks_of(HASHED, pattern, push, pull, "auto", size)
         inputs = [sparse_tensor(kind, rank, size, units, width, dtype, turn) for rank in range(size)]
         results = run_all(ranks, inputs)
         assert_sums(results, inputs)
         assert_same_bits([results[0], *run_all(ranks, inputs)])
-        if "dense" not in (push, pull):
+        if push not in FILLING and pull not in FILLING:
             assert_same_units(results, inputs)
         turn += 1
 
@@ -138,9 +139,15 @@ def nine() -> Iterator[Ranks]:
 @pytest.mark.parametrize("size", range(1, 10))
 def test_processes(nine, size):
     """All patterns over gloo, twice each, with inputs, formats and units going round with the size."""
-    turns = [size + 5 * index for index in range(len(PATTERNS))]
+    all, turns = len(FORMATS), [size + 5 * index for index in range(len(PATTERNS))]
     texts = [
-        scheme_text(*pattern, HASHED, FORMATS[turn % 5], FORMATS[turn // 5 % 5], ("auto", "row", "element")[turn % 3])
+        scheme_text(
+            *pattern,
+            HASHED,
+            FORMATS[turn % all],
+            FORMATS[turn // all % all],
+            ("auto", "row", "element")[turn % 3],
+        )
         for pattern, turn in zip(PATTERNS, turns, strict=True)
     ]
     results = nine.run(JOBS + "combinations", size=size, texts=texts, turn=size)
