@@ -139,13 +139,13 @@ def nine() -> Iterator[Ranks]:
 @pytest.mark.parametrize("size", range(1, 10))
 def test_processes(nine, size):
     """All patterns over gloo, twice each, with inputs, formats and units going round with the size."""
-    all, turns = len(FORMATS), [size + 5 * index for index in range(len(PATTERNS))]
+    kinds, turns = len(FORMATS), [size + 5 * index for index in range(len(PATTERNS))]
     texts = [
         scheme_text(
             *pattern,
             HASHED,
-            FORMATS[turn % all],
-            FORMATS[turn // all % all],
+            FORMATS[turn % kinds],
+            FORMATS[turn // kinds % kinds],
             ("auto", "row", "element")[turn % 3],
         )
         for pattern, turn in zip(PATTERNS, turns, strict=True)
