@@ -81,6 +81,12 @@ def test_there_and_back(shape, entries, unit, seed, data):
         assert torch.equal(result._indices(), tensor.coalesce()._indices()), "no unit is lost or made up"
 
 
+def test_units_that_are_several_of_the_tensors_own():
+    tensor = coo((4, 2, 3), 2, 7)
+    result = summed(tensor, Unit.ROW)
+    assert result._values().shape == (result._nnz(), 3) and torch.equal(result.to_dense(), tensor.to_dense())
+
+
 def test_dense_tensors_share_their_memory():
     tensor = torch.arange(6.0).reshape(2, 3)
     contribution = contribution_of(tensor, layout_of(tensor, Unit.ROW))

@@ -145,8 +145,9 @@ def sparse_result(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) 
         unit_ids, values = _natural(unit_ids, values, layout)
     extents = layout.shape[: layout.sparse_dim]
     indices = unit_ids[None] if len(extents) == 1 else torch.stack(torch.unravel_index(unit_ids, extents))
-    if values.dim() + layout.sparse_dim != len(layout.shape) + 1 or layout.natural_width == 1:
-        values = values.reshape(indices.shape[1], *layout.shape[layout.sparse_dim :])
+    shape = (indices.shape[1], *layout.shape[layout.sparse_dim :])
+    if values.shape != shape:
+        values = values.reshape(shape)
     return torch.sparse_coo_tensor(indices, values, layout.shape, is_coalesced=True, check_invariants=False)
 
 
