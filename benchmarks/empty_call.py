@@ -105,6 +105,9 @@ class Listening:
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Any:
         return self.inner.send(peer, tag, buffer)
 
+    def close(self) -> None:
+        self.inner.close()
+
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Any:
         self.packets[peer, tag & STEP_BITS] = buffer[:KEPT_BYTES]
         return self.inner.receive(peer, tag, buffer)
