@@ -9,7 +9,7 @@ from lark import Token
 from lark.tree import Meta
 from lark.visitors import v_args
 
-from zenc.errors import Diagnostic, Source, Span
+from zenc.errors import Diagnostic, Span
 from zenc.language import schedule as s
 from zenc.language import syntax
 from zenc.language.build_cluster import ClusterRules
@@ -36,20 +36,6 @@ def _one_line(string: Token) -> str:
 @v_args(meta=True)
 class Builder(ClusterRules):
     """Builds the syntax tree of one source; ``problems`` holds what is wrong with its numbers."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(visit_tokens=True)
-        self.source = source
-        self.problems: list[Diagnostic] = []
-        self.declaring_words: list[Token] = []
-        """Names that are words of topologies, wherever they stand."""
-
-    def _span(self, meta: Meta) -> Span:
-        return Span(self.source, 0, 0) if meta.empty else Span(self.source, meta.start_pos, meta.end_pos)
-
-    def _token_span(self, token: Token) -> Span:
-        start = token.start_pos or 0
-        return Span(self.source, start, start + len(token))
 
     # Tokens
 

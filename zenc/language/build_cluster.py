@@ -6,31 +6,31 @@ from typing import Any
 
 from lark import Token
 from lark.tree import Meta
-from lark.visitors import Transformer_NonRecursive, v_args
+from lark.visitors import v_args
 
-from zenc.errors import Diagnostic, Span
+from zenc.errors import Diagnostic, Source
 from zenc.language import cluster
+from zenc.language.rules import Rules
 from zenc.language.syntax import Name
 
 
 @v_args(meta=True)
-class ClusterRules(Transformer_NonRecursive[Token, Any]):
-    """The rules of topologies, for a Builder."""
+class ClusterRules(Rules):
+    """The rules of topologies."""
 
-    problems: list[Diagnostic]
-    declaring_words: list[Token]
-
-    def _span(self, meta: Meta) -> Span:
-        raise NotImplementedError
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.declaring_words: list[Token] = []
+        """Names that are words of topologies, wherever they stand."""
 
     def topology(self, meta: Meta, children: list[Any]) -> cluster.Topology:
         name, parameters, doc, *body = children
         span = self._span(meta)
         for token in self.declaring_words:
-            start = token.start_pos or 0
-            if span.start <= start < span.end:
+            place = self._token_span(token)
+            if span.start <= place.start < span.end:
                 message = f"'{token}' is a word of topologies, and can't be a name in one"
-                self.problems.append(Diagnostic("syntax", message, Span(span.source, start, start + len(token))))
+                self.problems.append(Diagnostic("syntax", message, place))
         return cluster.Topology(name, parameters or (), doc, tuple(body), span)
 
     def declarations(self, meta: Meta, children: list[Any]) -> cluster.Declarations:
@@ -42,13 +42,8 @@ class ClusterRules(Transformer_NonRecursive[Token, Any]):
 
     def like_file(self, meta: Meta, children: list[Any]) -> cluster.Like:
         *paths, settings = children
-        span = self._span(meta)
-        first, *more = [self._path(path, span) for path in paths]
-        return cluster.Like(first, True, settings or (), tuple(more), span)
-
-    def _path(self, token: Token, span: Span) -> Name:
-        start = token.start_pos or 0
-        return Name(str(token)[1:-1], Span(span.source, start, start + len(token)))
+        first, *more = [Name(str(path)[1:-1], self._token_span(path)) for path in paths]
+        return cluster.Like(first, True, settings or (), tuple(more), self._span(meta))
 
     def settings(self, meta: Meta, children: list[Any]) -> tuple[cluster.Setting, ...]:
         return tuple(child for child in children if child is not None)

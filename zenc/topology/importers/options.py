@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.topology import figures
@@ -26,8 +27,8 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, int | float | None], span: Span | None) -> Options:
-        known = {name: value for name, value in values.items() if value is not None}
-        options = cls(**known, given=tuple(known), span=span)  # type: ignore[arg-type]
+        known: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+        options = cls(**known, given=tuple(known), span=span)
         if options.nodes < 1:
             raise TopologyError(Diagnostic("wrong-range", f"nodes is {options.nodes}, and must be at least 1", span))
         return options
