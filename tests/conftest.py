@@ -1,6 +1,6 @@
 """Fixtures that every test may use.
 
-``golden("balanced.tree.txt", text)`` compares ``text`` with the file of that name in ``tests/golden``.
+``assert_golden("balanced.tree.txt", text)`` compares ``text`` with the file of that name in ``tests/golden``.
 ``pytest --update-golden`` writes the files anew: read the diff before you commit it.
 """
 
@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+def assert_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """A function that fails, with a diff, unless a text equals the golden file of the given name."""
     update = bool(request.config.getoption("--update-golden"))
 

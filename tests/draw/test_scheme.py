@@ -138,7 +138,10 @@ def test_text_of_a_user_is_escaped() -> None:
 @settings(max_examples=50, deadline=None)
 def test_any_doc_gives_well_formed_xml(doc: str) -> None:
     plan = dataclasses.replace(plan_of(scheme_text(*COMBINATIONS[-1])), doc=doc)
-    drawn(plan, 2)
+    steps, picture, root = drawn(plan, 2)
+    assert_complete(steps, root)
+    kept = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\N{REPLACEMENT CHARACTER}", picture.title)
+    assert (root.findtext(f"{NAMESPACE}title") or "").split() == kept.split()
 
 
 def test_places_in_files_with_strange_names_are_escaped() -> None:
@@ -222,7 +225,7 @@ def test_inputs_are_exactly_the_undeclared_variables(picture: type) -> None:
     assert used == {field.name for field in dataclasses.fields(picture)}
 
 
-def test_the_picture_in_the_manual_is_what_zenc_draws(golden: Callable[[str, str], None]) -> None:
+def test_the_picture_in_the_manual_is_what_zenc_draws(assert_golden: Callable[[str, str], None]) -> None:
     """But for places, which move when the patterns are edited."""
     text = re.sub(r"\n[^<\n]*patterns\.zen[^<\n]*</title>", "</title>", draw_file("balanced", 4).svg())
-    golden("../../docs/images/balanced.svg", text)
+    assert_golden("../../docs/images/balanced.svg", text)

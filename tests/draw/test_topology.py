@@ -142,5 +142,5 @@ def test_rates() -> None:
     ]
 
 
-def test_the_picture_in_the_manual_is_what_zenc_draws(golden: Callable[[str, str], None]) -> None:
-    golden("../../docs/images/nodes.svg", svg(draw_topology(load_topology("nodes(2, gpus = 4)"))))
+def test_the_picture_in_the_manual_is_what_zenc_draws(assert_golden: Callable[[str, str], None]) -> None:
+    assert_golden("../../docs/images/nodes.svg", svg(draw_topology(load_topology("nodes(2, gpus = 4)"))))

@@ -41,8 +41,8 @@ def comments(text: str) -> list[tuple[bool, str]]:
     return [(bool(line), comment.rstrip()) for line, comment in COMMENTED.findall("\n" + text) if comment]
 
 
-def laid_out(text: str) -> str:
-    """The layout of ``text``, of which everything is true that is true of any."""
+def assert_layout(text: str) -> str:
+    """All that is true of any layout; gives that of ``text``."""
     once = format_text(text, "text")
     assert format_text(once, "text") == once
     assert meaning(once) == meaning(text)
@@ -55,12 +55,12 @@ def laid_out(text: str) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_schemes_are_laid_out(name: str) -> None:
-    assert laid_out(SHIPPED[name]) == SHIPPED[name]
+    assert assert_layout(SHIPPED[name]) == SHIPPED[name]
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
 def test_small_texts(path: Path) -> None:
-    laid_out(path.read_text(encoding="utf-8"))
+    assert_layout(path.read_text(encoding="utf-8"))
 
 
 @given(st.sampled_from(sorted(SHIPPED)), st.data())
@@ -75,7 +75,7 @@ def test_shipped_schemes_pulled_apart(name: str, data: st.DataObject) -> None:
             text += randoms.choice([f"{word}\n", f"\n{word}\n", f"\n\n{word}\n\n"])
         else:
             text += word + (randoms.choice(BREAKS) if randoms.random() * share < 1 else randoms.choice(" \t"))
-    laid_out(text)
+    assert_layout(text)
 
 
 @given(blocks(), blocks(), expressions(), st.lists(GAPS, min_size=1, max_size=40))
@@ -91,15 +91,15 @@ def test_generated_texts(push: Block, pull: Block, default: Expression, gaps: li
         f"tier tier({size}): tier(k = {size}, -2.5) tier b: c unit: row tier d({size}): unit balance: tier tier e: f"
     )
     text = f'import "a.zen" schedule one{header} {{ {phases} }} {scheme} scheme three{header} {{ {tiers} }}'
-    laid_out(text)
-    laid_out("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+    assert_layout(text)
+    assert_layout("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
 
 
 @given(topologies(), st.lists(GAPS, min_size=1, max_size=40))
 @settings(deadline=None, max_examples=60)
 def test_generated_topologies(text: str, gaps: list[str]) -> None:
-    laid_out(text)
-    laid_out("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+    assert_layout(text)
+    assert_layout("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
 
 
 def test_tiers() -> None:
@@ -114,7 +114,7 @@ def test_tiers() -> None:
     tier x(2): y
 }
 """
-    assert laid_out(text) == expected
+    assert assert_layout(text) == expected
 
 
 def test_a_topology() -> None:
@@ -149,7 +149,7 @@ few" } let m = n / 2 / n
 
 def body(text: str) -> str:
     """The layout of statements, less what is around them."""
-    lines = laid_out(f"schedule s {{ push {{\n{text}\n}} pull {{ }} }}").split("\n")
+    lines = assert_layout(f"schedule s {{ push {{\n{text}\n}} pull {{ }} }}").split("\n")
     return "\n".join(line[8:] for line in lines[2:-4])
 
 
@@ -207,7 +207,7 @@ unit: row
 # the end
 }"""
     assert (
-        laid_out(text)
+        assert_layout(text)
         == """# a header
 
 import "a.zen"

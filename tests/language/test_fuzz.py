@@ -92,7 +92,7 @@ WORDS = [
 ]
 
 
-def survives(text: str) -> None:
+def assert_survives(text: str) -> None:
     try:
         resolve(load_text(text))
     except ZencError as error:
@@ -104,15 +104,15 @@ def survives(text: str) -> None:
 @example("\ud800")
 @settings(deadline=None)
 def test_any_text(text: str) -> None:
-    survives(text)
+    assert_survives(text)
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join))
 @settings(deadline=None, max_examples=200)
 def test_any_words(text: str) -> None:
-    survives(text)
-    survives("scheme a { communication: schedule { push { " + text)
-    survives("topology a { " + text)
+    assert_survives(text)
+    assert_survives("scheme a { communication: schedule { push { " + text)
+    assert_survives("topology a { " + text)
 
 
 @given(st.sampled_from(SHIPPED), st.data())
@@ -120,4 +120,4 @@ def test_any_words(text: str) -> None:
 def test_shipped_schemes_with_a_change(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
-    survives(text[:start] + data.draw(st.sampled_from(["", *WORDS]) | st.text(max_size=5)) + text[end:])
+    assert_survives(text[:start] + data.draw(st.sampled_from(["", *WORDS]) | st.text(max_size=5)) + text[end:])

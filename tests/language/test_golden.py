@@ -36,6 +36,6 @@ def lines(node: object, label: str = "", indent: int = 0) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_tree(path: Path, golden: Callable[[str, str], None]) -> None:
+def test_tree(path: Path, assert_golden: Callable[[str, str], None]) -> None:
     file = parse(Source(path.name, path.read_text(encoding="utf-8")))
-    golden(f"{path.stem}.tree.txt", "\n".join(lines(file)))
+    assert_golden(f"{path.stem}.tree.txt", "\n".join(lines(file)))

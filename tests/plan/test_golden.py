@@ -14,5 +14,5 @@ SCHEMES = sorted(path.stem for path in directory("schemes").glob("*.zen") if pat
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_plan(scheme: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"{scheme}.plan.json", plan_text(compile(scheme).plan))
+def test_plan(scheme: str, assert_golden: Callable[[str, str], None]) -> None:
+    assert_golden(f"{scheme}.plan.json", plan_text(compile(scheme).plan))

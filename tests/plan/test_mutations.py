@@ -117,7 +117,7 @@ def phases_of(rounds: Rounds) -> tuple[list[Steps], list[Steps]]:
     return [steps_of(phase) for phase in rounds.pushes], [steps_of(phase) for phase in rounds.pulls]
 
 
-def agree_on_mutations(cases: Callable[[int, random.Random], tuple[Plan, Rounds]], turns: int) -> None:
+def assert_agreement(cases: Callable[[int, random.Random], tuple[Plan, Rounds]], turns: int) -> None:
     """One to three changes in some phases of a right schedule; the same verdict every time."""
     rng = random.Random(2025)
     counts: Counter[bool] = Counter()
@@ -144,7 +144,7 @@ def test_verifier_and_executor_agree_on_every_mutation():
         plan = plan_of(scheme_text(*combination))
         return plan, expand(plan, size)
 
-    agree_on_mutations(lambda turn, rng: known(COMBINATIONS[turn % len(COMBINATIONS)], rng.choice(SIZES)), MUTATIONS)
+    assert_agreement(lambda turn, rng: known(COMBINATIONS[turn % len(COMBINATIONS)], rng.choice(SIZES)), MUTATIONS)
 
 
 def test_they_agree_on_every_mutation_of_tiers():
@@ -160,4 +160,4 @@ def test_they_agree_on_every_mutation_of_tiers():
         inner = [rng.choice(INNER) for _ in sizes[1:]]
         return known(tiered_text(sizes[:-1], (*inner, COMBINATIONS[turn % len(COMBINATIONS)])), prod(sizes))
 
-    agree_on_mutations(cases, MUTATIONS)
+    assert_agreement(cases, MUTATIONS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, INNER, tiered_text
 from tests.support.plans import explain, plan_of
-from tests.support.steps import play, steps_of
+from tests.support.steps import assert_plays, steps_of
 from zenc.errors import ArtifactError, VerificationError
 from zenc.plan.levels import first_part, levels_of
 from zenc.plan.model import Plan
@@ -57,7 +57,7 @@ def test_whatever_schemes_are_composed_the_sum_is_proved(inner, outer, sizes, co
     plan = plan_of(text, scheme="tiered")
     rounds, proof = verify(plan, size)
     assert proof.parts == plan.parts(size) and len(proof.owners) == proof.parts
-    play(plan, rounds)
+    assert_plays(plan, rounds)
     again = plan_from_json(json.loads(plan_text(plan)))
     assert again == plan and again.digest == plan.digest
     pinned = expand(plan_of(text, size, scheme="tiered"), size)

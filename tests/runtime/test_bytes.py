@@ -60,7 +60,7 @@ def test_shipped_schemes(name, size):
         assert_exact(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks])
 
 
-def on_gloo(nine: Ranks, text: str, size: int, turn: int) -> None:
+def assert_exact_on_gloo(nine: Ranks, text: str, size: int, turn: int) -> None:
     """One call on real processes."""
     case = {
         "kind": KINDS[turn % len(KINDS)],
@@ -85,14 +85,14 @@ def test_combinations_on_gloo(nine, size):
     for turn in range(size, size + 6):
         formats = FORMATS[turn % len(FORMATS)], FORMATS[turn // 2 % len(FORMATS)]
         text = scheme_text(*COMBINATIONS[turn * 5 % 18], *formats, ("auto", "row", "element")[turn % 3])
-        on_gloo(nine, text, size, turn)
+        assert_exact_on_gloo(nine, text, size, turn)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_schemes_on_gloo(nine, name):
     sizes = [size for _, size in cases(range(2, 10), [name])]
     for size in {sizes[0], sizes[len(sizes) // 2]}:
-        on_gloo(nine, text_of(name), size, size + SHIPPED.index(name))
+        assert_exact_on_gloo(nine, text_of(name), size, size + SHIPPED.index(name))
 
 
 @pytest.mark.slow
@@ -102,11 +102,11 @@ def test_every_combination_and_format_on_gloo(nine, size, push):
     for turn, combination in enumerate(COMBINATIONS):
         for pull in FORMATS:
             for unit in ("row", "element"):
-                on_gloo(nine, scheme_text(*combination, push, pull, unit), size, turn * 7 + size)
+                assert_exact_on_gloo(nine, scheme_text(*combination, push, pull, unit), size, turn * 7 + size)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), cases(range(1, 10)))
 def test_every_shipped_scheme_and_size_on_gloo(nine, name, size):
     for turn in range(12):
-        on_gloo(nine, text_of(name), size, turn)
+        assert_exact_on_gloo(nine, text_of(name), size, turn)

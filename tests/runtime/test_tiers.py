@@ -76,16 +76,16 @@ SOME = [pairs for pairs in BOUNDARIES if sum(FORMATS.index(f) for pair in pairs 
 
 @pytest.mark.parametrize(("inner", "outer"), SOME)
 def test_boundaries_between_formats(inner, outer):
-    across_formats(inner, outer)
+    assert_sums_across(inner, outer)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("inner", "outer"), [pairs for pairs in BOUNDARIES if pairs not in SOME])
 def test_all_other_boundaries(inner, outer):
-    across_formats(inner, outer)
+    assert_sums_across(inner, outer)
 
 
-def across_formats(inner: tuple[str, str], outer: tuple[str, str]) -> None:
+def assert_sums_across(inner: tuple[str, str], outer: tuple[str, str]) -> None:
     """Push and pull of two tiers, between which segments are filled up and thinned out."""
     turn = FORMATS.index(inner[0]) + 5 * FORMATS.index(outer[1])
     ranks = ranks_of((2, 2), (CUT, CUT), (inner, outer))

@@ -26,7 +26,7 @@ def shapes_of(plan: Plan, size: int) -> list[Shape]:
     return [Shape(n, n if tier.partition is Partition.PARALLELISM else 1, tier.one_shot) for tier, n in counts]
 
 
-def play(plan: Plan, rounds: Rounds) -> None:
+def assert_plays(plan: Plan, rounds: Rounds) -> None:
     """Play ``rounds``; raises Wrong unless they do what ``plan`` is for."""
     pushes, pulls = ([steps_of(phase) for phase in phases] for phases in (rounds.pushes, rounds.pulls))
     execute(pushes, pulls, shapes_of(plan, rounds.size))

@@ -16,7 +16,7 @@ from zenc.topology.load import load_topology
 FILES = sorted((Path(__file__).parent / "samples").iterdir())
 
 
-def survives(path: Path, data: bytes) -> None:
+def assert_survives(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     try:
         topology = load_topology(path, {})
@@ -44,7 +44,7 @@ fuzzed = settings(deadline=None, max_examples=150, suppress_health_check=[Health
 @example(b'<?xml version="1.0" encoding="no such"?>', b"<graphml/>")
 @fuzzed
 def test_any_bytes(tmp_path: Path, start: bytes, data: bytes) -> None:
-    survives(tmp_path / "given", start + data)
+    assert_survives(tmp_path / "given", start + data)
 
 
 @given(
@@ -57,7 +57,7 @@ def test_damaged_samples(tmp_path: Path, path: Path, changes: list[tuple[int, in
     for place, length, new in changes:
         start = place % (len(data) + 1)
         data = data[:start] + new + data[start + length :]
-    survives(tmp_path / "given", data)
+    assert_survives(tmp_path / "given", data)
 
 
 @given(st.sampled_from(FILES), st.data())
@@ -70,7 +70,7 @@ def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObje
     new = data.draw(
         st.sampled_from(["", "0", "-1", "1e999", "9" * 30, "NV0", "NV99", "X", "nan", "true", "GPU0", "0x068000", "é"])
     )
-    survives(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode())
+    assert_survives(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode())
 
 
 anything = st.recursive(
@@ -95,7 +95,7 @@ def test_any_node_link(
     tmp_path: Path, nodes: list[Any], edges: list[Any], about: dict[str, Any], directed: bool
 ) -> None:
     value = {"directed": directed, "graph": about, "nodes": nodes, "edges": edges}
-    survives(tmp_path / "given", json.dumps(value).encode())
+    assert_survives(tmp_path / "given", json.dumps(value).encode())
 
 
 tags = st.sampled_from(
@@ -147,7 +147,7 @@ elements = st.recursive(
 @given(st.sampled_from(["system", "graphml"]), st.lists(elements, max_size=4))
 @fuzzed
 def test_any_elements(tmp_path: Path, root: str, inner: list[str]) -> None:
-    survives(tmp_path / "given", element(root, {}, inner).encode())
+    assert_survives(tmp_path / "given", element(root, {}, inner).encode())
 
 
 connections = ["NV1", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS"]
@@ -159,11 +159,11 @@ words = st.sampled_from(
 @given(st.lists(st.lists(words, max_size=8).map("\t".join), max_size=6), st.integers(0, 4), st.data())
 @fuzzed
 def test_any_matrix(tmp_path: Path, lines: list[str], size: int, data: st.DataObject) -> None:
-    survives(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode())
+    assert_survives(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode())
     names = [f"GPU{n}" for n in range(size + 1)] + ["NIC0"]
     cells = st.sampled_from(connections)
     rows = [
         [a, *("X" if a == b else data.draw(cells) for b in names), "0-3", data.draw(st.sampled_from("01"))]
         for a in names
     ]
-    survives(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())
+    assert_survives(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())
