@@ -120,12 +120,15 @@ class Replaying:
 
     def __init__(self, size: int, packets: dict[tuple[int, int], bytes]) -> None:
         self.size, self.packets = size, packets
+        self.delivered: set[int] = set()
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Replaying:
         return self
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Replaying:
-        ctypes.memmove(buffer.data_ptr(), self.packets[peer, tag & STEP_BITS], KEPT_BYTES)
+        if (address := buffer.data_ptr()) not in self.delivered:  # first packets keep their buffers, and what is there
+            ctypes.memmove(address, self.packets[peer, tag & STEP_BITS], KEPT_BYTES)
+            self.delivered.add(address)
         return self
 
     def wait(self, seconds: float) -> None:

@@ -37,7 +37,9 @@ class Arrival:
     rest: Pending | None
 
 
-Room: TypeAlias = dict[int, tuple[torch.Tensor, ...]]
+Places: TypeAlias = tuple[tuple[torch.Tensor, ...], list[ctypes.c_uint64]]
+"""Buffers for the first packets of a step, and of each the place where its header says how long the message is."""
+Room: TypeAlias = dict[int, Places]
 """Step number -> buffers for the first packets that come in it."""
 
 
@@ -55,25 +57,25 @@ class Inbox:
         receive, tag = self.link.transport.receive, self.link.tag(step, 0)
         return [
             receive(message.peer, tag, buffer)
-            for message, buffer in zip(step.receives, self._buffers(step), strict=True)
+            for message, buffer in zip(step.receives, self._places(step)[0], strict=True)
         ]
 
-    def _buffers(self, step: Step) -> tuple[torch.Tensor, ...]:
+    def _places(self, step: Step) -> Places:
         """Room for the first packets of a step, kept from call to call: a call leaves nothing of itself in it."""
         kept = self.room.get(step.number)
         if kept is None:
-            kept = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
-            self.room[step.number] = kept
+            buffers = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
+            kept = self.room[step.number] = buffers, [bytes_of_message(buffer.data_ptr()) for buffer in buffers]
         return kept
 
     def receive(self, step: Step, posted: Sequence[Pending], stats: PhaseStats) -> list[Segment]:
         """What arrives in ``step``, in no order: all first packets, then the rest of the long messages."""
         if not posted:
             return []
-        buffers, long = self._buffers(step), dict[int, Arrival]()
+        (buffers, sizes), long = self._places(step), dict[int, Arrival]()
         for index, (message, pending) in enumerate(zip(step.receives, posted, strict=True)):
             self.link.wait(pending, message.peer, step, None)
-            if bytes_of_message(buffers[index].data_ptr()) > EAGER_BYTES:
+            if sizes[index].value > EAGER_BYTES:
                 long[index] = self._looked_at(step, message, buffers[index])  # its rest comes while others are awaited
         found: list[Segment] = []
         ranks, one_shot = self.link.transport.size, self.one_shot

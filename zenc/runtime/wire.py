@@ -55,9 +55,9 @@ def message_header(envelope: Envelope, sender: int, segments: list[SegmentHeader
     )
 
 
-def bytes_of_message(address: int) -> int:
-    """What the header at ``address`` says of the whole message; not to be trusted yet."""
-    return ctypes.c_uint64.from_address(address + _BYTES_AT).value
+def bytes_of_message(address: int) -> ctypes.c_uint64:
+    """Where the header at ``address`` says what the whole message has; not to be trusted yet."""
+    return ctypes.c_uint64.from_address(address + _BYTES_AT)
 
 
 def read_headers(data: bytes, sender: int, envelope: Envelope) -> tuple[int, int, list[SegmentHeader]]:

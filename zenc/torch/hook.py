@@ -16,6 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from zenc.errors import ZencError
 from zenc.runtime.collective import Collective
+from zenc.runtime.stats import CallStats
 from zenc.runtime.work import Work
 
 
@@ -36,11 +37,15 @@ class ZencState:
     ) -> None:
         self.collective = collective
         self.process_group = process_group
-        self.stats: dict[str, dict[str, Any]] = {}
-        """Parameter name -> ``Collective.stats`` of its last synchronisation."""
         self.error: BaseException | None = None
         """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
         self._names = {id(parameter): name for parameter, name in (names or {}).items()}
+        self._counted: dict[str, CallStats | None] = {}
+
+    @property
+    def stats(self) -> dict[str, dict[str, Any]]:
+        """Parameter name -> ``Collective.stats`` of its last synchronisation."""
+        return {name: counted.to_json() if counted else {} for name, counted in self._counted.copy().items()}
 
     def name_of(self, bucket: GradBucket) -> str:
         """The name of the parameter of a sparse bucket."""
@@ -54,7 +59,7 @@ class ZencState:
         except BaseException as error:
             self.error = error
         else:
-            self.stats[name] = work.stats
+            self._counted[name] = work.counted
 
 
 def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
