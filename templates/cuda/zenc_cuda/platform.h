@@ -1,0 +1,40 @@
+// One text for NVRTC, nvcc and the emulator: how a kernel and its shared memory are declared.
+//
+// An emulator compiles this text with a C++ compiler: it is included before everything else, defines
+// ZENC_EMULATOR and the names of CUDA, and its own ZENC_KERNEL and ZENC_SHARED.
+#pragma once
+
+#include "zenc/segment.h"
+
+#ifndef ZENC_EMULATOR
+
+// ZENC_KERNEL(name, (parameters)) { body }; every parameter is a pointer or an i64.
+#define ZENC_KERNEL(name, parameters) \
+    extern "C" __global__ void __launch_bounds__(zenc::THREADS) name parameters
+
+// Uninitialised shared memory of the block: n values of type T.
+#define ZENC_SHARED(T, name, n) __shared__ T name[n]
+
+#endif
+
+#define ZENC_DEVICE __device__ __forceinline__
+
+namespace zenc {
+
+constexpr u32 WARP = 32;
+constexpr u32 ALL_LANES = 0xffffffffU;
+
+ZENC_DEVICE u32 lane() {
+    return threadIdx.x % WARP;
+}
+
+// This thread's number among all that share a segment (blockIdx.y), and how many these are.
+ZENC_DEVICE u64 thread_of_row() {
+    return static_cast<u64>(blockIdx.x) * THREADS + threadIdx.x;
+}
+
+ZENC_DEVICE u64 threads_of_row() {
+    return static_cast<u64>(gridDim.x) * THREADS;
+}
+
+}  // namespace zenc

@@ -1,0 +1,32 @@
+// What kernels of a GPU see of a segment, and the launch that all of them share.
+#pragma once
+
+#include "zenc/formats.h"
+
+namespace zenc {
+
+// Threads of every block of every kernel.
+constexpr u32 THREADS = 256;
+
+// One part's occupied slots and their values. Pointers are addresses of the device; those that a kernel has
+// no use for are null.
+struct Segment {
+    u64* bitmap;   // [words_of(slots)]: occupied local slots; bits beyond `slots` are 0
+    u64* before;   // [words_of(slots) + 1]: bits set below each word, counted from any number on: less
+                   // before[0]
+    u8* index;     // the index part of its body, aligned to 8
+    void* values;  // [count, width]: ascending slots, aligned to 8
+    u64 slots;     // of the part
+    u64 count;     // occupied slots
+    i64 format;    // FORMAT_...: how `index` is written
+    u64 part;
+};
+
+static_assert(sizeof(Segment) == 64, "descriptors are uploaded as they are");
+
+// The words of `before`: one for each word of the bitmap, and the total.
+ZENC_HD inline u64 words_with_total(u64 slots) {
+    return words_of(slots) + 1;
+}
+
+}  // namespace zenc
