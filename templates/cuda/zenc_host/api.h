@@ -1,0 +1,112 @@
+// CUDA's driver API and NCCL, as far as the call sequence uses them: declared here, bound by dlsym at run
+// time. So the sequence needs no toolkit to be built, and a stand-in can take the place of either library.
+//
+// Declared after the headers of CUDA 12.0 and of NCCL 2.28.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdio>
+
+#include "zenc/config.h"
+
+namespace zenc {
+
+using CUresult = int;
+using CUdeviceptr = u64;
+using CUcontext = struct CUctx_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+
+constexpr CUresult CUDA_SUCCESS = 0;
+constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
+constexpr CUresult CUDA_ERROR_NOT_READY = 600;
+constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
+constexpr int OLDEST_DRIVER = 12000;  // major * 1000 + minor * 10
+
+using ncclResult_t = int;
+using ncclComm_t = struct ncclComm*;
+
+struct ncclUniqueId {
+    char internal[128];
+};
+
+// As far as NCCL 2.18 has it: NCCL takes shorter ones, by `size`.
+struct ncclConfig_t {
+    unsigned long size = sizeof(ncclConfig_t);
+    unsigned magic = 0xcafebeef;
+    unsigned version = 21800;
+    int blocking = static_cast<int>(0x80000000);  // this and the others: not set
+    int cgaClusterSize = static_cast<int>(0x80000000);
+    int minCTAs = static_cast<int>(0x80000000);
+    int maxCTAs = static_cast<int>(0x80000000);
+    const char* netName = nullptr;
+    int splitShare = static_cast<int>(0x80000000);
+};
+
+constexpr ncclResult_t ncclSuccess = 0;
+constexpr ncclResult_t ncclInProgress = 7;
+constexpr int ncclUint8 = 1;
+constexpr int OLDEST_NCCL = 22800;  // major * 10000 + minor * 100 + patch
+
+#define ZENC_CUDA_CALLS(X)                                                                                \
+    X(CUresult, cuInit, (unsigned flags))                                                                 \
+    X(CUresult, cuDriverGetVersion, (int* version))                                                       \
+    X(CUresult, cuGetErrorName, (CUresult error, const char** name))                                      \
+    X(CUresult, cuGetErrorString, (CUresult error, const char** text))                                    \
+    X(CUresult, cuCtxGetCurrent, (CUcontext * context))                                                   \
+    X(CUresult, cuCtxSetCurrent, (CUcontext context))                                                     \
+    X(CUresult, cuModuleLoadData, (CUmodule * module, const void* image))                                 \
+    X(CUresult, cuModuleUnload, (CUmodule module))                                                        \
+    X(CUresult, cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))          \
+    X(CUresult, cuLaunchKernel,                                                                           \
+      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
+       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** parameters,     \
+       void** extra))                                                                                     \
+    X(CUresult, cuMemHostAlloc, (void** memory, unsigned long bytes, unsigned flags))                     \
+    X(CUresult, cuMemFreeHost, (void* memory))                                                            \
+    X(CUresult, cuMemcpyHtoDAsync_v2,                                                                     \
+      (CUdeviceptr to, const void* from, unsigned long bytes, CUstream stream))                           \
+    X(CUresult, cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, unsigned long bytes, CUstream stream)) \
+    X(CUresult, cuMemcpyDtoDAsync_v2,                                                                     \
+      (CUdeviceptr to, CUdeviceptr from, unsigned long bytes, CUstream stream))                           \
+    X(CUresult, cuMemsetD8Async,                                                                          \
+      (CUdeviceptr memory, unsigned char value, unsigned long bytes, CUstream stream))                    \
+    X(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                      \
+    X(CUresult, cuEventCreate, (CUevent * event, unsigned flags))                                         \
+    X(CUresult, cuEventRecord, (CUevent event, CUstream stream))                                          \
+    X(CUresult, cuEventQuery, (CUevent event))                                                            \
+    X(CUresult, cuEventDestroy_v2, (CUevent event))
+
+#define ZENC_NCCL_CALLS(X)                                                                                   \
+    X(ncclResult_t, ncclGetVersion, (int* version))                                                          \
+    X(const char*, ncclGetErrorString, (ncclResult_t result))                                                \
+    X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id))                                                    \
+    X(ncclResult_t, ncclCommInitRankConfig,                                                                  \
+      (ncclComm_t * communicator, int size, ncclUniqueId id, int rank, ncclConfig_t* config))                \
+    X(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t communicator, ncclResult_t * error))                  \
+    X(ncclResult_t, ncclCommAbort, (ncclComm_t communicator))                                                \
+    X(ncclResult_t, ncclCommDestroy, (ncclComm_t communicator))                                              \
+    X(ncclResult_t, ncclGroupStart, ())                                                                      \
+    X(ncclResult_t, ncclGroupEnd, ())                                                                        \
+    X(ncclResult_t, ncclSend,                                                                                \
+      (const void* from, unsigned long count, int type, int peer, ncclComm_t communicator, CUstream stream)) \
+    X(ncclResult_t, ncclRecv,                                                                                \
+      (void* to, unsigned long count, int type, int peer, ncclComm_t communicator, CUstream stream))
+
+#define ZENC_MEMBER(Result, name, parameters) Result(*name) parameters = nullptr;
+
+// The bound functions, by their own names.
+struct Api {
+    ZENC_CUDA_CALLS(ZENC_MEMBER)
+    ZENC_NCCL_CALLS(ZENC_MEMBER)
+};
+
+#undef ZENC_MEMBER
+
+// Bound once a process, before all else.
+static Api api;
+
+}  // namespace zenc

@@ -1,0 +1,96 @@
+// The kernels of a loaded unit, by objects that stand next to their launchers.
+#pragma once
+
+#include "zenc_host/bind.h"
+
+namespace zenc {
+
+constexpr i64 DTYPES = 4;
+constexpr const char* DTYPE_NAMES[DTYPES] = {"f32", "f64", "f16", "bf16"};
+constexpr i64 MOST_KERNELS = 64;
+
+enum class Typed { NO, YES };
+
+// A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ...; the call's dtype
+// chooses. Each is one static object: `static const Kernel COPY_KEPT("zenc_copy_kept", Typed::YES);`
+class Kernel {
+public:
+    explicit Kernel(const char* name, Typed typed = Typed::NO)
+        : name(name), typed(typed == Typed::YES), number(count++), before(last) {
+        last = this;
+    }
+    Kernel(const Kernel&) = delete;
+    Kernel& operator=(const Kernel&) = delete;
+
+    static const Kernel* newest() { return last; }
+
+    const char* const name;
+    const bool typed;
+    const i64 number;
+    const Kernel* const before;
+
+private:
+    static inline i64 count = 0;
+    static inline const Kernel* last = nullptr;
+};
+
+// The functions of one module in one context; null for what the module does not have.
+struct Kernels {
+    CUcontext context = nullptr;
+    CUmodule module = nullptr;
+    CUfunction functions[MOST_KERNELS][DTYPES] = {};
+
+    CUfunction of(const Kernel& kernel, i64 dtype) const {
+        return functions[kernel.number][kernel.typed ? dtype : 0];
+    }
+};
+
+inline void find_functions(Kernels& kernels) {
+    for (const Kernel* kernel = Kernel::newest(); kernel != nullptr; kernel = kernel->before) {
+        for (i64 dtype = 0; dtype < (kernel->typed ? DTYPES : 1); ++dtype) {
+            char name[128];
+            std::snprintf(name, sizeof name, kernel->typed ? "%s_%s" : "%s", kernel->name,
+                          DTYPE_NAMES[dtype]);
+            CUfunction& function = kernels.functions[kernel->number][dtype];
+            if (api.cuModuleGetFunction(&function, kernels.module, name) != CUDA_SUCCESS) function = nullptr;
+        }
+    }
+}
+
+inline bool load_kernels(const void* image, Kernels& kernels, ErrorText error) {
+    const Kernel* const newest = Kernel::newest();
+    if (newest != nullptr && newest->number >= MOST_KERNELS)
+        return refuse(error, "there are too many kernels");
+    api.cuCtxGetCurrent(&kernels.context);
+    if (kernels.context == nullptr) return refuse(error, "no CUDA context is current in this thread");
+    if (const CUresult result = api.cuModuleLoadData(&kernels.module, image)) {
+        const char* name = nullptr;
+        api.cuGetErrorName(result, &name);
+        return refuse(error, "cuModuleLoadData failed: %s", name ? name : "an unknown error");
+    }
+    find_functions(kernels);
+    return true;
+}
+
+}  // namespace zenc
+
+extern "C" {
+
+// Loads a compiled unit (a cubin) into the current context. Returns what a Call takes as `kernels`, or null
+// with the reason in `error`.
+__attribute__((visibility("default"))) void* zenc_load_kernels(const void* image, char* error,
+                                                               zenc::u64 size) {
+    auto* const kernels = new zenc::Kernels;
+    if (zenc::load_kernels(image, *kernels, {error, size})) return kernels;
+    delete kernels;
+    return nullptr;
+}
+
+// No call may be under way.
+__attribute__((visibility("default"))) void zenc_unload_kernels(void* kernels) {
+    auto* const loaded = static_cast<zenc::Kernels*>(kernels);
+    zenc::api.cuCtxSetCurrent(loaded->context);
+    zenc::api.cuModuleUnload(loaded->module);
+    delete loaded;
+}
+}

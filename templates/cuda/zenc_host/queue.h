@@ -1,0 +1,107 @@
+// A stream, and everything that is put on it. Nothing here waits for the device.
+//
+// A call that has failed does nothing more: callers need not look at results, but at ok() before they use
+// what an allocation gave.
+#pragma once
+
+#include "zenc_host/failure.h"
+#include "zenc_host/kernels.h"
+#include "zenc_host/staging.h"
+
+namespace zenc {
+
+constexpr u64 MOST_BLOCKS = 1024;  // of one row of a grid: all that a GPU runs at once, about; kernels stride
+constexpr u64 ALIGNMENT = 256;
+
+class Queue {
+public:
+    Queue(Call& call, Staging& staging)
+        : call(call),
+          kernels(*static_cast<const Kernels*>(call.kernels)),
+          stream(static_cast<CUstream>(call.stream)),
+          staging(staging) {}
+
+    bool ok() const { return zenc::ok(call); }
+
+    // Blocks of THREADS threads for n threads, 1 at least.
+    static u64 blocks_for(u64 n) {
+        const u64 blocks = ceil_divide(n, THREADS);
+        return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
+    }
+
+    // Launches blocks x rows blocks; row is the segment in a kernel that takes descriptors. Nothing for no
+    // rows. Arguments are pointers, i64 or u64, in the order of the kernel's parameters.
+    template <class... Arguments>
+    void launch(const Kernel& kernel, u64 blocks, u64 rows, Arguments... arguments) {
+        u64 words[] = {word(arguments)...};
+        void* parameters[sizeof...(arguments)];
+        for (u64 i = 0; i < sizeof...(arguments); ++i) parameters[i] = words + i;
+        launch_words(kernel, blocks, rows, parameters);
+    }
+
+    // Sets bytes of device memory to 0.
+    void clear(void* memory, u64 bytes) {
+        if (!ok() || bytes == 0) return;
+        check(call, api.cuMemsetD8Async(address(memory), 0, bytes, stream), "cuMemsetD8Async");
+    }
+
+    // Copies host memory, which may change as soon as this returns, to device memory.
+    void upload(void* device, const void* host, u64 bytes) {
+        if (!ok() || bytes == 0) return;
+        void* const pinned = staging.take(call, bytes);
+        if (pinned == nullptr) return;
+        std::memcpy(pinned, host, bytes);
+        check(call, api.cuMemcpyHtoDAsync_v2(address(device), pinned, bytes, stream), "cuMemcpyHtoDAsync");
+    }
+
+    // The same into new memory: the device's copy of n values, or null after a failure.
+    template <class T>
+    T* upload(const T* host, u64 n) {
+        T* const device = allocate<T>(n);
+        if (ok()) upload(device, host, n * sizeof(T));
+        return device;
+    }
+
+    void copy(void* to, const void* from, u64 bytes) {
+        if (!ok() || bytes == 0) return;
+        check(call, api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
+    }
+
+    // Uninitialised device memory, aligned to ALIGNMENT, that lives until the call's caller drops it. Null
+    // for no bytes and after a failure.
+    void* allocate(u64 bytes) {
+        if (!ok() || bytes == 0) return nullptr;
+        const u64 memory = call.allocate(call.user, bytes);
+        if (memory == 0)
+            fail(call, OUT_OF_MEMORY, -1, "there is no device memory left for %llu bytes", bytes);
+        return reinterpret_cast<void*>(memory);
+    }
+
+    template <class T>
+    T* allocate(u64 n) {
+        return static_cast<T*>(allocate(n * sizeof(T)));
+    }
+
+    Call& call;
+    const Kernels& kernels;
+    const CUstream stream;
+    Staging& staging;
+
+private:
+    static u64 word(const void* pointer) { return reinterpret_cast<u64>(pointer); }
+    static u64 word(i64 number) { return static_cast<u64>(number); }
+    static u64 word(u64 number) { return number; }
+    static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+    void launch_words(const Kernel& kernel, u64 blocks, u64 rows, void** parameters) {
+        if (!ok() || blocks == 0 || rows == 0) return;
+        const CUfunction function = kernels.of(kernel, call.dtype);
+        if (function == nullptr) return fail(call, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
+        const CUresult result =
+            api.cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(rows), 1,
+                               THREADS, 1, 1, 0, stream, parameters, nullptr);
+        check(call, result, "cuLaunchKernel", kernel.name);
+    }
+};
+
+}  // namespace zenc

@@ -1,0 +1,61 @@
+// Pinned host memory through which small things cross to the device. It belongs to a communicator: calls use
+// it one after another.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "zenc_host/failure.h"
+
+namespace zenc {
+
+class Staging {
+public:
+    Staging() = default;
+    Staging(const Staging&) = delete;
+    Staging& operator=(const Staging&) = delete;
+
+    ~Staging() {
+        for (const Chunk& chunk : chunks_) api.cuMemFreeHost(chunk.memory);
+    }
+
+    // Makes all memory free again. The device must have passed what was copied from it.
+    void reset() {
+        chunk_ = 0;
+        used_ = 0;
+    }
+
+    // Room for some bytes until the next reset, aligned to 16; null after a failure.
+    void* take(Call& call, u64 bytes) {
+        bytes = (bytes + 15) / 16 * 16;
+        for (; chunk_ < chunks_.size(); ++chunk_, used_ = 0) {
+            if (chunks_[chunk_].bytes - used_ < bytes) continue;
+            u8* const found = chunks_[chunk_].memory + used_;
+            used_ += bytes;
+            return found;
+        }
+        return grow(call, bytes) ? take(call, bytes) : nullptr;
+    }
+
+private:
+    static constexpr u64 CHUNK = 1 << 18;
+
+    struct Chunk {
+        u8* memory;
+        u64 bytes;
+    };
+
+    bool grow(Call& call, u64 bytes) {
+        void* memory = nullptr;
+        bytes = bytes < CHUNK ? CHUNK : bytes;
+        if (!check(call, api.cuMemHostAlloc(&memory, bytes, 0), "cuMemHostAlloc")) return false;
+        chunks_.push_back({static_cast<u8*>(memory), bytes});
+        return true;
+    }
+
+    std::vector<Chunk> chunks_;
+    u64 chunk_ = 0;
+    u64 used_ = 0;
+};
+
+}  // namespace zenc

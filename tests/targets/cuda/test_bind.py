@@ -1,0 +1,80 @@
+"""Binding of the two libraries: what is missing or too old is said in words. The headers compile without warnings."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from zenc.codegen.templates import include_dirs, templates_dir
+from zenc.codegen.toolchain import toolchain
+
+STRICT = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+API = (templates_dir() / "cuda" / "zenc_host" / "api.h").read_text()
+CALLS = re.findall(r"X\([^,]+, (\w+),", API)
+
+
+def compile_library(folder: Path, name: str, text: str) -> Path:
+    source, library = folder / f"{name}.cpp", folder / f"{name}.so"
+    source.write_text(text)
+    includes = [f"-I{path}" for path in include_dirs("cuda")]
+    subprocess.run([*toolchain().command, *STRICT, *includes, str(source), "-o", str(library)], check=True)
+    return library
+
+
+def library_of(calls: list[str], driver: int = 13000, nccl: int = 23007, init: int = 0) -> str:
+    """A library that exports ``calls``; all do nothing but tell versions."""
+    special = {
+        "cuInit": f"int cuInit(unsigned) {{ return {init}; }}",
+        "cuDriverGetVersion": f"int cuDriverGetVersion(int* version) {{ *version = {driver}; return 0; }}",
+        "cuGetErrorName": 'int cuGetErrorName(int, const char** name) { *name = "CUDA_ERROR_NO_DEVICE"; return 0; }',
+        "ncclGetVersion": f"int ncclGetVersion(int* version) {{ *version = {nccl}; return 0; }}",
+    }
+    functions = [special.get(name, f"int {name}() {{ return 0; }}") for name in calls]
+    return 'extern "C" {\n' + "\n".join(functions) + "\n}\n"
+
+
+@pytest.fixture(scope="module")
+def binder(tmp_path_factory):
+    path = compile_library(tmp_path_factory.mktemp("binder"), "binder", '#include "zenc_host/queue.h"\n')
+
+    def bind(cuda: object, nccl: object) -> str:
+        """What binding says; nothing where it goes well."""
+        error = ctypes.create_string_buffer(200)
+        paths = [None if path is None else str(path).encode() for path in (cuda, nccl)]
+        return "" if ctypes.CDLL(str(path)).zenc_bind(*paths, error, 200) else error.value.decode()
+
+    return bind
+
+
+def test_both_libraries_are_bound(binder, tmp_path):
+    library = compile_library(tmp_path, "both", library_of(CALLS))
+    assert binder(library, library) == ""
+    assert binder(library, None) == ""
+
+
+def test_a_missing_library_is_named(binder, tmp_path):
+    assert "/no/such/libcuda.so can't be loaded" in binder("/no/such/libcuda.so", None)
+    library = compile_library(tmp_path, "both", library_of(CALLS))
+    assert "libnccl_of_nobody.so can't be loaded" in binder(library, "libnccl_of_nobody.so")
+
+
+@pytest.mark.parametrize("missing", ["cuLaunchKernel", "ncclRecv"])
+def test_a_missing_function_is_named(binder, tmp_path, missing):
+    library = compile_library(tmp_path, "lacking", library_of([name for name in CALLS if name != missing]))
+    assert binder(library, library) == f"{library} has no function {missing}"
+
+
+def test_old_versions_are_refused(binder, tmp_path):
+    driver = compile_library(tmp_path, "driver", library_of(CALLS, driver=11080))
+    assert binder(driver, driver) == f"the driver {driver} is of CUDA 11.8; zenc needs 12.0 or a newer one"
+    nccl = compile_library(tmp_path, "nccl", library_of(CALLS, nccl=22705))
+    assert binder(nccl, nccl) == f"{nccl} is NCCL 2.27.5; zenc needs 2.28 or a newer one"
+
+
+def test_a_driver_without_a_device_is_refused(binder, tmp_path):
+    library = compile_library(tmp_path, "init", library_of(CALLS, init=100))
+    assert binder(library, library) == f"cuInit of {library} failed: CUDA_ERROR_NO_DEVICE"
