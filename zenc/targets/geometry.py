@@ -6,7 +6,7 @@
 Parts are equal but for the last ones. Where a mapping has tables, each part has a size of its own, and ``part_slots``
 is that of the largest: behind the others there are gaps, numbers that are no slots.
 
-The twin of ``templates/cpu/zenc_cpu/geometry.h``.
+The twin of ``templates/shared/zenc/geometry.h``.
 """
 
 from __future__ import annotations

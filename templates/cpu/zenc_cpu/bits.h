@@ -1,29 +1,10 @@
-// Bitmaps: arrays of 64-bit words, bit b of word w = number 64 * w + b.
+// Bitmaps of a whole segment or more.
 #pragma once
 
-#include "zenc/formats.h"
+#include "zenc/bits.h"
 #include "zenc_cpu/memory.h"
 
 namespace zenc {
-
-inline u64 population(u64 word) {
-    return static_cast<u64>(__builtin_popcountll(word));
-}
-
-inline u64 lowest_bit(u64 word) {
-    return static_cast<u64>(__builtin_ctzll(word));
-}
-
-// The n lowest bits, for n <= 64.
-inline u64 low_mask(u64 n) {
-    return n >= 64 ? ~0ULL : (1ULL << n) - 1;
-}
-
-// visit(bit) for every set bit of a word, ascending.
-template <class Visit>
-inline void for_each_bit(u64 word, Visit visit) {
-    for (; word != 0; word &= word - 1) visit(lowest_bit(word));
-}
 
 // Writes base + bit for every set bit of a word, ascending. Returns how many. `out` has room for 64, since
 // the first BLIND are written whether they are there or not: in sparse bitmaps a loop that ends after one or

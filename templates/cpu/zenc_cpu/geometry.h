@@ -1,7 +1,7 @@
-// How a tensor of units x width is cut: unit -> slot by the mapping, slot -> (part, word, bit) by the parts.
+// Geometry for batches: units and slots that are mapped and located together, in the lanes of vectors.
 #pragma once
 
-#include "zenc/permutation.h"
+#include "zenc/geometry.h"
 #include "zenc_cpu/bits.h"
 
 namespace zenc {
@@ -17,69 +17,25 @@ inline auto with_width(u64 width, Run run) {
     return width == 1 ? run(One{}) : run(width);
 }
 
-// The slots of the largest part.
+// The parts of n slots < end_of_slots, and the numbers of their bits in the bitmap of all parts.
 template <class Mapping>
-inline u64 largest_part(const Mapping& mapping, u64 units, u64 parts) {
-    if constexpr (Mapping::HAS_TABLES)
-        return mapping.largest.divisor;
-    else
-        return ceil_divide(units, parts);
-}
-
-template <class Mapping>
-struct Geometry {
-    u64 units;
-    u64 width;
-    u64 parts;
-    Divider part_slots;  // numbers of slots from one part to the next; parts may have fewer
-    u64 part_words;
-    Mapping mapping;
-
-    // units * width < 2^62 and parts >= 1 are the caller's care.
-    Geometry(i64 units_, i64 width_, i64 parts_, const Mapping& mapping_)
-        : units(static_cast<u64>(units_)),
-          width(static_cast<u64>(width_)),
-          parts(static_cast<u64>(parts_)),
-          part_slots(largest_part(mapping_, units, parts)),
-          part_words(units == 0 ? 0 : words_of(part_slots.divisor)),
-          mapping(mapping_) {}
-
-    u64 words() const { return parts * part_words; }
-    u64 first_slot(u64 part) const { return part * part_slots.divisor; }
-    u64 end_of_slots() const { return Mapping::HAS_TABLES ? first_slot(parts) : units; }
-
-    u64 slots_of(u64 part) const {
-        if constexpr (Mapping::HAS_TABLES) return mapping.slots_of(part);
-        const u64 first = first_slot(part);
-        const u64 left = first < units ? units - first : 0;
-        return left < part_slots.divisor ? left : part_slots.divisor;
-    }
-
-    bool has_slot(u64 slot) const {
-        if (slot >= end_of_slots()) return false;
-        const u64 part = part_slots.quotient(slot);
-        return slot - first_slot(part) < slots_of(part);
-    }
-
-    // The parts of n slots < end_of_slots, and the numbers of their bits in the bitmap of all parts.
-    ZENC_SHARED_CODE void locate(const u64* __restrict slots, u64 n, u64* __restrict parts_,
-                                 u64* __restrict bits) const {
-        const Divider by = part_slots;  // local: the compiler knows that the outputs do not overlap it
-        const u32 gap = static_cast<u32>(64 * part_words - by.divisor);  // bits that no slot has
-        if (end_of_slots() >> 32 == 0) {
-            for (u64 i = 0; i < n; ++i) {  // vectorises
-                const u32 part = by.quotient(static_cast<u32>(slots[i]));
-                parts_[i] = part;
-                bits[i] = slots[i] + static_cast<u64>(part) * gap;
-            }
-        } else {
-            for (u64 i = 0; i < n; ++i) {
-                parts_[i] = by.quotient(slots[i]);
-                bits[i] = slots[i] + parts_[i] * gap;
-            }
+ZENC_SHARED_CODE inline void locate(const Geometry<Mapping>& geometry, const u64* __restrict slots, u64 n,
+                                    u64* __restrict parts, u64* __restrict bits) {
+    const Divider by = geometry.part_slots;  // local: the compiler knows that the outputs do not overlap it
+    const u32 gap = static_cast<u32>(geometry.gap());
+    if (geometry.end_of_slots() >> 32 == 0) {
+        for (u64 i = 0; i < n; ++i) {  // vectorises
+            const u32 part = by.quotient(static_cast<u32>(slots[i]));
+            parts[i] = part;
+            bits[i] = slots[i] + static_cast<u64>(part) * gap;
+        }
+    } else {
+        for (u64 i = 0; i < n; ++i) {
+            parts[i] = by.quotient(slots[i]);
+            bits[i] = slots[i] + parts[i] * gap;
         }
     }
-};
+}
 
 // Numbers that are mapped together, in the lanes of a vector. BATCH of them are collected at a time, or a few
 // more.

@@ -13,7 +13,7 @@ ZENC_SHARED_CODE inline void mark_batch(const Geometry<Mapping>& geometry, u64* 
     u64 parts[MOST_IN_BATCH];
     u64 bits[MOST_IN_BATCH];
     slots_of_batch(geometry.mapping, units, n, slots);
-    geometry.locate(slots, n, parts, bits);
+    locate(geometry, slots, n, parts, bits);
     for (u64 i = 0; i < n; ++i) bitmap[bits[i] / 64] |= 1ULL << (bits[i] % 64);
 }
 

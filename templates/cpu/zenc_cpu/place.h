@@ -35,7 +35,7 @@ public:
         u64 greatest = 0;
         for (u64 i = 0; i < n; ++i) greatest = greatest < found[i] ? found[i] : greatest;
         if (greatest >= geometry_.end_of_slots()) return false;
-        geometry_.locate(found, n, origins, bits);
+        locate(geometry_, found, n, origins, bits);
         u64 marked = ~0ULL;
         for (u64 i = 0; i < n; ++i) {
             const u64 below = bitmap_[bits[i] / 64]

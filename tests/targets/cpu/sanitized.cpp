@@ -244,7 +244,7 @@ void parts_of_slots() {
             u64 bits[64];
             for (u64& slot : slots) slot = below(units);
             slots[0] = units - 1;
-            geometry.locate(slots, 64, found, bits);
+            locate(geometry, slots, 64, found, bits);
             for (u64 i = 0; i < 64; ++i) {
                 const u64 part = slots[i] / geometry.part_slots.divisor;
                 demand(found[i] == part, "part of a slot");

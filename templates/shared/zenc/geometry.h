@@ -1,0 +1,67 @@
+// How a tensor of units x width is cut: unit -> slot by the mapping, slot -> (part, word, bit) by the parts.
+#pragma once
+
+#include "zenc/formats.h"
+#include "zenc/permutation.h"
+
+namespace zenc {
+
+// The slots of the largest part.
+template <class Mapping>
+ZENC_HD inline u64 largest_part(const Mapping& mapping, u64 units, u64 parts) {
+    if constexpr (Mapping::HAS_TABLES)
+        return mapping.largest.divisor;
+    else
+        return ceil_divide(units, parts);
+}
+
+template <class Mapping>
+struct Geometry {
+    u64 units;
+    u64 width;
+    u64 parts;
+    Divider part_slots;  // numbers of slots from one part to the next; parts may have fewer
+    u64 part_words;
+    Mapping mapping;
+
+    // units * width < 2^62 and parts >= 1 are the caller's care.
+    ZENC_HD Geometry(i64 units_, i64 width_, i64 parts_, const Mapping& mapping_)
+        : units(static_cast<u64>(units_)),
+          width(static_cast<u64>(width_)),
+          parts(static_cast<u64>(parts_)),
+          part_slots(largest_part(mapping_, units, parts)),
+          part_words(units == 0 ? 0 : words_of(part_slots.divisor)),
+          mapping(mapping_) {}
+
+    ZENC_HD u64 words() const { return parts * part_words; }
+    ZENC_HD u64 first_slot(u64 part) const { return part * part_slots.divisor; }
+    ZENC_HD u64 end_of_slots() const { return Mapping::HAS_TABLES ? first_slot(parts) : units; }
+
+    ZENC_HD u64 slots_of(u64 part) const {
+        if constexpr (Mapping::HAS_TABLES) return mapping.slots_of(part);
+        const u64 first = first_slot(part);
+        const u64 left = first < units ? units - first : 0;
+        return left < part_slots.divisor ? left : part_slots.divisor;
+    }
+
+    ZENC_HD bool has_slot(u64 slot) const {
+        if (slot >= end_of_slots()) return false;
+        const u64 part = part_slots.quotient(slot);
+        return slot - first_slot(part) < slots_of(part);
+    }
+
+    // Bits of the bitmap of all parts between the slots of one part and those of the next.
+    ZENC_HD u64 gap() const { return 64 * part_words - part_slots.divisor; }
+
+    // The number of a slot's bit in the bitmap of all parts, for slots < end_of_slots of this part.
+    ZENC_HD u64 bit_of(u64 slot, u64 part) const { return slot + part * gap(); }
+
+    ZENC_HD u64 slot_of(u64 unit) const {
+        if constexpr (Mapping::HAS_TABLES)
+            return mapping.slot(mapping.part(unit), unit);
+        else
+            return mapping.slot(unit);
+    }
+};
+
+}  // namespace zenc
