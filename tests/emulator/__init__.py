@@ -1,0 +1,1 @@
+"""CUDA's kernels, driver and NCCL on a machine that has g++ only: see docs/emulator.md."""

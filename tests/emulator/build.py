@@ -1,0 +1,89 @@
+"""Compiling the emulator, and kernels for it: once for each content, kept in the directory of pytest's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from zenc.codegen import cache
+from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.toolchain import toolchain
+
+HERE = Path(__file__).parent
+INCLUDE = HERE / "include"
+CACHE = HERE.parents[1] / ".pytest_cache" / "d" / "zenc-emulator"
+
+COMMON = ("-std=c++17", "-g", "-Wall", "-Wextra", "-fPIC", "-shared")
+ENGINE = ("-O2", "-Wl,-z,defs")
+KERNELS = (
+    "-ffp-contract=off",  # no sum is rounded otherwise than on the other targets
+    "-ftrivial-auto-var-init=pattern",  # variables that were never written show
+    "-Werror=return-type",
+    "-Werror=uninitialized",
+)
+MODES = {
+    "plain": ("-O1",),
+    "address": ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "thread": ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
+}
+"""Flags for kernels and programs; the engine needs none, whatever it is loaded by."""
+
+
+class CompileError(Exception):
+    """What the compiler said."""
+
+
+def engine() -> Path:
+    """The library that runs kernels, and stands in for CUDA's driver and NCCL."""
+    sources = sorted(path for path in HERE.glob("*/*.cpp") if path.parent.name in ("engine", "driver", "nccl"))
+    command = [*COMMON, *ENGINE, f"-I{INCLUDE}", f"-I{HERE}", *map(str, sources), "-lpthread", "-ldl"]
+    return compiled(command, own_texts())
+
+
+def kernels(sources: Mapping[str, str], mode: str = "plain") -> Path:
+    """The library of kernels in ``sources`` (file name -> CUDA C++), for the emulator."""
+    command = [*COMMON, *KERNELS, *MODES[mode], *include_flags(), "-include", "emulator/cuda.h", "-x", "c++"]
+    names = sorted(name for name in sources if name.endswith(".cu"))
+    texts = {**own_texts(), **headers("cuda"), **sources}
+    return compiled([*command, *names, "-x", "none", str(engine())], texts, sources)
+
+
+def program(source: Path, mode: str = "plain", flags: Sequence[str] = ()) -> Path:
+    """The program in one C++ file, which can load kernels of the same mode. ``flags`` are further ones."""
+    command = ["-std=c++17", "-g", "-Wall", "-Wextra", *MODES[mode], *include_flags(), f"-I{HERE}", *flags]
+    texts = {**own_texts(), **headers("cuda"), "program": source.read_text("utf-8")}
+    return compiled([*command, str(source), str(engine()), "-lpthread", "-ldl"], texts)
+
+
+def include_flags() -> list[str]:
+    return [f"-I{INCLUDE}", *(f"-I{folder}" for folder in include_dirs("cuda"))]
+
+
+def own_texts() -> dict[str, str]:
+    files = [path for suffix in ("*.h", "*.cpp") for path in HERE.rglob(suffix)]
+    return {path.relative_to(HERE).as_posix(): path.read_text("utf-8") for path in sorted(files)}
+
+
+def compiled(arguments: Sequence[str], texts: Mapping[str, str], written: Mapping[str, str] | None = None) -> Path:
+    """What g++ makes of ``arguments``, beside the files ``written``; ``texts`` is all that decides about it.
+
+    Raises CompileError with the compiler's output.
+    """
+    tools = toolchain()
+    everything = [tools.command, tools.version, list(arguments), dict(texts)]
+    key = hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def fill(folder: Path) -> dict[str, str]:
+        for name, text in (written or {}).items():
+            (folder / name).write_text(text, "utf-8")
+        command = [*tools.command, *arguments, "-o", cache.LIBRARY]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise CompileError(done.stderr)
+        return {"warnings": done.stderr}
+
+    return cache.lookup(CACHE, key) or cache.publish(CACHE, key, fill)

@@ -1,0 +1,97 @@
+"""Kernels on numpy arrays, launched one at a time.
+
+device = Device(render(UnitInputs("contiguous"), "cuda"))
+device.launch("zenc_slots_of_units", grid=(4, 1), arguments=[units, width, parts, None, ids, len(ids), out])
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.emulator.build import engine, kernels
+
+THREADS = 256
+"""Of every block: the twin of ``THREADS`` in ``templates/shared/zenc/segment.h``."""
+
+Argument = Any
+"""A contiguous array (its address), an array of a ctypes type such as ``Segment * 3``, an integer, or None."""
+
+
+class Segment(ctypes.Structure):
+    """The twin of ``zenc::Segment``; addresses are integers, or None."""
+
+    _fields_ = (
+        ("bitmap", ctypes.c_void_p),
+        ("before", ctypes.c_void_p),
+        ("index", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+        ("slots", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("format", ctypes.c_int64),
+        ("part", ctypes.c_uint64),
+    )
+
+
+class LaunchError(Exception):
+    """What the emulator says of a launch that failed."""
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("parameters", ctypes.c_char_p),
+        ("count", ctypes.c_int),
+        ("call", ctypes.c_void_p),
+    )
+
+
+class Device:
+    """The kernels of ``sources`` (file name -> CUDA C++), compiled or found in the cache. Raises CompileError."""
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        self._engine = ctypes.CDLL(str(engine()))
+        self._library = ctypes.CDLL(str(kernels(sources)))
+
+    def launch(self, name: str, grid: tuple[int, ...], arguments: Sequence[Argument], threads: int = THREADS) -> None:
+        """Run the kernel ``name`` on ``grid`` blocks of ``threads`` threads, and wait for it.
+
+        Arrays are read and written where they lie. Raises LaunchError for errors of the kernel, TypeError for
+        arguments that it does not take.
+        """
+        kernel = _Kernel.in_dll(self._library, name)
+        words = self._words(kernel, arguments)
+        blocks = (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid)))
+        if not self._engine.emulator_run(ctypes.byref(kernel), blocks, (ctypes.c_uint * 3)(threads, 1, 1), words):
+            text = ctypes.create_string_buffer(4096)
+            self._engine.emulator_take_error(text, len(text))
+            raise LaunchError(text.value.decode())
+
+    @staticmethod
+    def _words(kernel: _Kernel, arguments: Sequence[Argument]) -> ctypes.Array[ctypes.c_uint64]:
+        text = kernel.parameters.decode()
+        if len(arguments) != kernel.count:
+            raise TypeError(f"{kernel.name.decode()}{text} takes {kernel.count} arguments, not {len(arguments)}")
+        parameters = text.strip("()").split(",") if arguments else []
+        return (ctypes.c_uint64 * max(len(arguments), 1))(
+            *(_word(argument, parameter.strip()) for argument, parameter in zip(arguments, parameters, strict=True))
+        )
+
+
+def _word(argument: Argument, parameter: str) -> int:
+    """The 8 bytes of ``argument``. Raises TypeError if it is a number for a pointer, or the reverse."""
+    pointer = "*" in parameter
+    if argument is None and pointer:
+        return 0
+    if isinstance(argument, np.ndarray) and pointer:
+        if not argument.flags.c_contiguous:
+            raise TypeError(f"the array for {parameter} is not contiguous")
+        return int(argument.ctypes.data)
+    if isinstance(argument, ctypes.Array | ctypes.Structure) and pointer:
+        return ctypes.addressof(argument)
+    if isinstance(argument, int | np.integer) and not pointer:
+        return int(argument) & 0xFFFF_FFFF_FFFF_FFFF
+    raise TypeError(f"{type(argument).__name__} {argument!r} is no {parameter}")

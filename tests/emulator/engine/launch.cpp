@@ -1,0 +1,115 @@
+#include "launch.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "errors.h"
+#include "sanitizers.h"
+#include "settings.h"
+#include "worker.h"
+
+namespace emulator {
+
+namespace {
+
+// The OS threads that help one thread with its launches. That one works too: a single block needs no other.
+class Team {
+public:
+    Team() : own_(seed(0)) {}
+
+    ~Team() {
+        Unseen unseen;
+        {
+            const std::lock_guard lock(mutex_);
+            stopping_ = true;
+        }
+        changed_.notify_all();
+        for (std::thread& helper : helpers_) helper.join();
+    }
+
+    void work(Launch& launch) {
+        Unseen unseen;
+        const u64 wanted = std::min<u64>(settings().workers, launch.total()) - 1;
+        while (helpers_.size() < wanted) helpers_.emplace_back([this, i = helpers_.size()] { help(i); });
+        {
+            const std::lock_guard lock(mutex_);
+            launch_ = &launch;
+            wanted_ = busy_ = wanted;
+            launches_++;
+        }
+        changed_.notify_all();
+        own_.work(launch);
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return busy_ == 0; });
+    }
+
+private:
+    static u64 seed(u64 helper) {
+        u64 state = settings().seed + helper;
+        return draw(state);
+    }
+
+    void help(size_t number) {
+        Unseen unseen;
+        Worker worker(seed(1 + number));
+        u64 seen = 0;
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            changed_.wait(lock, [&] { return stopping_ || (launches_ != seen && number < wanted_); });
+            if (stopping_) return;
+            seen = launches_;
+            lock.unlock();
+            worker.work(*launch_);
+            lock.lock();
+            if (--busy_ == 0) changed_.notify_all();
+        }
+    }
+
+    Worker own_;
+    std::vector<std::thread> helpers_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    Launch* launch_ = nullptr;
+    u64 launches_ = 0, wanted_ = 0, busy_ = 0;
+    bool stopping_ = false;
+};
+
+}  // namespace
+
+bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words) {
+    const u64 block_size = static_cast<u64>(threads.x) * threads.y * threads.z;
+    const auto deadline =
+        std::chrono::steady_clock::now() + std::chrono::duration<double>(settings().seconds);
+    Launch launch{kernel, words, blocks, threads,
+                  std::chrono::time_point_cast<std::chrono::steady_clock::duration>(deadline)};
+    if (launch.total() == 0 || block_size == 0 || block_size > MOST_THREADS) {
+        keep_error(text("%s: a grid of %llu blocks of %llu threads can't be launched", kernel.name,
+                        launch.total(), block_size));
+        return false;
+    }
+    static thread_local Team team;
+    release(&launch.started);
+    team.work(launch);
+    acquire(&launch.ended);
+    return !launch.failed;
+}
+
+}  // namespace emulator
+
+extern "C" {
+int emulator_run(const emulator::Kernel* kernel, const unsigned* blocks, const unsigned* threads,
+                 const emulator::u64* words) {
+    return emulator::run(*kernel, {blocks[0], blocks[1], blocks[2]}, {threads[0], threads[1], threads[2]},
+                         words);
+}
+
+// The kept error, cut to `size` bytes with its final 0; forgotten. Returns its length, 0 for none.
+int emulator_take_error(char* out, int size) {
+    return std::snprintf(out, static_cast<size_t>(size), "%s", emulator::take_error().c_str());
+}
+}

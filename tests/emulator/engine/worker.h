@@ -1,0 +1,99 @@
+// One OS thread's part in launches: it runs one block at a time, every thread of it on a fiber.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fiber.h"
+#include "launch.h"
+#include "shared_memory.h"
+
+namespace emulator {
+
+constexpr unsigned MOST_THREADS = 1024;
+constexpr unsigned WARP = 32;
+
+enum class State : char { FRESH, READY, AT_BARRIER, IN_WARP, GONE };
+
+struct Place {
+    const char* file;
+    int line;
+};
+
+// What a lane brings to an operation of its warp.
+struct Request {
+    WarpOp op;
+    unsigned mask;
+    u64 value;
+    int operand, width;
+    Place place;
+};
+
+// One thread of the block.
+struct Thread {
+    Here here;
+    State state;
+    unsigned number;     // in the block
+    Fiber* fiber;        // while it runs
+    Request request;     // of its warp; `place` also of barriers
+    u64 result;          // of its warp's operation
+    unsigned contended;  // accesses since it last let others run
+    // For race detectors: a fence orders what was atomically accessed before it, and what will be after it.
+    bool fenced;
+    unsigned seen_count;
+    const volatile void* seen[8];
+};
+
+class Worker {
+public:
+    explicit Worker(u64 seed);
+
+    // Runs blocks until none is left.
+    void work(Launch& launch);
+
+    // What threads call; `current()` is the one that runs.
+    void barrier(Place place);
+    u64 warp(const Request& request);
+    void* shared(const void* tag, u64 bytes, Place place);
+    void contended(const volatile void* address);
+    void fence();
+    void pause();
+    [[noreturn]] void trap(Place place);
+
+private:
+    Thread& current() { return *current_; }
+    void begin_block(u64 number);
+    void run_block();
+    bool run_pass();
+    void resume(Thread& thread);
+    void abandon();
+    [[noreturn]] void fail(const Thread& thread, Place place, const std::string& what);
+    void report(const Thread& thread, Place place, const std::string& what);
+    void report_deadlock();
+
+    static void fiber_main();
+    Fiber& fiber_for(unsigned thread);
+    Thread* finish();  // the current thread; returns the one that goes on with its fiber
+    void suspend(State state);
+    void yield();
+
+    void open_barrier();
+
+    Launch* launch_ = nullptr;
+    u64 block_ = 0;  // of the grid
+    unsigned count_ = 0, gone_ = 0, at_barrier_ = 0, fresh_ = 0;
+    std::unique_ptr<Thread[]> threads_;
+    std::vector<unsigned> order_;
+    unsigned waiting_[MOST_THREADS / WARP], absent_[MOST_THREADS / WARP];  // lanes of each warp
+    Thread* current_ = nullptr;
+    Fiber main_;
+    std::vector<std::unique_ptr<Fiber>> fibers_;
+    std::vector<Fiber*> free_;
+    SharedMemory shared_;
+    const char* orders_ = nullptr;  // sync objects of the block, for race detectors: barrier, then one a warp
+    u64 random_;
+    const bool shuffled_;
+};
+
+}  // namespace emulator
