@@ -20,6 +20,7 @@ LAYERS = (
     {"zenc.codegen"},
     {"zenc.targets"},
     {"zenc.runtime"},
+    {"zenc.chain"},
     {"zenc.compiler"},
     {"zenc.torch"},
     {"zenc.cli", "zenc.__main__"},

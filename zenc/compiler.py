@@ -1,90 +1,35 @@
-"""The whole chain of arrows: from text to an artifact, and from an artifact to a collective.
+"""From text to an artifact, and from an artifact to a collective: the ways in.
 
 text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
+
+Here texts are parsed; the other arrows are in ``zenc.chain``, which is imported when a text has parsed, since it takes
+numpy and as long to import as a long text to read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from zenc.codegen.artifact import Artifact, load_artifact
-from zenc.codegen.render import UnitInputs, render
 from zenc.errors import ArtifactError, Diagnostic, ZencError
-from zenc.language.load import Program, load_file, load_text
-from zenc.plan.expected import DEFAULT_GRADIENT, Gradient, Weigher
-from zenc.plan.explain import Explanation
-from zenc.plan.explain import explain as explain_plan
-from zenc.plan.gradients import Gradients, demand, read_gradients
-from zenc.plan.lower import lower
-from zenc.plan.model import Plan
-from zenc.plan.placement import Placement, place, units_of
-from zenc.plan.symbolic import symbolic
-from zenc.plan.synthetic import Load, drawn, source_of
-from zenc.plan.verify import Proof, verify_all
-from zenc.scheme.library import locate
-from zenc.scheme.model import Scheme
-from zenc.scheme.resolve import resolve
+from zenc.language.load import load_file, load_text, locate
+from zenc.plan.gradient import DEFAULT_GRADIENT, Gradient
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from zenc.draw.picture import SchedulePicture
-    from zenc.draw.steps import Steps
+    from zenc.chain import Drawing, Parameters, Report
+    from zenc.codegen.artifact import Artifact
+    from zenc.plan.explain import Explanation
     from zenc.runtime.collective import Collective
     from zenc.topology.model import Topology
 
 Path_ = str | os.PathLike[str]
-Parameters = Mapping[str, int | float | str]
 Target = Literal["cpu", "plan"]
 
 DEFAULT_DEADLINE = 300.0
 """Seconds that any single wait may take, unless ``deadline=`` or ZENC_DEADLINE_S say otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look.
-
-    ``placement``: what it asks of the topology that it was checked against.
-    """
-
-    scheme: Scheme
-    plan: Plan
-    proofs: tuple[Proof, ...]
-    warnings: tuple[Diagnostic, ...]
-    placement: Placement | None = None
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(proof.size for proof in self.proofs)
-
-    @property
-    def rounds(self) -> dict[str, int]:
-        """Rounds by kind of phase at the largest size that was proved."""
-        return self.proofs[-1].rounds
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A scheme's picture; ``steps`` is what it shows."""
-
-    plan: Plan
-    steps: Steps
-    picture: SchedulePicture
-
-    def svg(self) -> str:
-        """The text of an SVG file, which needs no other file, font or script."""
-        from zenc.draw.render import svg
-
-        return svg(self.picture)
-
-    def to_json(self) -> dict[str, object]:
-        """What is drawn, as JSON data."""
-        return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
 
 
 def check(
@@ -103,25 +48,10 @@ def check(
 
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
-    return _checked(load_file(locate(path)), ranks, params, scheme, topology, gradient)
+    program = load_file(locate(path))
+    from zenc.chain import checked
 
-
-def _checked(
-    program: Program,
-    ranks: int | None,
-    params: Parameters | None,
-    scheme: str | None,
-    topology: Topology | None = None,
-    gradient: Gradient = DEFAULT_GRADIENT,
-) -> Report:
-    levels = units_of(topology) if topology else {}
-    resolved, warnings = resolve(program, scheme, params or {}, levels)  # Syntax -> Scheme
-    if topology is None:
-        plan = lower(resolved, ranks)  # Scheme -> Plan
-        return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
-    plan = lower(resolved, topology.size if ranks is None else ranks)
-    placed = place(plan, topology, Weigher(plan, topology.size, *astuple(gradient)))  # Plan -> proved Plan @ Topology
-    return Report(resolved, plan, (placed.proof,), (*warnings, *placed.warnings), placed)
+    return checked(program, ranks, params, scheme, topology, gradient)
 
 
 def compile(
@@ -147,7 +77,10 @@ def compile(
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
-    return _compiled(load_file(locate(path)), ranks, params, target, scheme, topology)
+    program = load_file(locate(path))
+    from zenc.chain import compiled
+
+    return compiled(program, ranks, params, target, scheme, topology)
 
 
 def compile_text(
@@ -160,25 +93,10 @@ def compile_text(
     scheme: str | None = None,
 ) -> Artifact:
     """``compile`` for a text; ``name`` is what diagnostics call it."""
-    return _compiled(load_text(text, name), ranks, params, target, scheme)
+    program = load_text(text, name)
+    from zenc.chain import compiled
 
-
-def _compiled(
-    program: Program,
-    ranks: int | None,
-    params: Parameters | None,
-    target: Target,
-    scheme: str | None,
-    topology: Topology | None = None,
-) -> Artifact:
-    report = _checked(program, ranks, params, scheme, topology)
-    sources = {} if target == "plan" else rendered(report.plan, target)  # Plan -> sources
-    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes)
-
-
-def rendered(plan: Plan, target: str) -> dict[str, str]:
-    """The generated sources of ``plan``: file name -> text."""
-    return render(UnitInputs.of(plan), target)
+    return compiled(program, ranks, params, target, scheme)
 
 
 def explain(
@@ -202,24 +120,12 @@ def explain(
     The gradients are drawn as ``zenc.plan.synthetic`` says, or read from the file ``indices``, which then decides
     about everything else. With a ``topology`` of so many ranks, also the loads of its links.
     """
-    resolved, _ = resolve(load_file(locate(path)), scheme, params or {}, units_of(topology) if topology else {})
+    program = load_file(locate(path))
+    from zenc.chain import explained
+    from zenc.plan.synthetic import Load
+
     load = Load(units, width, dtype, density, zipf, overlap, seed)
-    of, load, source = _gradients(load, ranks, indices)
-    plan = lower(resolved, of.size)
-    explanation = explain_plan(plan, rank, of, load, source)
-    general = symbolic(lower(resolved), of.size, load.density)
-    gradient = load.units, load.width, load.dtype, load.density
-    placed = place(plan, topology, Weigher(plan, topology.size, *gradient)) if topology else None
-    return replace(explanation, general=general, placement=placed)
-
-
-def _gradients(load: Load, ranks: int | None, indices: Path_ | None) -> tuple[Gradients, Load, str]:
-    """Drawn gradients, or recorded ones; what describes them, and where they come from."""
-    if indices is None:
-        return drawn(load, ranks or 4), load, source_of(load)
-    of = read_gradients(indices)
-    demand([(ranks not in (None, of.size), f"{indices} is of {of.size} ranks, not of {ranks}")])
-    return of, Load(of.units, of.width, of.dtype, of.density), f"recorded in {indices}"
+    return explained(program, ranks, rank, load, indices, params, scheme, topology)
 
 
 def draw(
@@ -248,14 +154,11 @@ def draw(
     Raises:
         ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
     """
-    from zenc.draw.scheme import draw as draw_plan
-    from zenc.draw.steps import Choice, steps_of
+    program = load_file(locate(path))
+    from zenc.chain import drawing
+    from zenc.draw.steps import Choice
 
-    resolved, _ = resolve(load_file(locate(path)), scheme, params or {}, units_of(topology) if topology else {})
-    plan = lower(resolved, ranks)
-    weigher = Weigher(plan, ranks, *astuple(gradient)) if topology else None
-    shown = steps_of(plan, ranks, Choice(phase, *steps), topology, weigher)
-    return Drawing(plan, shown, draw_plan(plan, shown))
+    return drawing(program, ranks, Choice(phase, *steps), params, scheme, topology, gradient)
 
 
 def load(
@@ -279,6 +182,8 @@ def load(
 
 def _obtained(what: Artifact | Path_, size: int) -> Artifact:
     """The artifact that ``what`` stands for, fit for ``size`` ranks."""
+    from zenc.codegen.artifact import Artifact, load_artifact
+
     if isinstance(what, Artifact):
         artifact = what
     elif Path(what).is_dir():
@@ -292,6 +197,8 @@ def _obtained(what: Artifact | Path_, size: int) -> Artifact:
 
 def _demand_own_code(artifact: Artifact) -> None:
     """An artifact is data: the code that runs is what this zenc generates from its plan, and nothing else."""
+    from zenc.chain import rendered
+
     if artifact.target == "plan":
         message = f"{artifact.plan.scheme} was compiled to a plan only, which can't be run"
         raise ArtifactError(Diagnostic("artifact-without-code", message, help="compile it with --target cpu"))

@@ -17,7 +17,7 @@ from jinja2 import meta
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from tests.support.shipped import plan_of_shipped
-from zenc.compiler import Drawing
+from zenc.chain import Drawing
 from zenc.compiler import draw as draw_file
 from zenc.draw.arrows import heat_class
 from zenc.draw.colour import ramp

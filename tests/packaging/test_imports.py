@@ -4,18 +4,47 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 HEAVY = ("torch", "cupy", "matplotlib", "numpy", "networkx", "lark", "jinja2")
-HELP = "import sys; sys.argv = ['zenc', '--help']\nfrom zenc.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+HELP = "import sys; sys.argv = ['zenc', '--help']\nfrom zenc.cli import main\ntry: main()\nexcept SystemExit: pass"
 
 
-@pytest.mark.parametrize("program", ["import zenc\n", HELP, "import zenc; dir(zenc)\n"])
+SHOWN = f"\nimport sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+
+
+def run(program: str, *arguments: str) -> list[str]:
+    """The lines that ``program`` prints, the last of which lists the heavy modules that it has imported."""
+    command = [sys.executable, "-c", program + SHOWN, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("program", ["import zenc", HELP, "import zenc; dir(zenc)"])
 def test_heavy_modules_stay_out(program: str) -> None:
-    shown = f"import sys; print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", program + shown], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
+    assert run(program)[-1] == "[]"
+
+
+@pytest.mark.parametrize("verb", ["check", "compile", "explain", "draw"])
+def test_a_syntax_error_needs_nothing_heavy(tmp_path: Path, verb: str) -> None:
+    """What proves, draws and compiles is imported when the text has parsed, so that its mistakes are told at once."""
+    file = tmp_path / "bad.zen"
+    file.write_text("scheme a { communication: }", encoding="utf-8")
+    program = "from zenc.cli import main\ntry: main()\nexcept SystemExit as end: print('status', end.code)"
+    shown = run(program, verb, str(file))
+    assert "error[syntax]" in shown[0]
+    assert shown[-2:] == ["status 1", "['lark']"]
+
+
+@pytest.mark.parametrize("call", ["zenc.compile_text(TEXT)", "zenc.check(sys.argv[1])"])
+def test_nor_does_it_in_python(tmp_path: Path, call: str) -> None:
+    file = tmp_path / "bad.zen"
+    file.write_text("scheme a { communication: }", encoding="utf-8")
+    program = f"import sys, zenc\nTEXT = open(sys.argv[1]).read()\ntry: {call}\n"
+    shown = run(program + "except zenc.SchemeSyntaxError: print('refused')", str(file))
+    assert shown[-2:] == ["refused", "['lark']"]
 
 
 def test_public_names_exist() -> None:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import ArtifactError, VerificationError
-from zenc.language.load import load_file
+from zenc.language.load import load_file, locate
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.rounds import expand
 from zenc.plan.serial import plan_from_json, plan_text, plan_to_json
 from zenc.plan.verify import verify
-from zenc.scheme.library import locate, shipped
+from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
 
 SHIPPED = [entry["name"] for entry in shipped()]

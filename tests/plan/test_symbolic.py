@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
-from zenc.language.load import load_file
+from zenc.language.load import load_file, locate
 from zenc.plan.formula import DENSE, Domain, fit_scalar, fit_volume, volume_text
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
@@ -21,7 +21,6 @@ from zenc.plan.rounds import expand
 from zenc.plan.symbolic import Symbolic, symbolic
 from zenc.plan.symbolic_text import symbolic_text
 from zenc.plan.volume import volumes
-from zenc.scheme.library import locate
 from zenc.scheme.resolve import resolve
 
 HALVES = "d + d_2/2 + d_4/4 + ... + d_(n/2)/(n/2)"

@@ -16,7 +16,7 @@ from tests.support.exact import assert_exact, positive
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from tests.support.shipped import SHIPPED, cases
-from zenc.scheme.library import locate
+from zenc.language.load import locate
 
 JOB = "tests.runtime.jobs:counted"
 

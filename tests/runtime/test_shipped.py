@@ -13,8 +13,8 @@ from tests.support.cases import FORMATS, KINDS, assert_sums, dense_tensor, spars
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from zenc.language.load import locate
 from zenc.plan.requirements import allowed
-from zenc.scheme.library import locate
 
 JOBS = "tests.runtime.jobs:"
 PARAMETERS = [

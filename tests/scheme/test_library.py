@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from zenc.errors import Source
-from zenc.language.load import load_text
+from zenc.language.load import load_text, locate, shipped_names
 from zenc.language.parse import parse
-from zenc.scheme.library import locate, names, shipped
+from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
 
 
@@ -45,7 +45,7 @@ def test_locate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names() -> None:
-    assert names() == [entry["name"] for entry in shipped()]
+    assert shipped_names() == [entry["name"] for entry in shipped()]
 
 
 def test_the_front_end_is_light() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from zenc.language.load import load_file
+from zenc.language.load import load_file, locate, shipped_names
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.requirements import allowed
-from zenc.scheme.library import locate, names
 from zenc.scheme.resolve import resolve
 
-SHIPPED = names()
+SHIPPED = shipped_names()
 
 
 @lru_cache(maxsize=256)

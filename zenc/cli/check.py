@@ -54,7 +54,7 @@ def check(
     path, params = locate(file), parameters(assignments)
     with reporting(json):
         from zenc import compiler
-        from zenc.plan.expected import Gradient
+        from zenc.plan.gradient import Gradient
 
         cluster, ranks = on_topology(topology, ranks)
         gradient = Gradient(units, width, dtype, density)

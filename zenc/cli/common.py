@@ -102,14 +102,14 @@ def locate(scheme: str) -> str:
     Raises:
         typer.BadParameter: neither is there.
     """
-    from zenc.scheme import library
-
     if Path(scheme).exists():
         return scheme
-    path = library.locate(scheme)
+    from zenc.language import load
+
+    path = load.locate(scheme)
     if path.exists():
         return from_here(path)
-    near = get_close_matches(scheme, library.names(), n=1)
+    near = get_close_matches(scheme, load.shipped_names(), n=1)
     hint = f"; did you mean '{near[0]}'?" if near else "; `zenc list` shows those"
     raise typer.BadParameter(f"'{scheme}' is neither a file nor a scheme that comes with zenc{hint}")
 

@@ -80,7 +80,7 @@ def draw(
     path, params, chosen = locate(file), parameters(assignments), _range(steps)
     with reporting(json):
         from zenc import compiler
-        from zenc.plan.expected import Gradient
+        from zenc.plan.gradient import Gradient
 
         cluster, size = on_topology(topology, ranks)
         drawing = compiler.draw(

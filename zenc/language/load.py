@@ -91,10 +91,10 @@ class _Loader:
 
     def load(self, source: Source, path: Path | None) -> Program:
         self._add(source, path, (path.resolve(),) if path else ())
+        self._raise()
         prelude = directory("schemes") / PRELUDE
         if prelude.resolve() not in self.files:
             self.files[prelude.resolve()] = _parse_prelude(_read(prelude, None))
-        self._raise()
         files = tuple(self.files.values())
         return Program(files[0], files, _shipped_tiers(files))
 
@@ -131,6 +131,18 @@ class _Loader:
 def shipped_names() -> list[str]:
     """The names by which the shipped schemes are known: those of their files."""
     return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+
+
+def locate(name: str | os.PathLike[str]) -> Path:
+    """The file that ``name`` means: a path, or a shipped file where there is no such path.
+
+    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it. Where ``name`` is neither,
+    the path comes back as it is.
+    """
+    path = Path(name)
+    known = directory("schemes") / f"{path.stem}.zen"
+    named = path in (Path(path.stem), Path("schemes") / known.name)
+    return known if named and not path.exists() and known.is_file() else path
 
 
 def _shipped_tiers(files: tuple[File, ...]) -> tuple[Program, ...]:

@@ -30,19 +30,6 @@ from zenc.scheme.model import Format
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Gradient:
-    """What a gradient is expected to be: ``units`` of ``width`` values of ``dtype``, ``density`` of them on a rank."""
-
-    units: int
-    width: int
-    dtype: str
-    density: float
-
-
-DEFAULT_GRADIENT = Gradient(1_000_000, 64, "f32", 0.01)
-
-
 @dataclass(frozen=True, eq=False)
 class Weigher:
     """Bytes of the messages and segments of ``plan`` among ``size`` ranks; parts count as equally long.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
 
-from zenc.language.load import PRELUDE, load_file, shipped_names
+from zenc.language.load import PRELUDE, load_file
 from zenc.resources import directory
 from zenc.scheme.model import HierarchicalHash, Holders, Partition, Permutation, Scheme, Tier
 from zenc.scheme.resolve import resolve
@@ -49,23 +48,6 @@ def shipped() -> list[Entry]:
     """The shipped schemes by name, with their default parameters."""
     paths = sorted(path for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
     return [_entry(path, scheme.name.text) for path in paths for scheme in load_file(path).main.schemes]
-
-
-def names() -> list[str]:
-    """The names by which the shipped schemes are known: those of their files."""
-    return shipped_names()
-
-
-def locate(name: str | os.PathLike[str]) -> Path:
-    """The file that ``name`` means: a path, or a shipped file where there is no such path.
-
-    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it. Where ``name`` is neither,
-    the path comes back as it is.
-    """
-    path = Path(name)
-    known = directory("schemes") / f"{path.stem}.zen"
-    named = path in (Path(path.stem), Path("schemes") / known.name)
-    return known if named and not path.exists() and known.is_file() else path
 
 
 def _entry(path: Path, name: str) -> Entry:

@@ -1,0 +1,175 @@
+"""The arrows after parsing: from a program to what is told about it, and to an artifact.
+
+Program --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace
+from typing import TYPE_CHECKING
+
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.render import UnitInputs, render
+from zenc.errors import Diagnostic
+from zenc.language.load import Program
+from zenc.plan.expected import Weigher
+from zenc.plan.explain import Explanation
+from zenc.plan.explain import explain as explain_plan
+from zenc.plan.gradient import DEFAULT_GRADIENT, Gradient
+from zenc.plan.gradients import Gradients, demand, read_gradients
+from zenc.plan.lower import lower
+from zenc.plan.model import Plan
+from zenc.plan.placement import Placement, place, units_of
+from zenc.plan.symbolic import symbolic
+from zenc.plan.synthetic import Load, drawn, source_of
+from zenc.plan.verify import Proof, verify_all
+from zenc.scheme.model import Scheme
+from zenc.scheme.resolve import resolve
+
+if TYPE_CHECKING:
+    from zenc.draw.picture import SchedulePicture
+    from zenc.draw.steps import Choice, Steps
+    from zenc.topology.model import Topology
+
+Parameters = Mapping[str, int | float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look.
+
+    ``placement``: what it asks of the topology that it was checked against.
+    """
+
+    scheme: Scheme
+    plan: Plan
+    proofs: tuple[Proof, ...]
+    warnings: tuple[Diagnostic, ...]
+    placement: Placement | None = None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(proof.size for proof in self.proofs)
+
+    @property
+    def rounds(self) -> dict[str, int]:
+        """Rounds by kind of phase at the largest size that was proved."""
+        return self.proofs[-1].rounds
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A scheme's picture; ``steps`` is what it shows."""
+
+    plan: Plan
+    steps: Steps
+    picture: SchedulePicture
+
+    def svg(self) -> str:
+        """The text of an SVG file, which needs no other file, font or script."""
+        from zenc.draw.render import svg
+
+        return svg(self.picture)
+
+    def to_json(self) -> dict[str, object]:
+        """What is drawn, as JSON data."""
+        return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
+
+
+def checked(
+    program: Program,
+    ranks: int | None,
+    params: Parameters | None,
+    scheme: str | None,
+    topology: Topology | None = None,
+    gradient: Gradient = DEFAULT_GRADIENT,
+) -> Report:
+    """Resolve, lower and prove, as ``zenc.compiler.check`` says."""
+    resolved, warnings = _resolved(program, scheme, params, topology)  # Syntax -> Scheme
+    if topology is None:
+        plan = lower(resolved, ranks)  # Scheme -> Plan
+        return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
+    plan = lower(resolved, topology.size if ranks is None else ranks)
+    placed = place(plan, topology, _weigher(plan, topology, gradient))  # Plan -> proved Plan @ Topology
+    return Report(resolved, plan, (placed.proof,), (*warnings, *placed.warnings), placed)
+
+
+def _resolved(
+    program: Program, scheme: str | None, params: Parameters | None, topology: Topology | None
+) -> tuple[Scheme, tuple[Diagnostic, ...]]:
+    return resolve(program, scheme, params or {}, units_of(topology) if topology else {})
+
+
+def _weigher(plan: Plan, topology: Topology, gradient: Gradient) -> Weigher:
+    return Weigher(plan, topology.size, *astuple(gradient))
+
+
+def compiled(
+    program: Program,
+    ranks: int | None,
+    params: Parameters | None,
+    target: str,
+    scheme: str | None,
+    topology: Topology | None = None,
+) -> Artifact:
+    """``checked``, and then rendered for ``target``, as ``zenc.compiler.compile`` says."""
+    report = checked(program, ranks, params, scheme, topology)
+    sources = {} if target == "plan" else rendered(report.plan, target)  # Plan -> sources
+    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes)
+
+
+def rendered(plan: Plan, target: str) -> dict[str, str]:
+    """The generated sources of ``plan``: file name -> text."""
+    return render(UnitInputs.of(plan), target)
+
+
+def explained(
+    program: Program,
+    ranks: int | None,
+    rank: int,
+    load: Load,
+    indices: str | os.PathLike[str] | None,
+    params: Parameters | None,
+    scheme: str | None,
+    topology: Topology | None,
+) -> Explanation:
+    """What a call costs, as ``zenc.compiler.explain`` says."""
+    resolved, _ = _resolved(program, scheme, params, topology)
+    of, load, source = _gradients(load, ranks, indices)
+    plan = lower(resolved, of.size)
+    explanation = explain_plan(plan, rank, of, load, source)
+    general = symbolic(lower(resolved), of.size, load.density)
+    gradient = Gradient(load.units, load.width, load.dtype, load.density)
+    placed = place(plan, topology, _weigher(plan, topology, gradient)) if topology else None
+    return replace(explanation, general=general, placement=placed)
+
+
+def _gradients(load: Load, ranks: int | None, indices: str | os.PathLike[str] | None) -> tuple[Gradients, Load, str]:
+    """Drawn gradients, or recorded ones; what describes them, and where they come from."""
+    if indices is None:
+        return drawn(load, ranks or 4), load, source_of(load)
+    of = read_gradients(indices)
+    demand([(ranks not in (None, of.size), f"{indices} is of {of.size} ranks, not of {ranks}")])
+    return of, Load(of.units, of.width, of.dtype, of.density), f"recorded in {indices}"
+
+
+def drawing(
+    program: Program,
+    ranks: int,
+    choice: Choice,
+    params: Parameters | None,
+    scheme: str | None,
+    topology: Topology | None,
+    gradient: Gradient,
+) -> Drawing:
+    """The picture, as ``zenc.compiler.draw`` says."""
+    from zenc.draw.scheme import draw
+    from zenc.draw.steps import steps_of
+
+    resolved, _ = _resolved(program, scheme, params, topology)
+    plan = lower(resolved, ranks)
+    weigher = Weigher(plan, ranks, *astuple(gradient)) if topology else None
+    shown = steps_of(plan, ranks, choice, topology, weigher)
+    return Drawing(plan, shown, draw(plan, shown))
