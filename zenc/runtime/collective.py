@@ -12,8 +12,11 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout, contribution_of, layout_of, not_a_tensor, sparse_result
-from zenc.runtime.stage import Call, Opener, stage
+from zenc.runtime.rows import Rows
+from zenc.runtime.segments import Segment
+from zenc.runtime.stage import AnyCall, Opener, stage
 from zenc.runtime.stats import CallStats
+from zenc.runtime.summed import Summed
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
 from zenc.targets.cpu.kernels import Kernels
@@ -106,14 +109,14 @@ class Collective:
         try:
             own = exchange.pack(contribution_of(tensor, layout), self.size if op == "mean" else 1)
             packed = time.perf_counter()
-            complete = exchange.run(own)
+            summed = exchange.run(own)
             exchanged = time.perf_counter()
-            result = _result(tensor, layout, exchange, list(complete))
+            result = _result(tensor, layout, summed)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same
             self._give_up(error, exchange)
             raise
         ended = time.perf_counter()
-        counts = exchange.counts_in(own), [held.count for held in complete]
+        counts = exchange.counts_in(own), summed.counts
         seconds = ended - started, packed - started, ended - exchanged
         self._stats = work.counted = CallStats(number, layout.units, *counts, exchange.stats, *seconds)
         return result
@@ -136,7 +139,7 @@ class Collective:
         signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
         return layout, self._stage(layout), signature
 
-    def _give_up(self, error: BaseException, exchange: Call) -> None:
+    def _give_up(self, error: BaseException, exchange: AnyCall) -> None:
         if self.size > 1:
             cause = error if isinstance(error, SynchronisationError) else None
             text = f"this rank failed: {type(error).__name__}: {error}"
@@ -151,16 +154,15 @@ def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
 
 
-def _result(tensor: torch.Tensor, layout: Layout, exchange: Call, complete: list[Any]) -> torch.Tensor:
+def _result(tensor: torch.Tensor, layout: Layout, summed: Summed[Segment] | Summed[Rows]) -> torch.Tensor:
     """The sum in the layout of the input; a dense tensor is overwritten."""
-    expander = exchange.expander
     if layout.is_sparse:
-        return sparse_result(*expander.expand_units(complete), layout)
+        return sparse_result(*summed.units(), layout)
     target = tensor.detach()
     if target.is_contiguous():
-        expander.expand_into(complete, target)
+        summed.into(target)
     else:
         buffer = torch.empty(layout.shape, dtype=layout.dtype)
-        expander.expand_into(complete, buffer)
+        summed.into(buffer)
         target.copy_(buffer)
     return tensor

@@ -19,6 +19,7 @@ from zenc.runtime.link import Link
 from zenc.runtime.outbox import Outbox
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
+from zenc.runtime.summed import Summed
 from zenc.runtime.transport import Transport
 from zenc.runtime.wire import Envelope
 from zenc.scheme.model import Format
@@ -52,11 +53,6 @@ class Exchange:
         """By phase, in order."""
         return {"push": self.push_stats, "pull": self.pull_stats}
 
-    @property
-    def expander(self) -> Workshop:
-        """What makes tensors of complete segments."""
-        return self.workshop
-
     def counts_in(self, own: list[Segment]) -> list[int]:
         """The occupied units of each part that this rank contributed."""
         return [segment.count for segment in own]
@@ -67,7 +63,7 @@ class Exchange:
         own = self.workshop.pack(contribution, divisor, self.rank, format)
         return [self.workshop.filled(segment, format) for segment in own] if format in FILLING else own
 
-    def run(self, own: list[Segment]) -> list[Segment]:
+    def run(self, own: list[Segment]) -> Summed[Segment]:
         """From this rank's own segments to the complete ones, one a part."""
         self.held = {segment.part: [segment] for segment in own}
         for number, steps in enumerate((*self.program.pushes, *self.program.pulls)):
@@ -77,7 +73,7 @@ class Exchange:
             self._phase(steps, stats, self._join if is_push else self._replace)
             if number + 1 < len(self.phases):
                 self._end(number, stats)
-        return [self.held[part][0] for part in sorted(self.held)]
+        return Summed([self.held[part][0] for part in sorted(self.held)], self.workshop)
 
     def _begin(self, number: int) -> None:
         """Take the settings of a phase."""

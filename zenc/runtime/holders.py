@@ -25,6 +25,7 @@ from zenc.runtime.outbox import Outbox
 from zenc.runtime.rows import HEADER, Courier, Piece, Rows
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
+from zenc.runtime.summed import Summed
 from zenc.runtime.transport import Pending, Transport
 from zenc.runtime.wire import Envelope
 from zenc.scheme.model import Format
@@ -68,11 +69,6 @@ class HolderExchange:
         """By phase, in order."""
         return {"announce": self.announce_stats, "push": self.push_stats, "pull": self.pull_stats}
 
-    @property
-    def expander(self) -> HolderExchange:
-        """What makes tensors of complete rows."""
-        return self
-
     def counts_in(self, _: list[Segment]) -> list[int]:
         """The units of each part that this rank contributed; known when the ranks have agreed."""
         return self.agreed.counts_of(self.rank)
@@ -81,14 +77,14 @@ class HolderExchange:
         """This rank's own gradient as one segment: its index set, and the values of it."""
         return self.whole.pack(contribution, divisor, self.rank, Format.AUTO)
 
-    def run(self, own: list[Segment]) -> list[Rows]:
+    def run(self, own: list[Segment]) -> Summed[Rows]:
         """From this rank's own segment to the complete rows of all parts."""
         self._agree(own[0])
         self._split(own[0])
         self._phase(self.program.pushes[0], self.push_stats, self._pushed, self._join)
         self._finish_push()
         self._phase(self.program.pulls[0], self.pull_stats, self._pulled, self._replace)
-        return [self.held[part][0] for part in range(self.size)]
+        return Summed([self.held[part][0] for part in range(self.size)], self)
 
     def _agree(self, own: Segment) -> None:
         """Gather the index sets of all ranks, and choose the owners."""
@@ -233,11 +229,11 @@ class HolderExchange:
         for _, rows in arrived:
             self.held[rows.part] = [rows]
 
-    def expand_into(self, complete: list[Rows], tensor: torch.Tensor) -> None:
+    def expand_into(self, complete: Sequence[Rows], tensor: torch.Tensor) -> None:
         """Write the complete rows of all parts to ``tensor``, dense and contiguous; absent units become +0."""
         self.agreed.join_dense([rows.values for rows in complete], self.whole.unit_bytes, tensor.data_ptr())
 
-    def expand_units(self, complete: list[Rows]) -> tuple[torch.Tensor, torch.Tensor]:
+    def expand_units(self, complete: Sequence[Rows]) -> tuple[torch.Tensor, torch.Tensor]:
         """The complete rows of all parts as ascending unit ids [k] and values [k, width]."""
         layout = self.whole.layout
         ids = torch.empty(self.agreed.present, dtype=torch.int64)

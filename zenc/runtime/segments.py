@@ -269,13 +269,13 @@ class Workshop:
         self.kernels.decode_index(format, body, slots, count, bitmap)
         return Segment(part, origin, count, bitmap, body + index_bytes(format, slots, count), keep, frame)
 
-    def expand_into(self, segments: list[Segment], tensor: torch.Tensor) -> None:
+    def expand_into(self, segments: Sequence[Segment], tensor: torch.Tensor) -> None:
         """Write the complete segments of all parts to ``tensor``, dense and contiguous; absent units become +0."""
         bitmap = self._whole(segments)
         values = [segment.values for segment in segments]
         self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, tensor.data_ptr())
 
-    def expand_units(self, segments: list[Segment]) -> tuple[torch.Tensor, torch.Tensor]:
+    def expand_units(self, segments: Sequence[Segment]) -> tuple[torch.Tensor, torch.Tensor]:
         """The complete segments of all parts as ascending unit ids [k] and values [k, width]."""
         bitmap = self._whole(segments)
         count = sum(segment.count for segment in segments)
@@ -285,7 +285,7 @@ class Workshop:
         self.kernels.expand_units(self.dtype, self.geometry, *at)
         return ids, rows
 
-    def _whole(self, segments: list[Segment]) -> torch.Tensor:
+    def _whole(self, segments: Sequence[Segment]) -> torch.Tensor:
         """The bitmaps of all parts, one after another."""
         if [segment.part for segment in segments] != list(range(self.geometry.parts)):
             raise InternalError(Diagnostic("internal", "a call ended without all parts"))

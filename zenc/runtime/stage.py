@@ -6,11 +6,9 @@ prepare(layout) -> open(envelope) -> Exchange | HolderExchange
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
-
-import torch
+from typing import Protocol, TypeAlias
 
 from zenc.plan.cargo import verify_with_cargo
 from zenc.plan.model import Plan
@@ -20,8 +18,10 @@ from zenc.runtime.exchange import Exchange
 from zenc.runtime.holders import HolderExchange
 from zenc.runtime.inbox import Room
 from zenc.runtime.layout import Contribution, Layout
+from zenc.runtime.rows import Rows
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
+from zenc.runtime.summed import PartT, Summed
 from zenc.runtime.transport import Transport
 from zenc.runtime.wire import Envelope
 from zenc.scheme.model import Holders
@@ -29,37 +29,21 @@ from zenc.targets.cpu.holders import HolderKernels
 from zenc.targets.cpu.kernels import Kernels
 
 
-class Held(Protocol):
-    """A part that is there; ``count`` of its slots are occupied."""
-
-    count: int
-
-
-class Expander(Protocol):
-    """Makes tensors of complete parts."""
-
-    def expand_into(self, complete: list[Any], tensor: torch.Tensor) -> None: ...
-
-    def expand_units(self, complete: list[Any]) -> tuple[torch.Tensor, torch.Tensor]: ...
-
-
-class Call(Protocol):
-    """One call of one rank."""
+class Call(Protocol[PartT]):
+    """One call of one rank, which sums parts of one kind."""
 
     @property
     def stats(self) -> dict[str, PhaseStats]: ...
 
-    @property
-    def expander(self) -> Expander: ...
-
     def pack(self, contribution: Contribution, divisor: int) -> list[Segment]: ...
 
-    def run(self, own: list[Segment]) -> Sequence[Held]: ...
+    def run(self, own: list[Segment]) -> Summed[PartT]: ...
 
     def counts_in(self, own: list[Segment]) -> list[int]: ...
 
 
-Opener: TypeAlias = Callable[[Envelope], Call]
+AnyCall: TypeAlias = Call[Segment] | Call[Rows]
+Opener: TypeAlias = Callable[[Envelope], AnyCall]
 Stage: TypeAlias = Callable[[Layout], Opener]
 
 
