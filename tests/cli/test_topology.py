@@ -38,7 +38,7 @@ def test_check_by_the_name_in_a_file(zenc: Zenc, write: Write) -> None:
 def test_json_has_links_and_memory(zenc: Zenc) -> None:
     report = json.loads(zenc("check", "balanced", "--topology", "nodes(2, gpus = 2)", "--json").stdout)
     assert report["sizes"] == [4]
-    assert {"bottleneck", "links", "steps", "memory", "topology"} == set(report["placement"])
+    assert {"bottleneck", "bottleneck_least_bytes", "links", "steps", "memory", "topology"} == set(report["placement"])
     assert [found["id"] for found in report["diagnostics"]] == ["contended-link", "contended-link"]
     assert "placement" not in json.loads(zenc("check", "balanced", "--json").stdout)
 

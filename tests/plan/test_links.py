@@ -1,4 +1,4 @@
-"""The load of links is what a count move by move gives; crowded links earn a warning, ports do not."""
+"""The load of links is what a count move by move gives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.plan.expected import Weigher
 from zenc.plan.formats import MESSAGE_HEADER_BYTES
-from zenc.plan.links import LinkLoads, Meter, contention
+from zenc.plan.links import LinkLoads, Meter
 from zenc.plan.model import Plan
 from zenc.plan.rounds import Rounds, expand
 from zenc.plan.route import every_round, routes
@@ -87,31 +87,9 @@ def test_every_byte_that_is_sent_passes_the_ranks_own_links() -> None:
     assert leaving == arriving > 0
 
 
-def test_a_crowd_on_the_network_is_a_warning() -> None:
-    loads, rounds = measured(DIRECT, nodes(2, gpus=4))
-    push, pull = contention(loads, rounds)
-    assert push.id == "contended-link" and push.severity == "warning"
-    assert push.message.startswith("16 moves share the link network -> nic(0, 0), which is busy ")
-    assert push.message.endswith("(push, step 1)") and pull.message.endswith("(pull, step 1)")
-    assert push.span is not None and "patterns.zen" in push.span.source.name
-
-
-@pytest.mark.parametrize("topology", [nodes(1, gpus=8), fat_tree(4), ring(2)], ids=lambda t: t.name)
-def test_ports_are_no_crowd(topology: Topology) -> None:
-    """A rank's own link carries what the rank moves, whatever the network."""
-    loads, rounds = measured(DIRECT, topology)
-    assert contention(loads, rounds) == []
-
-
-def test_a_ring_crowds_nothing() -> None:
-    loads, rounds = measured(RING, nodes(4, gpus=2))
-    assert contention(loads, rounds) == []
-    assert loads.name(loads.bottleneck or 0) in ("network -> nic(0, 0)", "nic(0, 0) -> network")
-
-
 def test_nothing_to_send() -> None:
-    loads, rounds = measured(DIRECT, ring(1))
-    assert loads.bottleneck is None and loads.steps == () and contention(loads, rounds) == []
+    loads, _ = measured(DIRECT, ring(1))
+    assert loads.bottleneck is None and loads.steps == ()
     assert json.loads(json.dumps(loads.to_json()))["links"] == []
 
 

@@ -125,9 +125,10 @@ def test_text_and_json() -> None:
     lines = found.text()
     assert lines[0] == "on nodes, of 4 ranks: every move has a way"
     assert lines[1].startswith("  bottleneck  network -> nic(0, 0): ")
-    assert lines[2].startswith("  memory      rank 0 needs ")
+    assert lines[2].startswith("              at least ") and lines[2].endswith("the sum of ranks 2 and 3")
+    assert lines[3].startswith("  memory      rank 0 needs ")
     data = json.loads(json.dumps(found.to_json()))
-    assert {"topology", "bottleneck", "links", "steps", "memory"} == set(data)
+    assert {"topology", "bottleneck", "bottleneck_least_bytes", "links", "steps", "memory"} == set(data)
     assert [host["host"] for host in data["memory"]["hosts"]] == ["node(0)", "node(1)"]
 
 

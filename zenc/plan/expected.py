@@ -63,6 +63,10 @@ class Weigher:
         """Of the values of a unit."""
         return self.width * DTYPE_BYTES[self.dtype]
 
+    def units_held(self, ranks: int) -> float:
+        """The units that so many ranks hold together."""
+        return self.units * (1 - (1 - self.density) ** ranks)
+
     def kind_of(self, phase: Phase) -> str:
         """What ``phase`` is in the plan."""
         if phase is self.plan.announce:

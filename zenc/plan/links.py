@@ -20,12 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from zenc.errors import Diagnostic
 from zenc.plan.expected import Weigher
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
-from zenc.plan.requirements import among
-from zenc.plan.rounds import Rounds
 
 if TYPE_CHECKING:
     from zenc.plan.route import Routes
@@ -154,23 +151,3 @@ def _shared(rank: npt.NDArray[np.int64], link: npt.NDArray[np.int64], links: int
     np.minimum.at(least, link, rank)
     np.maximum.at(most, link, rank)
     return np.asarray(least < most)
-
-
-def contention(loads: LinkLoads, rounds: Rounds) -> list[Diagnostic]:
-    """A warning for every statement with a contended step: the worst of them."""
-    worst: dict[int, StepLoad] = {}
-    for step in loads.steps:
-        if step.contended and (step.line not in worst or step.seconds > worst[step.line].seconds):
-            worst[step.line] = step
-    return [_crowded(loads, rounds, step) for step in worst.values()]
-
-
-def _crowded(loads: LinkLoads, rounds: Rounds, step: StepLoad) -> Diagnostic:
-    times = step.seconds / step.port_seconds if step.port_seconds else float("inf")
-    message = (
-        f"{step.moves} moves share the link {loads.name(step.link)}, which is busy {times:.3g} times as long as "
-        f"the ranks' own links ({step.phase}, step {step.number})"
-    )
-    help = "move less between its two sides, or sum on each side first: tiers do that"
-    span = rounds.sends[step.line].span
-    return Diagnostic("contended-link", message, span, (among(rounds.size),), help, "warning")

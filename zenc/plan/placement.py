@@ -15,11 +15,13 @@ from typing import Any
 
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
 from zenc.plan.capacity import Capacity, Ledger
+from zenc.plan.contention import contention
+from zenc.plan.crossing import Crossing, crossing
 from zenc.plan.expected import Weigher
-from zenc.plan.links import LinkLoads, Meter, contention
+from zenc.plan.links import LinkLoads, Meter
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries
-from zenc.plan.quantities import seconds_text, size_text
+from zenc.plan.quantities import ranks_text, seconds_text, size_text
 from zenc.plan.requirements import among
 from zenc.plan.rounds import expand
 from zenc.plan.route import routes
@@ -31,15 +33,19 @@ MOST_WARNINGS = 8
 
 @dataclass(frozen=True, slots=True)
 class Placement:
+    """``over``: what must cross the bottleneck, where that is the only way between some ranks."""
+
     topology: Topology
     proof: Proof
     loads: LinkLoads
     capacity: Capacity
     warnings: tuple[Diagnostic, ...]
+    over: Crossing | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Loads and memory as JSON data."""
-        return {**self.loads.to_json(), "memory": self.capacity.to_json()}
+        least = self.over and round(self.over.least)
+        return {**self.loads.to_json(), "bottleneck_least_bytes": least, "memory": self.capacity.to_json()}
 
     def text(self) -> list[str]:
         """The same in a few lines: the bottleneck, and who needs most memory."""
@@ -48,6 +54,9 @@ class Placement:
         if link is not None:
             busy, bytes = seconds_text(float(loads.seconds[link])), size_text(float(loads.total[link]))
             lines.append(f"  bottleneck  {loads.name(link)}: {bytes} a call, for which it is busy {busy}")
+            if self.over:
+                held = ranks_text(self.over.behind)
+                lines.append(f"              at least {size_text(self.over.least)} in any scheme: the sum of {held}")
         need = self.capacity.greatest
         lines.append(f"  memory      rank {need.rank} needs {size_text(need.bytes)} ({need.when}): {need.text()}")
         return lines
@@ -74,8 +83,9 @@ def place(plan: Plan, topology: Topology, weigher: Weigher) -> Placement:
     proof = prove(plan, rounds, observe)
     loads, capacity = meter.loads(), ledger.capacity(topology)
     raise_if_any(TopologyError, capacity.problems())
-    found += contention(loads, rounds)
-    return Placement(topology, proof, loads, capacity, tuple(found[:MOST_WARNINGS]))
+    found += contention(loads, rounds, weigher)
+    over = None if loads.bottleneck is None else crossing(loads, loads.bottleneck, weigher)
+    return Placement(topology, proof, loads, capacity, tuple(found[:MOST_WARNINGS]), over)
 
 
 def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:

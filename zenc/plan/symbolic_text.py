@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zenc.plan.formula import volume_text
+from zenc.plan.quantities import runs_text
 from zenc.plan.symbolic import PhaseFormulas, Symbolic
 from zenc.plan.volume import PhaseVolume, Volume
 
@@ -18,7 +19,7 @@ def symbolic_text(found: Symbolic) -> list[str]:
     width = max(map(len, found.at))
     if found.phases:
         domain = f"{found.domain}" + (" that the scheme is for" if len(found.checked) < found.tried else "")
-        lines.append(f"for {domain}, of the busiest rank (values alone; holds at {_listed(found.checked)} ranks)")
+        lines.append(f"for {domain}, of the busiest rank (values alone; holds at {runs_text(found.checked)} ranks)")
         for name, formulas in found.phases.items():
             lines.append(_phase(name.ljust(width), formulas, found.at[name], f" (counted among {found.size} ranks)"))
     if not (found.phases and found.domain.holds(found.size)):
@@ -58,15 +59,3 @@ def _counted(volume: Volume) -> str:
 
 def _both(sent: str, received: str) -> str:
     return sent if sent == received else f"{sent} sent and {received} received"
-
-
-def _listed(sizes: tuple[int, ...]) -> str:
-    """``2 to 16, 20 and 23``."""
-    runs: list[list[int]] = []
-    for size in sizes:
-        if runs and size == runs[-1][1] + 1:
-            runs[-1][1] = size
-        else:
-            runs.append([size, size])
-    texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs]
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else texts[0]

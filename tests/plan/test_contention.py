@@ -1,0 +1,188 @@
+"""Crowded links earn a warning that says what to do, ports do not; what must cross a link, does in every scheme."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.plans import plan_of
+from zenc.compiler import check
+from zenc.errors import Diagnostic
+from zenc.plan.contention import contention
+from zenc.plan.crossing import crossing, sides
+from zenc.plan.expected import Gradient, Weigher
+from zenc.plan.links import LinkLoads, Meter
+from zenc.plan.model import Plan
+from zenc.plan.quantities import ranks_text
+from zenc.plan.rounds import expand
+from zenc.plan.route import routes
+from zenc.plan.verify import prove
+from zenc.topology.builders import dgx, fat_tree, nodes, ring
+from zenc.topology.load import load_topology
+from zenc.topology.model import Topology
+
+DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
+RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
+CLUSTERS = {"nodes": nodes(2, gpus=3, nics=2), "one card": nodes(3, gpus=2), "fat": fat_tree(2), "big": dgx(1)}
+BOX = """topology box {
+    levels: gpu(6)
+    for c in 0 .. 1 {
+        switch cpu(c)
+        for g in 0 .. 2 { link gpu(3 * c + g) - cpu(c): 100 GB/s }
+    }
+    link cpu(0) - cpu(1): 1 GB/s
+}"""
+
+
+def measured(plan: Plan, topology: Topology, density: float = 0.03) -> tuple[LinkLoads, list[Diagnostic], Weigher]:
+    rounds = expand(plan, topology.size)
+    weigher = Weigher(plan, topology.size, 5_000, 30, "f32", density)
+    meter = Meter(plan, routes(plan, rounds, topology), weigher)
+    prove(plan, rounds, meter.observe)
+    return meter.loads(), contention(meter.loads(), rounds, weigher), weigher
+
+
+def test_a_crowd_on_the_network_is_a_warning() -> None:
+    _, (push, pull), _ = measured(DIRECT, nodes(2, gpus=4))
+    assert push.id == "contended-link" and push.severity == "warning"
+    assert push.message.startswith("16 moves share the link network -> nic(0, 0), which is busy ")
+    assert push.message.endswith("(push, step 1)") and pull.message.endswith("(pull, step 1)")
+    assert push.span is not None and "patterns.zen" in push.span.source.name
+    assert push.notes[0].startswith("ranks 4 to 7 can reach ranks 0 to 3 over this link alone: at least ")
+    assert push.help == "move less between its two sides, or sum on each side first: tiers do that"
+
+
+@pytest.mark.parametrize("topology", [nodes(1, gpus=8), fat_tree(4), ring(2)], ids=lambda t: t.name)
+def test_ports_are_no_crowd(topology: Topology) -> None:
+    """A rank's own link carries what the rank moves, whatever the network."""
+    assert measured(DIRECT, topology)[1] == []
+
+
+def test_a_ring_crowds_nothing() -> None:
+    loads, found, _ = measured(RING, nodes(4, gpus=2))
+    assert found == []
+    assert loads.name(loads.bottleneck or 0) in ("network -> nic(0, 0)", "nic(0, 0) -> network")
+
+
+def test_nothing_to_send() -> None:
+    assert measured(DIRECT, ring(1))[1] == []
+
+
+def test_where_there_are_other_ways_nothing_must_cross() -> None:
+    _, (push, _), _ = measured(DIRECT, nodes(2, gpus=4, nics=2, network_bandwidth=1e9))
+    assert push.notes == ("among 8 ranks",)
+
+
+TIERED = """scheme tiered {
+    tier pair(2): balanced
+    tier box: balanced
+}"""
+
+
+def test_advice_to_a_scheme_of_tiers_is_about_these(tmp_path) -> None:
+    """Pairs lie across the halves of the box: ranks 2 and 3 do."""
+    (tmp_path / "tiered.zen").write_text(TIERED)
+    report = check(tmp_path / "tiered.zen", topology=load_topology(BOX))
+    found = [warning.help for warning in report.warnings if warning.id == "contended-link"]
+    assert found[0] == (
+        "move less between its two sides, or sum on each side first: in a tier whose groups lie on one side each"
+    )
+
+
+SPREAD = """scheme spread {
+    communication: schedule {
+        push {
+            step { for k in 1 .. 2 { send parts 2 * ((rank + k) mod 3) .. 2 * ((rank + k) mod 3) + 1 to
+                rank / 3 * 3 + (rank + k) mod 3 } }
+            step { send parts 2 * (rank mod 3) .. 2 * (rank mod 3) + 1 to rank - 3 where rank >= 3 }
+        }
+        pull {
+            step { send parts 2 * rank .. 2 * rank + 1 to rank + 3 where rank < 3 }
+            step { for k in 1 .. 2 { send parts 2 * (rank mod 3) .. 2 * (rank mod 3) + 1 to
+                rank / 3 * 3 + (rank + k) mod 3 } }
+        }
+    }
+    aggregation: incremental
+    partition: parallelism
+    balance: balanced by permutation
+}"""
+
+
+def test_what_carries_as_little_as_can_be_needs_a_wider_link() -> None:
+    """One half sums, sends its sum over, and hears of the sum of all: the way there can't carry less."""
+    _, found, _ = measured(plan_of(SPREAD), load_topology(BOX))
+    there, back = found
+    assert there.message.startswith("3 moves share the link cpu(1) -> cpu(0)")
+    assert there.help == "it carries little more than it must in any scheme: only a wider link would help"
+    assert back.help == "move less between its two sides, or sum on each side first: tiers do that"
+
+
+def test_sides_are_those_of_a_search_for_paths() -> None:
+    for topology in (*CLUSTERS.values(), ring(4), load_topology(BOX)):
+        for link in topology.links:
+            graph = nx.DiGraph(topology.graph.edges)
+            graph.add_nodes_from(topology.ranks)
+            graph.remove_edge(link.source, link.target)
+            cut = {pair for pair in product(topology.ranks, repeat=2) if not nx.has_path(graph, *pair)}
+            behind, ahead = sides(topology, link)
+            assert cut == set(product(behind, ahead))
+
+
+ONE_WAY = """topology one_way {
+    levels: gpu(3)
+    link gpu(0) -> gpu(1): 1 GB/s
+    link gpu(1) -> gpu(2): 1 GB/s
+    link gpu(2) -> gpu(0): 1 GB/s
+}"""
+
+
+def test_sides_of_a_one_way_link() -> None:
+    """Without 0 -> 1, rank 0 reaches nobody: what 1 and 2 are to know of it must come this way."""
+    topology = load_topology(ONE_WAY)
+    assert sides(topology, topology.link(0, 1)) == ((0,), (1, 2))
+
+
+@given(combination=st.sampled_from(COMBINATIONS), name=st.sampled_from(sorted(CLUSTERS)), density=st.floats(0.01, 1))
+@settings(max_examples=60, deadline=None)
+def test_no_scheme_sends_less_than_must_cross(combination: tuple[str, str, str], name: str, density: float) -> None:
+    loads, _, weigher = measured(plan_of(scheme_text(*combination)), CLUSTERS[name], density)
+    found = [over for link in range(len(loads.links)) if (over := crossing(loads, link, weigher))]
+    assert found
+    rounding = CLUSTERS[name].size * weigher.unit_bytes  # units of each part are rounded
+    for over in found:
+        assert over.bytes >= over.least - rounding
+
+
+def test_the_least_is_the_sum_of_those_behind() -> None:
+    loads, _, weigher = measured(DIRECT, load_topology(BOX), density=0.5)
+    link = next(i for i in range(len(loads.links)) if loads.name(i) == "cpu(0) -> cpu(1)")
+    over = crossing(loads, link, weigher)
+    assert over is not None and (over.behind, over.ahead) == ((0, 1, 2), (3, 4, 5))
+    assert over.least == pytest.approx(5_000 * (1 - 0.5**3) * 30 * 4)
+
+
+def test_the_bottleneck_tells_it_too() -> None:
+    report = check("balanced", topology=load_topology(BOX), gradient=Gradient(1000, 10, "f32", 0.5))
+    assert report.placement is not None
+    lines = report.placement.text()
+    assert lines[2].strip() == "at least 35 kB in any scheme: the sum of ranks 0 to 2"
+    assert json.loads(json.dumps(report.placement.to_json()))["bottleneck_least_bytes"] == 35_000
+
+
+@pytest.mark.parametrize(
+    ("ranks", "text"),
+    [
+        ((3,), "rank 3"),
+        ((4, 5), "ranks 4 and 5"),
+        ((0, 1, 2, 9), "ranks 0 to 2 and 9"),
+        (tuple(range(0, 80, 2)), "40 ranks"),
+    ],
+)
+def test_ranks_in_words(ranks: tuple[int, ...], text: str) -> None:
+    assert ranks_text(ranks) == text
