@@ -16,7 +16,8 @@ from zenc.compiler import check
 from zenc.errors import Diagnostic
 from zenc.plan.contention import contention
 from zenc.plan.crossing import crossing, sides
-from zenc.plan.expected import Gradient, Weigher
+from zenc.plan.expected import Weigher
+from zenc.plan.gradient import Gradient
 from zenc.plan.links import LinkLoads, Meter
 from zenc.plan.model import Plan
 from zenc.plan.quantities import ranks_text
