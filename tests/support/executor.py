@@ -48,8 +48,10 @@ class Shape:
     one_shot: bool
 
 
-def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape]) -> None:
+def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape]) -> Held:
     """Play the moves; raises Wrong unless every rank ends with every part, summed once from each rank, in one order.
+
+    What is held in the end comes back.
 
     One push and one shape a tier, inner first; one pull a tier, outer first.
     """
@@ -72,6 +74,7 @@ def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape]) -> Non
             if held[rank][part][0][1] != held[0][part][0][1]:
                 raise Wrong(f"rank {rank} adds part {part} in another order than rank 0")
     check_numbers(held, size, parts)
+    return held
 
 
 def merged(pieces: list[tuple[int, Any]]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.executor import Move, Shape, Steps, execute
+from tests.support.executor import Held, Move, Shape, Steps, execute
 from zenc.plan.model import Plan
 from zenc.plan.rounds import Round, Rounds
 from zenc.scheme.model import Partition
@@ -26,7 +26,7 @@ def shapes_of(plan: Plan, size: int) -> list[Shape]:
     return [Shape(n, n if tier.partition is Partition.PARALLELISM else 1, tier.one_shot) for tier, n in counts]
 
 
-def assert_plays(plan: Plan, rounds: Rounds) -> None:
-    """Play ``rounds``; raises Wrong unless they do what ``plan`` is for."""
+def assert_plays(plan: Plan, rounds: Rounds) -> Held:
+    """Play ``rounds``; raises Wrong unless they do what ``plan`` is for. What is held in the end comes back."""
     pushes, pulls = ([steps_of(phase) for phase in phases] for phases in (rounds.pushes, rounds.pulls))
-    execute(pushes, pulls, shapes_of(plan, rounds.size))
+    return execute(pushes, pulls, shapes_of(plan, rounds.size))

@@ -1,8 +1,11 @@
-"""Whose contributions come with which message to one rank: under Holders that is enough to know its exact bytes.
+"""Whose contributions, and whose segments, come with which message to one rank: known before anything moves.
 
-    Cargo = (step, peer, part) -> ranks                         # ascending; of pushed parts only
+    Cargo   = (step, peer, part) -> ranks                       # ascending; of pushed parts only
+    Origins = (step, peer, part) -> ranks                       # ascending; of parts pushed under one-shot only
 
-Numbers of steps are those of ``zenc.plan.program``. What a pull brings is complete, of all ranks.
+A cargo says whose contributions are in a message: under Holders that is enough to know its exact bytes. Origins say
+which segments one has that are kept apart, by the ranks that held them when the phase began. Numbers of steps are
+those of ``zenc.plan.program``. What a pull brings is complete, of all ranks.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import numpy as np
 
 from zenc.errors import Diagnostic, InternalError
 from zenc.plan.model import Phase, Plan
-from zenc.plan.provenance import Deliveries
+from zenc.plan.provenance import Deliveries, Words, ranks_in
 from zenc.plan.rounds import Rounds
 from zenc.plan.verify import Proof, verify
 
 Cargo: TypeAlias = Mapping[tuple[int, int, int], tuple[int, ...]]
+Origins: TypeAlias = Mapping[tuple[int, int, int], tuple[int, ...]]
 
 
 def verify_with_cargo(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Cargo]:
@@ -29,7 +33,7 @@ def verify_with_cargo(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, 
 
     def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
         if kind == "push":
-            for src, part, members in _arriving(deliveries, rank):
+            for src, part, members in _arriving(deliveries, deliveries.members, rank):
                 before = found.get((number, src, part), ())
                 found[number, src, part] = tuple(sorted({*before, *members}))
 
@@ -38,9 +42,24 @@ def verify_with_cargo(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, 
     return rounds, proof, {(number + first, src, part): ranks for (number, src, part), ranks in found.items()}
 
 
-def _arriving(deliveries: Deliveries, rank: int) -> list[tuple[int, int, list[int]]]:
-    """(sender, part, contributors) of what comes to ``rank``; one sender's contributors may come one by one."""
+def verify_with_origins(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Origins]:
+    """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep whose segments its one-shot pushes bring."""
+    found: dict[tuple[int, int, int], set[int]] = {}
+    played = 0
+
+    def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
+        nonlocal played
+        played += 1
+        if kind == "push" and plan.one_shot(phase):
+            for src, part, holders in _arriving(deliveries, deliveries.holders, rank):
+                found.setdefault((played, src, part), set()).update(holders)
+
+    rounds, proof = verify(plan, size, observe)
+    return rounds, proof, {key: tuple(sorted(ranks)) for key, ranks in found.items()}
+
+
+def _arriving(deliveries: Deliveries, whose: Words, rank: int) -> list[tuple[int, int, list[int]]]:
+    """(sender, part, ranks) of what comes to ``rank``; one sender's may come one by one."""
     rows = np.flatnonzero(deliveries.dst == rank)
-    bits = np.unpackbits(deliveries.members[rows].view(np.uint8), axis=1, bitorder="little")
-    found = zip(deliveries.src[rows].tolist(), deliveries.part[rows].tolist(), bits, strict=True)
-    return [(src, part, np.flatnonzero(mine).tolist()) for src, part, mine in found]
+    found = zip(deliveries.src[rows].tolist(), deliveries.part[rows].tolist(), whose[rows], strict=True)
+    return [(src, part, ranks_in(words)) for src, part, words in found]

@@ -33,7 +33,8 @@ class Deliveries:
     """What the moves of one round carry: one entry for every part of every move.
 
     ``contributors`` counts the ranks whose contributions are delivered, ``pieces`` the pieces that are kept apart;
-    ``members`` [rows, words] are those ranks, as bits, in a push.
+    ``members`` [rows, words] are those ranks, as bits, in a push. ``holders`` [rows, words] are, under one-shot
+    aggregation, the ranks that held those pieces when the phase began.
     """
 
     src: Ints
@@ -44,6 +45,7 @@ class Deliveries:
     contributors: Ints
     pieces: Ints
     members: Words
+    holders: Words
 
 
 class Provenance:
@@ -106,7 +108,7 @@ class Provenance:
 
     def members(self, rank: int, part: int) -> list[int]:
         """The ranks whose contributions ``rank`` holds of ``part``."""
-        return _ranks_in(self.have[rank, part])
+        return ranks_in(self.have[rank, part])
 
     def push(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play one round of the push: what arrives is joined to what is held."""
@@ -162,7 +164,8 @@ class Provenance:
         original = np.empty_like(counts)
         original[order] = counts
         apart = np.bitwise_count(pieces).sum(axis=1).astype(np.int64)
-        self.deliveries = replace(rows, contributors=original, pieces=apart, members=members)
+        holders = pieces if self.one_shot else _NOBODY
+        self.deliveries = replace(rows, contributors=original, pieces=apart, members=members, holders=holders)
         return []
 
     def _grow(self, rows: Deliveries, order: Ints, starts: Ints) -> None:
@@ -231,7 +234,7 @@ class Provenance:
         """The ranks whose contributions ``src`` sends: all that it holds, or those in the piece of ``origin``."""
         if origin < 0:
             return self.members(src, part)
-        return _ranks_in(self.before[origin, part]) if self.pushes else [origin]
+        return ranks_in(self.before[origin, part]) if self.pushes else [origin]
 
     def _unfinished(self, rows: Deliveries, at: int, number: int) -> Diagnostic:
         src, dst, part = int(rows.src[at]), int(rows.dst[at]), int(rows.part[at])
@@ -267,7 +270,7 @@ def by_part(round_: Round) -> Deliveries:
     ends = np.cumsum(lengths)
     part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(round_.first, lengths)
     src, dst, origin, line = columns
-    return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY)
+    return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY, _NOBODY)
 
 
 def _mixed(values: Words) -> Words:
@@ -277,7 +280,8 @@ def _mixed(values: Words) -> Words:
     return np.asarray(values ^ (values >> np.uint64(31)))
 
 
-def _ranks_in(words: Words) -> list[int]:
+def ranks_in(words: Words) -> list[int]:
+    """The ranks whose bits are set, ascending."""
     bits = np.unpackbits(words.view(np.uint8), bitorder="little")
     found: list[int] = np.flatnonzero(bits).tolist()
     return found
