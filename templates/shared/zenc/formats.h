@@ -35,6 +35,7 @@ constexpr i64 FORMAT_BITMAP = 2;
 constexpr i64 FORMAT_ELIAS_FANO = 3;
 constexpr i64 FORMAT_BLOCK = 4;  // block(2); block(4) is 5, and so on to block(2^16)
 constexpr i64 LAST_FORMAT = FORMAT_BLOCK + 15;
+constexpr i64 FORMAT_AUTO = LAST_FORMAT + 1;  // never on the wire: the smallest for each segment
 
 // What a kernel returns instead of a count, if it can't do its work.
 constexpr i64 UNKNOWN_FORMAT = -1;
@@ -103,6 +104,26 @@ ZENC_HD inline u64 index_bytes(i64 format, u64 slots, u64 count) {
     if (format >= FORMAT_BLOCK && format <= LAST_FORMAT && slots != 0)
         return words_of(((slots - 1) >> block_shift(format)) + 1) * 8;
     return 0;
+}
+
+struct WireLayout {
+    i64 format;
+    u64 index_bytes;
+    u64 body_bytes;
+};
+
+// How a segment of units of `unit_bytes` travels when a phase asks for a format: in that one, or for
+// FORMAT_AUTO in dense if it is full, else in the smallest of coo, bitmap and elias_fano, the first of
+// equals.
+ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_bytes) {
+    i64 format = asked;
+    if (asked == FORMAT_AUTO) {
+        format = count == slots ? FORMAT_DENSE : FORMAT_COO;
+        for (i64 other = FORMAT_BITMAP; format != FORMAT_DENSE && other <= FORMAT_ELIAS_FANO; ++other)
+            if (index_bytes(other, slots, count) < index_bytes(format, slots, count)) format = other;
+    }
+    const u64 index = index_bytes(format, slots, count);
+    return {format, index, index + padded(count * unit_bytes)};
 }
 
 }  // namespace zenc
