@@ -7,6 +7,7 @@ device.launch("zenc_slots_of_units", grid=(4, 1), arguments=[units, width, parts
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -54,18 +55,28 @@ class Device:
 
     def __init__(self, sources: Mapping[str, str]) -> None:
         self._engine = ctypes.CDLL(str(engine()))
-        self._library = ctypes.CDLL(str(kernels(sources)))
+        self._library = ctypes.CDLL(str(kernels(sources, os.environ.get("EMULATOR_MODE", "plain"))))
 
-    def launch(self, name: str, grid: tuple[int, ...], arguments: Sequence[Argument], threads: int = THREADS) -> None:
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, ...],
+        arguments: Sequence[Argument],
+        threads: int = THREADS,
+        seed: int | None = None,
+    ) -> None:
         """Run the kernel ``name`` on ``grid`` blocks of ``threads`` threads, and wait for it.
 
-        Arrays are read and written where they lie. Raises LaunchError for errors of the kernel, TypeError for
+        Arrays are read and written where they lie. With a ``seed`` above 0 threads run in an order drawn from it;
+        it is ``$EMULATOR_SEED`` if none is given. Raises LaunchError for errors of the kernel, TypeError for
         arguments that it does not take.
         """
         kernel = _Kernel.in_dll(self._library, name)
         words = self._words(kernel, arguments)
         blocks = (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid)))
-        if not self._engine.emulator_run(ctypes.byref(kernel), blocks, (ctypes.c_uint * 3)(threads, 1, 1), words):
+        drawn = int(os.environ.get("EMULATOR_SEED") or 0) if seed is None else seed
+        shape = (ctypes.c_uint * 3)(threads, 1, 1)
+        if not self._engine.emulator_run(ctypes.byref(kernel), blocks, shape, words, ctypes.c_uint64(drawn)):
             text = ctypes.create_string_buffer(4096)
             self._engine.emulator_take_error(text, len(text))
             raise LaunchError(text.value.decode())

@@ -18,31 +18,36 @@ def device() -> Device:
     return Device({"correct.cu": (SAMPLES / "correct.cu").read_text("utf-8")})
 
 
-def test_scan_of_a_block(device):
+@pytest.fixture(params=[0, 1, 2])
+def seed(request: pytest.FixtureRequest) -> int:
+    return request.param
+
+
+def test_scan_of_a_block(device, seed):
     kept = np.random.default_rng(1).integers(0, 2, 1000).astype(np.uint32)
     out = np.zeros(kept.sum(), np.uint32)
-    device.launch("compact", (1,), [kept, len(kept), out])
+    device.launch("compact", (1,), [kept, len(kept), out], seed=seed)
     assert out.tolist() == np.flatnonzero(kept).tolist()
 
 
-def test_a_block_waits_for_the_one_before_it(device):
+def test_a_block_waits_for_the_one_before_it(device, seed):
     values = np.arange(1, 201, dtype=np.uint64)
     out, done = np.zeros_like(values), np.zeros_like(values)
-    device.launch("look_back", (len(values),), [values, out, done])
+    device.launch("look_back", (len(values),), [values, out, done], seed=seed)
     assert out.tolist() == np.cumsum(values).tolist()
 
 
-def test_atomics_of_all_blocks_meet(device):
+def test_atomics_of_all_blocks_meet(device, seed):
     values = np.random.default_rng(2).integers(1, 300, 20_000).astype(np.uint64)
     keys, counts = np.zeros(512, np.uint64), np.zeros(512, np.uint64)
-    device.launch("count_values", (16,), [values, len(values), keys, counts, len(keys)])
+    device.launch("count_values", (16,), [values, len(values), keys, counts, len(keys)], seed=seed)
     found = {int(key): int(count) for key, count in zip(keys, counts, strict=True) if key}
     assert found == {int(key): int(count) for key, count in zip(*np.unique(values, return_counts=True), strict=True)}
 
 
-def test_operations_of_a_warp(device):
+def test_operations_of_a_warp(device, seed):
     out = np.zeros((32, 10), np.int64)
-    device.launch("halves", (1,), [out], threads=32)
+    device.launch("halves", (1,), [out], threads=32, seed=seed)
     for lane, row in enumerate(out.tolist()):
         low, mask = lane < 16, 0xFFFF if lane < 16 else 0xFFFF0000
         assert row == [

@@ -1,5 +1,4 @@
 // Where threads of a block meet: __syncthreads, and what lanes of a warp do together.
-#include "errors.h"
 #include "sanitizers.h"
 #include "worker.h"
 
@@ -123,13 +122,30 @@ void Worker::open_barrier() {
         if (!first) first = &thread;
         const Place here = thread.request.place, there = first->request.place;
         if (here.line != there.line || here.file != there.file)
-            fail(thread, here,
-                 text("divergent __syncthreads: thread %u is in that of line %d", first->number, there.line));
+            fail(thread, here, "divergent __syncthreads: thread %u is in that of line %d", first->number,
+                 there.line);
         if (gone_)
-            fail(thread, here, text("%u of %u threads have exited before this __syncthreads", gone_, count_));
+            fail(thread, here, "%u of %u threads have exited before this __syncthreads", gone_, count_);
         thread.state = State::READY;
     }
     at_barrier_ = 0;
+}
+
+void Worker::check_present(const Thread& thread, const Request& request) {
+    const unsigned absent = request.mask & absent_[thread.number / WARP];
+    if (absent)
+        fail(thread, request.place, "mask %08x names lanes %08x, which have exited or never were",
+             request.mask, absent);
+}
+
+// The thread exits; lanes that wait for it would do so for ever.
+void Worker::leave_warp(const Thread& thread) {
+    const unsigned number = thread.number / WARP;
+    absent_[number] |= 1U << thread.number % WARP;
+    for_lanes(waiting_[number], [&](unsigned lane) {
+        const Thread& other = threads_[number * WARP + lane];
+        check_present(other, other.request);
+    });
 }
 
 u64 Worker::warp(const Request& request) {
@@ -137,14 +153,11 @@ u64 Worker::warp(const Request& request) {
     const unsigned number = thread.number / WARP, lane = thread.number % WARP, mask = request.mask;
     Thread* lanes = &threads_[number * WARP];
     const char* order = orders_ + 8 * (1 + number);
-    if (!(mask >> lane & 1))
-        fail(thread, request.place, text("lane %u is not in its own mask %08x", lane, mask));
-    if (const unsigned absent = mask & absent_[number])
-        fail(thread, request.place,
-             text("mask %08x names lanes %08x, which have exited or never were", mask, absent));
+    if (!(mask >> lane & 1)) fail(thread, request.place, "lane %u is not in its own mask %08x", lane, mask);
+    check_present(thread, request);
     if (is_shuffle(request.op) && !(mask >> source(request, lane) & 1))
-        fail(thread, request.place,
-             text("lane %u reads lane %u outside of mask %08x", lane, source(request, lane), mask));
+        fail(thread, request.place, "lane %u reads lane %u outside of mask %08x", lane, source(request, lane),
+             mask);
     thread.request = request;
     waiting_[number] |= 1U << lane;
     if (request.op == WarpOp::SYNC) release(order);

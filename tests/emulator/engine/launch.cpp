@@ -20,10 +20,7 @@ namespace {
 // The OS threads that help one thread with its launches. That one works too: a single block needs no other.
 class Team {
 public:
-    Team() : own_(seed(0)) {}
-
     ~Team() {
-        Unseen unseen;
         {
             const std::lock_guard lock(mutex_);
             stopping_ = true;
@@ -49,14 +46,9 @@ public:
     }
 
 private:
-    static u64 seed(u64 helper) {
-        u64 state = settings().seed + helper;
-        return draw(state);
-    }
-
     void help(size_t number) {
         Unseen unseen;
-        Worker worker(seed(1 + number));
+        Worker worker;
         u64 seen = 0;
         std::unique_lock lock(mutex_);
         for (;;) {
@@ -79,22 +71,38 @@ private:
     bool stopping_ = false;
 };
 
+// What a thread needs for its launches, from its first one to its end.
+class Teams {
+public:
+    ~Teams() {
+        Unseen unseen;
+        team_.reset();
+    }
+
+    Team& own() {
+        Unseen unseen;
+        if (!team_) team_ = std::make_unique<Team>();
+        return *team_;
+    }
+
+private:
+    std::unique_ptr<Team> team_;
+};
+
 }  // namespace
 
-bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words) {
+bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words, u64 seed) {
     const u64 block_size = static_cast<u64>(threads.x) * threads.y * threads.z;
-    const auto deadline =
-        std::chrono::steady_clock::now() + std::chrono::duration<double>(settings().seconds);
-    Launch launch{kernel, words, blocks, threads,
-                  std::chrono::time_point_cast<std::chrono::steady_clock::duration>(deadline)};
+    const auto now = std::chrono::steady_clock::now();
+    Launch launch{kernel, words, blocks, threads, seed, now + Seconds(settings().seconds)};
     if (launch.total() == 0 || block_size == 0 || block_size > MOST_THREADS) {
         keep_error(text("%s: a grid of %llu blocks of %llu threads can't be launched", kernel.name,
                         launch.total(), block_size));
         return false;
     }
-    static thread_local Team team;
+    static thread_local Teams teams;
     release(&launch.started);
-    team.work(launch);
+    teams.own().work(launch);
     acquire(&launch.ended);
     return !launch.failed;
 }
@@ -103,13 +111,12 @@ bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words) {
 
 extern "C" {
 int emulator_run(const emulator::Kernel* kernel, const unsigned* blocks, const unsigned* threads,
-                 const emulator::u64* words) {
+                 const emulator::u64* words, emulator::u64 seed) {
     return emulator::run(*kernel, {blocks[0], blocks[1], blocks[2]}, {threads[0], threads[1], threads[2]},
-                         words);
+                         words, seed);
 }
 
-// The kept error, cut to `size` bytes with its final 0; forgotten. Returns its length, 0 for none.
-int emulator_take_error(char* out, int size) {
-    return std::snprintf(out, static_cast<size_t>(size), "%s", emulator::take_error().c_str());
+void emulator_take_error(char* out, int size) {
+    std::snprintf(out, static_cast<size_t>(size), "%s", emulator::take_error().c_str());
 }
 }

@@ -8,11 +8,14 @@
 
 namespace emulator {
 
+using Seconds = std::chrono::duration<double>;
+
 struct Launch {
     const Kernel& kernel;
     const u64* words;
     dim3 blocks, threads;
-    std::chrono::steady_clock::time_point deadline;
+    u64 seed;
+    std::chrono::time_point<std::chrono::steady_clock, Seconds> deadline;
     std::atomic<u64> next{0};         // block that nobody has taken
     std::atomic<bool> failed{false};  // nobody goes on with it
     char started = 0, ended = 0;      // orders for race detectors: before all threads, after all threads
@@ -20,7 +23,17 @@ struct Launch {
     u64 total() const { return static_cast<u64>(blocks.x) * blocks.y * blocks.z; }
 };
 
-// Runs all blocks, and returns when they are done; false if it failed (see errors.h).
-bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words);
+// Runs all blocks, and returns when they are done; false if it failed (see errors.h). Threads run in an order
+// drawn from the seed, or, if it is 0, in ascending order as far as they can.
+bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words, u64 seed);
 
 }  // namespace emulator
+
+extern "C" {
+// Runs a kernel now; blocks and threads are 3 numbers each. 0 if it failed.
+int emulator_run(const emulator::Kernel* kernel, const unsigned* blocks, const unsigned* threads,
+                 const emulator::u64* words, emulator::u64 seed);
+
+// Writes the kept error, which is then forgotten, cut to `size` bytes with its final 0; "" for none.
+void emulator_take_error(char* out, int size);
+}

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "errors.h"
 #include "sanitizers.h"
 #include "settings.h"
 
@@ -23,15 +22,14 @@ constexpr unsigned PATIENCE = 1000;  // accesses of other threads' memory before
 
 }  // namespace
 
-Worker::Worker(u64 seed)
-    : threads_(new Thread[MOST_THREADS]), random_(seed), shuffled_(settings().seed > 0) {}
+Worker::Worker() : threads_(new Thread[MOST_THREADS]) {}
 
 void Worker::work(Launch& launch) {
     launch_ = &launch;
+    shuffled_ = launch.seed > 0;
     worker = this;
     count_ = launch.threads.x * launch.threads.y * launch.threads.z;
     order_.resize(count_);
-    for (unsigned i = 0; i < count_; i++) order_[i] = i;
     shared_.begin_launch();
     while (!launch.failed) {
         const u64 block = launch.next.fetch_add(1, std::memory_order_relaxed);
@@ -40,6 +38,7 @@ void Worker::work(Launch& launch) {
         run_block();
     }
     emulator_here = nullptr;
+    worker = nullptr;
 }
 
 void Worker::begin_block(u64 number) {
@@ -48,12 +47,14 @@ void Worker::begin_block(u64 number) {
                          static_cast<unsigned>(number / grid.x % grid.y),
                          static_cast<unsigned>(number / grid.x / grid.y)};
     block_ = number;
+    random_ = launch_->seed;
+    random_ = draw(random_) + number;
     gone_ = at_barrier_ = fresh_ = 0;
     for (unsigned i = 0; i < count_; i++) {
         const uint3 thread = {i % size.x, i / size.x % size.y, i / size.x / size.y};
         threads_[i] = {};
         threads_[i].here = {thread, block, size, grid};
-        threads_[i].number = i;
+        threads_[i].number = order_[i] = i;
     }
     for (unsigned w = 0; w < MOST_THREADS / WARP; w++) {
         const unsigned lanes = std::min(WARP, count_ - std::min(count_, w * WARP));
@@ -128,7 +129,7 @@ Thread* Worker::finish() {
     Thread& thread = current();
     thread.state = State::GONE;
     gone_++;
-    absent_[thread.number / WARP] |= 1U << thread.number % WARP;
+    leave_warp(thread);
     if (at_barrier_ && at_barrier_ == count_ - gone_) open_barrier();
     if (shuffled_ || thread_sanitizer() || fresh_ == count_) return nullptr;
     Thread& next = threads_[fresh_++];
@@ -148,7 +149,7 @@ void Worker::suspend(State state) {
 
 void Worker::yield() {
     if (std::chrono::steady_clock::now() > launch_->deadline)
-        fail(current(), {nullptr, 0}, text("still spins after %.0f s", settings().seconds));
+        fail(current(), {nullptr, 0}, "still spins after %.0f s", settings().seconds);
     suspend(State::READY);
 }
 
@@ -182,13 +183,12 @@ void Worker::trap(Place place) {
 
 void* Worker::shared(const void* tag, u64 bytes, Place place) {
     void* memory = shared_.array(tag, bytes);
-    if (!memory) fail(current(), place, text("the block's shared arrays exceed %zu bytes", MOST_SHARED));
+    if (!memory) fail(current(), place, "the block's shared arrays exceed %zu bytes", MOST_SHARED);
     return memory;
 }
 
-// Ends the launch: the running thread is never resumed.
-void Worker::fail(const Thread& thread, Place place, const std::string& what) {
-    report(thread, place, what);
+// The running thread is never resumed.
+void Worker::drop() {
     Fiber::change(*current().fiber, main_);
     __builtin_unreachable();
 }
@@ -239,7 +239,7 @@ void* emulator_shared(const void* tag, u64 bytes, const char* file, int line) {
     return worker->shared(tag, bytes, {file, line});
 }
 void emulator_contended(const volatile void* address) {
-    worker->contended(address);
+    if (worker) worker->contended(address);  // else it is the host's
 }
 void emulator_fence() {
     worker->fence();

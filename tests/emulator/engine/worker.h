@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "errors.h"
 #include "fiber.h"
 #include "launch.h"
 #include "shared_memory.h"
@@ -47,7 +48,7 @@ struct Thread {
 
 class Worker {
 public:
-    explicit Worker(u64 seed);
+    Worker();
 
     // Runs blocks until none is left.
     void work(Launch& launch);
@@ -68,8 +69,16 @@ private:
     bool run_pass();
     void resume(Thread& thread);
     void abandon();
-    [[noreturn]] void fail(const Thread& thread, Place place, const std::string& what);
     void report(const Thread& thread, Place place, const std::string& what);
+    [[noreturn]] void drop();
+
+    // Ends the launch for what `thread` did. Nothing may be left to destroy where this is called.
+    template <class... Words>
+    [[noreturn]] void fail(const Thread& thread, Place place, const char* format, Words... words) {
+        report(thread, place, text(format, words...));
+        drop();
+    }
+
     void report_deadlock();
 
     static void fiber_main();
@@ -79,6 +88,8 @@ private:
     void yield();
 
     void open_barrier();
+    void leave_warp(const Thread& thread);
+    void check_present(const Thread& thread, const Request& request);
 
     Launch* launch_ = nullptr;
     u64 block_ = 0;  // of the grid
@@ -92,8 +103,8 @@ private:
     std::vector<Fiber*> free_;
     SharedMemory shared_;
     const char* orders_ = nullptr;  // sync objects of the block, for race detectors: barrier, then one a warp
-    u64 random_;
-    const bool shuffled_;
+    u64 random_ = 0;                // what is drawn next; depends on seed and block alone
+    bool shuffled_ = false;
 };
 
 }  // namespace emulator

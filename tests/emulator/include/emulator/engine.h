@@ -62,7 +62,16 @@ void emulator_pause();
 [[noreturn]] void emulator_trap(const char* file, int line);
 }
 
-#define threadIdx (emulator_here->thread)
-#define blockIdx (emulator_here->block)
-#define blockDim (emulator_here->threads)
-#define gridDim (emulator_here->blocks)
+namespace emulator {
+
+// Race detectors take the start of an OS thread for a write to it: they must not see this read.
+__attribute__((no_sanitize("thread"))) inline const Here& here() {
+    return *emulator_here;
+}
+
+}  // namespace emulator
+
+#define threadIdx (emulator::here().thread)
+#define blockIdx (emulator::here().block)
+#define blockDim (emulator::here().threads)
+#define gridDim (emulator::here().blocks)
