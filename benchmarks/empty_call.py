@@ -34,8 +34,8 @@ from torch.distributed import HashStore, ProcessGroupGloo
 import zenc
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.stages import Stages
 from zenc.runtime.work import Worker
-from zenc.targets import cpu
 from zenc.torch.hook import ZencState, zenc_hook
 
 ROWS, WIDTH = 10_000, 64
@@ -88,7 +88,7 @@ def measure(rank: int, size: int, rounds: int, recorded: Any) -> None:
     communicator = collective._communicator
     communicator.transport = listening = Listening(communicator.transport)
     artifact = collective.artifact
-    Collective(artifact, cpu.load(artifact.sources), communicator, 60.0).all_reduce(empty, "mean")
+    Collective(artifact, communicator, Stages(artifact, communicator, 60.0).on).all_reduce(empty, "mean")
     if rank == 0:
         recorded.put((times, {key: bytes(packet.tolist()) for key, packet in listening.packets.items()}))
     dist.barrier()
@@ -148,7 +148,7 @@ def replay(size: int, packets: dict[tuple[int, int], bytes]) -> dict[str, dict[s
     nowhere: Any = None
     communicator = OneCall(nowhere, nowhere, Replaying(size, packets), Worker("replay"))
     communicator.calls = int.from_bytes(next(iter(packets.values()))[24:32], "little")  # from a message header
-    collective = Collective(artifact, cpu.load(artifact.sources), communicator, 60.0)
+    collective = Collective(artifact, communicator, Stages(artifact, communicator, 60.0).on)
     empty = empty_gradient()
     alone = ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=60))
     state, bucket = ZencState(collective), Bucket(empty)

@@ -14,6 +14,7 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.host_stage import host_stage
 from zenc.runtime.work import Worker
 from zenc.targets import cpu
 
@@ -84,7 +85,9 @@ def collectives(
     for rank in range(size):
         transport = LocalTransport(boxes, rank, size, on_send)
         group: Any = _NoGroup()
-        made.append(Collective(artifact, kernels, Communicator(group, group, transport, Worker("test")), deadline))
+        communicator = Communicator(group, group, transport, Worker("test"))
+        stage = host_stage(artifact.plan, kernels, transport, deadline)
+        made.append(Collective(artifact, communicator, lambda _, stage=stage: stage))
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, overload
 
 import torch
@@ -11,15 +12,11 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.layout import Layout, contribution_of, layout_of, not_a_tensor, sparse_result
-from zenc.runtime.rows import Rows
-from zenc.runtime.segments import Segment
-from zenc.runtime.stage import AnyCall, Opener, stage
+from zenc.runtime.layout import Layout, layout_of, not_a_tensor
+from zenc.runtime.reduction import Call, Opener, Stage
 from zenc.runtime.stats import CallStats
-from zenc.runtime.summed import Summed
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
-from zenc.targets.cpu.kernels import Kernels
 
 Operation = Literal["sum", "mean"]
 OPERATIONS = ("sum", "mean")
@@ -36,11 +33,12 @@ class Collective:
     same calls in the same order, as with every collective.
     """
 
-    def __init__(self, artifact: Artifact, kernels: Kernels, communicator: Communicator, deadline: float) -> None:
-        plan = artifact.plan
-        self._stage = stage(plan, kernels, communicator.transport, deadline)
+    def __init__(
+        self, artifact: Artifact, communicator: Communicator, stage_on: Callable[[torch.device], Stage]
+    ) -> None:
         self.artifact = artifact
-        self._digest = plan.digest
+        self._stage_on = stage_on
+        self._digest = artifact.plan.digest
         self._communicator = communicator
         self._known: dict[tuple[object, ...], Prepared] = {}
         self._stats: CallStats | None = None
@@ -105,21 +103,16 @@ class Collective:
         if not layout.units or not layout.width:
             return _without_elements(tensor)
         started = time.perf_counter()
-        exchange = open_call(Envelope(number, signature, layout.units))
+        opened = open_call(Envelope(number, signature, layout.units))
         try:
-            own = exchange.pack(contribution_of(tensor, layout), self.size if op == "mean" else 1)
-            packed = time.perf_counter()
-            summed = exchange.run(own)
-            exchanged = time.perf_counter()
-            result = _result(tensor, layout, summed)
+            found = opened.reduce(tensor, self.size if op == "mean" else 1)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same
-            self._give_up(error, exchange)
+            self._give_up(error, opened)
             raise
-        ended = time.perf_counter()
-        counts = exchange.counts_in(own), summed.counts
-        seconds = ended - started, packed - started, ended - exchanged
-        self._stats = work.counted = CallStats(number, layout.units, *counts, exchange.stats, *seconds)
-        return result
+        seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
+        counts = found.counts_in, found.counts_out
+        self._stats = work.counted = CallStats(number, layout.units, *counts, opened.stats, *seconds)
+        return found.tensor
 
     def _prepared(self, tensor: torch.Tensor, op: Operation) -> Prepared:
         """What calls with this shape, dtype and operation share; raises TensorError as ``layout_of``."""
@@ -131,19 +124,19 @@ class Collective:
         if known is None:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = self._known[key] = self._prepare(layout_of(tensor, self.artifact.plan.unit), op)
+            known = self._known[key] = self._prepare(layout_of(tensor, self.artifact.plan.unit), op, tensor.device)
         return known
 
-    def _prepare(self, layout: Layout, op: Operation) -> Prepared:
+    def _prepare(self, layout: Layout, op: Operation, device: torch.device) -> Prepared:
         meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
         signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
-        return layout, self._stage(layout), signature
+        return layout, self._stage_on(device)(layout), signature
 
-    def _give_up(self, error: BaseException, exchange: AnyCall) -> None:
+    def _give_up(self, error: BaseException, call: Call) -> None:
         if self.size > 1:
             cause = error if isinstance(error, SynchronisationError) else None
             text = f"this rank failed: {type(error).__name__}: {error}"
-            self._communicator.give_up(cause or SynchronisationError(Diagnostic("call-failed", text)), exchange)
+            self._communicator.give_up(cause or SynchronisationError(Diagnostic("call-failed", text)), call)
 
     def __repr__(self) -> str:
         plan = self.artifact.plan
@@ -152,17 +145,3 @@ class Collective:
 
 def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor
-
-
-def _result(tensor: torch.Tensor, layout: Layout, summed: Summed[Segment] | Summed[Rows]) -> torch.Tensor:
-    """The sum in the layout of the input; a dense tensor is overwritten."""
-    if layout.is_sparse:
-        return sparse_result(*summed.units(), layout)
-    target = tensor.detach()
-    if target.is_contiguous():
-        summed.into(target)
-    else:
-        buffer = torch.empty(layout.shape, dtype=layout.dtype)
-        summed.into(buffer)
-        target.copy_(buffer)
-    return tensor

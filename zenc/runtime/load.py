@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import torch
@@ -12,10 +11,8 @@ from zenc.codegen.artifact import Artifact
 from zenc.errors import ZencError
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for
+from zenc.runtime.stages import Stages
 from zenc.runtime.work import Work
-from zenc.targets import cpu
-
-log = logging.getLogger("zenc")
 
 
 def load_collective(obtain: Callable[[int], Artifact], group: dist.ProcessGroup | None, deadline: float) -> Collective:
@@ -28,15 +25,13 @@ def load_collective(obtain: Callable[[int], Artifact], group: dist.ProcessGroup 
     communicator.demand_whole()
     try:
         artifact = obtain(communicator.size)
-        kernels = cpu.load(artifact.sources, deadline_s=deadline)
-        collective = Collective(artifact, kernels, communicator, deadline)
+        stages = Stages(artifact, communicator, deadline)
+        stages.on(torch.device("cpu"))  # what can fail fails here, on all ranks at once
+        collective = Collective(artifact, communicator, stages.on)
     except Exception as failure:
         _tell_failure(communicator, failure, deadline)
         raise
     _agree(communicator, {"digest": artifact.plan.digest, "scheme": artifact.plan.scheme[:60], "error": ""}, deadline)
-    if communicator.rank == 0:
-        plan = artifact.plan
-        log.info("runs %s (plan %s) on %d ranks: %s", plan.scheme, plan.digest[:12], communicator.size, kernels.path)
     return collective
 
 

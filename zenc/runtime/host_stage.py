@@ -1,14 +1,12 @@
-"""What a collective keeps between calls, and how it opens one: over a cut that is fixed, or by holders.
+"""What a collective keeps between calls in host memory, and how it opens one: over a cut that is fixed, or by holders.
 
 Stage = plan proved for this group, program of this rank, room for first packets
-prepare(layout) -> open(envelope) -> Exchange | HolderExchange
+prepare(layout) -> open(envelope) -> HostCall of an Exchange | HolderExchange
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeAlias
 
 from zenc.plan.cargo import verify_with_cargo
 from zenc.plan.model import Plan
@@ -16,38 +14,18 @@ from zenc.plan.program import program
 from zenc.plan.verify import verify
 from zenc.runtime.exchange import Exchange
 from zenc.runtime.holders import HolderExchange
+from zenc.runtime.host import HostCall
 from zenc.runtime.inbox import Room
-from zenc.runtime.layout import Contribution, Layout
-from zenc.runtime.rows import Rows
-from zenc.runtime.segments import Segment, Workshop
-from zenc.runtime.stats import PhaseStats
-from zenc.runtime.summed import PartT, Summed
+from zenc.runtime.layout import Layout
+from zenc.runtime.reduction import Opener, Stage
+from zenc.runtime.segments import Workshop
 from zenc.runtime.transport import Transport
-from zenc.runtime.wire import Envelope
 from zenc.scheme.model import Holders
 from zenc.targets.cpu.holders import HolderKernels
 from zenc.targets.cpu.kernels import Kernels
 
 
-class Call(Protocol[PartT]):
-    """One call of one rank, which sums parts of one kind."""
-
-    @property
-    def stats(self) -> dict[str, PhaseStats]: ...
-
-    def pack(self, contribution: Contribution, divisor: int) -> list[Segment]: ...
-
-    def run(self, own: list[Segment]) -> Summed[PartT]: ...
-
-    def counts_in(self, own: list[Segment]) -> list[int]: ...
-
-
-AnyCall: TypeAlias = Call[Segment] | Call[Rows]
-Opener: TypeAlias = Callable[[Envelope], AnyCall]
-Stage: TypeAlias = Callable[[Layout], Opener]
-
-
-def stage(plan: Plan, kernels: Kernels, transport: Transport, deadline: float) -> Stage:
+def host_stage(plan: Plan, kernels: Kernels, transport: Transport, deadline: float) -> Stage:
     """Prove ``plan`` for the ranks of ``transport``; raises VerificationError."""
     make = _by_holders if isinstance(plan.mapping, Holders) else _over_a_cut
     return make(plan, kernels, transport, deadline)
@@ -59,7 +37,7 @@ def _over_a_cut(plan: Plan, kernels: Kernels, transport: Transport, deadline: fl
 
     def prepare(layout: Layout) -> Opener:
         workshop = Workshop(kernels, kernels.geometry(layout.units, layout.width, proof.parts), layout)
-        return lambda call: Exchange(plan, steps, transport, workshop, call, deadline, room)
+        return lambda call: HostCall(Exchange(plan, steps, transport, workshop, call, deadline, room), layout)
 
     return prepare
 
@@ -71,6 +49,8 @@ def _by_holders(plan: Plan, kernels: Kernels, transport: Transport, deadline: fl
     def prepare(layout: Layout) -> Opener:
         whole = Workshop(kernels, kernels.geometry(layout.units, layout.width, 1), layout)
         sets = Workshop(kernels, kernels.geometry(layout.units, 0, 1), replace(layout, width=0))
-        return lambda call: HolderExchange(plan, steps, cargo, transport, whole, sets, holding, call, deadline, room)
+        return lambda call: HostCall(
+            HolderExchange(plan, steps, cargo, transport, whole, sets, holding, call, deadline, room), layout
+        )
 
     return prepare

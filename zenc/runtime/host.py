@@ -1,0 +1,64 @@
+"""One call over tensors in host memory: pack this rank's gradient, exchange, and expand the sum."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+import torch
+
+from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
+from zenc.runtime.reduction import Reduction
+from zenc.runtime.rows import Rows
+from zenc.runtime.segments import Segment
+from zenc.runtime.stats import PhaseStats
+from zenc.runtime.summed import PartT, Summed
+
+
+class Exchanging(Protocol[PartT]):
+    """Sums parts of one kind among the ranks: an Exchange, or a HolderExchange."""
+
+    @property
+    def stats(self) -> dict[str, PhaseStats]: ...
+
+    def pack(self, contribution: Contribution, divisor: int) -> list[Segment]: ...
+
+    def run(self, own: list[Segment]) -> Summed[PartT]: ...
+
+    def counts_in(self, own: list[Segment]) -> list[int]: ...
+
+
+class HostCall:
+    """``exchange`` between a tensor and a tensor."""
+
+    def __init__(self, exchange: Exchanging[Segment] | Exchanging[Rows], layout: Layout) -> None:
+        self.exchange, self.layout = exchange, layout
+
+    @property
+    def stats(self) -> dict[str, PhaseStats]:
+        return self.exchange.stats
+
+    def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
+        """The sum in the layout of ``tensor``; a dense one is overwritten."""
+        exchange, layout = self.exchange, self.layout
+        started = time.perf_counter()
+        own = exchange.pack(contribution_of(tensor, layout), divisor)
+        packed = time.perf_counter()
+        summed = exchange.run(own)
+        exchanged = time.perf_counter()
+        result = _result(tensor, layout, summed)
+        ended = time.perf_counter()
+        return Reduction(result, exchange.counts_in(own), summed.counts, packed - started, ended - exchanged)
+
+
+def _result(tensor: torch.Tensor, layout: Layout, summed: Summed[Segment] | Summed[Rows]) -> torch.Tensor:
+    if layout.is_sparse:
+        return sparse_result(*summed.units(), layout)
+    target = tensor.detach()
+    if target.is_contiguous():
+        summed.into(target)
+    else:
+        buffer = torch.empty(layout.shape, dtype=layout.dtype)
+        summed.into(buffer)
+        target.copy_(buffer)
+    return tensor

@@ -1,0 +1,43 @@
+"""The stages of a collective: one for each device, made when its first tensor comes."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.render import UnitInputs, render
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.host_stage import host_stage
+from zenc.runtime.reduction import Stage
+from zenc.targets import cpu
+
+log = logging.getLogger("zenc")
+
+
+class Stages:
+    """What runs the plan of ``artifact`` on each device. ``deadline``: seconds for a build, and for any single wait."""
+
+    def __init__(self, artifact: Artifact, communicator: Communicator, deadline: float) -> None:
+        self.artifact, self.communicator, self.deadline = artifact, communicator, deadline
+        self._made: dict[torch.device, Stage] = {}
+
+    def on(self, device: torch.device) -> Stage:
+        """The stage for tensors on ``device``; raises BuildError, VerificationError and their like."""
+        made = self._made.get(device)
+        if made is None:
+            made = self._made[device] = self._host()
+        return made
+
+    def _host(self) -> Stage:
+        artifact, communicator = self.artifact, self.communicator
+        sources = artifact.sources if artifact.target == "cpu" else render(UnitInputs.of(artifact.plan), "cpu")
+        kernels = cpu.load(sources, deadline_s=self.deadline)
+        self._tell(str(kernels.path))
+        return host_stage(artifact.plan, kernels, communicator.transport, self.deadline)
+
+    def _tell(self, code: str) -> None:
+        if self.communicator.rank == 0:
+            plan, size = self.artifact.plan, self.communicator.size
+            log.info("runs %s (plan %s) on %d ranks: %s", plan.scheme, plan.digest[:12], size, code)
