@@ -2,15 +2,23 @@
 
 ``assert_golden("balanced.tree.txt", text)`` compares ``text`` with the file of that name in ``tests/golden``.
 ``pytest --update-golden`` writes the files anew: read the diff before you commit it.
+
+``nvrtc`` compiles GPU kernels, without a GPU. It comes with the extra ``dev``; where it can't be had, the tests that
+ask for it are skipped if ZENC_WITHOUT_NVRTC is set, and fail otherwise.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from zenc.codegen.device import device_compiler
+from zenc.codegen.nvrtc import Nvrtc
+from zenc.errors import BuildError
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -39,3 +47,16 @@ def assert_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         pytest.fail("\n".join(diff))
 
     return check
+
+
+@pytest.fixture(scope="session")
+def nvrtc() -> Nvrtc:
+    """The NVRTC that is installed here."""
+    try:
+        found = device_compiler()
+    except BuildError:
+        if os.environ.get("ZENC_WITHOUT_NVRTC"):
+            pytest.skip("ZENC_WITHOUT_NVRTC is set and there is no NVRTC: GPU kernels are not compiled")
+        raise
+    assert isinstance(found, Nvrtc), f"{found.name} is no NVRTC: pip install nvidia-cuda-nvrtc"
+    return found

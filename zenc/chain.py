@@ -1,18 +1,20 @@
 """The arrows after parsing: from a program to what is told about it, and to an artifact.
 
-Program --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
+Program --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> sources --(cubins)--> Artifact
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from zenc.codegen.artifact import Artifact
+from zenc.codegen.device import TARGET as CUDA
+from zenc.codegen.device import Cubin, cubins
 from zenc.codegen.render import UnitInputs, render
-from zenc.errors import Diagnostic
+from zenc.errors import BuildError, Diagnostic
 from zenc.language.load import Program
 from zenc.plan.expected import Weigher
 from zenc.plan.explain import Explanation
@@ -113,11 +115,23 @@ def compiled(
     target: str,
     scheme: str | None,
     topology: Topology | None = None,
+    arch: str | Iterable[str] | None = None,
 ) -> Artifact:
     """``checked``, and then rendered for ``target``, as ``zenc.compiler.compile`` says."""
     report = checked(program, ranks, params, scheme, topology)
     sources = {} if target == "plan" else rendered(report.plan, target)  # Plan -> sources
-    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes)
+    kernels = _kernels(sources, target, arch)  # sources -> cubins
+    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, kernels)
+
+
+def _kernels(sources: Mapping[str, str], target: str, arch: str | Iterable[str] | None) -> tuple[Cubin, ...]:
+    """What of ``sources`` is compiled here and now: kernels for GPUs, since that takes no GPU."""
+    if target == CUDA:
+        return cubins(sources, arch)
+    if arch is not None:
+        message = f"the target {target} is not compiled for GPU architectures"
+        raise BuildError(Diagnostic("unknown-arch", message, help="choose --target cuda, or leave --arch out"))
+    return ()
 
 
 def rendered(plan: Plan, target: str) -> dict[str, str]:

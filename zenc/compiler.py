@@ -9,6 +9,7 @@ numpy and as long to import as a long text to read.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 Path_ = str | os.PathLike[str]
-Target = Literal["cpu", "plan"]
+Target = Literal["cpu", "cuda", "plan"]
 
 DEFAULT_DEADLINE = 300.0
 """Seconds that any single wait may take, unless ``deadline=`` or ZENC_DEADLINE_S say otherwise."""
@@ -62,6 +63,7 @@ def compile(
     target: Target = "cpu",
     scheme: str | None = None,
     topology: Topology | None = None,
+    arch: str | Iterable[str] | None = None,
 ) -> Artifact:
     """Compile the scheme in ``path`` (a file, or the name of a shipped scheme).
 
@@ -70,9 +72,11 @@ def compile(
         ranks: pin the artifact to this many ranks; without it, it serves any number, and is proved for 1 to 16 now
             and for the real number when it is loaded.
         params: values of the scheme's parameters.
-        target: ``cpu``, or ``plan`` for the plan alone.
+        target: ``cpu``, ``cuda``, or ``plan`` for the plan alone.
         scheme: which one, where the file has several.
         topology: pin the artifact to the ranks of this, and demand a way there for every move.
+        arch: for ``cuda``: the GPU architectures to compile kernels for now, such as ``["sm_90"]``; the usual ones
+            where it is not given, and none if it is empty. No GPU is needed.
 
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
@@ -80,7 +84,7 @@ def compile(
     program = load_file(locate(path))
     from zenc.chain import compiled
 
-    return compiled(program, ranks, params, target, scheme, topology)
+    return compiled(program, ranks, params, target, scheme, topology, arch)
 
 
 def compile_text(
@@ -91,12 +95,13 @@ def compile_text(
     params: Parameters | None = None,
     target: Target = "cpu",
     scheme: str | None = None,
+    arch: str | Iterable[str] | None = None,
 ) -> Artifact:
     """``compile`` for a text; ``name`` is what diagnostics call it."""
     program = load_text(text, name)
     from zenc.chain import compiled
 
-    return compiled(program, ranks, params, target, scheme)
+    return compiled(program, ranks, params, target, scheme, arch=arch)
 
 
 def explain(
@@ -205,6 +210,11 @@ def _demand_own_code(artifact: Artifact) -> None:
     if artifact.sources != rendered(artifact.plan, artifact.target):
         message = f"the code of {artifact.plan.scheme} is not what zenc generates from its plan"
         raise ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))
+    if artifact.target != "cpu":
+        message = (
+            f"{artifact.plan.scheme} was compiled for {artifact.target}, and collectives of this zenc run on the cpu"
+        )
+        raise ArtifactError(Diagnostic("unsupported-device", message, help="compile it with --target cpu"))
 
 
 def seconds(deadline: float | None) -> float:

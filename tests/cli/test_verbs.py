@@ -115,6 +115,30 @@ def test_compile_names_its_own_directory(zenc: Zenc, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("nvrtc")
+def test_compile_for_gpus(zenc: Zenc, tmp_path: Path) -> None:
+    """Without a GPU, and visibly."""
+    done = zenc("compile", "agsparse", "--target", "cuda", "--arch", "sm_90,sm_80", "--arch", "sm_100", "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert "target cuda (sm_80, sm_90, sm_100)" in done.stdout
+    assert done.stderr.count("compiling") == done.stderr.count("compiled") == 3
+    again = zenc("compile", "agsparse", "--target", "cuda", "--arch", "sm_90", "--json", "-o", "again")
+    assert again.stderr == "", "it is in the cache"
+    manifest = json.loads(again.stdout)["manifest"]
+    assert list(manifest["cubins"]) == ["sm_90"]
+    assert (tmp_path / "out/sm_90.cubin").read_bytes() == (tmp_path / "again/sm_90.cubin").read_bytes()
+
+
+def test_compile_for_gpus_where_it_is_loaded(zenc: Zenc, tmp_path: Path) -> None:
+    """Without a compiler for GPUs."""
+    nowhere = {"ZENC_CUDA_COMPILER": "/nowhere/libnvrtc.so"}
+    done = zenc("compile", "agsparse", "--target", "cuda", **nowhere)
+    assert done.returncode == 1 and "error[cuda-compiler-missing]" in done.stderr and "--arch none" in done.stderr
+    done = zenc("compile", "agsparse", "--target", "cuda", "--arch", "none", "-o", "out", **nowhere)
+    assert done.returncode == 0 and "target cuda (none)" in done.stdout, done.stderr
+    assert (tmp_path / "out/kernels.cu").is_file() and not list((tmp_path / "out").glob("*.cubin"))
+
+
 def test_list_shows_every_shipped_scheme(zenc: Zenc) -> None:
     entries = json.loads(zenc("list", "--json").stdout)
     names = {entry["name"] for entry in entries}

@@ -60,6 +60,18 @@ def rewrite(directory: Path, name: str, text: str) -> None:
     edit(directory, lambda manifest: manifest["files"].update({name: digest}))
 
 
+@pytest.fixture(scope="module")
+def saved_cuda(nvrtc, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact with kernels for two architectures on disk, which no test changes."""
+    artifact = zenc.compile("agsparse", target="cuda", arch=["sm_80", "sm_90"])
+    return artifact.save(tmp_path_factory.mktemp("cuda") / "agsparse")
+
+
+@pytest.fixture
+def copy_cuda(saved_cuda: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved_cuda, tmp_path / "cuda"))
+
+
 @pytest.mark.parametrize("ranks", [None, 1, 5])
 @pytest.mark.parametrize("target", ["cpu", "plan"])
 @pytest.mark.parametrize("scheme", ["balanced", "agsparse", "dense_ring", "hierarchical_centralization"])
@@ -69,6 +81,52 @@ def test_what_is_saved_comes_back(scheme, target, ranks, tmp_path):
     assert again == artifact and again.manifest == artifact.manifest
     assert again.plan.digest == artifact.plan.digest
     assert (again.sources == {}) == (target == "plan")
+
+
+def test_kernels_for_gpus_come_back(saved_cuda, nvrtc, tmp_path):
+    again = load_artifact(saved_cuda)
+    assert [str(cubin.arch) for cubin in again.cubins] == ["sm_80", "sm_90"]
+    assert all(cubin.image.startswith(b"\x7fELF") and cubin.compiler == nvrtc.name for cubin in again.cubins)
+    assert again.sources == zenc.compile("agsparse", target="cuda", arch="none").sources
+    assert load_artifact(again.save(tmp_path / "again")) == again
+    found = {str(path.relative_to(saved_cuda)) for path in saved_cuda.rglob("*") if path.is_file()}
+    assert found == {"manifest.json", *again.manifest["files"]} >= {"kernels.cu", "sm_80.cubin", "sm_90.cubin"}
+
+
+def test_kernels_for_gpus_that_are_edited_cut_short_or_gone(copy_cuda):
+    path = copy_cuda / "sm_90.cubin"
+    whole = path.read_bytes()
+    for damaged in (whole + b"\0", whole[:-1], whole[:4096], b"", whole[::-1]):
+        path.write_bytes(damaged)
+        assert refused(copy_cuda) == "artifact-damaged"
+    path.unlink()
+    assert refused(copy_cuda) == "artifact-damaged"
+
+
+@pytest.mark.parametrize(
+    "cubins",
+    [
+        None, [], 3, {}, {"sm_90": {}}, {"sm_90": {"compiler": "x"}}, {"../sm_90": {"compiler": "x", "cuda": 13}},
+        {"sm_80": {"compiler": "x", "cuda": 13}, "sm_86": {"compiler": "x", "cuda": 13}},
+        {"sm_80": {"compiler": "x", "cuda": 13}, "sm_90": {"compiler": "x", "cuda": "?"}},
+        {"sm_80": {"compiler": "x", "cuda": 13}, "sm_90": 7}, {"sm_80": {"compiler": "x", "cuda": 13}},
+    ],
+)  # fmt: skip
+def test_a_manifest_that_says_something_else_of_its_cubins(copy_cuda, cubins):
+    edit(copy_cuda, lambda manifest: manifest.update(cubins=cubins))
+    assert refused(copy_cuda) == "artifact-damaged"
+
+
+def test_a_scheme_for_gpus_does_not_run_on_the_cpu(saved_cuda):
+    with pytest.raises(ArtifactError, match="compiled for cuda"):
+        compiler._obtained(saved_cuda, 2)
+
+
+def test_only_kernels_for_gpus_have_architectures():
+    for target in ("cpu", "plan"):
+        with pytest.raises(zenc.BuildError, match=f"the target {target} is not compiled for GPU") as caught:
+            zenc.compile("agsparse", target=target, arch=["sm_90"])
+        assert caught.value.diagnostics[0].id == "unknown-arch"
 
 
 def test_the_files_are_those_of_the_manifest(saved):
@@ -139,7 +197,7 @@ def test_a_manifest_that_says_something_else(copy, key, value):
         assert refused(copy) == "artifact-damaged"
 
 
-@pytest.mark.parametrize(("key", "value"), [("zenc_artifact", 2), ("zenc", "0.0.0"), ("zenc", None)])
+@pytest.mark.parametrize(("key", "value"), [("zenc_artifact", 1), ("zenc", "0.0.0"), ("zenc", None)])
 def test_another_version(copy, key, value):
     edit(copy, lambda manifest: manifest.update({key: value}))
     assert refused(copy) == "other-version"

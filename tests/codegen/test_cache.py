@@ -78,21 +78,21 @@ def test_a_full_or_read_only_disk_is_an_error_of_the_cache(directory, monkeypatc
 
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(CacheError, match="ZENC_CACHE_DIR") as raised:
-        cache.publish(directory, KEY, fill())
+        cache.publish(directory, KEY, cache.LIBRARY, fill())
     assert id_of(raised) == "cache-not-writable"
     assert list(directory.iterdir()) == []
 
 
 def test_what_is_published_is_found(directory):
-    assert cache.lookup(directory, KEY) is None
-    path = cache.publish(directory, KEY, fill())
-    assert cache.lookup(directory, KEY) == path
+    assert cache.lookup(directory, KEY, cache.LIBRARY) is None
+    path = cache.publish(directory, KEY, cache.LIBRARY, fill())
+    assert cache.lookup(directory, KEY, cache.LIBRARY) == path
     assert path.read_text() == "library"
 
 
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "no manifest", "odd manifest", "gone", "a file"])
 def test_damaged_entries_are_not_used_and_replaced(directory, damage):
-    path = cache.publish(directory, KEY, fill())
+    path = cache.publish(directory, KEY, cache.LIBRARY, fill())
     manifest = path.parent / cache.MANIFEST
     if damage == "truncated":
         path.write_text("libr")
@@ -108,9 +108,9 @@ def test_damaged_entries_are_not_used_and_replaced(directory, damage):
         manifest.unlink()
         path.parent.rmdir()
         path.parent.write_text("")
-    assert cache.lookup(directory, KEY) is None
-    assert cache.publish(directory, KEY, fill("new")).read_text() == "new"
-    assert cache.lookup(directory, KEY) is not None
+    assert cache.lookup(directory, KEY, cache.LIBRARY) is None
+    assert cache.publish(directory, KEY, cache.LIBRARY, fill("new")).read_text() == "new"
+    assert cache.lookup(directory, KEY, cache.LIBRARY) is not None
 
 
 def test_a_failed_build_leaves_nothing(directory):
@@ -118,12 +118,12 @@ def test_a_failed_build_leaves_nothing(directory):
         raise ValueError
 
     with pytest.raises(ValueError):
-        cache.publish(directory, KEY, fail)
+        cache.publish(directory, KEY, cache.LIBRARY, fail)
     assert list(directory.iterdir()) == []
 
 
 def test_entries_have_sizes_and_dates_and_can_be_cleared(directory):
-    cache.publish(directory, KEY, fill())
+    cache.publish(directory, KEY, cache.LIBRARY, fill())
     open_lock(directory / f"{KEY}.lock").close()
     (directory / f"{cache.UNFINISHED}x").mkdir()
     (directory / f"{cache.FAILED}x").mkdir()

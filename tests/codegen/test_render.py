@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from jinja2 import meta
 
+from zenc.chain import rendered
 from zenc.codegen.render import UnitInputs, environment, real, render
 from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
 from zenc.compiler import compile
@@ -38,17 +39,19 @@ def test_targets_have_equal_stems(target):
     assert stems("cpu") <= stems(target)
 
 
-def test_generated_code_is_as_it_was(assert_golden):
+@pytest.mark.parametrize(("target", "file", "suffix"), [("cpu", "kernels.cpp", ""), ("cuda", "kernels.cu", ".cu")])
+def test_generated_code_is_as_it_was(assert_golden, target, file, suffix):
     """Nothing but the mapping decides about it: whole for one, and for all others what they change of that."""
-    by_mapping = {type(artifact.plan.mapping): artifact.sources["kernels.cpp"] for artifact in map(compile, SCHEMES)}
+    plans = [compile(scheme, target="plan").plan for scheme in SCHEMES]
+    by_mapping = {type(plan.mapping): rendered(plan, target)[file] for plan in plans}
     whole = by_mapping.pop(Contiguous)
-    assert_golden("contiguous.kernels.cpp", whole)
+    assert_golden(f"contiguous.{file}", whole)
     assert len(by_mapping) == len(get_args(Mapping)) - 1
     for mapping, code in by_mapping.items():
         changes = difflib.unified_diff(
             whole.splitlines(), code.splitlines(), "contiguous", mapping.__name__, n=1, lineterm=""
         )
-        assert_golden(f"{mapping.__name__.lower()}.kernels.diff", "\n".join(changes))
+        assert_golden(f"{mapping.__name__.lower()}.kernels{suffix}.diff", "\n".join(changes))
 
 
 def test_nothing_but_the_mapping_decides_about_the_code():

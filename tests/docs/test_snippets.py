@@ -77,8 +77,10 @@ def commands_of(block: Block) -> list[str]:
 @pytest.mark.parametrize(
     ("page", "block", "command"), commands(), ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_shell(page: Path, block: Block, command: str, tmp_path: Path) -> None:
+def test_shell(page: Path, block: Block, command: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """A command that stands below ``# bad`` has to fail; its output is what it says about that."""
+    if "--target cuda" in command:
+        request.getfixturevalue("nvrtc")
     write_files(blocks_of(page), tmp_path)
     program, *arguments = shlex.split(command)
     start = ["-m", "zenc"] if program == "zenc" else ["-m", "torch.distributed.run", "--standalone"]

@@ -21,15 +21,32 @@ from zenc.cli.common import (
     print_json,
     reporting,
 )
+from zenc.codegen.arch import USUAL, listed
 
 
 class Target(str, Enum):
     CPU = "cpu"
+    CUDA = "cuda"
     PLAN = "plan"
 
 
 TargetOption = Annotated[
-    Target, typer.Option("--target", help="cpu: the plan and C++ kernels; plan: the plan alone, for other programs.")
+    Target,
+    typer.Option(
+        "--target",
+        help="cpu: the plan and C++ kernels; cuda: the plan and GPU kernels, compiled; plan: the plan alone, for other "
+        "programs.",
+    ),
+]
+ArchOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arch",
+        metavar="ARCH",
+        help="For cuda: the GPU architectures to compile for, such as sm_90 or sm_80,sm_90; may be repeated. "
+        "'none' leaves that to the machine that loads it. "
+        f"[default: {listed(USUAL)}]",
+    ),
 ]
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="DIR", help="Where to write. [default: build/SCHEME]")
@@ -39,6 +56,8 @@ EXAMPLES = """\b
 Examples:
   zenc compile balanced                      writes build/balanced
   zenc compile mine.zen --ranks 8 -o out
+  zenc compile balanced --target cuda        for the usual GPUs; needs none of them
+  zenc compile balanced --target cuda --arch sm_90,sm_100
   zenc compile dense_ring --target plan --json
 """
 
@@ -48,6 +67,7 @@ def compile_(
     ranks: RanksOption = None,
     assignments: SetOption = None,
     target: TargetOption = Target.CPU,
+    arch: ArchOption = None,
     scheme: NameOption = None,
     topology: TopologyOption = None,
     output: OutputOption = None,
@@ -58,6 +78,10 @@ def compile_(
     The scheme is proved first; one that is wrong does not compile. Without --ranks the result serves any number. With
     --topology it is for the ranks of this, and does not compile unless every move has a way there; the topology itself
     is no part of what is written.
+
+    C++ kernels are built by g++ where the scheme is loaded. GPU kernels are compiled here, by NVRTC or nvcc: sm_90 is
+    compute capability 9.0 (H100, H200), and kernels for sm_80 run on 8.0, 8.6 and 8.9. For other GPUs they are compiled
+    where the scheme is loaded, if NVRTC is there.
     """
     path, params = locate(file), parameters(assignments)
     with reporting(json):
@@ -65,7 +89,7 @@ def compile_(
 
         cluster, ranks = on_topology(topology, ranks)
         artifact = compiler.compile(
-            path, ranks=ranks, params=params, target=target.value, scheme=scheme, topology=cluster
+            path, ranks=ranks, params=params, target=target.value, scheme=scheme, topology=cluster, arch=arch
         )
         where = artifact.save(output or Path("build") / artifact.plan.scheme)
     if json:
@@ -73,4 +97,6 @@ def compile_(
     else:
         size = artifact.plan.size
         group = "any number of ranks" if size is None else "1 rank" if size == 1 else f"{size} ranks"
-        print(f"{where}: {artifact.plan.scheme} for {group}, target {target.value}, plan {artifact.plan.digest[:12]}")
+        archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target is Target.CUDA else ""
+        plan = artifact.plan
+        print(f"{where}: {plan.scheme} for {group}, target {target.value}{archs}, plan {plan.digest[:12]}")

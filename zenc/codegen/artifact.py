@@ -3,7 +3,8 @@
 directory/
     manifest.json     versions, scheme, size, target, digest, and the SHA-256 of every other file
     plan.json         the plan, for people and for loading
-    kernels.cpp       generated code; built at first use, into the cache
+    kernels.cpp       generated code; built at first use, into the cache. kernels.cu for the target cuda
+    sm_90.cubin       the same for a GPU architecture, compiled: for machines without a compiler for kernels
     sources/*.zen     the texts it was compiled from, so that a later error can point at them
 """
 
@@ -18,23 +19,30 @@ from pathlib import Path
 from typing import Any
 
 from zenc._version import __version__
+from zenc.codegen.arch import named
+from zenc.codegen.device import Cubin
 from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.model import Plan
 from zenc.plan.serial import plan_from_json, plan_text
 
-ARTIFACT_VERSION = 1
+ARTIFACT_VERSION = 2
+CUBIN_SUFFIX = ".cubin"
 MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A compiled scheme. ``sources`` are the generated files, ``texts`` the scheme and what it imports."""
+    """A compiled scheme. ``sources`` are the generated files, ``texts`` the scheme and what it imports.
+
+    ``cubins`` are the kernels of the target cuda, by ascending architecture.
+    """
 
     plan: Plan
     target: str
     sources: dict[str, str]
     texts: tuple[Source, ...] = ()
     proved_sizes: tuple[int, ...] = field(default=())
+    cubins: tuple[Cubin, ...] = ()
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -48,13 +56,16 @@ class Artifact:
             "digest": self.plan.digest,
             "proved_sizes": list(self.proved_sizes),
             "texts": [source.name for source in self.texts],
-            "files": {name: _sha256(text) for name, text in self.files().items()},
+            "cubins": {str(cubin.arch): {"compiler": cubin.compiler, "cuda": cubin.cuda} for cubin in self.cubins},
+            "files": {name: _sha256(content) for name, content in self.files().items()},
         }
 
-    def files(self) -> dict[str, str]:
-        """All files but the manifest: name in the directory -> text."""
+    def files(self) -> dict[str, bytes]:
+        """All files but the manifest: name in the directory -> content."""
         texts = {f"sources/{index}.zen": source.text for index, source in enumerate(self.texts)}
-        return {"plan.json": plan_text(self.plan), **self.sources, **texts}
+        readable = {"plan.json": plan_text(self.plan), **self.sources, **texts}
+        images = {f"{cubin.arch}{CUBIN_SUFFIX}": cubin.image for cubin in self.cubins}
+        return {**{name: text.encode() for name, text in readable.items()}, **images}
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write the artifact to ``directory`` (made if it is not there); the manifest comes last.
@@ -64,9 +75,9 @@ class Artifact:
         target = Path(directory)
         try:
             (target / "sources").mkdir(parents=True, exist_ok=True)
-            for name, text in self.files().items():
-                _write(target / name, text)
-            _write(target / "manifest.json", json.dumps(self.manifest, indent=2) + "\n")
+            for name, content in self.files().items():
+                _write(target / name, content)
+            _write(target / "manifest.json", (json.dumps(self.manifest, indent=2) + "\n").encode())
         except OSError as error:
             message = f"can't write the artifact to {target}: {error.strerror or error}"
             raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
@@ -97,7 +108,9 @@ def load_artifact(directory: str | os.PathLike[str]) -> Artifact:
 
 
 def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
-    files = {name: _checked(where, name, digest) for name, digest in manifest["files"].items()}
+    content = {name: _checked(where, name, digest) for name, digest in manifest["files"].items()}
+    cubins = tuple(_cubin(content, arch, made) for arch, made in manifest["cubins"].items())
+    files = {name: text.decode() for name, text in content.items()}
     texts = tuple(Source(name, files[f"sources/{index}.zen"]) for index, name in enumerate(manifest["texts"]))
     plan = plan_from_json(json.loads(files["plan.json"]), texts)
     if plan.digest != manifest["digest"]:
@@ -106,7 +119,15 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     target = str(manifest["target"])
     if not target.isidentifier():
         raise ValueError(f"{target!r} is no target")
-    return Artifact(plan, target, sources, texts, tuple(manifest["proved_sizes"]))
+    return Artifact(plan, target, sources, texts, tuple(manifest["proved_sizes"]), cubins)
+
+
+def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:
+    """The cubin for ``arch``, taken out of ``content``; ``made`` is what the manifest says of it."""
+    capability = named(arch)
+    if capability is None:
+        raise ValueError(f"{arch!r} is no architecture")
+    return Cubin(capability, content.pop(f"{arch}{CUBIN_SUFFIX}"), str(made["compiler"]), int(made["cuda"]))
 
 
 def _manifest(where: Path) -> dict[str, Any]:
@@ -115,7 +136,7 @@ def _manifest(where: Path) -> dict[str, Any]:
         message = f"{where} is no compiled scheme: it has no manifest.json"
         raise ArtifactError(Diagnostic("not-an-artifact", message, help=f"zenc compile SCHEME.zen -o {where}"))
     try:
-        data = json.loads(_text(path))
+        data = json.loads(_bytes(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(where, "its manifest.json can't be read") from error
     if not isinstance(data, dict):
@@ -123,40 +144,40 @@ def _manifest(where: Path) -> dict[str, Any]:
     return data
 
 
-def _checked(where: Path, name: str, digest: str) -> str:
-    """The text of a file of the artifact, which must lie inside it and be as it was written."""
+def _checked(where: Path, name: str, digest: str) -> bytes:
+    """The content of a file of the artifact, which must lie inside it and be as it was written."""
     path = where / name
     if where.resolve() not in path.resolve().parents:
         raise _damaged(where, f"{name} lies outside of it")
     try:
-        text = _text(path)
+        content = _bytes(path)
     except (OSError, ValueError) as error:
         raise _damaged(where, f"{name} is missing or can't be read") from error
-    if _sha256(text) != digest:
+    if _sha256(content) != digest:
         raise _damaged(where, f"{name} was changed or cut short after it was compiled")
-    return text
+    return content
 
 
-def _text(path: Path) -> str:
+def _bytes(path: Path) -> bytes:
     if not path.is_file() or path.stat().st_size > MOST_BYTES:
         raise ValueError("no file, or too large")
-    return path.read_text(encoding="utf-8")
+    return path.read_bytes()
 
 
 def _damaged(where: Path, why: str) -> ArtifactError:
     return ArtifactError(Diagnostic("artifact-damaged", f"{where} is damaged: {why}", help="compile the scheme again"))
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: bytes) -> None:
     """Write whole or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:

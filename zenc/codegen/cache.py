@@ -1,10 +1,10 @@
 """The cache of compiled units: ``$ZENC_CACHE_DIR``, or ``zenc`` in the user's cache directory.
 
     cache = { KEY/ , KEY.lock , failed-KEY/ }
-    KEY/  = kernels.so, the sources, manifest.json (sha256 of kernels.so, compiler, date)
+    KEY/  = a product (kernels.so, kernels.cubin), the sources, manifest.json (sha256 of the product, compiler, date)
     KEY   = sha256 of everything that is compiled: sources, headers, flags, compiler, architecture, versions
 
-An entry appears whole or not at all (os.replace of a finished folder), and is used only while its library has the
+An entry appears whole or not at all (os.replace of a finished folder), and is used only while its product has the
 checksum that its builder noted. The directory must be the user's alone: what lies in it is executed.
 """
 
@@ -86,18 +86,18 @@ def not_writable(path: Path, why: str) -> CacheError:
     )
 
 
-def lookup(cache: Path, key: str) -> Path | None:
-    """The library of ``key``, or None where it is missing, damaged or not what its builder published. Never raises."""
+def lookup(cache: Path, key: str, product: str) -> Path | None:
+    """The ``product`` of ``key``, or None where it is missing, damaged or not what was published. Never raises."""
     folder = cache / key
     try:
         noted = json.loads((folder / MANIFEST).read_text("utf-8"))["sha256"]
-        return folder / LIBRARY if _sha256(folder / LIBRARY) == noted else None
+        return folder / product if _sha256(folder / product) == noted else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def publish(cache: Path, key: str, fill: Callable[[Path], dict[str, str]]) -> Path:
-    """Make the entry ``key``: ``fill(folder)`` writes the sources and kernels.so and returns notes for the manifest.
+def publish(cache: Path, key: str, product: str, fill: Callable[[Path], dict[str, str]]) -> Path:
+    """Make the entry ``key``: ``fill(folder)`` writes sources and ``product``, and returns notes for the manifest.
 
     Whatever stood there is replaced. If ``fill`` raises, nothing is published. Raises CacheError.
     """
@@ -107,12 +107,12 @@ def publish(cache: Path, key: str, fill: Callable[[Path], dict[str, str]]) -> Pa
         notes = fill(folder)
         created = datetime.now(timezone.utc).isoformat(timespec="seconds")
         with writing(cache):
-            manifest = {"sha256": _sha256(folder / LIBRARY), "created": created, **notes}
+            manifest = {"sha256": _sha256(folder / product), "created": created, **notes}
             (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
             replace(folder, cache / key)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return cache / key / LIBRARY
+    return cache / key / product
 
 
 def replace(folder: Path, final: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from zenc.codegen.build import DEADLINE_SECONDS, build
+from zenc.codegen.build import build
+from zenc.codegen.once import DEADLINE_SECONDS
 from zenc.targets.cpu.kernels import Kernels
 
 

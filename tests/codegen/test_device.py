@@ -1,0 +1,223 @@
+"""Kernels for GPUs are compiled without a GPU, once per node, by what is found to compile them with."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from zenc.codegen import cache, device, libraries, nvcc
+from zenc.codegen import nvrtc as nvrtc_module
+from zenc.codegen.arch import Arch, listed
+from zenc.codegen.device import CHOICE, Cubin, cache_key, cubin, cubins, device_compiler
+from zenc.codegen.render import UnitInputs, render
+from zenc.errors import BuildError
+
+SOURCES = render(UnitInputs("contiguous"), "cuda")
+SM_90 = Arch(9, 0)
+ELF = b"\x7fELF"
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch):
+    """A machine without any compiler for GPUs."""
+    monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
+    monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
+    device._found.cache_clear()
+    yield
+    device._found.cache_clear()
+
+
+def id_of(raised) -> str:
+    return raised.value.diagnostics[0].id
+
+
+def fake_nvcc(folder: Path, script: str = 'echo "$*" > "$out"') -> str:
+    """A program that answers as nvcc does; ``script`` is what it does to compile to ``$out``."""
+    path = folder / "nvcc"
+    path.write_text(
+        "#!/bin/bash\n"
+        'case "$1" in\n'
+        '--version) echo "Cuda compilation tools, release 13.1, V13.1.80"; exit;;\n'
+        "--list-gpu-code) printf 'sm_75\\nsm_90\\nsm_100\\n'; exit;;\n"
+        "esac\n"
+        f'out="${{@: -1}}"\n{script}\n'
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def test_a_compile_is_announced_timed_and_kept(nvrtc, caplog):
+    with caplog.at_level(logging.INFO, "zenc"):
+        made = cubin(SOURCES, SM_90, nvrtc)
+    assert made.image.startswith(ELF) and made.arch == SM_90 and made.compiler == nvrtc.name
+    assert [record.message.split()[:2] for record in caplog.records] == [["compiling", "sm_90"], ["compiled", "sm_90"]]
+    caplog.clear()
+    assert cubin(SOURCES, SM_90, nvrtc) == made
+    assert not caplog.records
+
+
+def test_a_compiler_gives_the_same_bytes_again(nvrtc):
+    """So that whoever has this compiler can check a cubin of somebody else."""
+    made = cubin(SOURCES, SM_90, nvrtc)
+    cache.clear()
+    assert cubin(SOURCES, SM_90, nvrtc).image == made.image
+
+
+def test_a_damaged_cubin_is_compiled_again(nvrtc, directory):
+    made = cubin(SOURCES, SM_90, nvrtc)
+    (entry,) = cache.entries()
+    (entry.path / device.PRODUCT).write_bytes(made.image[:-1])
+    assert cubin(SOURCES, SM_90, nvrtc) == made
+
+
+def test_the_name_has_the_whole_version(nvrtc):
+    assert nvrtc.name.startswith(f"NVRTC {nvrtc.cuda}.") and nvrtc.name.count(".") == 2
+
+
+@pytest.mark.parametrize("change", ["source", "headers", "flags", "arch", "compiler", "zenc"])
+def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
+    before = cache_key("source", SM_90, "NVRTC 1")
+    if change == "headers":
+        monkeypatch.setattr(device, "headers", lambda _target: {"cuda/zenc_cuda/kernels.h": "other"})
+    elif change == "flags":
+        monkeypatch.setattr(device, "FLAGS", ("-std=c++20",))
+    elif change == "zenc":
+        monkeypatch.setattr(device, "__version__", "other")
+    source = "other" if change == "source" else "source"
+    arch = Arch(8, 0) if change == "arch" else SM_90
+    assert cache_key(source, arch, "NVRTC 2" if change == "compiler" else "NVRTC 1") != before
+
+
+def test_headers_of_the_host_are_no_part_of_kernels():
+    assert "zenc_cuda/kernels.h" in device.device_headers() and "zenc/config.h" in device.device_headers()
+    assert not [name for name in device.device_headers() if "host" in name]
+
+
+def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources(nvrtc):
+    with pytest.raises(BuildError, match="nonsense") as raised:
+        cubin({"kernels.cu": "// a\nnonsense;\n"}, SM_90, nvrtc)
+    (found,) = raised.value.diagnostics
+    assert found.id == "compile-failed" and nvrtc.name in found.message
+    kept = Path(found.notes[-1].rpartition(" ")[2])
+    assert (kept / "kernels.cu").read_text() == "// a\nnonsense;\n"
+    output = (kept / "compiler-output.txt").read_text()
+    assert "-arch=sm_90 -std=c++17 -fmad=false kernels.cu" in output and "kernels.cu(2): error" in output
+
+
+def test_an_architecture_that_is_unknown_is_told_with_those_that_are_known(nvrtc):
+    with pytest.raises(BuildError, match="for sm_70, sm_991; it does for sm_75, sm_80") as raised:
+        cubins(SOURCES, "sm_991,sm_90,sm_70")
+    assert id_of(raised) == "unknown-arch"
+    assert cache.entries() == [], "nothing is compiled unless all can be"
+
+
+def test_several_architectures_and_the_usual_ones(nvrtc):
+    assert [str(made.arch) for made in cubins(SOURCES, ["sm_90", "sm_80"])] == ["sm_80", "sm_90"]
+    assert listed(made.arch for made in cubins(SOURCES, None)) == "sm_75, sm_80, sm_90, sm_100, sm_120"
+    assert len(cache.entries()) == 5
+
+
+@pytest.mark.usefixtures("nothing_installed")
+def test_without_a_compiler_it_is_said_what_to_install():
+    with pytest.raises(BuildError, match="no NVRTC and no nvcc") as raised:
+        cubins(SOURCES, None)
+    assert id_of(raised) == "cuda-compiler-missing"
+    assert "pip install 'zenc[cuda13]'" in raised.value.diagnostics[0].help
+    assert cubins(SOURCES, ()) == () == cubins(SOURCES, "none")
+
+
+@pytest.mark.parametrize("name", ["libnvrtc.so.99", "nvcc", "/nowhere/nvcc", "/nowhere/libnvrtc.so.13"])
+def test_a_choice_that_is_not_there_is_refused(monkeypatch, tmp_path, name):
+    monkeypatch.setenv(CHOICE, name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BuildError, match=f"what {CHOICE} names can't compile") as raised:
+        device_compiler()
+    assert id_of(raised) == "cuda-compiler-missing" and name in raised.value.diagnostics[0].notes[0]
+
+
+def test_a_library_that_is_no_nvrtc_is_passed_over(monkeypatch, nothing_installed, tmp_path, nvrtc):
+    (tmp_path / "libnvrtc.so.14").write_text("not a library")
+    found = [str(tmp_path / "libnvrtc.so.14"), "libc.so.6", nvrtc.path]
+    monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(found))
+    assert device_compiler().name == nvrtc.name
+
+
+def test_a_compiler_that_is_newer_than_the_driver_is_passed_over(monkeypatch, nothing_installed, nvrtc):
+    monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter([nvrtc.path]))
+    assert device_compiler(nvrtc.cuda).name == nvrtc.name
+    with pytest.raises(BuildError, match=f"of CUDA {nvrtc.cuda}, and the driver is of CUDA {nvrtc.cuda - 1}"):
+        device_compiler(nvrtc.cuda - 1)
+
+
+def test_nvcc_is_taken_where_there_is_no_nvrtc(monkeypatch, nothing_installed, tmp_path):
+    path = fake_nvcc(tmp_path)
+    monkeypatch.setattr(nvcc, "programs", lambda: iter([path]))
+    made = cubins(SOURCES, "sm_90")[0]
+    assert (made.compiler, made.cuda) == ("nvcc 13.1.80", 13)
+    told = made.image.decode().split()
+    assert told[:4] == ["-cubin", "-arch=sm_90", "-std=c++17", "-fmad=false"] and told[-3:-1] == ["kernels.cu", "-o"]
+    with pytest.raises(BuildError, match="it does for sm_75, sm_90, sm_100"):
+        cubins(SOURCES, "sm_80")
+
+
+def test_nvcc_that_fails_is_told_as_gcc_that_fails(monkeypatch, tmp_path):
+    monkeypatch.setenv(CHOICE, fake_nvcc(tmp_path, 'echo "kernels.cu(7): error: no" >&2; exit 2'))
+    with pytest.raises(BuildError, match=r"kernels.cu\(7\): error: no") as raised:
+        cubins(SOURCES, "sm_90")
+    assert id_of(raised) == "compile-failed"
+
+
+def test_a_program_that_is_no_nvcc_is_refused(monkeypatch):
+    monkeypatch.setenv(CHOICE, "/bin/true")
+    with pytest.raises(BuildError, match="does not say its version as nvcc does"):
+        device_compiler()
+
+
+def test_wheels_come_before_toolkits_and_newer_ones_first(monkeypatch, tmp_path):
+    for path in ("site/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "site/nvidia/cu99/lib/libnvrtc.so.99",
+                 "site/nvidia/cu99/lib/libnvrtc.alt.so.99", "home/lib64/libnvrtc.so.99"):  # fmt: skip
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    found = [path for path in nvrtc_module.libraries() if str(tmp_path) in path]
+    assert [path.removeprefix(f"{tmp_path}/") for path in found] == [
+        "site/nvidia/cu99/lib/libnvrtc.so.99", "home/lib64/libnvrtc.so.99", "site/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+    ]  # fmt: skip
+
+
+def test_the_finder_of_cupy_is_asked(monkeypatch, tmp_path):
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda" / "pathfinder.py").write_text(
+        "class Found:\n    abs_path = '/elsewhere/libnvrtc.so.13'\n\n\n"
+        "def load_nvidia_dynamic_lib(name):\n    assert name == 'nvrtc'\n    return Found\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name == "cuda" or name.startswith("cuda.")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert list(nvrtc_module.libraries())[-1] == "/elsewhere/libnvrtc.so.13"
+    sys.modules.pop("cuda.pathfinder")
+    sys.modules.pop("cuda")
+
+
+def test_toolkits_are_those_of_the_environment_and_the_usual_one(monkeypatch):
+    monkeypatch.setenv("CUDA_HOME", "/a")
+    monkeypatch.setenv("CUDA_PATH", "/b")
+    assert [os.fspath(path) for path in libraries.toolkits()] == ["/a", "/b", "/usr/local/cuda"]
+
+
+def test_a_cubin_says_what_it_is_for_and_not_its_bytes():
+    assert repr(Cubin(SM_90, b"bytes", "NVRTC 13.0.88", 13)) == (
+        "Cubin(arch=Arch(major=9, minor=0), compiler='NVRTC 13.0.88', cuda=13)"
+    )
