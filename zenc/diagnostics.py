@@ -174,7 +174,9 @@ _RUN = {
 _TORCH = {
     "not-ddp": ("torch", "a model is not wrapped in DistributedDataParallel"),
     "hook-taken": ("torch", "a model has a communication hook already"),
+    "sparse-already": ("torch", "a parameter with sparse gradients was asked for as a dense one"),
     "tied-to-dense": ("torch", "a sparse embedding shares its weights with a dense layer"),
+    "unknown-parameter": ("torch", "the model has no parameter of the name that was given"),
     "unused-parameter": ("torch", "a sparse parameter took no part in a forward pass"),
     "nonfinite-norm": ("torch", "the norm of the gradients is NaN or infinite"),
 }

@@ -103,6 +103,47 @@ def hook_idiom(group: dist.ProcessGroup) -> list[str]:
     ]
 
 
+class Tables(nn.Module):
+    """Dense gradients only: a table between two layers, and a table of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.words = nn.Embedding(ROWS, WIDTH)
+        self.last = nn.Linear(WIDTH, 3)
+        self.tags = nn.Embedding(ROWS, WIDTH)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.last(self.first(self.words(ids).mean(dim=1)) + self.tags(ids[:, 0]))
+
+
+def dense_tables(group: dist.ProcessGroup, dense: list[str], **options: Any) -> list[str]:
+    """Adam with tables through the scheme trains as without; returns fingerprints."""
+    found = []
+    for scheme in ("balanced", None):
+        torch.manual_seed(0)
+        ddp = DistributedDataParallel(Tables(), process_group=group, **options)
+        handle = zenc.attach(ddp, scheme, dense=dense, deadline=30) if scheme else None
+        optimizer = torch.optim.Adam(ddp.parameters(), lr=0.05)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            ddp(batch(group.rank(), step)).pow(2).sum().backward()
+            if handle:
+                rows = {int(row) for rank in range(group.size()) for row in batch(rank, step).flatten()}
+                assert handle.stats["words.weight"]["units_out"] == len(rows), "units are rows"
+            optimizer.step()
+        if handle:
+            assert set(handle.stats) == set(dense) == set(handle.parameters)
+        found.append([parameter.detach().clone() for parameter in ddp.parameters()])
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+    return [bits(parameter) for parameter in found[0]]
+
+
+def dense_refused(group: dist.ProcessGroup, name: str) -> None:
+    zenc.attach(wrapped(group), "balanced", dense=[name])
+
+
 def unused(group: dist.ProcessGroup, find: bool) -> None:
     ddp = wrapped(group, find_unused_parameters=find)
     zenc.attach(ddp, "balanced", deadline=30)

@@ -44,6 +44,15 @@ def test_the_hook_as_torch_hooks_are_used(four):
     assert all(result == results[0] for result in results)
 
 
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("dense", [["words.weight"], ["words.weight", "tags.weight"]], ids=len)
+@pytest.mark.parametrize("options", [{}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 0.001}], ids=str)
+def test_dense_tables_go_through_the_scheme_on_request(four, size, dense, options):
+    """All in one bucket, and each in its own."""
+    results = four.run(JOBS + "dense_tables", size=size, dense=dense, **options)
+    assert all(result == results[0] for result in results)
+
+
 def failure(ranks: Ranks, job: str, **arguments: object) -> str:
     with pytest.raises(RanksFailed) as caught:
         ranks.run(JOBS + job, **arguments)
@@ -80,3 +89,12 @@ def test_a_rank_that_dies_in_training():
     assert set(caught.value.errors) == {1}
     for text in caught.value.results.values():
         assert text
+
+
+def test_dense_parameters_that_are_none(four):
+    text = failure(four, "dense_refused", name="head.weights")
+    assert "error[unknown-parameter]: the model has no parameter 'head.weights' to train" in text
+    assert "did you mean 'head.weight'?" in text
+    assert "error[sparse-already]: 'words.weight' has sparse gradients" in failure(
+        four, "dense_refused", name="words.weight"
+    )

@@ -17,6 +17,7 @@ from zenc.runtime.reduction import Call, Opener, Stage
 from zenc.runtime.stats import CallStats
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
+from zenc.scheme.model import Unit
 
 Operation = Literal["sum", "mean"]
 OPERATIONS = ("sum", "mean")
@@ -63,12 +64,18 @@ class Collective:
         return self._stats.to_json() if self._stats else {}
 
     @overload
-    def all_reduce(self, tensor: torch.Tensor, op: Operation = ..., async_op: Literal[False] = ...) -> torch.Tensor: ...
+    def all_reduce(
+        self, tensor: torch.Tensor, op: Operation = ..., async_op: Literal[False] = ..., rows: bool = ...
+    ) -> torch.Tensor: ...
 
     @overload
-    def all_reduce(self, tensor: torch.Tensor, op: Operation = ..., *, async_op: Literal[True]) -> Work: ...
+    def all_reduce(
+        self, tensor: torch.Tensor, op: Operation = ..., *, async_op: Literal[True], rows: bool = ...
+    ) -> Work: ...
 
-    def all_reduce(self, tensor: torch.Tensor, op: Operation = "sum", async_op: bool = False) -> torch.Tensor | Work:
+    def all_reduce(
+        self, tensor: torch.Tensor, op: Operation = "sum", async_op: bool = False, rows: bool = False
+    ) -> torch.Tensor | Work:
         """Sum ``tensor`` over all ranks.
 
         Args:
@@ -78,6 +85,8 @@ class Collective:
                 merge.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
+            rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which else takes
+                single elements. All ranks must say the same.
 
         Raises:
             TensorError: for a tensor that can't be summed; nothing was sent.
@@ -87,7 +96,7 @@ class Collective:
         if op not in OPERATIONS:
             message = f"unknown operation {op!r}; one of {', '.join(OPERATIONS)}"
             raise TensorError(Diagnostic("unknown-operation", message))
-        prepared = self._prepared(tensor, op)
+        prepared = self._prepared(tensor, op, rows)
         number = self._communicator.next_call()
 
         def call(work: Work) -> torch.Tensor:
@@ -114,17 +123,20 @@ class Collective:
         self._stats = work.counted = CallStats(number, layout.units, *counts, opened.stats, *seconds)
         return found.tensor
 
-    def _prepared(self, tensor: torch.Tensor, op: Operation) -> Prepared:
+    def _prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> Prepared:
         """What calls with this shape, dtype and operation share; raises TensorError as ``layout_of``."""
         if not isinstance(tensor, torch.Tensor):
             raise not_a_tensor(tensor)
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
-        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op)
+        key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            known = self._known[key] = self._prepare(layout_of(tensor, self.artifact.plan.unit), op, tensor.device)
+            unit = self.artifact.plan.unit
+            if rows and unit is Unit.AUTO and not sparse_dim:
+                unit = Unit.ROW
+            known = self._known[key] = self._prepare(layout_of(tensor, unit), op, tensor.device)
         return known
 
     def _prepare(self, layout: Layout, op: Operation, device: torch.device) -> Prepared:

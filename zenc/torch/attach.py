@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import os
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -38,9 +41,10 @@ def attach(
     ddp_model: DistributedDataParallel,
     scheme: str | os.PathLike[str] | Artifact,
     *,
+    dense: Iterable[str] = (),
     deadline: float | None = None,
 ) -> Attachment:
-    """Let a scheme synchronise the sparse gradients of ``ddp_model``; its dense ones stay with DDP.
+    """Let a scheme synchronise the sparse gradients of ``ddp_model``; its dense ones stay with DDP, but for ``dense``.
 
     Call it on all ranks, after the model was wrapped and before the first backward pass. Works with ``no_sync``,
     gradient accumulation, ``static_graph``, and several or tied ``nn.Embedding(sparse=True)``.
@@ -48,28 +52,32 @@ def attach(
     Args:
         ddp_model: the wrapped model.
         scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact.
+        dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
+            step touches few rows, under an optimizer that takes no sparse gradients, such as Adam.
         deadline: seconds that any single wait may take; see ``zenc.load``.
 
     Raises:
-        SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), or ``tied-to-dense``.
+        SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
+            ``sparse-already`` for one of ``dense`` that has sparse gradients.
         ZencError: as ``zenc.load``.
     """
     if not isinstance(ddp_model, DistributedDataParallel):
         message = f"attach takes a model wrapped in DistributedDataParallel, not a {type(ddp_model).__name__}"
         raise SchemeError(Diagnostic("not-ddp", message, help="wrap it first: ddp = DistributedDataParallel(model)"))
     sparse = _sparse_parameters(ddp_model.module)
+    asked = _dense_parameters(ddp_model.module, dense, sparse)
     names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
     collective = load(scheme, ddp_model.process_group, deadline=deadline)
-    state = ZencState(collective, ddp_model.process_group, names)
+    state = ZencState(collective, ddp_model.process_group, names, asked.values())
     try:
         ddp_model.register_comm_hook(state, zenc_hook)
     except RuntimeError as error:
         message = "this model has a communication hook already; DDP takes one"
         raise SchemeError(Diagnostic("hook-taken", message, notes=(str(error).splitlines()[0][:200],))) from error
     watch_unused(ddp_model, sparse)
-    if not sparse:
+    if not sparse and not asked:
         log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-    return Attachment(collective, state, tuple(sparse))
+    return Attachment(collective, state, (*sparse, *asked))
 
 
 def _sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
@@ -88,6 +96,23 @@ def _sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
         if sparse:
             found[name] = sparse
     return found
+
+
+def _dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[str]) -> dict[str, torch.nn.Parameter]:
+    """Name -> parameter, of the dense ones that the caller asks for."""
+    known = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    wanted = [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name in sparse:
+            message = f"'{name}' has sparse gradients, which go through the scheme anyway"
+            raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            help = f"did you mean '{near[0]}'?" if near else "model.named_parameters() has the names"
+            raise SchemeError(
+                Diagnostic("unknown-parameter", f"the model has no parameter '{name}' to train", help=help)
+            )
+    return {name: known[name] for name in wanted}
 
 
 def _tied(name: str, others: list[str]) -> ZencError:

@@ -6,7 +6,7 @@ the hook does. Buckets are rebuilt after the first step, so what is kept by para
 """
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import torch
@@ -18,6 +18,7 @@ from zenc.errors import ZencError
 from zenc.runtime.collective import Collective
 from zenc.runtime.stats import CallStats
 from zenc.runtime.work import Work
+from zenc.torch.dense import reduce_dense
 
 
 class ZencState:
@@ -27,6 +28,7 @@ class ZencState:
         collective: the loaded scheme.
         process_group: DDP's own group, for dense buckets; default: all ranks.
         names: parameter -> name, for ``stats``; parameters without one are called by their bucket.
+        dense: parameters whose gradients are dense, and go through the scheme all the same, row by row.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class ZencState:
         collective: Collective,
         process_group: dist.ProcessGroup | None = None,
         names: Mapping[torch.Tensor, str] | None = None,
+        dense: Iterable[torch.Tensor] = (),
     ) -> None:
         self.collective = collective
         self.process_group = process_group
         self.error: BaseException | None = None
         """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
         self._names = {id(parameter): name for parameter, name in (names or {}).items()}
+        self._dense = frozenset(id(parameter) for parameter in dense)
         self._counted: dict[str, CallStats | None] = {}
 
     @property
@@ -47,10 +51,30 @@ class ZencState:
         """Parameter name -> ``Collective.stats`` of its last synchronisation."""
         return {name: counted.to_json() if counted else {} for name, counted in self._counted.copy().items()}
 
-    def name_of(self, bucket: GradBucket) -> str:
-        """The name of the parameter of a sparse bucket."""
-        parameters = bucket.parameters()
-        return self._names.get(id(parameters[0]), f"bucket {bucket.index()}") if parameters else ""
+    def name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
+        """What ``stats`` calls a parameter of ``bucket``."""
+        return self._names.get(id(parameter), f"bucket {bucket.index()}")
+
+    def average(self, gradient: torch.Tensor, name: str, rows: bool = False) -> torch.futures.Future[torch.Tensor]:
+        """Queue the average of ``gradient`` over the ranks by the scheme. What it counts goes to ``stats[name]``."""
+        try:
+            work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows)
+        except ZencError as error:
+            self.error = error
+            raise
+        work.then(lambda ended: self.record(name, ended))
+        return work.get_future()
+
+    def average_dense(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """A dense bucket: the asked-for gradients by the scheme, all others by DDP's own all-reduce."""
+        ours = self._dense and self._dense.intersection(map(id, bucket.parameters()))
+        if not ours:
+            return allreduce_hook(cast(dist.ProcessGroup, self.process_group), bucket)  # takes None for all ranks
+
+        def by_scheme(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
+            return self.average(gradient, self.name_of(parameter, bucket), rows=True)
+
+        return reduce_dense(bucket, ours, by_scheme, self.process_group)
 
     def record(self, name: str, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""
@@ -65,18 +89,12 @@ class ZencState:
 def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average the gradients of ``bucket`` over the ranks: ``ddp.register_comm_hook(state, zenc_hook)``.
 
-    1. A dense bucket: DDP's own all-reduce.
+    1. A dense bucket: DDP's own all-reduce, but for the parameters that the state was told of.
     2. A sparse one: queue the scheme's ``all_reduce`` with op "mean", and return its future, so that the backward
        pass goes on meanwhile. All ranks see the buckets in one order, and so run the calls in one order.
     """
     buffer = bucket.buffer()
     if not buffer.is_sparse:
-        return allreduce_hook(cast(dist.ProcessGroup, state.process_group), bucket)  # takes None for all ranks
-    name = state.name_of(bucket)
-    try:
-        work = state.collective.all_reduce(buffer, "mean", async_op=True)
-    except ZencError as error:
-        state.error = error
-        raise
-    work.then(lambda ended: state.record(name, ended))
-    return work.get_future()
+        return state.average_dense(bucket)
+    parameters = bucket.parameters()
+    return state.average(buffer, state.name_of(parameters[0], bucket) if parameters else "")
