@@ -1,4 +1,9 @@
 // All algorithms of the CUDA target. The generated unit instantiates them for one mapping.
 #pragma once
 
+#include "zenc_cuda/decode.h"
+#include "zenc_cuda/encode.h"
+#include "zenc_cuda/expand.h"
+#include "zenc_cuda/merge.h"
 #include "zenc_cuda/permute.h"
+#include "zenc_cuda/sparsify.h"

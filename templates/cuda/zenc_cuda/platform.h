@@ -8,9 +8,10 @@
 
 #ifndef ZENC_EMULATOR
 
-// ZENC_KERNEL(name, (parameters)) { body }; every parameter is a pointer or an i64.
+// ZENC_KERNEL(name, (parameters)) { body }; every parameter is a pointer or an i64. Two blocks a processor
+// are enough: for a third one the compiler would rather spill registers than take a few more.
 #define ZENC_KERNEL(name, parameters) \
-    extern "C" __global__ void __launch_bounds__(zenc::THREADS) name parameters
+    extern "C" __global__ void __launch_bounds__(zenc::THREADS, 2) name parameters
 
 // Uninitialised shared memory of the block: n values of type T.
 #define ZENC_SHARED(T, name, n) __shared__ T name[n]

@@ -22,7 +22,21 @@ struct Segment {
     u64 part;
 };
 
-static_assert(sizeof(Segment) == 64, "descriptors are uploaded as they are");
+// The segments [first, first + number) of a table: those that one target is made of.
+struct Pieces {
+    u64 first;
+    u64 number;
+};
+
+// What the blocks that decode one segment find out together. Cleared before.
+struct Check {
+    u64 fault;    // the complement of 8 * position - status, for the first fault; 0: none
+    u64 count;    // slots found
+    u64 arrived;  // blocks that are done
+};
+
+static_assert(sizeof(Segment) == 64 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
+              "descriptors are uploaded as they are");
 
 // The words of `before`: one for each word of the bitmap, and the total.
 ZENC_HD inline u64 words_with_total(u64 slots) {

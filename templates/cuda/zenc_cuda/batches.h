@@ -1,0 +1,144 @@
+// The rows of a segment, up to 32 at a time for a warp, and copying them.
+#pragma once
+
+#include "zenc_cuda/slots.h"
+
+namespace zenc {
+
+constexpr u64 WIDE_ROW = 128;  // bytes: from here on a warp reads a row at a time
+constexpr u32 WIDE_ROWS = 8;   // so many that one search for the first is little, and few for one warp
+
+// Words whose rows one warp copies: up to 16 KiB of them. 0 for wide rows, which are taken by their numbers.
+ZENC_DEVICE u32 words_a_warp(u64 row_bytes) {
+    if (row_bytes >= WIDE_ROW) return 0;
+    const u32 words = 256 / static_cast<u32>(row_bytes == 0 ? 1 : row_bytes);
+    return words < WARP ? words : WARP;
+}
+
+// Goes through all rows of a segment in batches. Warps share narrow ones by words of the bitmap, and wide
+// ones by their numbers, so that no warp has much more to copy than another. Lane k holds row number k of a
+// batch, if there is one.
+class RowBatches {
+public:
+    u64 first = 0;  // row of lane 0
+    u32 rows = 0;   // of the batch; the same for all lanes
+    u64 word = 0;   // where this lane's row has its bit
+    u32 bit = 0;
+
+    ZENC_DEVICE RowBatches(const Segment& segment, u64 row_bytes)
+        : slots_(segment), words_a_warp_(words_a_warp(row_bytes)), next_(warp_of_row() * step()) {}
+
+    // The next batch of this warp. All lanes call it together.
+    ZENC_DEVICE bool next() { return words_a_warp_ == 0 ? next_by_number() : next_by_words(); }
+
+    ZENC_DEVICE bool has_row() const { return lane() < rows; }
+
+private:
+    ZENC_DEVICE u32 step() const { return words_a_warp_ == 0 ? WIDE_ROWS : words_a_warp_; }
+
+    ZENC_DEVICE bool next_by_number() {
+        const u64 all = slots_.words == 0 ? 0 : slots_.below(slots_.words);
+        if (next_ >= all) return false;
+        first = next_;
+        next_ += warps_of_row() * step();
+        rows = static_cast<u32>(all - first < WIDE_ROWS ? all - first : WIDE_ROWS);
+        const u64 mine = first + (lane() < rows ? lane() : 0);
+        word = slots_.word_of(mine, slots_.word_of_warp(first));
+        bit = select_bit(slots_.bitmap[word], static_cast<u32>(mine - slots_.below(word)));
+        return true;
+    }
+
+    ZENC_DEVICE bool next_by_words() {
+        first += rows;
+        passed_ += rows;
+        while (passed_ == held_)
+            if (!load_words()) return false;
+        rows = held_ - passed_ < WARP ? held_ - passed_ : WARP;
+        locate(passed_ + lane());
+        return true;
+    }
+
+    // This lane's word, and how many rows the lanes below have.
+    ZENC_DEVICE bool load_words() {
+        if (next_ >= slots_.words) return false;
+        begin_ = next_;
+        next_ += warps_of_row() * step();
+        const u64 end = slots_.words - begin_ < step() ? slots_.words : begin_ + step();
+        const u64 mine = begin_ + lane() < end ? begin_ + lane() : end;
+        word_ = mine < end ? slots_.bitmap[mine] : 0;
+        first = slots_.below(begin_);
+        below_ = static_cast<u32>(slots_.below(mine) - first);
+        held_ = static_cast<u32>(slots_.below(end) - first);
+        passed_ = 0;
+        return true;
+    }
+
+    // Where row i of these words has its bit; beyond the last row it does not matter.
+    ZENC_DEVICE void locate(u32 i) {
+        u32 owner = 0;
+        for (u32 by = WARP / 2; by != 0; by /= 2)
+            if (__shfl_sync(ALL_LANES, below_, static_cast<int>(owner + by)) <= i) owner += by;
+        const u64 bits = __shfl_sync(ALL_LANES, word_, static_cast<int>(owner));
+        word = begin_ + owner;
+        bit = select_bit(bits, i - __shfl_sync(ALL_LANES, below_, static_cast<int>(owner)));
+    }
+
+    const Slots slots_;
+    const u32 words_a_warp_;
+    u64 next_;        // the word or row that this warp takes then
+    u64 begin_ = 0;   // word of lane 0
+    u64 word_ = 0;    // this lane's
+    u32 below_ = 0;   // rows of the lanes below
+    u32 held_ = 0;    // rows of all lanes
+    u32 passed_ = 0;  // of these
+};
+
+// The number of the row that a segment has for a slot, or -1.
+ZENC_DEVICE i64 row_of(const Segment& segment, u64 word, u32 bit) {
+    const u64 bits = segment.bitmap[word];
+    if ((bits >> bit & 1) == 0) return -1;
+    return static_cast<i64>(segment.before[word] - segment.before[0] + population(bits & low_mask(bit)));
+}
+
+// The address of that row, or null.
+ZENC_DEVICE const u8* address_of(const Segment& segment, u64 word, u32 bit, u64 row_bytes) {
+    const i64 row = row_of(segment, word, bit);
+    return row < 0 ? nullptr : static_cast<const u8*>(segment.values) + static_cast<u64>(row) * row_bytes;
+}
+
+template <class T>
+ZENC_DEVICE const T* shuffle(const T* from, u32 of_lane) {
+    const u64 address = reinterpret_cast<u64>(from);
+    return reinterpret_cast<const T*>(__shfl_sync(ALL_LANES, address, static_cast<int>(of_lane)));
+}
+
+// Rows are copied in chunks of 8 bytes, or of as many as divide them.
+template <class Chunk>
+ZENC_DEVICE void copy_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* to) {
+    if (chunks < WARP) {
+        const u32 each = static_cast<u32>(chunks), all = rows * each;
+        for (u32 i = lane(); i - lane() < all; i += WARP) {
+            const u32 row = i / each;
+            const Chunk* const source = shuffle(from, row % WARP);
+            if (i < all) to[i] = source == nullptr ? Chunk{0} : source[i - row * each];
+        }
+        return;
+    }
+    for (u32 row = 0; row < rows; ++row, to += chunks) {
+        const Chunk* const source = shuffle(from, row);
+        for (u64 i = lane(); i < chunks; i += WARP) to[i] = source == nullptr ? Chunk{0} : source[i];
+    }
+}
+
+// Writes `rows` <= 32 rows, one after another from `to` on: lane k knows where row k comes from. A row from
+// nowhere is +0.
+ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
+    if (row_bytes % 8 == 0)
+        copy_chunks(reinterpret_cast<const u64*>(from), rows, row_bytes / 8, reinterpret_cast<u64*>(to));
+    else if (row_bytes % 4 == 0)
+        copy_chunks(reinterpret_cast<const u32*>(from), rows, row_bytes / 4, reinterpret_cast<u32*>(to));
+    else
+        copy_chunks(reinterpret_cast<const u16*>(from), rows, row_bytes / 2, reinterpret_cast<u16*>(to));
+}
+
+}  // namespace zenc

@@ -1,0 +1,236 @@
+"""Bytes and verdicts of the CUDA kernels are those of the CPU's, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.pieces import Piece, ranks, rubbish, table, words_of
+from zenc.errors import SynchronisationError
+from zenc.plan.formats import WIRE_FORMATS, index_bytes
+from zenc.scheme.model import Format
+from zenc.targets.cpu.kernels import WIRE_NUMBERS
+
+SLOTS = (0, 1, 63, 64, 65, 1000, 4097)
+DENSITIES = (0.0, 0.003, 0.02, 0.3, 0.5, 0.9, 1.0)
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
+    """The slots that are present where ``wire`` fills up those that it sends, ascending."""
+    if wire is Format.DENSE:
+        return np.arange(slots)
+    if not wire.block:
+        return np.sort(present)
+    filled = np.unique(present // wire.block)[:, None] * wire.block + np.arange(wire.block)
+    return filled[filled < slots]
+
+
+def drawn(at, rng, wire, slots, density, start=0) -> Piece:
+    present = whole(wire, np.flatnonzero(rng.random(slots) < density), slots)
+    piece = Piece(slots, at.bitmap_of(present, slots), format=WIRE_NUMBERS[wire]).ranked(start)
+    piece.index = rubbish(index_bytes(wire, slots, piece.count) // 8 + 1)
+    return piece
+
+
+def cpu_index(kernels, at, piece) -> np.ndarray:
+    out = rubbish(len(piece.index))
+    wire = WIRE_FORMATS[piece.format]
+    kernels.encode_index(wire, at.address(piece.bitmap), piece.slots, piece.count, at.address(out))
+    return out
+
+
+def encode(device, pieces, blocks, row_bytes=0):
+    device.launch("zenc_encode_index", (blocks, max(len(pieces) - 1, 1)), [table(pieces), len(pieces), row_bytes])
+
+
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_indices_are_written_as_on_the_cpu(device, permuting, at, wire, blocks):
+    """All sizes and densities in one launch, of fewer rows than segments; `before` may count from anywhere."""
+    rng = np.random.default_rng(11)
+    pieces = [drawn(at, rng, wire, slots, density, start=7) for slots in SLOTS for density in DENSITIES]
+    encode(device, pieces, blocks)
+    for piece in pieces:
+        assert np.array_equal(piece.index, cpu_index(permuting, at, piece)), (piece.slots, piece.count)
+
+
+@FUZZ
+@given(
+    slots=st.integers(1, 5000),
+    clusters=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 1)), max_size=4),
+    share=st.floats(0, 1).map(lambda x: x**4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_clustered_slots_are_written_and_read_back(device, permuting, at, slots, clusters, share, seed):
+    """Runs of present or absent slots, where the high bits of elias_fano are runs of ones, and others of zeros."""
+    rng = np.random.default_rng(seed)
+    here = rng.random(slots) < share
+    for first, length, density in clusters:
+        run = slice(int(first * slots), int(first * slots + length * slots))
+        here[run] = rng.random(len(here[run])) < density
+    present = np.flatnonzero(here)
+    pieces = []
+    for wire in (Format.COO, Format.BITMAP, Format.ELIAS_FANO):
+        piece = Piece(slots, at.bitmap_of(present, slots), format=WIRE_NUMBERS[wire]).ranked()
+        piece.index = rubbish(index_bytes(wire, slots, piece.count) // 8 + 1)
+        pieces.append(piece)
+    encode(device, pieces, 2)
+    for piece in pieces:
+        assert np.array_equal(piece.index, cpu_index(permuting, at, piece))
+    assert decode(device, pieces)[0] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("value_bytes", [2, 4, 8])
+def test_zeros_stand_behind_the_values(device, at, value_bytes):
+    rng = np.random.default_rng(12)
+    pieces = [drawn(at, rng, Format.COO, slots, 0.1) for slots in (63, 64, 65, 1000)]
+    for piece in pieces:
+        piece.values = np.full(-(-piece.count * 3 * value_bytes // 8) * 8 + 8, 0xA5, np.uint8)
+    encode(device, pieces, 2, 3 * value_bytes)
+    for piece in pieces:
+        used, padded = piece.count * 3 * value_bytes, len(piece.values) - 8
+        assert (piece.values[:used] == 0xA5).all() and (piece.values[padded:] == 0xA5).all()
+        assert not piece.values[used:padded].any()
+
+
+def high_ranks(piece: Piece) -> np.ndarray:
+    """The ranks of the high words of elias_fano, in the memory for those of the bitmap."""
+    before = rubbish(words_of(piece.slots) + 1)
+    if WIRE_FORMATS[piece.format] is Format.ELIAS_FANO and piece.count <= piece.slots:
+        listed = min(piece.count, piece.slots - piece.count)
+        others = piece.slots - listed
+        low = (others // listed).bit_length() - 1 if listed else 0
+        first = words_of(listed * low)
+        high = ranks(piece.index[first : first + words_of(listed + (others >> low) if listed else 0)], start=5)
+        before[: len(high)] = high
+    return before
+
+
+def decode(device, pieces, blocks=2):
+    """(the statuses, the bitmaps)"""
+    copies = [
+        Piece(p.slots, rubbish(words_of(p.slots) + 1), high_ranks(p), p.index, None, p.count, p.format) for p in pieces
+    ]
+    checks, status = np.zeros((len(pieces), 3), np.uint64), np.full(len(pieces), 99, np.int64)
+    rows = max(len(pieces) - 1, 1)
+    device.launch("zenc_decode_index", (blocks, rows), [table(copies), len(copies), checks, status])
+    for copy in copies:
+        assert copy.bitmap[-1] == rubbish(1)[0]
+    return status.tolist(), [copy.bitmap[:-1] for copy in copies]
+
+
+@pytest.mark.parametrize("wire", WIRE_FORMATS)
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_what_is_written_is_read_back(device, permuting, at, wire, blocks):
+    rng = np.random.default_rng(13)
+    pieces = [drawn(at, rng, wire, slots, density) for slots in SLOTS for density in DENSITIES]
+    for piece in pieces:
+        piece.index = cpu_index(permuting, at, piece)
+    status, bitmaps = decode(device, pieces, blocks)
+    assert status == [0] * len(pieces)
+    for piece, bitmap in zip(pieces, bitmaps, strict=True):
+        assert np.array_equal(bitmap, piece.bitmap)
+
+
+@pytest.mark.parametrize("wire", [Format.COO, Format.ELIAS_FANO, Format.BITMAP, Format.BLOCK_8])
+@pytest.mark.parametrize("density", [1e-5, 0.002, 0.4, 0.999])
+def test_parts_of_several_tiles(device, permuting, at, wire, density):
+    """Clusters among them: everything in one tile, and far from it."""
+    rng = np.random.default_rng(14)
+    slots = 200_001
+    pieces = [drawn(at, rng, wire, slots, density)]
+    for run in (slice(70_000, 70_500), slice(199_000, 200_001), slice(0, 300)):
+        present = whole(wire, np.unique(np.concatenate([np.arange(slots)[run], rng.integers(0, slots, 40)])), slots)
+        piece = Piece(slots, at.bitmap_of(present, slots), format=WIRE_NUMBERS[wire]).ranked()
+        piece.index = rubbish(index_bytes(wire, slots, piece.count) // 8 + 1)
+        pieces.append(piece)
+    encode(device, pieces, 3)
+    for piece in pieces:
+        assert np.array_equal(piece.index, cpu_index(permuting, at, piece))
+    status, bitmaps = decode(device, pieces, 3)
+    assert status == [0] * len(pieces)
+    for piece, bitmap in zip(pieces, bitmaps, strict=True):
+        assert np.array_equal(bitmap, piece.bitmap)
+
+
+def cpu_verdict(kernels, at, piece) -> tuple[int, np.ndarray]:
+    """(the status, the bitmap) of the CPU's kernel."""
+    bitmap = rubbish(words_of(piece.slots))
+    status = kernels._decode_index(piece.format, at.address(piece.index), piece.slots, piece.count, at.address(bitmap))
+    return status, bitmap
+
+
+@FUZZ
+@given(data=st.data())
+def test_mutated_indices_get_the_same_verdict(device, permuting, at, data):
+    """Whatever the bytes: the status of the CPU, and its bitmap or, of a corrupt segment, an empty one."""
+    pieces = []
+    for wire in data.draw(st.lists(st.sampled_from(WIRE_FORMATS), min_size=1, max_size=4)):
+        slots = data.draw(st.integers(1, 600))
+        density = data.draw(st.sampled_from(DENSITIES))
+        piece = drawn(at, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), wire, slots, density)
+        raw = cpu_index(permuting, at, piece).view(np.uint8)
+        piece.count = max(0, min(slots + 1, piece.count + data.draw(st.sampled_from([0, 0, 0, -1, 1]))))
+        room = index_bytes(wire, slots, piece.count) if piece.count <= slots else 0
+        body = np.zeros(max(room, len(raw)) + 8, np.uint8)
+        body[: len(raw)] = raw
+        for position, value in data.draw(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4)):
+            body[position % max(room, 1)] = value
+        piece.index = body.view(np.uint64).copy()
+        pieces.append(piece)
+    status, bitmaps = decode(device, pieces)
+    for piece, mine, bitmap in zip(pieces, status, bitmaps, strict=True):
+        theirs, expected = cpu_verdict(permuting, at, piece)
+        assert mine == theirs, (WIRE_FORMATS[piece.format], piece.slots, piece.count)
+        assert np.array_equal(bitmap, np.zeros_like(bitmap) if mine else expected)
+
+
+@FUZZ
+@given(slots=st.integers(1, 200), count=st.integers(0, 200), seed=st.integers(0, 2**32 - 1), wide=st.booleans())
+def test_random_bytes_get_the_same_verdict(device, permuting, at, slots, count, seed, wide):
+    """As many ones in the high bits as are promised, so that their order is looked at."""
+    rng = np.random.default_rng(seed)
+    count %= slots + 1
+    listed = min(count, slots - count)
+    others = slots - listed
+    low = (others // listed).bit_length() - 1 if listed else 0
+    bits = listed + (others >> low) if listed else 0
+    words = rng.integers(0, 2**64, words_of(listed * low), np.uint64)
+    if len(words) and listed * low % 64 and not wide:
+        words[-1] &= np.uint64((1 << listed * low % 64) - 1)
+    room = words_of(bits) * 64 if wide else bits
+    high = np.zeros(words_of(bits) * 64, np.uint8)
+    high[rng.permutation(room)[:listed]] = 1
+    index = np.concatenate([words, np.packbits(high, bitorder="little").view(np.uint64), rubbish(1)])
+    fano = Piece(slots, index=index, count=count, format=WIRE_NUMBERS[Format.ELIAS_FANO])
+    entries = rng.integers(0, slots + wide, count, np.uint32)
+    if seed % 2:
+        entries.sort()
+    padded = np.zeros((count + 1) // 2 * 2 + 2, np.uint32)
+    padded[:count] = entries
+    coo = Piece(slots, index=padded.view(np.uint64), count=count, format=WIRE_NUMBERS[Format.COO])
+    status, bitmaps = decode(device, [fano, coo])
+    for piece, mine, bitmap in zip([fano, coo], status, bitmaps, strict=True):
+        theirs, expected = cpu_verdict(permuting, at, piece)
+        assert mine == theirs
+        assert np.array_equal(bitmap, np.zeros_like(bitmap) if mine else expected)
+
+
+@pytest.mark.parametrize("format", [-1, 20, 1 << 40])
+def test_an_unknown_format_is_refused(device, permuting, at, format):
+    piece = Piece(100, index=rubbish(2), count=3, format=0)
+    piece.format = format
+    checks, status, bitmap = np.zeros(3, np.uint64), np.ones(1, np.int64), rubbish(2)
+    piece.bitmap = bitmap
+    device.launch("zenc_decode_index", (2, 1), [table([piece]), 1, checks, status])
+    assert status[0] == -1 and not bitmap.any()
+
+
+def test_the_cpu_refuses_the_same(permuting, at):
+    """That the numbers compared above are errors there, with reasons."""
+    with pytest.raises(SynchronisationError, match="ascend"):
+        index, bitmap = np.array([1 | 1 << 32], np.uint64), rubbish(1)
+        permuting.decode_index(Format.COO, at.address(index), 10, 2, at.address(bitmap))

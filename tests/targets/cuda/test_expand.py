@@ -1,0 +1,87 @@
+"""From segments back to tensors: the same bits as the CPU's kernels give, for every mapping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.pieces import Piece, rubbish, table, words_of
+
+SHAPES = [
+    (0, 1, 2),
+    (1, 1, 1),
+    (1, 3, 4),
+    (63, 1, 2),
+    (200, 3, 7),
+    (130, 64, 4),
+    (40, 1000, 3),
+    (5, 2, 9),
+    (4097, 1, 3),
+]
+MAPPINGS = ["contiguous", "permutation", "hierarchical_hash"]
+
+
+@pytest.fixture(params=MAPPINGS)
+def both(request, device_of, kernels_of):
+    """(the kernels for GPUs, those for the CPU) of one mapping"""
+    return device_of(request.param), kernels_of(request.param)
+
+
+def drawn(tensors, at, density):
+    """(the bitmap of all parts, their values, what kernels for GPUs see of them)"""
+    geometry, rng = tensors.geometry, np.random.default_rng(6)
+    ids = np.sort(rng.permutation(geometry.units)[: round(geometry.units * density)])
+    rows = rng.integers(0, 256, (len(ids), geometry.width * np.dtype(tensors.dtype.storage).itemsize), np.uint8)
+    bitmap, placed = tensors.place_units(ids, rows.view(tensors.dtype.storage))
+    first, pieces = 0, []
+    for part, words in enumerate(bitmap.reshape(geometry.parts, geometry.part_words)):
+        slots = geometry.slots_of(part)
+        piece = Piece(slots, words[: words_of(slots)].copy(), part=part).ranked(start=part)
+        piece.values = placed[first : first + piece.count].copy()
+        pieces.append(piece)
+        first += piece.count
+    return bitmap, placed, pieces
+
+
+def cut(tensors):
+    units, width, parts, tables = tensors.geometry.cut
+    words = tensors.geometry.tables.keep if tensors.geometry.tables else None
+    assert (words is None) == (tables == 0)
+    return [units, width, parts, words]
+
+
+def row_bytes(tensors):
+    return tensors.geometry.width * np.dtype(tensors.dtype.storage).itemsize
+
+
+def cases(kernels, at, dtype):
+    """(tensors, bitmap, rows, pieces) of all shapes and densities"""
+    for units, width, parts in SHAPES:
+        tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+        for density in (0.0, 0.3, 1.0):
+            yield tensors, *drawn(tensors, at, density)
+
+
+def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
+    device, kernels = both
+    for tensors, bitmap, placed, pieces in cases(kernels, at, dtype):
+        out = tensors.values(tensors.geometry.units + 1)
+        device.launch("zenc_expand_dense", (2, 1), [*cut(tensors), table(pieces), row_bytes(tensors), out])
+        assert np.array_equal(out[:-1].view(np.uint8), tensors.expand_dense(bitmap, placed).view(np.uint8))
+        assert (out[-1:].view(np.uint8) == 0xA5).all()
+
+
+def test_coalesced_lists_are_those_of_the_cpu(both, at, dtype):
+    device, kernels = both
+    for tensors, bitmap, placed, pieces in cases(kernels, at, dtype):
+        units, grid = tensors.geometry.units, (2, max(len(pieces) - 1, 1))
+        found = Piece(units, np.zeros(words_of(units), np.uint64))
+        device.launch("zenc_mark_found", grid, [*cut(tensors), table(pieces), found.bitmap])
+        assert found.ranked(start=5).count == len(placed)
+        ids, out = rubbish(len(placed) + 1).view(np.int64), tensors.values(len(placed) + 1)
+        arguments = [*cut(tensors), table(pieces), table([found]), row_bytes(tensors), ids, out]
+        device.launch("zenc_expand_units", grid, arguments)
+        expected_ids, expected = tensors.expand_units(bitmap, placed)
+        assert np.array_equal(ids[:-1], expected_ids) and ids[-1] == rubbish(1).view(np.int64)[0]
+        assert np.array_equal(out[:-1].view(np.uint8), expected.view(np.uint8))
+        assert (out[-1:].view(np.uint8) == 0xA5).all()

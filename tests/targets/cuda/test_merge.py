@@ -1,0 +1,187 @@
+"""Union, merge, filling up and leaving out: the same bits as the CPU's kernels give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.pieces import Piece, rubbish, table, words_of
+from zenc.plan.formats import WIRE_FORMATS
+from zenc.scheme.model import Format
+from zenc.targets.cpu.kernels import WIRE_NUMBERS
+
+BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
+MANTISSA = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def special(rng, name, shape) -> np.ndarray:
+    """Bits of anything: NaN with payloads, infinities, subnormals, zeros of both signs, and numbers near to 1."""
+    bits = BITS[name]
+    size, mantissa = np.dtype(bits).itemsize * 8, MANTISSA[name]
+    infinity = (1 << (size - 1)) - (1 << mantissa)
+    choices = np.array([infinity, infinity | 1, infinity | 1 << (mantissa - 1) | 3, 0, 1, 5, infinity - 1], bits)
+    one = infinity >> 1 & infinity
+    near = bits(one) + rng.integers(0, 1 << mantissa, shape).astype(bits)
+    values = np.where(rng.random(shape) < 0.3, choices[rng.integers(0, len(choices), shape)], near)
+    return values ^ (rng.integers(0, 2, shape).astype(bits) << bits(size - 1))
+
+
+def drawn(at, rng, name, slots, width, density, start=0) -> Piece:
+    present = np.flatnonzero(rng.random(slots) < density)
+    piece = Piece(slots, at.bitmap_of(present, slots)).ranked(start)
+    piece.values = special(rng, name, (piece.count + 1, width))
+    return piece
+
+
+def empty(name, slots, width, count=0) -> Piece:
+    """A target: its bitmap and the rows behind it are rubbish."""
+    values = np.full((count + 1, width), 0xA5, BITS[name])
+    return Piece(slots, rubbish(words_of(slots)), values=values)
+
+
+def pieces_of(lists) -> np.ndarray:
+    """Where each target's pieces are: (first, number)."""
+    numbers = [len(pieces) for pieces in lists]
+    return np.array([np.cumsum([0, *numbers[:-1]]), numbers], np.uint64).T.copy()
+
+
+def merged(device, name, lists, slots, width, blocks=3):
+    """The unions of lists of pieces, and their sums, in two launches for all of them."""
+    targets = [empty(name, n, width) for n in slots]
+    pieces, of = table([piece for pieces in lists for piece in pieces]), pieces_of(lists)
+    grid = (blocks, max(len(targets) - 1, 1))
+    device.launch("zenc_union", grid, [table(targets), len(targets), of, pieces])
+    for target in targets:
+        target.ranked(start=3)
+        target.values = np.full((target.count + 1, width), 0xA5, BITS[name])
+    device.launch(f"zenc_merge_{name}", grid, [table(targets), len(targets), of, pieces, width])
+    return targets
+
+
+def cpu_merged(kernels, at, name, pieces, slots, width):
+    target, bitmaps = empty(name, slots, width), [at.address(piece.bitmap) for piece in pieces]
+    words = words_of(slots)
+    count = kernels.union(bitmaps, words, at.address(target.bitmap))
+    target.values = np.full((count + 1, width), 0xA5, BITS[name])
+    values = [at.address(piece.values) for piece in pieces]
+    assert kernels.merge(name, bitmaps, values, words, width, at.address(target.values)) == count
+    return target
+
+
+def assert_same_sums(at, name, target, expected, pieces):
+    """The same bits; but a sum, that of no single value, may be any NaN where the CPU's is one."""
+    assert np.array_equal(target.bitmap, expected.bitmap)
+    bits, held = BITS[name], np.concatenate([at.occupied(piece.bitmap) for piece in pieces])
+    size, mantissa = np.dtype(bits).itemsize * 8, MANTISSA[name]
+    infinity = (1 << (size - 1)) - (1 << mantissa)
+    summed = np.append(np.unique(held, return_counts=True)[1] > 1, False)[:, None]
+    nan = [(values & bits((1 << (size - 1)) - 1)) > infinity for values in (target.values, expected.values)]
+    assert ((target.values == expected.values) | (summed & nan[0] & nan[1])).all()
+
+
+@pytest.mark.parametrize("width", [1, 3, 15, 16, 64, 200])
+def test_sums_are_those_of_the_cpu(device, permuting, at, dtype, width):
+    """Of 1 to 40 pieces of parts of all sizes, in one launch."""
+    rng = np.random.default_rng(21)
+    sizes = [(1, 1), (63, 2), (64, 3), (65, 9), (300, 40), (1000, 5), (0, 2), (4097 if width < 16 else 500, 4)]
+    slots = [n for n, _ in sizes]
+    lists = [
+        [drawn(at, rng, dtype.name, n, width, density, start=k) for k, density in enumerate(rng.random(m) ** 3)]
+        for n, m in sizes
+    ]
+    for target, pieces, n in zip(merged(device, dtype.name, lists, slots, width), lists, slots, strict=True):
+        expected = cpu_merged(permuting, at, dtype.name, pieces, n, width)
+        assert_same_sums(at, dtype.name, target, expected, pieces)
+
+
+@FUZZ
+@given(
+    slots=st.integers(0, 700),
+    m=st.integers(1, 9),
+    width=st.sampled_from([1, 2, 3, 17, 64]),
+    density=st.floats(0, 1),
+    name=st.sampled_from(list(BITS)),
+    blocks=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_any_pieces_are_merged_as_on_the_cpu(device, permuting, at, slots, m, width, density, name, blocks, seed):
+    rng = np.random.default_rng(seed)
+    pieces = [drawn(at, rng, name, slots, width, density * rng.random()) for _ in range(m)]
+    target = merged(device, name, [pieces], [slots], width, blocks)[0]
+    assert_same_sums(at, name, target, cpu_merged(permuting, at, name, pieces, slots, width), pieces)
+
+
+@pytest.mark.parametrize("width", [1, 64])
+def test_one_alone_keeps_its_bits(device, at, dtype, width):
+    rng = np.random.default_rng(22)
+    pieces = [Piece(200, at.bitmap_of(np.arange(k, 200, 3), 200)).ranked() for k in range(3)]
+    for piece in pieces:
+        piece.values = special(rng, dtype.name, (piece.count, width))
+    target = merged(device, dtype.name, [pieces], [200], width)[0]
+    for k, piece in enumerate(pieces):
+        assert np.array_equal(target.values[:-1][k::3], piece.values)
+
+
+@pytest.mark.parametrize("wire", [format for format in WIRE_FORMATS if format is Format.DENSE or format.block])
+def test_what_a_format_fills_up_is_filled_as_on_the_cpu(device, permuting, at, wire):
+    rng = np.random.default_rng(23)
+    drafts = [(n, d) for n in (0, 1, 63, 64, 65, 1000, 4097) for d in (0, 0.001, 0.02, 0.5, 1)]
+    pieces = [drawn(at, rng, "f32", n, 3, density, start=2) for n, density in drafts]
+    targets = [empty("f32", piece.slots, 3) for piece in pieces]
+    for target in targets:
+        target.format = WIRE_NUMBERS[wire]
+    grid = (2, len(pieces) - 1)
+    device.launch("zenc_fill", grid, [table(pieces), table(targets), len(pieces)])
+    expected = [filled(permuting, at, wire, piece) for piece in pieces]
+    for target, (bitmap, _) in zip(targets, expected, strict=True):
+        assert np.array_equal(target.bitmap, bitmap)
+        target.ranked(start=1)
+        target.values = np.full((target.count + 1, 3), 0xA5, np.uint32)
+    device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), 12])
+    for target, (_, values) in zip(targets, expected, strict=True):
+        assert np.array_equal(target.values, values)
+
+
+def filled(kernels, at, wire, piece):
+    """(bitmap, values) of the CPU, and a row of rubbish."""
+    bitmap = rubbish(words_of(piece.slots))
+    if wire is Format.DENSE:
+        kernels.fill_bitmap(at.address(bitmap), piece.slots)
+        count = piece.slots
+    else:
+        count = kernels.fill_blocks(at.address(piece.bitmap), piece.slots, wire.block, at.address(bitmap))
+    out = np.full((count + 1, 3), 0xA5, np.uint32)
+    where = at.address(piece.bitmap), at.address(bitmap)
+    kernels.spread("f32", *where, piece.slots, 3, at.address(piece.values), at.address(out))
+    return bitmap, out
+
+
+@pytest.mark.parametrize("width", [1, 3, 31, 32, 64, 200])
+def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, width):
+    rng = np.random.default_rng(24)
+    drafts = [(n, d) for n in (0, 1, 63, 64, 65, 700) for d in (0, 0.3, 1)]
+    pieces = [drawn(at, rng, dtype.name, n, width, density, start=4) for n, density in drafts]
+    for piece in pieces:
+        zeros = rng.random((piece.count + 1, width)) < rng.choice([0.5, 0.99, 1], (piece.count + 1, 1))
+        sign = BITS[dtype.name](1) << BITS[dtype.name](piece.values.itemsize * 8 - 1)
+        piece.values[zeros] &= sign
+    targets = [empty(dtype.name, piece.slots, width) for piece in pieces]
+    grid, row_bytes = (2, len(pieces) - 1), width * pieces[0].values.itemsize
+    size = pieces[0].values.itemsize
+    device.launch("zenc_mark_nonzero", grid, [table(pieces), table(targets), len(pieces), size, width])
+    for target, piece in zip(targets, pieces, strict=True):
+        kept, words = rubbish(len(piece.bitmap)), len(piece.bitmap)
+        where = at.address(piece.bitmap), words, width, at.address(piece.values)
+        count = permuting.mark_nonzero(dtype.name, *where, at.address(kept))
+        assert np.array_equal(target.bitmap, kept)
+        assert target.ranked(start=9).count == count
+        target.values = np.full((count + 1, width), 0xA5, BITS[dtype.name])
+    device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), row_bytes])
+    for target, piece in zip(targets, pieces, strict=True):
+        rows = at.occupied(piece.bitmap)
+        keeps = np.isin(rows, at.occupied(target.bitmap))
+        assert np.array_equal(target.values[:-1], piece.values[:-1][keeps])
+        assert (target.values[-1] == 0xA5).all()
