@@ -5,6 +5,7 @@ namespace {
 
 using zenc::i64;
 using zenc::u64;
+using zenc::u8;
 
 using Mapping = zenc::Contiguous;
 
@@ -12,8 +13,78 @@ __device__ Mapping mapping(i64, i64, u64*) {
     return Mapping();
 }
 
+using Geometry = zenc::Geometry<Mapping>;
+
+__device__ Geometry geometry(i64 units, i64 width, i64 parts, u64* tables) {
+    return Geometry(units, width, parts, mapping(units, parts, tables));
+}
+
+__device__ u64 size(i64 n) {
+    return static_cast<u64>(n);
+}
+
 }  // namespace
 
 ZENC_KERNEL(zenc_slots_of_units, (i64 units, i64, i64 parts, u64* tables, const i64* in, i64 n, i64* out)) {
     zenc::slots_of_units(mapping(units, parts, tables), in, n, out);
+}
+
+ZENC_KERNEL(zenc_encode_index, (const zenc::Segment* segments, i64 n, i64 row_bytes)) {
+    zenc::encode_indices(segments, n, size(row_bytes));
+}
+
+ZENC_KERNEL(zenc_decode_index, (const zenc::Segment* segments, i64 n, zenc::Check* checks, i64* status)) {
+    zenc::decode_indices(segments, n, checks, status);
+}
+
+ZENC_KERNEL(zenc_union, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of, const zenc::Segment* pieces)) {
+    zenc::unite(targets, n, of, pieces);
+}
+
+ZENC_KERNEL(zenc_fill, (const zenc::Segment* from, const zenc::Segment* to, i64 n)) {
+    zenc::fill(from, to, n);
+}
+
+ZENC_KERNEL(zenc_mark_nonzero, (const zenc::Segment* from, const zenc::Segment* to, i64 n, i64 value_bytes,
+    i64 width)) {
+    zenc::mark_nonzero(from, to, n, size(value_bytes), size(width));
+}
+
+ZENC_KERNEL(zenc_spread, (const zenc::Segment* from, const zenc::Segment* to, i64 n, i64 row_bytes)) {
+    zenc::spread(from, to, n, size(row_bytes));
+}
+
+ZENC_KERNEL(zenc_expand_dense, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    i64 row_bytes, u8* out)) {
+    zenc::expand_dense(geometry(units, width, parts, tables), segments, size(row_bytes), out);
+}
+
+ZENC_KERNEL(zenc_mark_found, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    u64* bitmap)) {
+    zenc::mark_found(geometry(units, width, parts, tables), segments, bitmap);
+}
+
+ZENC_KERNEL(zenc_expand_units, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const zenc::Segment* found, i64 row_bytes, i64* ids, u8* out)) {
+    zenc::expand_units(geometry(units, width, parts, tables), segments, found, size(row_bytes), ids, out);
+}
+
+ZENC_KERNEL(zenc_merge_f32, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge<float>(targets, n, of, pieces, size(width));
+}
+
+ZENC_KERNEL(zenc_merge_f64, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge<double>(targets, n, of, pieces, size(width));
+}
+
+ZENC_KERNEL(zenc_merge_f16, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge<zenc::f16>(targets, n, of, pieces, size(width));
+}
+
+ZENC_KERNEL(zenc_merge_bf16, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge<zenc::bf16>(targets, n, of, pieces, size(width));
 }
