@@ -17,7 +17,7 @@ INCLUDE = HERE / "include"
 CACHE = HERE.parents[1] / ".pytest_cache" / "d" / "zenc-emulator"
 
 COMMON = ("-std=c++17", "-g", "-Wall", "-Wextra", "-fPIC", "-shared")
-ENGINE = ("-O2", "-Wl,-z,defs")
+ENGINE = ("-O2", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions")
 KERNELS = (
     "-ffp-contract=off",  # no sum is rounded otherwise than on the other targets
     "-ftrivial-auto-var-init=pattern",  # variables that were never written show

@@ -71,7 +71,7 @@ class Device:
         it is ``$EMULATOR_SEED`` if none is given. Raises LaunchError for errors of the kernel, TypeError for
         arguments that it does not take.
         """
-        kernel = _Kernel.in_dll(self._library, name)
+        kernel = _Kernel.in_dll(self._library, f"emulator_kernel_{name}")
         words = self._words(kernel, arguments)
         blocks = (ctypes.c_uint * 3)(*grid, *[1] * (3 - len(grid)))
         drawn = int(os.environ.get("EMULATOR_SEED") or 0) if seed is None else seed

@@ -1,6 +1,6 @@
 // Where threads of a block meet: __syncthreads, and what lanes of a warp do together.
-#include "sanitizers.h"
-#include "worker.h"
+#include "engine/sanitizers.h"
+#include "engine/worker.h"
 
 namespace emulator {
 

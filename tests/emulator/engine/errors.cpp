@@ -1,4 +1,4 @@
-#include "errors.h"
+#include "engine/errors.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "sanitizers.h"
-#include "settings.h"
+#include "engine/sanitizers.h"
+#include "engine/settings.h"
 
 namespace emulator {
 

@@ -1,11 +1,11 @@
-#include "fiber.h"
+#include "engine/fiber.h"
 
 #include <sys/mman.h>
 
 #include <cstdint>
 #include <new>
 
-#include "sanitizers.h"
+#include "engine/sanitizers.h"
 
 #if !defined(__x86_64__) || defined(EMULATOR_PORTABLE)
 #include <ucontext.h>

@@ -1,4 +1,4 @@
-#include "launch.h"
+#include "engine/launch.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "errors.h"
-#include "sanitizers.h"
-#include "settings.h"
-#include "worker.h"
+#include "engine/errors.h"
+#include "engine/sanitizers.h"
+#include "engine/settings.h"
+#include "engine/worker.h"
 
 namespace emulator {
 

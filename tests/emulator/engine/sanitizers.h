@@ -46,20 +46,35 @@ inline void release(const volatile void* object) {
 // locks would hide the races of those who use it.
 class Unseen {
 public:
-    Unseen() {
+    Unseen() { hide(); }
+    ~Unseen() { show(); }
+    Unseen(const Unseen&) = delete;
+    Unseen& operator=(const Unseen&) = delete;
+
+private:
+    friend class Seen;
+
+    static void hide() {
         if (!thread_sanitizer()) return;
         AnnotateIgnoreSyncBegin(nullptr, 0);
         AnnotateIgnoreReadsBegin(nullptr, 0);
         AnnotateIgnoreWritesBegin(nullptr, 0);
     }
-    ~Unseen() {
+    static void show() {
         if (!thread_sanitizer()) return;
         AnnotateIgnoreWritesEnd(nullptr, 0);
         AnnotateIgnoreReadsEnd(nullptr, 0);
         AnnotateIgnoreSyncEnd(nullptr, 0);
     }
-    Unseen(const Unseen&) = delete;
-    Unseen& operator=(const Unseen&) = delete;
+};
+
+// An exception within the scope of one Unseen.
+class Seen {
+public:
+    Seen() { Unseen::show(); }
+    ~Seen() { Unseen::hide(); }
+    Seen(const Seen&) = delete;
+    Seen& operator=(const Seen&) = delete;
 };
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-#include "shared_memory.h"
+#include "engine/shared_memory.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "sanitizers.h"
+#include "engine/sanitizers.h"
 
 namespace emulator {
 

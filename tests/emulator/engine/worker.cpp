@@ -1,12 +1,12 @@
-#include "worker.h"
+#include "engine/worker.h"
 
 #include <sched.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "sanitizers.h"
-#include "settings.h"
+#include "engine/sanitizers.h"
+#include "engine/settings.h"
 
 extern "C" {
 __thread const emulator::Here* emulator_here __attribute__((tls_model("initial-exec"))) = nullptr;

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "errors.h"
-#include "fiber.h"
-#include "launch.h"
-#include "shared_memory.h"
+#include "engine/errors.h"
+#include "engine/fiber.h"
+#include "engine/launch.h"
+#include "engine/shared_memory.h"
 
 namespace emulator {
 

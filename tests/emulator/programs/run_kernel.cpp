@@ -4,14 +4,16 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "engine/launch.h"
 #include "engine/settings.h"
 
 int main(int, char** arguments) {
     void* library = dlopen(arguments[1], RTLD_NOW);
+    const std::string symbol = std::string("emulator_kernel_") + arguments[2];
     const auto* kernel =
-        library ? static_cast<const emulator::Kernel*>(dlsym(library, arguments[2])) : nullptr;
+        library ? static_cast<const emulator::Kernel*>(dlsym(library, symbol.c_str())) : nullptr;
     if (!kernel) {
         std::fprintf(stderr, "%s\n", dlerror());
         return 2;

@@ -121,3 +121,8 @@ ZENC_KERNEL(waits_in_its_block, (u64 * out, i64)) {
 ZENC_KERNEL(trap, (u64*, i64)) {
     if (threadIdx.x == 7) __trap();
 }
+
+// Without a fault: for those of programs.
+ZENC_KERNEL(add_one, (u64 * out, i64 n)) {
+    for (u64 i = zenc::thread_of_row(); i < static_cast<u64>(n); i += zenc::threads_of_row()) out[i] += 1;
+}

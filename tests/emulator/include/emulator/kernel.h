@@ -36,13 +36,14 @@ struct Launcher<F> {
 
 }  // namespace emulator
 
-#define ZENC_KERNEL(name, parameters)                                                           \
-    static void name##_body parameters;                                                         \
-    extern "C" {                                                                                \
-    extern const emulator::Kernel name;                                                         \
-    }                                                                                           \
-    const emulator::Kernel name = {#name, #parameters, emulator::Launcher<&name##_body>::COUNT, \
-                                   emulator::Launcher<&name##_body>::call};                     \
+#define ZENC_KERNEL(name, parameters)                                                         \
+    static void name##_body parameters;                                                       \
+    extern "C" {                                                                              \
+    extern const emulator::Kernel emulator_kernel_##name;                                     \
+    }                                                                                         \
+    const emulator::Kernel emulator_kernel_##name = {#name, #parameters,                      \
+                                                     emulator::Launcher<&name##_body>::COUNT, \
+                                                     emulator::Launcher<&name##_body>::call}; \
     static void name##_body parameters
 
 #define ZENC_SHARED(T, name, n)       \

@@ -1,0 +1,124 @@
+// Initialisation, devices, contexts, and names of errors.
+#include "driver/context.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <utility>
+
+namespace emulator {
+
+namespace {
+
+constexpr int VERSION = 13000;  // 1000 * major + 10 * minor
+
+std::atomic<bool> initialised{false};
+Context contexts[DEVICES] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+thread_local Context* current = nullptr;
+
+struct Name {
+    Result result;
+    const char *name, *text;
+};
+
+constexpr Name NAMES[] = {
+    {SUCCESS, "CUDA_SUCCESS", "no error"},
+    {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {NOT_READY, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+};
+
+const Name* name_of(Result result) {
+    for (const Name& name : NAMES)
+        if (name.result == result) return &name;
+    return nullptr;
+}
+
+}  // namespace
+
+Context* current_context() {
+    return current;
+}
+
+int current_device() {
+    return current ? current->device : -1;
+}
+
+Result ready(const char* function) {
+    if (!initialised) return NOT_INITIALIZED;
+    if (!current) return INVALID_CONTEXT;
+    if (const int code = fault(function, current_device())) return code;
+    return has_error() ? LAUNCH_FAILED : SUCCESS;
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+
+Result cuInit(unsigned flags) {
+    if (const int code = fault("cuInit", current_device())) return code;
+    if (flags != 0) return INVALID_VALUE;
+    initialised = true;
+    return SUCCESS;
+}
+
+// EMULATOR_DRIVER is the version to claim.
+Result cuDriverGetVersion(int* version) {
+    const char* claimed = std::getenv("EMULATOR_DRIVER");
+    *version = claimed ? std::atoi(claimed) : VERSION;
+    return SUCCESS;
+}
+
+Result cuDeviceGetCount(int* count) {
+    if (!initialised) return NOT_INITIALIZED;
+    *count = DEVICES;
+    return SUCCESS;
+}
+
+Result cuDeviceGet(int* device, int ordinal) {
+    if (!initialised) return NOT_INITIALIZED;
+    if (ordinal < 0 || ordinal >= DEVICES) return INVALID_DEVICE;
+    *device = ordinal;
+    return SUCCESS;
+}
+
+Result cuDevicePrimaryCtxRetain(Context** context, int device) {
+    if (!initialised) return NOT_INITIALIZED;
+    if (device < 0 || device >= DEVICES) return INVALID_DEVICE;
+    *context = &contexts[device];
+    return SUCCESS;
+}
+
+Result cuCtxGetCurrent(Context** context) {
+    if (!initialised) return NOT_INITIALIZED;
+    *context = current;
+    return SUCCESS;
+}
+
+Result cuCtxSetCurrent(Context* context) {
+    if (!initialised) return NOT_INITIALIZED;
+    if (context && (context < contexts || context >= contexts + DEVICES)) return INVALID_CONTEXT;
+    current = context;
+    return SUCCESS;
+}
+
+Result cuGetErrorName(Result result, const char** name) {
+    const Name* found = name_of(result);
+    *name = found ? found->name : nullptr;
+    return found ? SUCCESS : INVALID_VALUE;
+}
+
+Result cuGetErrorString(Result result, const char** text) {
+    const Name* found = name_of(result);
+    *text = found ? found->text : nullptr;
+    return found ? SUCCESS : INVALID_VALUE;
+}
+}

@@ -1,0 +1,143 @@
+// Modules, launches, streams and events.
+#include <dlfcn.h>
+
+#include <memory>
+#include <vector>
+
+#include "driver/context.h"
+#include "driver/stream.h"
+#include "engine/settings.h"
+#include "engine/worker.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr unsigned MOST_ROWS = 65535;  // of a grid, in y and z
+constexpr unsigned MOST_BLOCKS = 0x7fffffff;
+
+Handles<Stream> streams;
+Handles<Event> events;
+Handles<void> modules;
+
+bool fits(dim3 blocks, dim3 threads) {
+    const u64 size = static_cast<u64>(threads.x) * threads.y * threads.z;
+    return size > 0 && size <= MOST_THREADS && blocks.x > 0 && blocks.x <= MOST_BLOCKS && blocks.y > 0 &&
+           blocks.y <= MOST_ROWS && blocks.z > 0 && blocks.z <= MOST_ROWS;
+}
+
+// For functions that only look: 0, or what is wrong.
+Result known(const char* function, bool is_known) {
+    if (const Result result = ready(function)) return result;
+    return is_known ? SUCCESS : INVALID_HANDLE;
+}
+
+}  // namespace
+
+bool is_stream(const Stream* stream) {
+    return !stream || streams.has(stream);
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+
+Result cuModuleLoadData(void** module, const void* image) {
+    if (const Result result = ready("cuModuleLoadData")) return result;
+    *module = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
+    if (!*module) return INVALID_IMAGE;
+    modules.add(*module);
+    return SUCCESS;
+}
+
+Result cuModuleUnload(void* module) {
+    if (const Result result = known("cuModuleUnload", modules.has(module))) return result;
+    dlclose(modules.remove(module));
+    return SUCCESS;
+}
+
+Result cuModuleGetFunction(const Kernel** function, void* module, const char* name) {
+    if (const Result result = known("cuModuleGetFunction", modules.has(module))) return result;
+    const std::string symbol = std::string("emulator_kernel_") + name;
+    *function = static_cast<const Kernel*>(dlsym(module, symbol.c_str()));
+    return *function ? SUCCESS : NOT_FOUND;
+}
+
+Result cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                      Stream* stream, void** parameters, void** extra) {
+    if (const Result result = known("cuLaunchKernel", is_stream(stream))) return result;
+    const dim3 blocks(grid_x, grid_y, grid_z), threads(block_x, block_y, block_z);
+    if (!kernel || !fits(blocks, threads) || shared_bytes || extra) return INVALID_VALUE;
+    std::vector<u64> words;
+    for (int i = 0; i < kernel->count; i++) words.push_back(*static_cast<const u64*>(parameters[i]));
+    push(stream, [=] {
+        if (!has_error()) run(*kernel, blocks, threads, words.data(), settings().seed);
+    });
+    return SUCCESS;
+}
+
+Result cuStreamCreate(Stream** stream, unsigned) {
+    if (const Result result = ready("cuStreamCreate")) return result;
+    *stream = new Stream;
+    streams.add(*stream);
+    return SUCCESS;
+}
+
+// When all that is on it is done.
+Result cuStreamDestroy_v2(Stream* stream) {
+    if (!streams.remove(stream)) return INVALID_HANDLE;
+    delete stream;
+    return SUCCESS;
+}
+
+Result cuStreamSynchronize(Stream* stream) {
+    if (const Result result = known("cuStreamSynchronize", is_stream(stream))) return result;
+    if (stream) stream->wait();
+    return has_error() ? LAUNCH_FAILED : SUCCESS;
+}
+
+Result cuStreamQuery(Stream* stream) {
+    if (const Result result = known("cuStreamQuery", is_stream(stream))) return result;
+    return !stream || stream->idle() ? SUCCESS : NOT_READY;
+}
+
+Result cuStreamWaitEvent(Stream* stream, Event* event, unsigned) {
+    if (const Result result = known("cuStreamWaitEvent", is_stream(stream) && events.has(event)))
+        return result;
+    event->hold(stream);
+    return SUCCESS;
+}
+
+Result cuEventCreate(Event** event, unsigned) {
+    if (const Result result = ready("cuEventCreate")) return result;
+    *event = new Event;
+    events.add(*event);
+    return SUCCESS;
+}
+
+Result cuEventRecord(Event* event, Stream* stream) {
+    if (const Result result = known("cuEventRecord", is_stream(stream) && events.has(event))) return result;
+    event->record(stream);
+    return SUCCESS;
+}
+
+Result cuEventQuery(Event* event) {
+    if (const Result result = known("cuEventQuery", events.has(event))) return result;
+    return event->complete() ? SUCCESS : NOT_READY;
+}
+
+Result cuEventSynchronize(Event* event) {
+    if (const Result result = known("cuEventSynchronize", events.has(event))) return result;
+    event->wait();
+    return has_error() ? LAUNCH_FAILED : SUCCESS;
+}
+
+Result cuEventDestroy_v2(Event* event) {
+    if (!events.remove(event)) return INVALID_HANDLE;
+    delete event;
+    return SUCCESS;
+}
+}

@@ -1,0 +1,71 @@
+// Streams and events: what is put on a stream runs later, in order, on an OS thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "engine/launch.h"
+
+namespace emulator {
+
+class Stream {
+public:
+    Stream();
+    ~Stream();  // when all is done
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    void push(std::function<void()> work);
+    bool idle();
+    void wait();
+
+private:
+    struct Item {
+        std::function<void()> work;
+        char pushed;  // order for race detectors: what was before push() is before the work
+    };
+    void serve();
+    void run(Item& item);
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<Item*> items_;
+    bool busy_ = false, stopping_ = false;
+    u64 delays_;
+    char done_ = 0;  // the same of all work and wait()
+    std::thread thread_;
+};
+
+class Event {
+public:
+    // It is complete when all that is on the stream now is done.
+    void record(Stream* stream);
+    bool complete();
+    void wait();
+
+    // Nothing that is put on the stream later runs before it is complete.
+    void hold(Stream* stream);
+
+private:
+    // Outlives the event while a stream has to do with it.
+    struct State {
+        std::mutex mutex;
+        std::condition_variable changed;
+        u64 recorded = 0, finished = 0;
+        char order = 0;
+
+        u64 newest();
+        void wait_for(u64 record);
+        void finish(u64 record);
+    };
+    std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+// Puts work on a stream; the null stream runs it now.
+void push(Stream* stream, std::function<void()> work);
+
+}  // namespace emulator

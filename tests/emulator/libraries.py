@@ -1,0 +1,113 @@
+"""The stand-ins for CUDA's driver and NCCL, called from Python: what fails raises.
+
+    libraries = Libraries()
+    libraries.make_current(0)
+    stream = libraries.new("cuStreamCreate", 0)
+    libraries.call("cuStreamSynchronize", stream)
+
+Arguments are integers (64 bits), arrays and other ctypes objects; handles are integers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tests.emulator.build import engine
+
+NCCL_IN_PROGRESS = 7
+UINT8, INT64, FLOAT32 = 1, 4, 7
+"""NCCL's types."""
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = (("internal", ctypes.c_char * 128),)
+
+
+class Config(ctypes.Structure):
+    """NCCL's configuration of a communicator, as far as the stand-in reads it."""
+
+    _fields_ = (
+        ("size", ctypes.c_size_t),
+        ("magic", ctypes.c_uint),
+        ("version", ctypes.c_uint),
+        ("blocking", ctypes.c_int),
+    )
+
+
+class Failed(Exception):
+    """A function returned ``code``, which is neither 0 nor, of NCCL, "in progress"."""
+
+    def __init__(self, function: str, code: int) -> None:
+        super().__init__(f"{function} returned {code}")
+        self.function, self.code = function, code
+
+
+class Libraries:
+    """Both stand-ins; they are in one library, at ``path``."""
+
+    def __init__(self) -> None:
+        self.path = engine()
+        self.library = ctypes.CDLL(str(self.path))
+        self.call("cuInit", 0)
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Raises Failed."""
+        code = getattr(self.library, function)(*(_passed(argument) for argument in arguments))
+        if code != 0 and not (function.startswith("nccl") and code == NCCL_IN_PROGRESS):
+            raise Failed(function, code)
+
+    def new(self, function: str, *arguments: Any) -> int:
+        """What ``function`` writes through its first argument. Raises Failed."""
+        out = ctypes.c_uint64()
+        self.call(function, ctypes.byref(out), *arguments)
+        return out.value
+
+    def make_current(self, device: int) -> None:
+        """Give this thread the context of a device."""
+        self.call("cuCtxSetCurrent", self.new("cuDevicePrimaryCtxRetain", device))
+
+    def fail_on(self, faults: str) -> None:
+        """Have calls fail: ``NAME:K=CODE``, ``NAME@DEVICE:K=CODE``, several with commas; "" for none."""
+        assert self.library.emulator_faults(faults.encode()), f"{faults!r} can't be read"
+
+    def error(self) -> str:
+        """What the emulator said of the first kernel that failed; after this, all is well again."""
+        text = ctypes.create_string_buffer(4096)
+        self.library.emulator_take_error(text, len(text))
+        return text.value.decode()
+
+    def last_error(self, communicator: int) -> str:
+        function = self.library.ncclGetLastError
+        function.restype = ctypes.c_char_p
+        return str(function(ctypes.c_uint64(communicator)).decode())
+
+    def asynchronous_error(self, communicator: int) -> int:
+        out = ctypes.c_int()
+        self.call("ncclCommGetAsyncError", communicator, ctypes.byref(out))
+        return out.value
+
+
+def _passed(argument: Any) -> Any:
+    return ctypes.c_uint64(argument & 0xFFFF_FFFF_FFFF_FFFF) if isinstance(argument, int) else argument
+
+
+def on_ranks(size: int, body: Callable[[int], Any]) -> list[Any]:
+    """``body(rank)`` on a thread for each rank; results in rank order, an exception as its own result."""
+    results: list[Any] = [None] * size
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = body(rank)
+        except Exception as problem:
+            results[rank] = problem
+
+    threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a rank hangs"
+    return results

@@ -1,0 +1,207 @@
+#include "nccl/world.h"
+
+#include <cstdio>
+#include <cstring>
+
+#include "engine/errors.h"
+#include "engine/sanitizers.h"
+#include "engine/settings.h"
+#include "nccl/nccl.h"
+
+namespace emulator {
+
+namespace {
+
+constexpr int TYPES = 10;
+constexpr size_t BYTES[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+constexpr const char* NAMES[TYPES] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
+                                      "uint64", "float16", "float32", "float64", "bfloat16"};
+
+std::string described(const Transfer& transfer, int rank) {
+    return text("rank %d: %s of %zu %s %s rank %d", rank, transfer.sends ? "ncclSend" : "ncclRecv",
+                transfer.count, NAMES[transfer.type], transfer.sends ? "to" : "from", transfer.peer);
+}
+
+const Transfer& first_left(const Group& group) {
+    for (const Transfer& transfer : group.transfers)
+        if (!transfer.done) return transfer;
+    return group.transfers.front();
+}
+
+Seconds patience() {
+    return Seconds(settings().seconds);
+}
+
+}  // namespace
+
+World::World(int size) : size_(size), ranks_(static_cast<size_t>(size)) {}
+
+int World::join(int rank, int size) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    if (size != size_ || rank < 0 || rank >= size_ || ranks_[rank].joined) return NCCL_INVALID_ARGUMENT;
+    ranks_[rank].joined = true;
+    changed_.notify_all();
+    return NCCL_SUCCESS;
+}
+
+bool World::complete() {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    for (const Rank& rank : ranks_)
+        if (!rank.joined) return false;
+    return true;
+}
+
+bool World::wait_until_complete() {
+    Unseen unseen;
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience(), [this] {
+        for (const Rank& rank : ranks_)
+            if (!rank.joined) return false;
+        return true;
+    });
+}
+
+void World::run(Group& group) {
+    Rank& rank = ranks_[group.rank];
+    group.left = group.transfers.size();
+    release(&group.before);
+    {
+        Unseen unseen;
+        std::unique_lock lock(mutex_);
+        const auto until = std::chrono::steady_clock::now() + patience();
+        const auto over = [&] { return rank.aborted || rank.dead || rank.error; };
+        changed_.wait(lock, [&] { return rank.ended == group.number || over(); });
+        if (!over()) {
+            rank.group = &group;
+            meet(group);
+            find_deadlock();
+            changed_.notify_all();
+        }
+        const auto ended = [&] { return group.left == 0 || rank.error || rank.aborted; };
+        if (rank.dead)
+            changed_.wait(lock, [&] { return rank.aborted; });
+        else if (!changed_.wait_until(lock, until, ended))
+            time_out(group);
+        rank.group = nullptr;
+        rank.ended++;
+        changed_.notify_all();
+    }
+    acquire(&group.after);
+}
+
+// Moves what has both of its sides. The first send to a rank meets the first receive there.
+void World::meet(Group& group) {
+    for (Transfer& own : group.transfers) {
+        Group* other = ranks_[own.peer].group;
+        if (!other || own.done || ranks_[own.peer].error) continue;
+        Transfer* match = partner(own, group.rank);
+        if (!match) continue;
+        if (match->count != own.count || match->type != own.type) {
+            const std::string why = described(own, group.rank) + ", but " + described(*match, own.peer);
+            fail(*other, NCCL_INVALID_ARGUMENT, why);
+            return fail(group, NCCL_INVALID_ARGUMENT, why);
+        }
+        own.sends ? exchange(group, own, *other, *match) : exchange(*other, *match, group, own);
+    }
+    for (const Transfer& own : group.transfers)
+        if (ranks_[own.peer].aborted && !ranks_[own.peer].dead && !own.done)
+            fail(group, NCCL_REMOTE_ERROR, text("rank %d aborted", own.peer));
+}
+
+Transfer* World::partner(const Transfer& transfer, int rank) {
+    for (Transfer& other : ranks_[transfer.peer].group->transfers)
+        if (!other.done && other.peer == rank && other.sends != transfer.sends) return &other;
+    return nullptr;
+}
+
+void World::exchange(Group& a, Transfer& from, Group& b, Transfer& to) {
+    Seen seen;
+    acquire(&a.before);
+    acquire(&b.before);
+    std::memcpy(to.memory, from.memory, from.count * BYTES[from.type]);
+    release(&a.after);
+    release(&b.after);
+    from.done = to.done = true;
+    a.left--;
+    b.left--;
+}
+
+// Ranks that wait for each other in a circle: of all that wait, those are taken out who wait only for ranks
+// that may still come, until none is left to take out.
+void World::find_deadlock() {
+    std::vector<char> stuck;
+    for (const Rank& rank : ranks_) stuck.push_back(rank.group && rank.group->left > 0 && !rank.error);
+    const auto waits = [&](const Group& group) {
+        for (const Transfer& transfer : group.transfers)
+            if (!transfer.done && stuck[transfer.peer]) return true;
+        return false;
+    };
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int rank = 0; rank < size_; rank++)
+            if (stuck[rank] && !waits(*ranks_[rank].group)) stuck[rank] = false, changed = true;
+    }
+    std::string circle;
+    for (int rank = 0; rank < size_; rank++)
+        if (stuck[rank])
+            circle += (circle.empty() ? "" : "; ") + described(first_left(*ranks_[rank].group), rank);
+    for (int rank = 0; rank < size_; rank++)
+        if (stuck[rank])
+            fail(*ranks_[rank].group, NCCL_INVALID_USAGE,
+                 "ranks wait for each other (is a group missing, or a peer wrong?): " + circle);
+}
+
+void World::time_out(Group& group) {
+    fail(group, NCCL_SYSTEM_ERROR,
+         described(first_left(group), group.rank) + text(" has waited for %.1f s", settings().seconds));
+}
+
+void World::fail(Group& group, int error, const std::string& why) {
+    Rank& rank = ranks_[group.rank];
+    if (rank.error) return;
+    std::fprintf(stderr, "emulator: NCCL on rank %d: %s\n", group.rank, why.c_str());
+    rank.error = error;
+    rank.message = why;
+}
+
+void World::abort(int rank) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    ranks_[rank].aborted = true;
+    if (!ranks_[rank].dead) fail_waiting_for(rank);
+    changed_.notify_all();
+}
+
+void World::fail_waiting_for(int rank) {
+    for (Rank& other : ranks_) {
+        if (!other.group) continue;
+        for (const Transfer& transfer : other.group->transfers)
+            if (transfer.peer == rank && !transfer.done)
+                fail(*other.group, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
+    }
+}
+
+void World::die(int rank) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    ranks_[rank].dead = true;
+    ranks_[rank].error = NCCL_SYSTEM_ERROR;
+    ranks_[rank].message = "the rank is dead, on demand";
+    changed_.notify_all();
+}
+
+int World::error(int rank) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    return ranks_[rank].error;
+}
+
+std::string World::message(int rank) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    return ranks_[rank].message;
+}
+
+}  // namespace emulator

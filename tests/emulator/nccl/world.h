@@ -1,0 +1,80 @@
+// The ranks of one communicator, all of them threads of this process, and how their messages meet.
+//
+// Strictly: no message is buffered. A group of sends and receives ends when all of them have met their other
+// sides, and a rank's next group begins when the one before it has ended.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/launch.h"
+
+namespace emulator {
+
+struct Transfer {
+    bool sends;
+    void* memory;
+    size_t count;
+    int type, peer;
+    bool done;
+};
+
+// What one rank posts at once.
+struct Group {
+    int rank;
+    std::vector<Transfer> transfers;
+    u64 number;       // of the rank's groups
+    size_t left = 0;  // not done
+    char before = 0,
+         after = 0;  // order for race detectors: its posting before its copies, and these before its end
+};
+
+class World {
+public:
+    explicit World(int size);
+
+    // A result of NCCL.
+    int join(int rank, int size);
+    bool complete();
+    bool wait_until_complete();
+
+    // Posts the group after all earlier ones of its rank, and waits for its end.
+    void run(Group& group);
+
+    // No group of the rank goes on; those of others that wait for it fail.
+    void abort(int rank);
+
+    // No group of the rank goes on, and nobody is told.
+    void die(int rank);
+
+    bool is_rank(int rank) const { return rank >= 0 && rank < size_; }
+    int error(int rank);
+    std::string message(int rank);
+
+private:
+    struct Rank {
+        bool joined = false, aborted = false, dead = false;
+        u64 ended = 0;           // groups
+        Group* group = nullptr;  // that waits
+        int error = 0;
+        std::string message;  // of the first error
+    };
+
+    void meet(Group& group);
+    void exchange(Group& a, Transfer& from, Group& b, Transfer& to);
+    Transfer* partner(const Transfer& transfer, int rank);
+    void find_deadlock();
+    void fail_waiting_for(int rank);
+    void fail(Group& group, int error, const std::string& why);
+    void time_out(Group& group);
+
+    const int size_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<Rank> ranks_;
+};
+
+}  // namespace emulator

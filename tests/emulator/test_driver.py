@@ -1,0 +1,165 @@
+"""The stand-in for CUDA's driver: order on streams, errors, failures on demand."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.emulator.build import HERE, kernels
+from tests.emulator.libraries import Failed, Libraries
+
+INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE, INVALID_CONTEXT = 1, 2, 200, 201
+INVALID_HANDLE, NOT_FOUND, NOT_READY, LAUNCH_FAILED = 400, 500, 600, 719
+
+
+@pytest.fixture
+def libraries() -> Iterator[Libraries]:
+    made = Libraries()
+    made.make_current(0)
+    yield made
+    made.fail_on("")
+    made.error()
+
+
+@pytest.fixture
+def stream(libraries) -> Iterator[int]:
+    made = libraries.new("cuStreamCreate", 0)
+    yield made
+    libraries.call("cuStreamDestroy_v2", made)
+
+
+@pytest.fixture
+def module(libraries) -> Iterator[int]:
+    sources = {name: (HERE / "samples" / name).read_text("utf-8") for name in ("correct.cu", "planted.cu")}
+    made = libraries.new("cuModuleLoadData", str(kernels(sources)).encode())
+    yield made
+    libraries.error()
+    libraries.call("cuModuleUnload", made)
+
+
+def launch(libraries: Libraries, function: int, stream: int, words: list[int], threads: int = 32) -> None:
+    """One block. The words are gone when this returns, as an argument block may be."""
+    values = [ctypes.c_uint64(word) for word in words]
+    parameters = (ctypes.c_void_p * len(words))(*(ctypes.addressof(value) for value in values))
+    libraries.call("cuLaunchKernel", function, 1, 1, 1, threads, 1, 1, 0, stream, parameters, None)
+    for value in values:
+        value.value = 0
+
+
+def failure(function, *arguments) -> int:
+    with pytest.raises(Failed) as raised:
+        function(*arguments)
+    return raised.value.code
+
+
+def test_a_kernel_runs_between_copies(libraries, stream, module):
+    kept = np.array([0, 1, 1, 0, 1], np.uint32)
+    found = np.zeros(3, np.uint32)
+    source, out = libraries.new("cuMemAlloc_v2", kept.nbytes), libraries.new("cuMemAlloc_v2", found.nbytes)
+    libraries.call("cuMemcpyHtoDAsync_v2", source, kept.ctypes, kept.nbytes, stream)
+    compact = libraries.new("cuModuleGetFunction", module, b"compact")
+    launch(libraries, compact, stream, [source, len(kept), out], 256)
+    libraries.call("cuMemcpyDtoHAsync_v2", found.ctypes, out, found.nbytes, stream)
+    libraries.call("cuStreamSynchronize", stream)
+    assert found.tolist() == [1, 2, 4]
+    for memory in (source, out):
+        libraries.call("cuMemFree_v2", memory)
+
+
+def test_memory_is_never_zero_at_first(libraries, stream):
+    for allocate, free in (("cuMemAlloc_v2", "cuMemFree_v2"), ("cuMemHostAlloc", "cuMemFreeHost")):
+        memory = libraries.new(allocate, 300, 0)
+        assert ctypes.string_at(memory, 300) == b"\xcd" * 300
+        libraries.call(free, memory)
+        assert failure(libraries.call, free, memory) == INVALID_VALUE
+
+
+def test_memory_is_set_by_bytes_and_words(libraries):
+    values = np.zeros(4, np.uint32)
+    libraries.call("cuMemsetD32Async", values.ctypes.data, 0x12345678, 3, 0)
+    libraries.call("cuMemsetD8Async", values.ctypes.data, 0xAB, 2, 0)
+    assert values.tolist() == [0x1234ABAB, 0x12345678, 0x12345678, 0]
+
+
+def test_streams_wait_for_events(libraries, stream, module):
+    """A kernel that spins until told to end keeps one stream busy, and another one that waits for it."""
+    other, event = libraries.new("cuStreamCreate", 0), libraries.new("cuEventCreate", 2)
+    assert failure(libraries.call, "cuEventQuery", event + 1) == INVALID_HANDLE
+    libraries.call("cuEventQuery", event)  # never recorded: nothing to wait for
+    go, out = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+    launch(libraries, libraries.new("cuModuleGetFunction", module, b"spins"), stream, [go.ctypes.data, 1], 1)
+    libraries.call("cuEventRecord", event, stream)
+    libraries.call("cuStreamWaitEvent", other, event, 0)
+    libraries.call("cuMemcpyDtoDAsync_v2", out.ctypes.data, go.ctypes.data, 8, other)
+    for query, handle in (("cuEventQuery", event), ("cuStreamQuery", stream), ("cuStreamQuery", other)):
+        assert failure(libraries.call, query, handle) == NOT_READY
+    assert out[0] == 0
+    go[0] = 7
+    libraries.call("cuStreamSynchronize", other)
+    assert out[0] == 7
+    libraries.call("cuEventSynchronize", event)
+    libraries.call("cuStreamSynchronize", stream)
+    for query, handle in (("cuEventQuery", event), ("cuStreamQuery", stream), ("cuStreamQuery", other)):
+        libraries.call(query, handle)
+    libraries.call("cuEventDestroy_v2", event)
+    libraries.call("cuStreamDestroy_v2", other)
+
+
+def test_a_failed_kernel_ends_all(libraries, stream, module):
+    out = np.zeros(32, np.uint64)
+    trap = libraries.new("cuModuleGetFunction", module, b"trap")
+    launch(libraries, trap, stream, [out.ctypes.data, 32])
+    assert failure(libraries.call, "cuStreamSynchronize", stream) == LAUNCH_FAILED
+    assert failure(libraries.new, "cuMemAlloc_v2", 8) == LAUNCH_FAILED
+    assert "trap: block (0, 0), thread 7: __trap, at planted.cu" in libraries.error()
+    libraries.call("cuStreamSynchronize", stream)
+
+
+def test_what_is_wrong_is_refused(libraries, stream, module, tmp_path):
+    halves = libraries.new("cuModuleGetFunction", module, b"halves")
+    assert failure(libraries.new, "cuModuleGetFunction", module, b"malloc") == NOT_FOUND
+    assert failure(libraries.new, "cuModuleLoadData", b"\x7fELF") == INVALID_IMAGE
+    assert failure(libraries.new, "cuMemAlloc_v2", 0) == INVALID_VALUE
+    assert failure(libraries.call, "cuMemsetD32Async", 2, 0, 1, stream) == INVALID_VALUE
+    assert failure(libraries.call, "cuStreamSynchronize", 12345) == INVALID_HANDLE
+    for threads in (0, 1025):
+        assert failure(launch, libraries, halves, stream, [0], threads) == INVALID_VALUE
+
+
+def test_every_thread_needs_a_context(libraries):
+    codes = []
+    thread = threading.Thread(target=lambda: codes.append(failure(libraries.new, "cuStreamCreate", 0)))
+    thread.start()
+    thread.join()
+    assert codes == [INVALID_CONTEXT]
+
+
+def test_calls_fail_on_demand(libraries):
+    libraries.fail_on("cuMemAlloc:2=2,cuStreamCreate@1:1=999")
+    first = libraries.new("cuMemAlloc_v2", 8)
+    assert failure(libraries.new, "cuMemAlloc_v2", 8) == OUT_OF_MEMORY
+    libraries.call("cuMemFree_v2", first)
+    libraries.call("cuMemFree_v2", libraries.new("cuMemAlloc_v2", 8))
+    libraries.call("cuStreamDestroy_v2", libraries.new("cuStreamCreate", 0))
+    libraries.make_current(1)
+    assert failure(libraries.new, "cuStreamCreate", 0) == 999
+
+
+def test_the_version_is_what_the_environment_claims(libraries, monkeypatch):
+    assert libraries.new("cuDriverGetVersion") == 13000
+    monkeypatch.setenv("EMULATOR_DRIVER", "11080")
+    assert libraries.new("cuDriverGetVersion") == 11080
+    monkeypatch.setenv("EMULATOR_NCCL", "22703")
+    assert libraries.new("ncclGetVersion") == 22703
+
+
+def test_errors_have_names(libraries):
+    name, text = ctypes.c_char_p(), ctypes.c_char_p()
+    libraries.call("cuGetErrorName", LAUNCH_FAILED, ctypes.byref(name))
+    libraries.call("cuGetErrorString", LAUNCH_FAILED, ctypes.byref(text))
+    assert (name.value, text.value) == (b"CUDA_ERROR_LAUNCH_FAILED", b"unspecified launch failure")
+    assert failure(libraries.call, "cuGetErrorName", -5, ctypes.byref(name)) == INVALID_VALUE
