@@ -15,6 +15,7 @@ from zenc.codegen.toolchain import toolchain
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"
 CACHE = HERE.parents[1] / ".pytest_cache" / "d" / "zenc-emulator"
+PRODUCT = "compiled"
 
 COMMON = ("-std=c++17", "-g", "-Wall", "-Wextra", "-fPIC", "-shared")
 ENGINE = ("-O2", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions")
@@ -80,10 +81,10 @@ def compiled(arguments: Sequence[str], texts: Mapping[str, str], written: Mappin
     def fill(folder: Path) -> dict[str, str]:
         for name, text in (written or {}).items():
             (folder / name).write_text(text, "utf-8")
-        command = [*tools.command, *arguments, "-o", cache.LIBRARY]
+        command = [*tools.command, *arguments, "-o", PRODUCT]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
             raise CompileError(done.stderr)
         return {"warnings": done.stderr}
 
-    return cache.lookup(CACHE, key) or cache.publish(CACHE, key, fill)
+    return cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill)
