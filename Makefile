@@ -14,7 +14,7 @@ TESTS ?=
 RANKS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench wheel-check docs clean
+.PHONY: help demo test test-all lint format tables bench wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(if $(HEADERS),$(BIN)/clang-format -i $(HEADERS))
+
+tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.lark
+	$(BIN)/python tools/grammar_tables.py
 
 bench: $(STAMP)  ## all benchmarks in benchmarks/, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

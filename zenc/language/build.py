@@ -1,19 +1,16 @@
-"""lark's tree -> the syntax tree. One method a rule of ``grammar/zen.lark``; numbers are the only thing checked."""
+"""Steps of reading -> the syntax tree. One method a node of ``grammar/zen.lark``; only numbers are checked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from lark import Token
-from lark.tree import Meta
-from lark.visitors import v_args
-
 from zenc.errors import Diagnostic, Span
 from zenc.language import schedule as s
 from zenc.language import syntax
 from zenc.language.build_cluster import ClusterRules
 from zenc.language.cluster import Topology
+from zenc.language.lexer import Token
 from zenc.language.scan import DECLARED
 
 Children: TypeAlias = list[Any]
@@ -30,24 +27,23 @@ def _present(children: Iterable[T | None]) -> tuple[T, ...]:
 
 def _one_line(string: Token) -> str:
     """What stands between the quotes; each run of white space counts as one space."""
-    return " ".join(string[1:-1].split())
+    return " ".join(string.text[1:-1].split())
 
 
-@v_args(meta=True)
 class Builder(ClusterRules):
     """Builds the syntax tree of one source; ``problems`` holds what is wrong with its numbers."""
 
     # Tokens
 
     def NAME(self, token: Token) -> syntax.Name:
-        if token in DECLARED:
+        if token.text in DECLARED:
             self.declaring_words.append(token)
-        return syntax.Name(str(token), self._token_span(token))
+        return syntax.Name(token.text, self._token_span(token))
 
     WORD = NAME
 
     def INTEGER(self, token: Token) -> int:
-        digits = token.replace("_", "")
+        digits = token.text.replace("_", "")
         value = int(digits, 16 if digits[:2] in ("0x", "0X") else 10) if len(digits) <= _LONGEST_LITERAL else None
         if value is None or value > GREATEST_INTEGER:
             self._too_great(token, "integers go up to 2^64 - 1")
@@ -55,7 +51,7 @@ class Builder(ClusterRules):
         return value
 
     def FLOAT(self, token: Token) -> float:
-        value = float(token.replace("_", "")) if len(token) <= _LONGEST_LITERAL else float("inf")
+        value = float(token.text.replace("_", "")) if len(token.text) <= _LONGEST_LITERAL else float("inf")
         if value == float("inf"):
             self._too_great(token, "numbers go up to 1.8e308 and have at most 100 characters")
             return 0.0
@@ -68,12 +64,12 @@ class Builder(ClusterRules):
 
     # Files
 
-    def start_file(self, meta: Meta, children: Children) -> syntax.File:
+    def start_file(self, span: Span, children: Children) -> syntax.File:
         (file,) = children
         assert isinstance(file, syntax.File)
         return file
 
-    def file(self, meta: Meta, children: Children) -> syntax.File:
+    def file(self, span: Span, children: Children) -> syntax.File:
         return syntax.File(
             self.source,
             tuple(c for c in children if isinstance(c, syntax.Import)),
@@ -82,27 +78,27 @@ class Builder(ClusterRules):
             tuple(c for c in children if isinstance(c, Topology)),
         )
 
-    def import_(self, meta: Meta, children: Children) -> syntax.Import:
+    def import_(self, span: Span, children: Children) -> syntax.Import:
         (path,) = children
-        return syntax.Import(str(path)[1:-1], self._token_span(path))
+        return syntax.Import(path.text[1:-1], self._token_span(path))
 
-    def scheme(self, meta: Meta, children: Children) -> syntax.Scheme:
+    def scheme(self, span: Span, children: Children) -> syntax.Scheme:
         name, parameters, doc, *items = children
         entries = tuple(item for item in items if isinstance(item, syntax.Entry))
         tiers = tuple(item for item in items if isinstance(item, syntax.Tier))
-        return syntax.Scheme(name, parameters or (), doc, entries, self._span(meta), tiers)
+        return syntax.Scheme(name, parameters or (), doc, entries, span, tiers)
 
-    def schedule(self, meta: Meta, children: Children) -> syntax.Schedule:
+    def schedule(self, span: Span, children: Children) -> syntax.Schedule:
         name, parameters, doc, *phases = children
-        return self._schedule(meta, name, parameters or (), doc, phases)
+        return self._schedule(span, name, parameters or (), doc, phases)
 
-    def schedule_value(self, meta: Meta, children: Children) -> syntax.Schedule:
+    def schedule_value(self, span: Span, children: Children) -> syntax.Schedule:
         doc, *phases = children
-        return self._schedule(meta, None, (), doc, phases)
+        return self._schedule(span, None, (), doc, phases)
 
     def _schedule(
         self,
-        meta: Meta,
+        span: Span,
         name: syntax.Name | None,
         parameters: tuple[syntax.Parameter, ...],
         doc: str | None,
@@ -119,123 +115,123 @@ class Builder(ClusterRules):
             pull[0][0] if pull else (),
             tuple(span for _, span in push),
             tuple(span for _, span in pull),
-            self._span(meta),
+            span,
         )
 
-    def push(self, meta: Meta, children: Children) -> tuple[str, s.Block, Span]:
-        return "push", children[0], self._span(meta)
+    def push(self, span: Span, children: Children) -> tuple[str, s.Block, Span]:
+        return "push", children[0], span
 
-    def pull(self, meta: Meta, children: Children) -> tuple[str, s.Block, Span]:
-        return "pull", children[0], self._span(meta)
+    def pull(self, span: Span, children: Children) -> tuple[str, s.Block, Span]:
+        return "pull", children[0], span
 
-    def parameters(self, meta: Meta, children: Children) -> tuple[syntax.Parameter, ...]:
+    def parameters(self, span: Span, children: Children) -> tuple[syntax.Parameter, ...]:
         return _present(children)
 
-    def parameter(self, meta: Meta, children: Children) -> syntax.Parameter:
+    def parameter(self, span: Span, children: Children) -> syntax.Parameter:
         name, default = children
-        return syntax.Parameter(name, default, self._span(meta))
+        return syntax.Parameter(name, default, span)
 
-    def doc(self, meta: Meta, children: Children) -> str:
+    def doc(self, span: Span, children: Children) -> str:
         return _one_line(children[0])
 
     # Entries
 
-    def entry(self, meta: Meta, children: Children) -> syntax.Entry:
+    def entry(self, span: Span, children: Children) -> syntax.Entry:
         key, value = children
-        return syntax.Entry(key, value, self._span(meta))
+        return syntax.Entry(key, value, span)
 
-    def tier(self, meta: Meta, children: Children) -> syntax.Tier:
+    def tier(self, span: Span, children: Children) -> syntax.Tier:
         name, size, scheme = children
-        return syntax.Tier(name, size, scheme, self._span(meta))
+        return syntax.Tier(name, size, scheme, span)
 
-    def key(self, meta: Meta, children: Children) -> syntax.Name:
+    def key(self, span: Span, children: Children) -> syntax.Name:
         name: syntax.Name = children[0]
         return name
 
-    def phrase(self, meta: Meta, children: Children) -> syntax.Phrase:
-        return syntax.Phrase(tuple(children[::2]), tuple(str(c) for c in children[1::2]), self._span(meta))
+    def phrase(self, span: Span, children: Children) -> syntax.Phrase:
+        return syntax.Phrase(tuple(children[::2]), tuple(c.text for c in children[1::2]), span)
 
-    def word(self, meta: Meta, children: Children) -> syntax.Word:
+    def word(self, span: Span, children: Children) -> syntax.Word:
         name, arguments = children
-        return syntax.Word(name, arguments or (), self._span(meta))
+        return syntax.Word(name, arguments or (), span)
 
-    def arguments(self, meta: Meta, children: Children) -> tuple[syntax.Argument, ...]:
+    def arguments(self, span: Span, children: Children) -> tuple[syntax.Argument, ...]:
         return _present(children)
 
-    def argument(self, meta: Meta, children: Children) -> syntax.Argument:
+    def argument(self, span: Span, children: Children) -> syntax.Argument:
         name, value = children
-        return syntax.Argument(value, name, self._span(meta))
+        return syntax.Argument(value, name, span)
 
-    def number(self, meta: Meta, children: Children) -> syntax.Number:
+    def number(self, span: Span, children: Children) -> syntax.Number:
         *sign, value = children
-        return syntax.Number(-value if sign else value, self._span(meta))
+        return syntax.Number(-value if sign else value, span)
 
     # Statements
 
-    def start_block(self, meta: Meta, children: Children) -> s.Block:
+    def start_block(self, span: Span, children: Children) -> s.Block:
         return tuple(children)
 
-    def block(self, meta: Meta, children: Children) -> s.Block:
+    def block(self, span: Span, children: Children) -> s.Block:
         return tuple(children)
 
-    def step(self, meta: Meta, children: Children) -> s.Step:
-        return s.Step(children[0], self._span(meta))
+    def step(self, span: Span, children: Children) -> s.Step:
+        return s.Step(children[0], span)
 
-    def for_(self, meta: Meta, children: Children) -> s.For:
+    def for_(self, span: Span, children: Children) -> s.For:
         variable, first, last, body = children
-        return s.For(variable.text, first, last, body, self._span(meta))
+        return s.For(variable.text, first, last, body, span)
 
-    def if_(self, meta: Meta, children: Children) -> s.If:
+    def if_(self, span: Span, children: Children) -> s.If:
         condition, then, otherwise = children
         if isinstance(otherwise, s.If):
             otherwise = (otherwise,)
-        return s.If(condition, then, otherwise or (), self._span(meta))
+        return s.If(condition, then, otherwise or (), span)
 
-    def let(self, meta: Meta, children: Children) -> s.Let:
+    def let(self, span: Span, children: Children) -> s.Let:
         name, value = children
-        return s.Let(name.text, value, self._span(meta))
+        return s.Let(name.text, value, span)
 
-    def require(self, meta: Meta, children: Children) -> s.Require:
+    def require(self, span: Span, children: Children) -> s.Require:
         condition, message = children
-        return s.Require(condition, _one_line(message), self._span(meta))
+        return s.Require(condition, _one_line(message), span)
 
-    def send(self, meta: Meta, children: Children) -> s.Send:
+    def send(self, span: Span, children: Children) -> s.Send:
         parts, origin, to, where = children
-        return s.Send(parts, to, origin, where, self._span(meta))
+        return s.Send(parts, to, origin, where, span)
 
-    def all(self, meta: Meta, children: Children) -> s.All:
-        return s.All(self._span(meta))
+    def all(self, span: Span, children: Children) -> s.All:
+        return s.All(span)
 
-    def part(self, meta: Meta, children: Children) -> s.Part:
-        return s.Part(children[0], self._span(meta))
+    def part(self, span: Span, children: Children) -> s.Part:
+        return s.Part(children[0], span)
 
-    def part_range(self, meta: Meta, children: Children) -> s.PartRange:
+    def part_range(self, span: Span, children: Children) -> s.PartRange:
         first, last = children
-        return s.PartRange(first, last, self._span(meta))
+        return s.PartRange(first, last, span)
 
     # Expressions
 
-    def start_expression(self, meta: Meta, children: Children) -> s.Expression:
+    def start_expression(self, span: Span, children: Children) -> s.Expression:
         expression: s.Expression = children[0]
         return expression
 
-    def binary(self, meta: Meta, children: Children) -> s.Binary:
+    def binary(self, span: Span, children: Children) -> s.Binary:
         left, operator, right = children
-        return s.Binary(str(operator), left, right, self._span(meta))
+        return s.Binary(operator.text, left, right, span)
 
-    def unary(self, meta: Meta, children: Children) -> s.Unary:
+    def unary(self, span: Span, children: Children) -> s.Unary:
         operator, operand = children
-        return s.Unary(str(operator), operand, self._span(meta))
+        return s.Unary(operator.text, operand, span)
 
-    def integer(self, meta: Meta, children: Children) -> s.Integer:
-        return s.Integer(children[0], self._span(meta))
+    def integer(self, span: Span, children: Children) -> s.Integer:
+        return s.Integer(children[0], span)
 
-    def variable(self, meta: Meta, children: Children) -> s.Variable:
-        return s.Variable(children[0].text, self._span(meta))
+    def variable(self, span: Span, children: Children) -> s.Variable:
+        return s.Variable(children[0].text, span)
 
-    def call(self, meta: Meta, children: Children) -> s.Apply:
+    def call(self, span: Span, children: Children) -> s.Apply:
         function, *arguments = children
-        return s.Apply(function.text, _present(arguments), self._span(meta))
+        return s.Apply(function.text, _present(arguments), span)
 
 
 # The rules that are Python's own words.

@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from lark import Token
-
 from zenc.errors import Diagnostic, Source, Span
+from zenc.language.lexer import Token
 from zenc.language.scan import DECLARATIONS, DECLARED, RESERVED, Piece, starts_declaration, unclosed
 
 _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
@@ -55,19 +54,18 @@ class Situation:
     def text(self) -> str:
         """What was found, as it is written."""
         if self.found is not None:
-            return str(self.found)
+            return self.found.text
         return self.source.text[self.offset : self.offset + 1]
 
     def last(self, place: int = 1) -> str:
         """The ``place``-th token before; empty where there is none."""
-        return str(self.before[-place]) if len(self.before) >= place else ""
+        return self.before[-place].text if len(self.before) >= place else ""
 
     def span(self) -> Span:
         return Span(self.source, self.offset, self.offset + max(1, len(self.text)))
 
     def span_of(self, token: Token) -> Span:
-        start = token.start_pos or 0
-        return Span(self.source, start, start + len(token))
+        return Span(self.source, token.start, token.end)
 
 
 def complain(at: Situation) -> Diagnostic:
@@ -95,11 +93,11 @@ def _quoted(text: str) -> str:
 
 def _brace_never_closed(at: Situation) -> Diagnostic | None:
     """Seen at the end, and where a declaration starts at the margin though a block is still open."""
-    if not any(token == "{" for token in at.opened):
+    if not any(token.text == "{" for token in at.opened):
         return None
     margin = [Piece(at.text, at.offset)]
     if at.before:
-        margin.append(Piece(at.last(), at.before[-1].start_pos or 0))
+        margin.append(Piece(at.last(), at.before[-1].start))
     declaration = next((piece for piece in margin if starts_declaration(at.source.text, piece)), None)
     end = declaration.offset if declaration else at.offset
     if not declaration and not _at_end(at):
@@ -112,7 +110,7 @@ def _brace_never_closed(at: Situation) -> Diagnostic | None:
 
 
 def _parenthesis_never_closed(at: Situation) -> Diagnostic | None:
-    if not at.opened or at.opened[-1] != "(" or "RPAR" not in at.accepted:
+    if not at.opened or at.opened[-1].text != "(" or "RPAR" not in at.accepted:
         return None
     if not _at_end(at) and at.text not in ("{", "}", "..") and at.text not in (*RESERVED, *DECLARED):
         return None
@@ -125,7 +123,7 @@ def _parenthesis_never_closed(at: Situation) -> Diagnostic | None:
 def _nothing_to_close(at: Situation) -> Diagnostic | None:
     if at.text == "}" and not at.opened:
         return _say("this '}' closes nothing", at.span())
-    if at.text == ")" and "(" not in at.opened:
+    if at.text == ")" and all(token.text != "(" for token in at.opened):
         return _say("this ')' closes nothing", at.span())
     return None
 
@@ -147,7 +145,7 @@ def _bad_spelling(at: Situation) -> Diagnostic | None:
 def _doubled(at: Situation) -> Diagnostic | None:
     """Operators of other languages: ``&&``, ``||``, ``//``, ``**``."""
     both = at.last() + at.text
-    adjacent = at.before and (at.before[-1].start_pos or 0) + len(at.last()) == at.offset
+    adjacent = at.before and at.before[-1].end == at.offset
     if adjacent and both in _HELP_BY_SPELLING:
         return _say(f"unexpected '{both}'", Span(at.source, at.offset - 1, at.offset + 1), _HELP_BY_SPELLING[both])
     return None
@@ -160,19 +158,19 @@ def _assignment_for_comparison(at: Situation) -> Diagnostic | None:
 
 
 def _chained_comparison(at: Situation) -> Diagnostic | None:
-    if at.found is not None and at.found.type == "COMPARISON" and "AND" in at.accepted:
+    if at.found is not None and at.found.terminal == "COMPARISON" and "AND" in at.accepted:
         return _say("comparisons do not chain", at.span(), "write 'a < b and b < c'")
     return None
 
 
 def _missing_value(at: Situation) -> Diagnostic | None:
-    if at.text == ":" and at.last(2) == ":" and at.before[-1].type == "WORD":
+    if at.text == ":" and at.last(2) == ":" and at.before[-1].terminal == "WORD":
         return _say(f"expected a value after '{at.last(3)}:'", at.span_of(at.before[-1]))
     return None
 
 
 def _fraction_in_schedule(at: Situation) -> Diagnostic | None:
-    if at.found is not None and at.found.type == "FLOAT" and "INTEGER" in at.accepted:
+    if at.found is not None and at.found.terminal == "FLOAT" and "INTEGER" in at.accepted:
         return _say(f"{_quoted(at.text)} is no integer", at.span(), "schedules count in integers")
     return None
 
@@ -228,8 +226,8 @@ def _expected(at: Situation) -> Diagnostic:
 def _still_open(at: Situation) -> tuple[str, ...]:
     """Words of an outer block inside an inner one mean, as a rule, that a brace is missing before them."""
     if at.text in ("push", "pull", *DECLARATIONS) and at.opened:
-        line = at.source.line_of(at.opened[-1].start_pos or 0)
-        return (f"the '{at.opened[-1]}' of line {line} is still open here",)
+        line = at.source.line_of(at.opened[-1].start)
+        return (f"the '{at.opened[-1].text}' of line {line} is still open here",)
     return ()
 
 

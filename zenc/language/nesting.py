@@ -13,24 +13,33 @@ DEEPEST = 100
 
 def too_deep(tree: object) -> list[Diagnostic]:
     """A diagnostic at the first node beyond ``DEEPEST`` levels; none where the tree is shallow."""
+    known = _Fields()
     pending: list[tuple[Any, int]] = [(tree, 0)]
     while pending:
         node, depth = pending.pop()
         if depth > DEEPEST:
             help = f"expressions and blocks may nest {DEEPEST} levels; name a part of it with let"
             return [Diagnostic("nesting", "this nests too deep to be read", node.span, help=help)]
-        pending += [(child, depth + 1) for child in _children(node)]
+        pending += [(child, depth + 1) for child in _children(node, known)]
     return []
 
 
-def _children(node: object) -> Iterator[object]:
+class _Fields(dict[type, tuple[str, ...]]):
+    """The names of the fields of a kind of node, and none for what is no node; each kind is looked at once."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...]:
+        is_node = is_dataclass(kind) and not issubclass(kind, Source | Span)
+        self[kind] = tuple(field.name for field in fields(kind)) if is_node else ()
+        return self[kind]
+
+
+def _children(node: object, known: _Fields) -> Iterator[object]:
     if isinstance(node, tuple):
         for item in node:
-            yield from _children(item) if isinstance(item, tuple) else [item]
-    elif is_dataclass(node) and not isinstance(node, Source | Span):
-        for field in fields(node):
-            value = getattr(node, field.name)
-            if isinstance(value, tuple):
-                yield from _children(value)
-            elif is_dataclass(value) and not isinstance(value, Source | Span):
-                yield value
+            yield from _children(item, known) if isinstance(item, tuple) else [item]
+    for name in known[type(node)]:
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            yield from _children(value, known)
+        elif known[type(value)]:
+            yield value

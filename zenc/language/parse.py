@@ -1,25 +1,21 @@
-"""Text -> syntax tree, by ``grammar/zen.lark``; or all of its syntax errors in words."""
+"""Text -> syntax tree, by the tables of ``grammar/zen.lark``; or all of its syntax errors in words."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Literal, cast
-
-from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedToken
-from lark.parsers.lalr_analysis import Shift
-from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from zenc.errors import Diagnostic, SchemeSyntaxError, Source, Span, raise_if_any
 from zenc.language.build import Builder
 from zenc.language.complain import Situation, complain
+from zenc.language.lexer import END, NONE, Lexer, Token
 from zenc.language.nesting import too_deep
+from zenc.language.rules import Step
 from zenc.language.scan import DECLARED, STATEMENTS, Body, resume
 from zenc.language.schedule import Block, Expression
 from zenc.language.syntax import File
-from zenc.resources import directory
+from zenc.language.tables import tables
 
 _MOST_PROBLEMS = 10
 _DEEPEST_STACK = 2000
@@ -59,159 +55,125 @@ def _read(source: Source, start: _Start) -> Any:
         where = Span(source, source.text.index("\0"), source.text.index("\0") + 1)
         raise SchemeSyntaxError(Diagnostic("not-text", "this is no text: it holds a NUL character", where))
     reader = _Reader(source, start)
-    tree = reader.read()
+    steps = reader.read()
     raise_if_any(SchemeSyntaxError, reader.problems)
-    assert tree is not None
     builder = Builder(source)
-    built = builder.transform(tree)
+    built = builder.build(steps)
     raise_if_any(SchemeSyntaxError, builder.problems or too_deep(built))
     return built
 
 
-class _WholeWords:
-    """Makes the lexer read any word to its end in every state, so that ``total`` is never ``to`` and ``tal``."""
-
-    always_accept = ("WORD",)
-
-    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        return stream
-
-
 @lru_cache(maxsize=1)
-def _grammar() -> Lark:
-    return Lark(
-        (directory("grammar") / "zen.lark").read_text(encoding="utf-8"),
-        parser="lalr",
-        lexer="contextual",
-        start=["start_file", "start_block", "start_expression"],
-        postlex=_WholeWords(),
-        propagate_positions=True,
-        maybe_placeholders=True,
-    )
+def _lexer() -> Lexer:
+    return Lexer(tables())
 
 
 class _Reader:
-    """Drives lark's parser, and puts it back on its feet after an error so that the next one can be told too."""
+    """Finds the steps by which a text is read. After an error it gets on its feet again, to tell the next one too."""
 
     def __init__(self, source: Source, start: _Start) -> None:
         self.source = source
         self.problems: list[Diagnostic] = []
-        self._parser: InteractiveParser = _grammar().parse_interactive(source.text, start=start)
-        self._lexer: Any = self._parser.lexer_thread
-        self._state = self._parser.parser_state
+        self._steps: list[Step] = []
+        self._tables = tables()
+        self._stack = [self._tables.starts[start]]
+        """States of the parser."""
         self._before: deque[Token] = deque(maxlen=4)
         self._opened: list[Token] = []
         self._heights: list[int] = []
-        """The height of the parser's stack just after each of ``_opened``."""
-        self._stack = list(self._state.state_stack)
-        """The parser's stack after the last good token: a bad one may already have reduced the parser's own."""
+        """The height of the stack just after each of ``_opened``."""
 
-    def read(self) -> Tree[Token] | None:
-        """The tree; None where there are problems."""
-        while True:
-            try:
-                return self._feed()
-            except (UnexpectedToken, _RefusedError) as error:
-                token = error.token
-                at = self._situation(len(self.source.text) if token.type == "$END" else token.start_pos or 0, token)
-            except UnexpectedCharacters as error:
-                at = self._situation(error.pos_in_stream or 0, None)
-            except _TooDeepError as error:
-                self.problems.append(error.diagnostic)
-                return None
-            self.problems.append(complain(at))
-            if len(self.problems) >= _MOST_PROBLEMS or not self._go_on(at):
-                return None
+    def read(self) -> list[Step]:
+        """The steps; they are of no use where there are problems."""
+        start: int | None = 0
+        while start is not None:
+            start = self._read_from(start)
+        return self._steps
 
-    def _feed(self) -> Tree[Token] | None:
-        for token in self._lexer.lex(self._state):
-            self._shift(token)
-            self._stack = list(self._state.state_stack)
+    def _read_from(self, start: int) -> int | None:
+        """Reads on, up to an error; where to go on after it."""
+        for token in _lexer().tokens(self.source.text, start, self._stack):
+            if not self._take(token):
+                at = self._situation(token)
+                self.problems.append(complain(at))
+                return self._go_on(at) if len(self.problems) < _MOST_PROBLEMS else None
             if len(self._stack) > _DEEPEST_STACK:
-                raise _TooDeepError(self.source, token)
+                where = Span(self.source, token.start, token.end)
+                self.problems.append(Diagnostic("nesting", "this nests too deep to be read", where))
+                return None
             self._remember(token)
-        tree = self._state.feed_token(Token("$END", "", start_pos=len(self.source.text)), is_end=True)
-        return None if self.problems else cast("Tree[Token]", tree)
+        return None
 
-    def _shift(self, token: Token) -> None:
-        """Lark's ``feed_token``, but for the many rules of one symbol, such as sum -> product, that make no node."""
-        states, callbacks = self._state.parse_conf.states, self._state.parse_conf.callbacks
-        stack, values = self._state.state_stack, self._state.value_stack
-        kind = token.type
-        while True:
-            action, argument = states[stack[-1]].get(kind, (None, None))
-            if action is Shift:
-                stack.append(argument)
-                values.append(token)
-                return
-            if action is None:
-                raise _RefusedError(token)
-            size = len(argument.expansion)
-            if size == 1 and argument.options.expand1 and argument.alias is None:
-                stack.pop()
-            else:
-                children = values[len(values) - size :]
-                del stack[len(stack) - size :], values[len(values) - size :]
-                values.append(callbacks[argument](children))
-            stack.append(states[stack[-1]][argument.origin.name][1])
+    def _take(self, token: Token) -> bool:
+        """Reduce what ends before ``token``, and shift it. False, and all as it was, where it has no place."""
+        actions, gotos, rules = self._tables.actions, self._tables.gotos, self._tables.rules
+        stack, steps, terminal = self._stack, self._steps, token.terminal
+        action = actions[stack[-1]].get(terminal)
+        if action is not None and action >= 0:
+            stack.append(action)
+            steps.append(token)
+            return True
+        before, count = stack[:], len(steps)
+        while action is not None and action < 0:
+            rule = rules[~action]
+            del stack[len(stack) - rule.size :]
+            stack.append(gotos[stack[-1]][rule.name])
+            if not rule.is_chain:
+                steps.append(~action)
+            action = actions[stack[-1]].get(terminal)
+        if action is None:
+            stack[:] = before
+            del steps[count:]
+            return False
+        stack.append(action)
+        steps.append(token)
+        return True
 
     def _remember(self, token: Token) -> None:
         self._before.append(token)
-        if token.type in ("LBRACE", "LPAR"):
+        if token.terminal in ("LBRACE", "LPAR"):
             self._opened.append(token)
-            self._heights.append(len(self._state.state_stack))
-        elif token.type in ("RBRACE", "RPAR"):
+            self._heights.append(len(self._stack))
+        elif token.terminal in ("RBRACE", "RPAR"):
             self._opened.pop()
             self._heights.pop()
 
-    def _situation(self, offset: int, token: Token | None) -> Situation:
-        found = None if token is None or token.type == "$END" else token
-        return Situation(self.source, offset, found, tuple(self._before), tuple(self._opened), self._accepted())
+    def _situation(self, token: Token) -> Situation:
+        found = None if token.terminal in (NONE, END) else token
+        return Situation(self.source, token.start, found, tuple(self._before), tuple(self._opened), self._accepted())
 
     def _accepted(self) -> frozenset[str]:
         """The terminals that could have come next."""
-        states = self._state.parse_conf.states
-        return frozenset(name for name in states[self._stack[-1]] if name.upper() == name and self._takes(name))
+        return frozenset(filter(self._takes, self._tables.actions[self._stack[-1]]))
 
     def _takes(self, terminal: str) -> bool:
-        """Whether ``terminal`` can follow: what stands on the stack is reduced until it is shifted, or is refused."""
-        states = self._state.parse_conf.states
+        """Whether ``terminal`` can follow: reducing may lead to a state that has no place for it after all."""
         stack = list(self._stack)
-        while terminal in states[stack[-1]]:
-            action, argument = states[stack[-1]][terminal]
-            if action is Shift:
-                return True
-            if argument.expansion:
-                del stack[-len(argument.expansion) :]
-            goto = states[stack[-1]][argument.origin.name][1]
-            if terminal == "$END" and goto == self._state.parse_conf.end_state:
-                return True
-            stack.append(goto)
-        return False
+        while (action := self._tables.actions[stack[-1]].get(terminal)) is not None and action < 0:
+            rule = self._tables.rules[~action]
+            del stack[len(stack) - rule.size :]
+            stack.append(self._tables.gotos[stack[-1]][rule.name])
+        return action is not None
 
-    def _go_on(self, at: Situation) -> bool:
+    def _go_on(self, at: Situation) -> int | None:
         """Panic mode: forget the block that was open but for its brace, and read on where its next item starts."""
-        while self._opened and self._opened[-1] != "{":
+        while self._opened and self._opened[-1].text != "{":
             self._opened.pop()
             self._heights.pop()
         body = None if _braces_are_wrong(at) else self._body()
         target = resume(self.source.text, at.offset, body)
         if target is None:
-            return False
-        height = 1 if target.top else self._heights[-1]
+            return None
         if target.top:
             self._opened, self._heights = [], []
-        del self._state.state_stack[height:]
-        del self._state.value_stack[height - 1 :]
-        self._stack = list(self._state.state_stack)
-        self._lexer.state.line_ctr.char_pos = target.offset
+        del self._stack[self._heights[-1] if self._heights else 1 :]
         self._before.clear()
-        return True
+        return target.offset
 
     def _body(self) -> Body | None:
         if not self._opened:
             return None
-        after_brace = self._state.parse_conf.states[self._state.state_stack[self._heights[-1] - 1]]
+        after_brace = self._tables.actions[self._stack[self._heights[-1] - 1]]
         if "LINK" in after_brace:
             return "topology"
         return "block" if "SEND" in after_brace else "schedule" if "PUSH" in after_brace else "scheme"
@@ -222,19 +184,3 @@ def _braces_are_wrong(at: Situation) -> bool:
     if "LBRACE" in at.accepted:
         return at.text in ("}", "push", "pull", *STATEMENTS, *DECLARED)
     return at.text in ("push", "pull") or (at.text == "}" and not at.opened)
-
-
-class _RefusedError(Exception):
-    """The grammar has no place for this token here."""
-
-    def __init__(self, token: Token) -> None:
-        super().__init__()
-        self.token = token
-
-
-class _TooDeepError(Exception):
-    def __init__(self, source: Source, token: Token) -> None:
-        super().__init__()
-        start = token.start_pos or 0
-        where = Span(source, start, start + len(token))
-        self.diagnostic = Diagnostic("nesting", "this nests too deep to be read", where)

@@ -1,27 +1,69 @@
-"""What all rules share that turn lark's tree into ours: where a node stands in the text, and what is wrong with it."""
+"""What all rules share that turn the steps of reading into a tree: where a node stands in the text, and what is wrong.
+
+A step is a token, or the number of a rule that takes what was read last as its symbols: a tree in postfix order.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-from lark import Token
-from lark.tree import Meta
-from lark.visitors import Transformer_NonRecursive
+from typing import Any, TypeAlias
 
 from zenc.errors import Diagnostic, Source, Span
+from zenc.language.lexer import Token
+from zenc.language.tables import Rule, tables
+
+Step: TypeAlias = Token | int
 
 
-class Rules(Transformer_NonRecursive[Token, Any]):
-    """Rules for one source; ``problems`` holds what they found wrong."""
+class Rules:
+    """Rules for one source; ``problems`` holds what they found wrong.
+
+    The method with the name of a node takes its span and its items; the one with the name of a terminal takes a token.
+    """
 
     def __init__(self, source: Source) -> None:
-        super().__init__(visit_tokens=True)
         self.source = source
         self.problems: list[Diagnostic] = []
+        self._values: list[Any] = []
+        """What was read and no rule has taken yet."""
+        self._places: list[tuple[int, int]] = []
+        """Where each of ``_values`` starts and ends, with the tokens that it does not keep."""
 
-    def _span(self, meta: Meta) -> Span:
-        return Span(self.source, 0, 0) if meta.empty else Span(self.source, meta.start_pos, meta.end_pos)
+    def build(self, steps: list[Step]) -> Any:
+        """What the rule that all steps lead to makes of its symbols."""
+        rules = tables().rules
+        makers = {terminal: getattr(self, terminal, None) for terminal in tables().terminals}
+        for step in steps:
+            if isinstance(step, int):
+                self._reduce(rules[step])
+            else:
+                make = makers.get(step.terminal)
+                self._values.append(make(step) if make else step)
+                self._places.append((step.start, step.end))
+        return self._values[0]
+
+    def _reduce(self, rule: Rule) -> None:
+        values, places, rest = self._values, self._places, len(self._values) - rule.size
+        place = (places[rest][0], places[-1][1]) if rule.size else (0, 0)
+        made: Any = self._items(rule)
+        if rule.node:
+            made = getattr(self, rule.node)(Span(self.source, *place), made)
+        elif not rule.is_list:
+            (made,) = made
+        values[rest:] = [made]
+        places[rest:] = [place]
+
+    def _items(self, rule: Rule) -> list[Any]:
+        items: list[Any] = []
+        for item in rule.items:
+            if item is None:
+                items.append(None)
+            elif isinstance(item, int):
+                items.append(self._values[item])
+            elif items:
+                items += self._values[item[0]]
+            else:  # nobody else has this list: so a long one is not copied for each item that it gets
+                items = self._values[item[0]]
+        return items
 
     def _token_span(self, token: Token) -> Span:
-        start = token.start_pos or 0
-        return Span(self.source, start, start + len(token))
+        return Span(self.source, token.start, token.end)

@@ -1,0 +1,110 @@
+"""The tables are those of the grammar, and reading by them gives what lark gives."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Literal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedInput
+
+from tools import grammar_tables
+from zenc.errors import Source
+from zenc.language import lexer, parse
+from zenc.language.rules import Rules
+from zenc.resources import directory
+
+Start = Literal["start_file", "start_block", "start_expression"]
+
+GRAMMAR = directory("grammar") / "zen.lark"
+TEXTS = [path.read_text(encoding="utf-8") for path in sorted(directory("schemes").glob("*.zen"))]
+PIECE = re.compile(r'"[^"]*"|#[^\n]*\n|\w+|\.\.|->|[=!<>]=|<<|>>|\S|\s+')
+RARE = {"1.5", "0x_f", "1..2", "->", "\N{NO-BREAK SPACE}"}
+PIECES = sorted(RARE.union(*(PIECE.findall(text) for text in TEXTS)))
+
+
+class Plain(Rules):
+    """Makes nothing of nodes and tokens but what they are."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.isupper():
+            return lambda token: token
+        return lambda span, items: (name, span.start, span.end, [plain(item) for item in items])
+
+
+def plain(item: object) -> object:
+    """A node or a token, of ours or of lark's, in one form."""
+    match item:
+        case lexer.Token(terminal, text, start):
+            return terminal, text, start
+        case Token():
+            return item.type, str(item), item.start_pos
+        case Tree(data, children) if item.meta.empty:
+            return str(data), 0, 0, [plain(child) for child in children]
+        case Tree(data, children):
+            return str(data), item.meta.start_pos, item.meta.end_pos, [plain(child) for child in children]
+    return item
+
+
+@lru_cache(maxsize=1)
+def lark() -> Lark:
+    return grammar_tables.grammar(GRAMMAR.read_text(encoding="utf-8"))
+
+
+def by_lark(text: str, start: Start) -> object:
+    """The tree; None where lark refuses the text."""
+    try:
+        return plain(lark().parse(text, start=start))
+    except UnexpectedInput:
+        return None
+
+
+def by_tables(text: str, start: Start) -> object:
+    reader = parse._Reader(Source("t", text), start)
+    steps = reader.read()
+    return None if reader.problems else Plain(reader.source).build(steps)
+
+
+def test_the_tables_are_those_of_the_grammar() -> None:
+    known = GRAMMAR.with_suffix(".json").read_text(encoding="utf-8")
+    assert grammar_tables.text_of(grammar_tables.tables(lark())) == known, "the grammar has changed: run make tables"
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.splitlines()[0])
+def test_shipped_texts_read_as_by_lark(text: str) -> None:
+    assert by_tables(text, "start_file") == by_lark(text, "start_file") is not None
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> str:
+    """A shipped text with a few of its pieces gone, or others among them."""
+    pieces = PIECE.findall(draw(st.sampled_from(TEXTS)))
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(pieces) - 1))
+        pieces[place : place + draw(st.integers(0, 1))] = draw(st.lists(st.sampled_from(PIECES), max_size=2))
+    return "".join(pieces)
+
+
+@settings(deadline=None)
+@given(spoilt())
+def test_spoilt_texts_read_as_by_lark(text: str) -> None:
+    assert by_tables(text, "start_file") == by_lark(text, "start_file")
+
+
+@settings(deadline=None)
+@example("start_block", "")
+@example("start_file", "# nothing")
+@example("start_expression", "(a << (b))")
+@example("start_expression", "a->b")
+@example("start_block", "step { send all to total } for i in 1..2 { }")
+@example("start_file", "topology t { link a->b: 3 GB/s, 2 us link a - b: 1.5e3 GB }")
+@given(
+    st.sampled_from(["start_block", "start_expression"]),
+    st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join),
+)
+def test_any_text_reads_as_by_lark(start: Start, text: str) -> None:
+    assert by_tables(text, start) == by_lark(text, start)
