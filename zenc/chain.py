@@ -24,6 +24,7 @@ from zenc.plan.gradients import Gradients, demand, read_gradients
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.placement import Placement, place, units_of
+from zenc.plan.requirements import nearest_allowed
 from zenc.plan.symbolic import symbolic
 from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.plan.verify import Proof, verify_all
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 Parameters = Mapping[str, int | float | str]
+
+USUAL_RANKS = 4
+"""What is shown where nobody says how many ranks there are, or the nearest number that the scheme is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +155,28 @@ def explained(
 ) -> Explanation:
     """What a call costs, as ``zenc.compiler.explain`` says."""
     resolved, _ = _resolved(program, scheme, params, topology)
+    unpinned = lower(resolved)
+    if ranks is None and indices is None:
+        ranks = _usual(unpinned, topology)
     of, load, source = _gradients(load, ranks, indices)
     plan = lower(resolved, of.size)
     explanation = explain_plan(plan, rank, of, load, source)
-    general = symbolic(lower(resolved), of.size, load.density)
+    general = symbolic(unpinned, of.size, load.density)
     gradient = Gradient(load.units, load.width, load.dtype, load.density)
     placed = place(plan, topology, _weigher(plan, topology, gradient)) if topology else None
     return replace(explanation, general=general, placement=placed)
 
 
+def _usual(plan: Plan, topology: Topology | None) -> int:
+    """How many ranks are meant where nobody says it."""
+    return topology.size if topology else nearest_allowed(plan, USUAL_RANKS)
+
+
 def _gradients(load: Load, ranks: int | None, indices: str | os.PathLike[str] | None) -> tuple[Gradients, Load, str]:
-    """Drawn gradients, or recorded ones; what describes them, and where they come from."""
+    """Drawn gradients for ``ranks``, or recorded ones; what describes them, and where they come from."""
     if indices is None:
-        return drawn(load, ranks or 4), load, source_of(load)
+        assert ranks is not None
+        return drawn(load, ranks), load, source_of(load)
     of = read_gradients(indices)
     demand([(ranks not in (None, of.size), f"{indices} is of {of.size} ranks, not of {ranks}")])
     return of, Load(of.units, of.width, of.dtype, of.density), f"recorded in {indices}"
@@ -171,7 +184,7 @@ def _gradients(load: Load, ranks: int | None, indices: str | os.PathLike[str] | 
 
 def drawing(
     program: Program,
-    ranks: int,
+    ranks: int | None,
     choice: Choice,
     params: Parameters | None,
     scheme: str | None,
@@ -183,6 +196,8 @@ def drawing(
     from zenc.draw.steps import steps_of
 
     resolved, _ = _resolved(program, scheme, params, topology)
+    if ranks is None:
+        ranks = _usual(lower(resolved), topology)
     plan = lower(resolved, ranks)
     weigher = Weigher(plan, ranks, *astuple(gradient)) if topology else None
     shown = steps_of(plan, ranks, choice, topology, weigher)

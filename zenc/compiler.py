@@ -120,10 +120,11 @@ def explain(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> Explanation:
-    """The steps and messages of ``rank``, and the bytes of all of ``ranks`` (default 4): see ``zenc.plan.explain``.
+    """The steps and messages of ``rank``, and the bytes of all of ``ranks``: see ``zenc.plan.explain``.
 
     The gradients are drawn as ``zenc.plan.synthetic`` says, or read from the file ``indices``, which then decides
-    about everything else. With a ``topology`` of so many ranks, also the loads of its links.
+    about everything else. With a ``topology`` of so many ranks, also the loads of its links. ``ranks`` are those of the
+    topology where they are not given, and without one 4, or the nearest number that the scheme allows.
     """
     program = load_file(locate(path))
     from zenc.chain import explained
@@ -135,7 +136,7 @@ def explain(
 
 def draw(
     path: Path_,
-    ranks: int,
+    ranks: int | None = None,
     *,
     phase: str | None = None,
     steps: tuple[int, int | None] = (1, None),
@@ -148,7 +149,7 @@ def draw(
 
     Args:
         path: a ``.zen`` file, or the name of a shipped scheme.
-        ranks: at most 32.
+        ranks: at most 32; default: those of the topology, or 4, or the nearest number that the scheme allows.
         phase: ``push`` or ``pull``; without it, all.
         steps: the first and the last step of each phase, from 1; None is the last there is.
         params: values of the scheme's parameters.

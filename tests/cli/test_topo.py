@@ -86,7 +86,8 @@ def test_draw(zenc: Zenc, tmp_path: Path) -> None:
 
 
 def test_convert(zenc: Zenc, tmp_path: Path) -> None:
-    assert zenc("topo", "convert", "dgx(2)", "-o", "out.json").returncode == 0
+    done = zenc("topo", "convert", "dgx(2)", "-o", "out.json")
+    assert (done.returncode, done.stdout) == (0, "out.json: dgx(2), 16 ranks, 112 links, each direction counted\n")
     again = zenc("topo", "show", "out.json").stdout.split("\n")
     assert again[3:] == zenc("topo", "show", "dgx(2)").stdout.split("\n")[3:]
     assert json.loads(zenc("topo", "convert", "ring(3)", "-o", "-").stdout)["directed"] is True
@@ -111,7 +112,7 @@ def test_show_draws(zenc: Zenc, write: Write, tmp_path: Path) -> None:
     name = write("mine.zen", TEXT)
     plain = zenc("topo", "show", f"{name}:triple")
     done = zenc("topo", "show", f"{name}:triple", "-o", "triple.svg")
-    assert (done.returncode, done.stdout) == (0, plain.stdout)
+    assert (done.returncode, done.stdout) == (0, plain.stdout + "drawing    triple.svg\n")
     root = ElementTree.parse(tmp_path / "triple.svg").getroot()
     kinds = [group.get("class") for group in root.iter("{http://www.w3.org/2000/svg}g")]
     assert (kinds.count("spot"), kinds.count("link")) == (3, 3)
@@ -125,3 +126,12 @@ def test_what_cannot_be_drawn(zenc: Zenc, write: Write) -> None:
     assert "error[drawing-too-large]" in done.stderr
     done = zenc("topo", "show", "ring(3)", "-o", f"{write('a_file', '')}/out.svg")
     assert done.returncode == 1 and "error[unwritable-file]" in done.stderr
+
+
+def test_values_after_a_path(zenc: Zenc, write: Write) -> None:
+    name = write("mine.zen", TEXT)
+    told = zenc("topo", "show", f"{name}:pair", "--set", "width=50").stdout
+    assert zenc("topo", "show", f"{name}:pair(width = 50)").stdout == told
+    done = zenc("topo", "show", f"{name}:pair(50)")
+    assert done.returncode == 1
+    assert "error[wrong-arguments]: mine.zen:pair takes values with their names" in done.stderr

@@ -128,3 +128,11 @@ def test_tiers_of_other_names_are_told_the_levels(zenc: Zenc, write: Write) -> N
     name = write("mine.zen", TIERS.replace("tier node", "tier nodes"))
     done = zenc("check", name, "--topology", "nodes(2, gpus = 4)")
     assert done.returncode == 1 and "note: levels: node, gpu (did you mean 'node'?)" in done.stderr
+
+
+def test_a_file_with_values(zenc: Zenc, write: Write) -> None:
+    """Four machines like the one that nvidia-smi described."""
+    write("box.txt", "     GPU0 GPU1 NIC0\nGPU0 X    NV4  PHB\nGPU1 NV4  X    PHB\nNIC0 PHB  PHB  X\n")
+    done = zenc("check", "balanced", "--topology", "box.txt(nodes = 4, network_bandwidth = 25 Gbit/s)")
+    assert "proved for 8 ranks" in done.stdout, done.stderr
+    assert "on box, of 8 ranks" in done.stdout

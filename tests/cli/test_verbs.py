@@ -67,7 +67,8 @@ def test_a_file_in_the_folder_comes_before_a_shipped_scheme(zenc: Zenc, write: W
 def test_scheme_chooses_among_several(zenc: Zenc, write: Write) -> None:
     name = write("two.zen", TWO_SCHEMES)
     assert "second is proved" in zenc("check", name, "--scheme", "second").stdout
-    assert "error[several-schemes]" in zenc("check", name).stderr
+    without = zenc("check", name).stderr
+    assert "error[several-schemes]" in without and "choose one by its name: --scheme first" in without
 
 
 def test_set_changes_the_plan(zenc: Zenc) -> None:
@@ -200,3 +201,25 @@ def test_cache(zenc: Zenc, tmp_path: Path) -> None:
     assert json.loads(zenc("cache", "list", "--json").stdout) == {"ok": True, "entries": []}
     assert "0 compiled" in zenc("cache", "list").stdout
     assert json.loads(zenc("cache", "clear", "--json").stdout)["removed"] == []
+
+
+SIX = """scheme six {
+    communication: schedule {
+        push { require size == 6 "six of us"  step { send all to 0 where rank > 0 } }
+        pull { step { for r in 1 .. size - 1 { send all to r where rank == 0 } } }
+    }
+    aggregation: incremental
+    partition: centralization
+}
+"""
+
+
+def test_a_scheme_for_one_number_of_ranks_needs_no_number(zenc: Zenc, write: Write) -> None:
+    name = write("six.zen", SIX)
+    assert json.loads(zenc("explain", name, "--json").stdout)["size"] == 6
+    assert zenc("draw", name, "-o", "six.svg").stdout == "six.svg: six among 6 ranks, 10 moves in 2 steps\n"
+    assert zenc("compile", name).stdout.startswith(
+        "build/six: six for any number of ranks that it allows (proved for 6 ranks), target cpu"
+    )
+    assert zenc("compile", name, "--ranks", "6").stdout.startswith("build/six: six for 6 ranks, ")
+    assert zenc("compile", "agsparse").stdout.startswith("build/agsparse: agsparse for any number of ranks, ")

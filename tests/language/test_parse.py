@@ -274,3 +274,26 @@ def test_reserved_words_are_those_of_the_grammar() -> None:
     assert set(listed[1].split("|")) == RESERVED
     manual = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
     assert " ".join(sorted(RESERVED)) in " ".join(manual.split())
+
+
+CHOICE = "a choice is a statement: if CONDITION { ... } else { ... }, or send ... where CONDITION"
+
+
+@pytest.mark.parametrize(
+    ("text", "help"),
+    [
+        (schedule("half = size / 2"), "write 'let half = ...'"),
+        (schedule("let a = rank < 3 ? 0 : 3"), CHOICE),
+        (schedule("let a = if rank { }"), CHOICE),
+        (schedule("step { send part 0 .. 2 to 1 }"), "write 'parts A .. B' for several parts"),
+        (
+            "schedule s { let a = 1 push { } pull { } }",
+            "statements stand in push { ... } and in pull { ... }; neither sees those of the other",
+        ),
+        (schedule("step == 1"), None),
+    ],
+)
+def test_what_its_author_may_have_meant(text: str, help: str | None) -> None:
+    with pytest.raises(SchemeSyntaxError) as caught:
+        parse(Source("t.zen", text))
+    assert caught.value.diagnostics[0].help == help

@@ -9,7 +9,7 @@ import pytest
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import VerificationError
 from zenc.plan.model import Plan
-from zenc.plan.requirements import LARGEST_SOUGHT, allowed
+from zenc.plan.requirements import LARGEST_SOUGHT, allowed, nearest_allowed
 from zenc.plan.serial import plan_from_json, plan_text
 from zenc.plan.verify import verify, verify_all
 
@@ -96,3 +96,11 @@ def test_pinned_and_saved_plans_keep_it():
         again = plan_from_json(json.loads(plan_text(plan)))
         assert again == plan and again.digest == plan.digest
     assert refused(again, 5)[3] == "it holds for 4 and for 6 ranks"
+
+
+@pytest.mark.parametrize(
+    ("condition", "nearest"),
+    [("size > 0", 4), ("size mod 2 == 1", 3), ("size == 16", 16), ("size > 100", 101), ("size == 1", 1), ("0", 4)],
+)
+def test_the_nearest_number_of_ranks(condition: str, nearest: int) -> None:
+    assert nearest_allowed(requiring(f'require {condition} "some"'), 4) == nearest

@@ -156,3 +156,10 @@ def test_large_groups_are_proved_quickly(size):
     started = time.perf_counter()
     verify(plan_of(scheme_text("point_to_point", "incremental", "partition: parallelism balance: imbalanced")), size)
     assert time.perf_counter() - started < 60
+
+
+@pytest.mark.parametrize("to", ["rank", "rank + 1", "-1"])
+def test_ranks_that_have_nobody_to_send_to_are_left_out_by_a_condition(to):
+    with pytest.raises(VerificationError) as caught:
+        verify(plan_with(f"step {{ send all to {to} }}", ""), 2)
+    assert {found.help for found in caught.value.diagnostics} == {"leave such ranks out: send ... where CONDITION"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from tests.support.clusters import topologies
 from zenc.errors import TopologyError, ZencError
 from zenc.language.load import load_text
+from zenc.topology.builders import nodes
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.resolve import resolve_topology
+from zenc.topology.show import summarize
 
 TWO_BOXES = """topology two_boxes(boxes = 2, gpus = 4) {
     "Two machines, NVSwitch inside, one slow cable between."
@@ -187,3 +190,68 @@ def test_any_damaged_topology_is_one_or_an_error(text: str, data: st.DataObject)
     except ZencError as error:
         assert error.diagnostics
         assert "Expected one of" not in str(error)
+
+
+TWO_MATRICES = """topology pair {
+    like "a.txt", "b.txt"
+    for n in 0 .. 1 { unlink nic(n, 0) - network }
+    link nic(0, 0) - nic(1, 0): 25 Gbit/s
+}"""
+
+
+def matrix(gpus: int) -> str:
+    names = [*(f"GPU{g}" for g in range(gpus)), "NIC0"]
+    rows = [[name, *("X" if name == other else "PHB" for other in names)] for name in names]
+    return "\n".join(" ".join(row) for row in [["", *names], *rows]) + "\n"
+
+
+def test_a_switch_that_loses_its_last_link_goes_with_it(tmp_path: Path) -> None:
+    for name, gpus in (("a.txt", 2), ("b.txt", 3)):
+        (tmp_path / name).write_text(matrix(gpus))
+    (tmp_path / "pair.zen").write_text(TWO_MATRICES)
+    topology = load_topology(tmp_path / "pair.zen")
+    assert "network" not in topology.graph
+    assert [host.ranks for host in topology.hosts] == [(0, 1), (2, 3, 4)], "machines in the order of the files"
+    assert topology.level_sizes == {"gpu": 5}
+    declared = load_topology("topology t { levels: gpu(2) switch hub link gpu(0) - gpu(1): 1 GB/s }")
+    assert "hub" in declared.graph, "one that never had a link is what its author wrote"
+
+
+def test_machines_of_different_sizes_have_a_narrowest(tmp_path: Path) -> None:
+    for name, gpus in (("a.txt", 2), ("b.txt", 3)):
+        (tmp_path / name).write_text(matrix(gpus))
+    (tmp_path / "pair.zen").write_text(TWO_MATRICES)
+    summary = summarize(load_topology(tmp_path / "pair.zen"))
+    assert summary.narrowest is not None and summary.narrowest[1] == 25e9 / 8 == summary.bisection
+    assert "narrowest" not in summary.text(), "the halves are the machines"
+    three = TWO_MATRICES.replace('"b.txt"', '"b.txt", "a.txt"').replace("0 .. 1", "0 .. 2")
+    three = three.replace("25 Gbit/s", "25 Gbit/s link nic(1, 0) - nic(2, 0): 1 GB/s")
+    (tmp_path / "pair.zen").write_text(three)
+    summary = summarize(load_topology(tmp_path / "pair.zen"))
+    assert "narrowest  1 GB/s between ranks 5 and 6, node(2), and the others" in summary.text()
+    assert summary.to_json()["narrowest"] == {"host": "node(2)", "bandwidth": 1e9}
+    assert summarize(nodes(2, gpus=2)).narrowest is not None
+
+
+def test_a_builder_that_was_changed_is_not_described_by_its_own_words() -> None:
+    assert load_topology("ring(3)").doc.startswith("n devices")
+    changed = load_topology("topology t { like ring(4) unlink gpu(0) - gpu(1) }")
+    assert changed.doc == "Starts like ring."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "id"),
+    [("(boxes = 3)", None), ("(3)", "wrong-arguments"), ("(boxes = 1, boxes = 2)", "wrong-arguments"),
+     ("(boxs = 3)", "unknown-parameter"), ("(boxes = )", "syntax"), ("(boxes = 3", "syntax")],
+)  # fmt: skip
+def test_values_after_a_name(arguments: str, id: str | None) -> None:
+    if id is None:
+        assert load_topology(f"two_boxes{arguments}").size == 12
+        return
+    with pytest.raises(ZencError) as caught:
+        load_topology(f"two_boxes{arguments}")
+    assert [found.id for found in caught.value.diagnostics] == [id]
+
+
+def test_values_given_apart_come_first() -> None:
+    assert load_topology("two_boxes(boxes = 3)", {"boxes": 1}).size == 4

@@ -19,6 +19,7 @@ from zenc.cli.common import (
     print_json,
     reporting,
     show_diagnostics,
+    spoken,
 )
 
 EXAMPLES = """\b
@@ -83,12 +84,3 @@ def check(
 
 def steps(count: int) -> str:
     return f"{count} step" if count == 1 else f"{count} steps"
-
-
-def spoken(sizes: tuple[int, ...]) -> str:
-    """Group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
-    if len(sizes) == 1:
-        return f"{sizes[0]} rank" if sizes[0] == 1 else f"{sizes[0]} ranks"
-    if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
-        return f"{sizes[0]} to {sizes[-1]} ranks"
-    return f"{', '.join(map(str, sizes))} ranks"

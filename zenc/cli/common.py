@@ -38,8 +38,8 @@ TopologyOption = Annotated[
     typer.Option(
         "--topology",
         metavar="TOPOLOGY",
-        help="Hold it against a cluster: a file, FILE:NAME, or a builder such as 'nodes(4, gpus = 8)'. "
-        "Its ranks are the ranks.",
+        help="Hold it against a cluster: a file, FILE:NAME, or a builder such as 'nodes(4, gpus = 8)'; files take "
+        "values, too: 'box.txt(nodes = 4)'. Its ranks are the ranks.",
     ),
 ]
 
@@ -164,3 +164,12 @@ def parameters(assignments: list[str] | None) -> dict[str, str]:
             raise typer.BadParameter(f"--set takes NAME=VALUE, not '{assignment}'")
         values[name.strip()] = text.strip()
     return values
+
+
+def spoken(sizes: tuple[int, ...]) -> str:
+    """Group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
+    if len(sizes) == 1:
+        return f"{sizes[0]} rank" if sizes[0] == 1 else f"{sizes[0]} ranks"
+    if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
+        return f"{sizes[0]} to {sizes[-1]} ranks"
+    return f"{', '.join(map(str, sizes))} ranks"

@@ -20,6 +20,7 @@ from zenc.cli.common import (
     parameters,
     print_json,
     reporting,
+    spoken,
 )
 from zenc.codegen.arch import USUAL, listed
 
@@ -75,9 +76,9 @@ def compile_(
 ) -> None:
     """Compile a scheme to a directory: manifest, plan and kernels.
 
-    The scheme is proved first; one that is wrong does not compile. Without --ranks the result serves any number. With
-    --topology it is for the ranks of this, and does not compile unless every move has a way there; the topology itself
-    is no part of what is written.
+    The scheme is proved first; one that is wrong does not compile. Without --ranks the result serves any number that
+    the scheme allows. With --topology it is for the ranks of this, and does not compile unless every move has a way
+    there; the topology itself is no part of what is written.
 
     C++ kernels are built by g++ where the scheme is loaded. GPU kernels are compiled here, by NVRTC or nvcc: sm_90 is
     compute capability 9.0 (H100, H200), and kernels for sm_80 run on 8.0, 8.6 and 8.9. For other GPUs they are compiled
@@ -95,8 +96,14 @@ def compile_(
     if json:
         print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:
-        size = artifact.plan.size
-        group = "any number of ranks" if size is None else "1 rank" if size == 1 else f"{size} ranks"
+        plan, proved = artifact.plan, artifact.proved_sizes
+        group = spoken(proved) if plan.size is not None else _any(proved)
         archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target is Target.CUDA else ""
-        plan = artifact.plan
         print(f"{where}: {plan.scheme} for {group}, target {target.value}{archs}, plan {plan.digest[:12]}")
+
+
+def _any(proved: tuple[int, ...]) -> str:
+    """The group sizes of a plan that is for no one number of ranks alone."""
+    if proved[0] == 1 and len(proved) == proved[-1]:
+        return "any number of ranks"
+    return f"any number of ranks that it allows (proved for {spoken(proved)})"

@@ -53,7 +53,8 @@ Examples:
 def draw(
     file: SchemeArgument,
     ranks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of ranks, at most 32. [default: 4]")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of ranks, at most 32. [default: 4, or the nearest it allows]"),
     ] = None,
     output: OutputOption = None,
     phase: PhaseOption = None,
@@ -85,7 +86,7 @@ def draw(
         cluster, size = on_topology(topology, ranks)
         drawing = compiler.draw(
             path,
-            4 if size is None else size,
+            size,
             phase=phase.value if phase else None,
             steps=chosen,
             params=params,

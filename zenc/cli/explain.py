@@ -45,7 +45,10 @@ IndicesOption = Annotated[
 def explain(
     file: SchemeArgument,
     ranks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of ranks. [default: 4, or as recorded]")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Number of ranks. [default: 4, or the nearest it allows, or as recorded]"
+        ),
     ] = None,
     rank: Annotated[int, typer.Option(min=0, metavar="R", help="Whose messages to list.")] = 0,
     density: Annotated[
@@ -79,8 +82,8 @@ def explain(
     topology, and the loads of its links follow.
     """
     path, params = locate(file), parameters(assignments)
-    if topology is None and indices is None and rank >= (ranks or 4):
-        raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {(ranks or 4) - 1}")
+    if ranks is not None and rank >= ranks:
+        raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
     with reporting(json):
         from zenc import compiler
 

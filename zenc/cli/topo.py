@@ -70,6 +70,8 @@ def show(
         print_json({"ok": True, "file": str(output) if output else None, **summary.to_json(), "diagnostics": found})
     else:
         print(summary.text())
+        if output:
+            print(f"drawing    {output}")
 
 
 @topo.command("convert", epilog=_CONVERT)
@@ -91,6 +93,7 @@ def convert(
             print(text, end="")
         else:
             save(Path(output), text)
+            print(f"{output}: {loaded.name}, {loaded.size} ranks, {len(loaded.links)} links, each direction counted")
 
 
 @topo.command("list", epilog=_LIST)

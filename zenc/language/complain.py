@@ -36,6 +36,7 @@ _HELP_BY_SPELLING = {
     ";": "nothing stands between entries or statements",
     "'": "a string stands in double quotes",
     "[": "expressions have no lists",
+    "?": "a choice is a statement: if CONDITION { ... } else { ... }, or send ... where CONDITION",
 }
 
 
@@ -216,11 +217,25 @@ def _expected(at: Situation) -> Diagnostic:
     if _at_end(at):
         end = max(0, len(at.source.text.rstrip()) - 1)
         return _say(f"unexpected end of file: {wanted}", Span(at.source, end, end + 1))
-    help = _HELP_BY_SPELLING.get(at.text)
+    help = _HELP_BY_SPELLING.get(at.text) or _guess(at)
     if at.text == "," and "COMMA" not in at.accepted:
         help = _HELP_BY_SPELLING[";"]
     note = _still_open(at)
     return Diagnostic("syntax", f"{wanted}, found {_quoted(at.text)}", at.span(), notes=note, help=help)
+
+
+def _guess(at: Situation) -> str | None:
+    """What its author may have meant, where what was found and what was expected tell it."""
+    follows = at.source.text[at.offset + len(at.text) :].lstrip()
+    if "SEND" in at.accepted and re.match(r"=(?!=)", follows) and at.text.isidentifier():
+        return f"write 'let {at.text} = ...'"
+    if at.text == "if" and "INTEGER" in at.accepted:
+        return _HELP_BY_SPELLING["?"]
+    if at.text == ".." and "TO" in at.accepted:
+        return "write 'parts A .. B' for several parts"
+    if at.text in ("let", "require", "for", "if", "step", "send") and "PUSH" in at.accepted:
+        return "statements stand in push { ... } and in pull { ... }; neither sees those of the other"
+    return None
 
 
 def _still_open(at: Situation) -> tuple[str, ...]:

@@ -70,7 +70,8 @@ def place(plan: Plan, topology: Topology, weigher: Weigher) -> Placement:
     """
     if plan.size not in (None, topology.size):
         message = f"{topology.name} has {topology.size} ranks, and the scheme is to run {among(plan.size or 0)}"
-        raise TopologyError(Diagnostic("wrong-topology-size", message))
+        help = "leave out the number of ranks, or choose another topology"
+        raise TopologyError(Diagnostic("wrong-topology-size", message, help=help))
     rounds = expand(plan, topology.size)
     raise_if_any(TopologyError, found := list(tier_problems(plan, topology)))
     meter = Meter(plan, routes(plan, rounds, topology), weigher)

@@ -95,6 +95,14 @@ def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[i
     return found
 
 
+def nearest_allowed(plan: Plan, size: int) -> int:
+    """The number of ranks nearest to ``size`` that meets the requirements of ``plan``; ``size`` where none does."""
+    for step in range(LARGEST_SOUGHT):
+        if found := allowed(plan, (n for n in (size - step, size + step) if n > 0), most=1):
+            return found[0]
+    return size
+
+
 def _demand_all(plan: Plan, size: int) -> None:
     unequal = indivisible(plan, size)
     if unequal:

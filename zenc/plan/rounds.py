@@ -204,7 +204,8 @@ class _Unroller:
         for identifier, fails, message in checks:
             if fails.any():
                 at = int(np.argmax(fails))
-                self._blame(send, Diagnostic(identifier, message(moves, at, self), send.span))
+                help = "leave such ranks out: send ... where CONDITION" if message in (_to_self, _no_rank) else None
+                self._blame(send, Diagnostic(identifier, message(moves, at, self), send.span, help=help))
                 wrong |= fails
         return moves.take(~wrong) if wrong.any() else moves
 

@@ -76,7 +76,8 @@ def choose(program: Program, name: str | None, report: Report) -> syntax.Scheme:
         notes = (f"it has schedules: {', '.join(names)}",) if names else ()
         raise SchemeError(Diagnostic("no-scheme", message, _start_of(program), notes, help="write scheme NAME { ... }"))
     message = f"{program.main.source.name} has several schemes"
-    help = "choose one by its name"
+    first = here[0].name.text
+    help = f"choose one by its name: --scheme {first}; in Python zenc.compile(..., scheme={first!r})"
     raise SchemeError(Diagnostic("several-schemes", message, here[1].name.span, _listed(known), help))
 
 

@@ -28,11 +28,14 @@ class Declarer:
     known: Mapping[str, cluster.Topology]
     environment: Environment
     chain: tuple[str, ...]
+    alone: bool = False
+    """Whether the declaration that is carried out is the only one of its topology."""
     _count: int = 0
 
     def declare(self, body: cluster.Declarations) -> None:
         """Carry out ``body``. What is wrong is in the report; raises TopologyError where going on makes no sense."""
         mine: list[str] = []
+        self.alone = len(body) == 1
         for declaration in body:
             self._demand_an_end(declaration.span)
             if isinstance(declaration, Let):
@@ -148,8 +151,7 @@ class Declarer:
             sign = "->" if unlink.one_way else "-"
             message = f"there is no link {self.draft.label(source)} {sign} {self.draft.label(target)}"
             self.report.error("no-such-link", message, unlink.span, notes=self._linked_to(source))
-        for way in ways:
-            self.draft.links.pop(way, None)
+        self.draft.disconnect(ways)
 
     def _linked_to(self, source: Node) -> tuple[str, ...]:
         others = [self.draft.label(target) for end, target in self.draft.links if end == source]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -28,6 +28,7 @@ class Draft:
     nodes: dict[Node, dict[str, Any]] = field(default_factory=dict)
     links: dict[tuple[Node, Node], dict[str, Any]] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
+    unlinked: set[Node] = field(default_factory=set)
 
     def set_levels(self, *levels: tuple[str, int], span: Span | None = None, memory: int | None = None) -> None:
         """Declare the levels, outermost first, and all ranks in them."""
@@ -67,6 +68,12 @@ class Draft:
         for ends in [(source, target)] if one_way else [(source, target), (target, source)]:
             self._add(ends, {"bandwidth": bandwidth, "latency": latency, "kind": kind, "span": span}, what, span)
         self._demand_room(0, len(self.links), span)
+
+    def disconnect(self, ways: Iterable[tuple[Node, Node]]) -> None:
+        """Take away those of ``ways`` that are links. A switch that is left without any link goes with them."""
+        for way in ways:
+            if self.links.pop(way, None):
+                self.unlinked.update(way)
 
     def _add(self, ends: tuple[Node, Node], data: dict[str, Any], what: str, span: Span | None) -> None:
         other = self.links.setdefault(ends, data)
@@ -157,6 +164,8 @@ class Draft:
         graph: nx.DiGraph[Any] = nx.DiGraph()
         graph.add_nodes_from(self.nodes.items())
         graph.add_edges_from((*ends, data) for ends, data in self.links.items())
+        lone = [node for node in self.unlinked if isinstance(node, str) and not graph.degree[node]]
+        graph.remove_nodes_from(lone)
         raise_if_any(TopologyError, graph_problems(self.name, graph, self.span))
         return Topology(self.name, self.doc, self.levels, nx.freeze(graph), tuple(self.hosts))
 

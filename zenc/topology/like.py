@@ -83,7 +83,7 @@ def _like_builder(like: cluster.Like, declarer: Declarer) -> None:
     if missing or declarer.report.failed:
         return
     own, declarer.draft.span = declarer.draft.span, like.span
-    declarer.draft.doc = declarer.draft.doc or summary(fill)
+    declarer.draft.doc = declarer.draft.doc or (summary(fill) if declarer.alone else f"Starts like {like.what.text}.")
     fill(declarer.draft, *sides, **values)
     declarer.draft.span = own
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from zenc.errors import Diagnostic, TopologyError
 from zenc.language.load import load_file, load_text
 from zenc.resources import directory
+from zenc.topology.builders import BUILDERS
 from zenc.topology.draft import Draft
+from zenc.topology.given import split_given, values_of
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
 from zenc.topology.like import kind_of
 from zenc.topology.model import Topology
@@ -29,8 +31,8 @@ def load_topology(what: str | os.PathLike[str], values: Values | None = None) ->
 
     Args:
         what: the path of a text of the language, of NCCL's XML, of the output of ``nvidia-smi topo -m``, of node-link
-            JSON or of GraphML; ``FILE:NAME`` where a text has several; the name of a shipped topology; a builder, such
-            as ``nodes(4, gpus = 8)``; or a text itself.
+            JSON or of GraphML; ``FILE:NAME`` where a text has several; the name of a shipped topology; any of these
+            with values, such as ``box.txt(nodes = 4)``; a builder, such as ``nodes(4, gpus = 8)``; or a text itself.
         values: for a text, values of the topology's parameters; for NCCL's XML and nvidia-smi, the import options
             (``nodes``, ``network_bandwidth``, ...). Strings are read as in the language: ``"4"``, ``"100 Gbit/s"``.
 
@@ -47,6 +49,8 @@ def load_with_warnings(
     """``load_topology``, and warnings about the text."""
     text = os.fspath(what)
     path, name = _file(text)
+    if path is None and (found := split_given(text)) and (at := _file(found[0]))[0] and found[0] not in BUILDERS:
+        (path, name), values = at, {**values_of(*found), **(values or {})}
     if path is not None:
         return _from_file(path, name, values or {})
     if "{" in text:

@@ -1,20 +1,22 @@
 """A topology as a summary: its levels, machines and links, grouped by what they join.
 
-Summary = name doc levels ranks memory hosts switches groups bisection routes
+Summary = name doc levels ranks memory hosts switches groups bisection narrowest routes
 Group   = count x (ends, bandwidth, latency, kind, both ways?)
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from zenc.topology.model import Link, Node, Topology, order
+from zenc.topology.model import Host, Link, Node, Topology, order
 from zenc.topology.units import bandwidth_text, latency_text, memory_text
 
 MOST_NODES_CUT = 1000
+MOST_HOSTS_CUT = 32
 MOST_RANKS_ROUTED = 512
-"""Beyond these the bisection and the routes are left out: they would take more than a second or two."""
+"""Beyond these cuts and routes are left out: they would take more than a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,14 @@ class Group:
 class Summary:
     """``bisection``: the least bandwidth between the first half of the ranks and the second, either way, or None.
 
+    ``narrowest``: the machine with the least bandwidth to the others, either way, and that; None where it is not asked.
     ``routed``: the ordered pairs of ranks that have a route, of ``pairs``; None for many ranks.
     """
 
     topology: Topology
     groups: tuple[Group, ...]
     bisection: float | None
+    narrowest: tuple[Host, float] | None
     routed: int | None
 
     @property
@@ -72,6 +76,7 @@ class Summary:
                 for group in self.groups
             ],
             "bisection": self.bisection,
+            "narrowest": self.narrowest and {"host": self.narrowest[0].name, "bandwidth": self.narrowest[1]},
             "pairs": self.pairs,
             "pairs_with_route": self.routed,
         }
@@ -88,6 +93,11 @@ class Summary:
         if self.bisection is not None:
             halves = "between the first half of the ranks and the second"
             rows.append(("bisection", f"{bandwidth_text(self.bisection)} {halves}"))
+        if self.narrowest is not None and self.narrowest[1] != self.bisection:
+            host, width = self.narrowest
+            rows.append(
+                ("narrowest", f"{bandwidth_text(width)} between {_ranks_of(host)}, {host.name}, and the others")
+            )
         if self.routed is not None:
             rows.append(("routes", self._routes()))
         head = [topology.name, *([topology.doc] if topology.doc else []), ""]
@@ -104,7 +114,7 @@ def summarize(topology: Topology) -> Summary:
     routed = None
     if topology.size <= MOST_RANKS_ROUTED:
         routed = sum(_with_route(topology, rank) for rank in topology.ranks)
-    return Summary(topology, _groups(topology), bisection(topology), routed)
+    return Summary(topology, _groups(topology), bisection(topology), narrowest(topology), routed)
 
 
 def _with_route(topology: Topology, source: int) -> int:
@@ -126,19 +136,34 @@ def bisection(topology: Topology) -> float | None:
     The halves are the first and the last ranks, and of the two directions the lesser counts. None for one rank, and for
     topologies of more than ``MOST_NODES_CUT`` nodes.
     """
-    import networkx as nx
-
     if topology.size < 2 or len(topology.graph) > MOST_NODES_CUT:
         return None
+    return cut(topology, range(topology.size // 2))
+
+
+def narrowest(topology: Topology) -> tuple[Host, float] | None:
+    """The first machine with the least bandwidth between its ranks and all others. None as for ``bisection``.
+
+    None also where there is but one machine, or more than ``MOST_HOSTS_CUT``.
+    """
+    hosts = topology.hosts
+    if not 1 < len(hosts) <= MOST_HOSTS_CUT or len(topology.graph) > MOST_NODES_CUT:
+        return None
+    return min(((host, cut(topology, host.ranks)) for host in hosts), key=lambda found: found[1])
+
+
+def cut(topology: Topology, ranks: Collection[int]) -> float:
+    """Bytes a second: the least total of links whose loss cuts ``ranks`` off from the others, the lesser direction."""
+    import networkx as nx
+
     graph = nx.DiGraph()
     for link in topology.links:
         graph.add_edge(link.source, link.target, capacity=link.bandwidth)
-    half = topology.size // 2
-    halves = (("half", 0), ("half", 1))  # no node of a topology is a tuple
+    sides = (("side", 0), ("side", 1))  # no node of a topology is a tuple
     for rank in topology.ranks:  # without a capacity: without a limit
-        end = halves[rank >= half]
+        end = sides[rank not in ranks]
         graph.add_edges_from([(end, rank), (rank, end)])
-    return float(min(nx.maximum_flow_value(graph, *ends) for ends in (halves, halves[::-1])))
+    return float(min(nx.maximum_flow_value(graph, *ends) for ends in (sides, sides[::-1])))
 
 
 def _counted(topology: Topology) -> list[tuple[str, int]]:
@@ -183,6 +208,15 @@ def _ranks(topology: Topology) -> str:
     memories = sorted({topology.memory(rank) or 0 for rank in topology.ranks})
     memory = " or ".join(memory_text(size) if size else "unknown memory" for size in memories)
     return f"{topology.size}: {named}" + (f", {memory} each" if memories != [0] else "")
+
+
+def _ranks_of(host: Host) -> str:
+    first, last = host.ranks[0], host.ranks[-1]
+    if len(host.ranks) == 1:
+        return f"rank {first}"
+    if last - first != len(host.ranks) - 1:
+        return f"{len(host.ranks)} ranks"
+    return f"ranks {first} {'and' if last == first + 1 else 'to'} {last}"
 
 
 def _hosts(topology: Topology) -> str:
