@@ -79,6 +79,12 @@ class Drawing:
 
         return svg(self.picture)
 
+    def words(self) -> str:
+        """What is drawn, in a line."""
+        from zenc.draw.words import count
+
+        return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(len(self.steps.steps), 'step')}"
+
     def to_json(self) -> dict[str, object]:
         """What is drawn, as JSON data."""
         return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}

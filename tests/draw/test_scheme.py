@@ -20,7 +20,7 @@ from tests.support.shipped import plan_of_shipped
 from zenc.chain import Drawing
 from zenc.compiler import draw as draw_file
 from zenc.draw.arrows import heat_class
-from zenc.draw.colour import ramp
+from zenc.draw.colour import palette, ramp
 from zenc.draw.picture import SchedulePicture
 from zenc.draw.render import TEMPLATES, environment, svg
 from zenc.draw.scheme import draw
@@ -59,7 +59,8 @@ def assert_complete(steps: Steps, root: ElementTree.Element) -> None:
             assert len(arrow.findall(f"{NAMESPACE}path")) == 2
             assert "sends" in (arrow.findtext(f"{NAMESPACE}title") or "")
     nodes = [rect for rect in root.iter(f"{NAMESPACE}rect") if rect.get("class") == "node"]
-    assert len(nodes) == (steps.size * (len(steps.steps) + 1) if steps.steps else 0)
+    rows = len(steps.steps) + len({step.announces for step in steps.steps})  # one before each kind
+    assert len(nodes) == (steps.size * rows if steps.steps else 0)
 
 
 def assert_on_paper(root: ElementTree.Element) -> None:
@@ -212,6 +213,56 @@ def test_loads_colour_the_arrows() -> None:
     legend = [swatch.colour for swatch in picture.swatches]
     assert legend[-len(ramp()) :] == list(ramp())
     assert max(move.warmth.seconds for step in steps.steps for move in step.moves if move.warmth) == steps.limit
+
+
+def test_index_sets_are_announced_in_a_phase_of_their_own() -> None:
+    plan = plan_of_shipped("holders")
+    steps, picture, root = drawn(plan, 4)
+    assert_complete(steps, root)
+    assert [(step.phase, len(step.moves)) for step in steps.steps[:2]] == [("announce", 12), ("push", 12)]
+    assert dict(steps.rounds) == {"announce": 1, "push": 1, "pull": 3}
+    first, second = steps.steps[:2]
+    assert first.before.shape == first.after.shape == (4, 1, 4) and first.after.all()
+    assert first.before.sum() == 4, "at first each rank has its own"
+    assert second.before.shape == (4, 4, 4) and second.before.sum() == 16
+    announced, pushed = picture.bands[:2]
+    assert {(arrow.src, arrow.colour) for arrow in announced.arrows} == set(enumerate(palette(4)))
+    assert announced.labels == () and len(pushed.labels) == 12
+    assert "rank 0 sends index sets to rank 1" in announced.arrows[0].title
+    assert picture.rows[1].nodes[2].title == "rank 2 after announce step 1: index sets of 4 of 4 ranks"
+    assert any("In the announce" in text.words for text in picture.texts)
+
+
+def test_an_announce_can_be_chosen_where_there_is_one() -> None:
+    holders = plan_of_shipped("holders")
+    assert [step.phase for step in steps_of(holders, 4, Choice("announce")).steps] == ["announce"]
+    assert [step.phase for step in steps_of(holders, 4, Choice("push")).steps] == ["push"]
+    assert refused(lambda: draw_file("balanced", 4, phase="announce")) == "no-such-step"
+
+
+def test_forwarded_index_sets_have_the_colour_of_their_rank() -> None:
+    """Each rank passes on one set at a time, round a ring."""
+    round_a_ring = (
+        "schedule round { push { for s in 0 .. size - 2 { step { send all of (rank - s) mod size to (rank + 1) mod size"
+        " } } } pull { } } "
+    )
+    scheme = scheme_text("point_to_point", "incremental", "partition: parallelism balance: balanced by holders")
+    plan = plan_of(round_a_ring + scheme.replace("balanced by holders", "balanced by holders announce: round"))
+    steps, picture, root = drawn(plan, 3)
+    assert_complete(steps, root)
+    second = picture.bands[1]
+    assert (second.phase, second.number) == ("announce", 2)
+    assert {(arrow.src, arrow.colour) for arrow in second.arrows} == {
+        (rank, palette(3)[(rank - 1) % 3]) for rank in range(3)
+    }
+    assert sorted(label.words for label in second.labels) == ["of 0", "of 1", "of 2"]
+
+
+def test_the_announce_loads_links_too() -> None:
+    plan, topology = plan_of_shipped("holders"), nodes(2, gpus=2)
+    steps = steps_of(plan, 4, None, topology, Weigher(plan, 4, 10_000, 8, "f32", 0.1))
+    assert all(move.warmth is not None and move.warmth.seconds > 0 for step in steps.steps for move in step.moves)
+    assert steps.steps[0].announces
 
 
 def test_classes_of_load() -> None:

@@ -30,6 +30,7 @@ from zenc.cli.common import (
 
 
 class PhaseName(str, Enum):
+    ANNOUNCE = "announce"
     PUSH = "push"
     PULL = "pull"
 
@@ -101,7 +102,7 @@ def draw(
         shown = drawing.to_json() if output else {**drawing.to_json(), "svg": text}
         print_json({"ok": True, "file": str(output) if output else None, **shown})
     elif output:
-        print(f"{output}: {drawing.picture.title}, {drawing.steps.moves:,} moves in {len(drawing.steps.steps)} steps")
+        print(f"{output}: {drawing.words()}")
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode())

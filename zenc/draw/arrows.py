@@ -42,23 +42,23 @@ class Painter:
     def labels(self, step: Step, top: float, bottom: float) -> tuple[Text, ...]:
         """Which parts the arrows carry, where there is room to say it; no label lies on another."""
         busiest = max(Counter(move.src for move in step.moves).values())
-        told = self.grid.parts > 1 or any(move.origin >= 0 for move in step.moves)
+        told = not step.whole or any(move.origin >= 0 for move in step.moves)
         if busiest > MOST_LABELS or not told:
             return ()
         kept: list[Text] = []
-        for label in (self._label(move, top, bottom) for move in step.moves):
+        for label in (self._label(move, step, top, bottom) for move in step.moves):
             if not any(_overlap(label, other) for other in kept):
                 kept.append(label)
         return tuple(kept)
 
-    def colour(self, move: Move, top: float, bottom: float) -> str:
-        """Of its part; several parts blend. A tensor in one part has the colour of who sends, or of whose it is.
+    def colour(self, move: Move, step: Step, top: float, bottom: float) -> str:
+        """Of its part; several parts blend. What is in no parts has the colour of who sends, or of whose it is.
 
         Where loads are known, that of the busiest link on the way.
         """
         if move.warmth:
             return ramp()[heat_class(move.warmth.seconds, self.limit)]
-        if self.grid.parts == 1:
+        if step.whole:
             return self.colours[move.origin if move.origin >= 0 else move.src]
         if move.first == move.last:
             return self.colours[move.first]
@@ -68,36 +68,36 @@ class Painter:
         return f"url(#{name})"
 
     def _arrow(self, move: Move, step: Step, top: float, bottom: float) -> Arrow:
-        x1, x2 = (self.grid.port(rank, move.first, move.last) for rank in (move.src, move.dst))
-        width = min(9.0, 1.5 + 0.45 * self.grid.pitch * (move.last - move.first)) if self.grid.parts > 1 else 1.6
-        colour, tip = self.colour(move, top, bottom), bottom - 2
+        x1, x2 = (self.grid.port(rank, move.first, move.last, step.whole) for rank in (move.src, move.dst))
+        width = 1.6 if step.whole else min(9.0, 1.5 + 0.45 * self.grid.pitch * (move.last - move.first))
+        colour, tip = self.colour(move, step, top, bottom), bottom - 2
         half = 2.6 + 0.5 * width
         bend = (tip - HEAD - top) * 0.55
         path = (
             f"M{x1:.1f} {top:.1f}C{x1:.1f} {top + bend:.1f} {x2:.1f} {tip - HEAD - bend:.1f} {x2:.1f} {tip - HEAD:.1f}"
         )
         head = f"M{x2 - half:.1f} {tip - HEAD:.1f}L{x2 + half:.1f} {tip - HEAD:.1f}L{x2:.1f} {tip:.1f}Z"
-        end = self.colours[move.last] if self.grid.parts > 1 and not move.warmth else colour
+        end = colour if step.whole or move.warmth else self.colours[move.last]
         return Arrow(path, head, colour, end, width, self._title(move, step), move.src, move.dst)
 
-    def _single(self, move: Move) -> bool:
-        return self.grid.parts > 1 and move.first == move.last
-
     def _title(self, move: Move, step: Step) -> str:
-        what = "all" if self.grid.parts == 1 else f"part{'s' * (move.last > move.first)} {span(move.first, move.last)}"
+        what = f"part{'s' * (move.last > move.first)} {span(move.first, move.last)}"
+        if step.whole:
+            what = "index sets" if step.announces else "all"
         whose = f" of rank {move.origin}" if move.origin >= 0 else ""
         place = f"\n{move.place}" if move.place else ""
         if move.warmth:
             place = f"\nbusiest link on the way: {move.warmth.link}, {seconds_text(move.warmth.seconds)}{place}"
         return f"{step.phase}, step {step.number}: rank {move.src} sends {what}{whose} to rank {move.dst}{place}"
 
-    def _label(self, move: Move, top: float, bottom: float) -> Text:
-        words = span(move.first, move.last) if self.grid.parts > 1 else ""
+    def _label(self, move: Move, step: Step, top: float, bottom: float) -> Text:
+        words = "" if step.whole else span(move.first, move.last)
         if move.origin >= 0:
             words = f"{words} of {move.origin}".strip()
-        x1, x2 = (self.grid.port(rank, move.first, move.last) for rank in (move.src, move.dst))
+        x1, x2 = (self.grid.port(rank, move.first, move.last, step.whole) for rank in (move.src, move.dst))
+        colour = self.colours[move.last] if move.first == move.last and not step.whole else ""
         x, y = _on_curve(x1, x2, top, bottom - HEAD - 2, 0.17 if x2 > x1 else 0.12)
-        return Text(x, y + 3, words, "label", "middle", self.colours[move.last] if self._single(move) else "")
+        return Text(x, y + 3, words, "label", "middle", colour)
 
 
 def _overlap(one: Text, other: Text) -> bool:

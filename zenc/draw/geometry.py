@@ -60,9 +60,9 @@ class Grid:
         """The middle of a bar."""
         return self.left_of(rank) + PAD + self.pitch * (index + 0.5)
 
-    def port(self, rank: int, first: int, last: int) -> float:
-        """Where a move of the parts ``first .. last`` leaves or reaches ``rank``."""
-        if self.parts == 1:
+    def port(self, rank: int, first: int, last: int, whole: bool) -> float:
+        """Where a move of the parts ``first .. last``, or of all in one where ``whole``, leaves or reaches ``rank``."""
+        if whole:
             return self.middle_of(rank)
         return (self.bar(rank, first) + self.bar(rank, last)) / 2
 

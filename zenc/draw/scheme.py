@@ -13,12 +13,13 @@ from zenc.draw.arrows import STEP, Painter
 from zenc.draw.colour import ramp
 from zenc.draw.geometry import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
 from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
-from zenc.draw.steps import Have, Step, Steps
+from zenc.draw.steps import ANNOUNCE, Have, Step, Steps
 from zenc.draw.words import count, cut, wrapped
 from zenc.plan.model import Plan
 from zenc.plan.quantities import seconds_text
 
 LEAST_WIDTH = 560.0
+_SENDER = "have the colour of the sender"
 
 
 def draw(plan: Plan, steps: Steps) -> SchedulePicture:
@@ -143,7 +144,8 @@ class _Sheet:
             self.rules.append(Line(MARGIN, self.y - NODE_HEIGHT / 2, MARGIN + LABELS - 26, self.y - NODE_HEIGHT / 2))
 
     def _row(self, grid: Grid, painter: Painter, have: Have, when: str) -> None:
-        held = have[:, 0, :].astype(float) if grid.parts == 1 else have.mean(axis=2)
+        cut = have.shape[1] > 1
+        held = have.mean(axis=2) if cut else have[:, 0, :].astype(float)
         whole: Have = np.asarray(have.all(axis=2))
         nodes = tuple(
             Node(grid.left_of(rank), self.y, grid.node_width, NODE_HEIGHT, _told(have[rank], rank, when))
@@ -151,7 +153,7 @@ class _Sheet:
         )
         bars: list[Bars] = []
         for index in range(grid.bars):
-            complete = whole[:, 0] if grid.parts == 1 else whole[:, index]
+            complete = whole[:, index] if cut else whole[:, 0]
             for wanted in (False, True):
                 path = "".join(
                     self._bar(grid, rank, index, held[rank, index])
@@ -185,6 +187,8 @@ class _Sheet:
         last = x + pitch * grid.bars + 8
         self.texts.append(Text(last, self.y, f"0 to {grid.bars - 1}" if grid.bars > 1 else "0", "quiet"))
         room = max(grid.right, LEAST_WIDTH) - 2 * MARGIN
+        if many and any(step.announces for step in self.shown.steps):
+            bars += f" In the announce, a rank whose index set is there; arrows there {_SENDER}."
         for line in wrapped(bars, 11, room):
             self._write(MARGIN, 18, line, "quiet")
         if self.shown.topology:
@@ -208,5 +212,6 @@ class _Sheet:
 def _told(have: Have, rank: int, when: str) -> str:
     parts, size = have.shape
     if parts == 1:
-        return f"rank {rank} {when}: contributions of {int(have.sum())} of {count(size, 'rank')}"
+        what = "index sets" if ANNOUNCE in when else "contributions"
+        return f"rank {rank} {when}: {what} of {int(have.sum())} of {count(size, 'rank')}"
     return f"rank {rank} {when}: {int(have.all(axis=1).sum())} of {parts} parts complete"

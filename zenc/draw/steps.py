@@ -29,6 +29,7 @@ from zenc.topology.model import Topology
 
 Have: TypeAlias = npt.NDArray[np.bool_]
 
+ANNOUNCE = "announce"
 MOST_RANKS = 32
 MOST_MOVES = 2_500
 """In one drawing. Beyond either of them nobody can follow an arrow."""
@@ -47,13 +48,26 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """``before`` and ``after`` are [size, parts, size]: whose contributions a rank holds of a part."""
+    """``before`` and ``after`` are [size, parts, size]: whose contributions a rank holds of a part.
+
+    In an announce they are [size, 1, size]: whose index sets it has.
+    """
 
     phase: str
     number: int
     moves: tuple[Move, ...]
     before: Have
     after: Have
+
+    @property
+    def announces(self) -> bool:
+        """Whether index sets are moved, and no parts."""
+        return self.phase == ANNOUNCE
+
+    @property
+    def whole(self) -> bool:
+        """Whether what is moved is cut in no parts."""
+        return bool(self.before.shape[1] == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +148,8 @@ def _demand_drawable(found: Steps, choice: Choice) -> None:
     if found.moves > MOST_MOVES:
         message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
-    there = sum(count for phase, count in found.rounds if choice.takes_phase(phase))
-    if not found.steps and there:
+    there = [count for phase, count in found.rounds if choice.takes_phase(phase)]
+    if not found.steps and (any(there) or not there):
         counts = ", ".join(f"{phase} {count}" for phase, count in found.rounds)
         message = f"among {found.size} ranks the scheme has no such step"
         raise DrawingError(Diagnostic("no-such-step", message, notes=(f"steps of each phase: {counts}",)))
@@ -145,16 +159,14 @@ class _Player:
     """Follows the proof, and keeps who holds what after each step."""
 
     def __init__(self, plan: Plan, size: int, heat: Heat | None) -> None:
-        have = np.zeros((size, plan.parts(size), size), dtype=bool)
-        have[np.arange(size), :, np.arange(size)] = True
         self.plan, self.heat = plan, heat
-        self.states: list[Have] = [have]
-        self.begun: tuple[str, Have] = ("", have)
+        self.sets, self.have = _each_its_own(size, 1), _each_its_own(size, plan.parts(size))
+        self.changes: list[tuple[Have, Have]] = []
+        self.begun: tuple[str, Have] = ("", self.have)
 
     def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        if kind == "announce":
-            return  # of index sets, not of parts
-        before, name = self.states[-1], self.plan.name_of(kind, phase)
+        announcing = kind == ANNOUNCE
+        before, name = self.sets if announcing else self.have, self.plan.name_of(kind, phase)
         if name != self.begun[0]:
             self.begun = (name, before)
         after = before.copy()
@@ -162,24 +174,32 @@ class _Player:
         forwarded = deliveries.origin >= 0
         pieces[forwarded] = self.begun[1][deliveries.origin[forwarded], deliveries.part[forwarded]]
         np.logical_or.at(after, (deliveries.dst, deliveries.part), pieces)
-        self.states.append(after)
+        self.changes.append((before, after))
+        self.sets, self.have = (after, self.have) if announcing else (self.sets, after)
         if self.heat:
             self.heat.observe(kind, phase, number, deliveries)
 
     def phases(self, rounds: Rounds) -> list[tuple[str, tuple[Round, ...]]]:
         """The phases by name, in their order."""
+        announce = [(ANNOUNCE, rounds.announce)] if self.plan.announce else []
         pushes = [self.plan.name_of("push", phase) for phase in self.plan.pushes]
         pulls = [self.plan.name_of("pull", phase) for phase in self.plan.pulls]
-        return list(zip((*pushes, *pulls), (*rounds.pushes, *rounds.pulls), strict=True))
+        return [*announce, *zip((*pushes, *pulls), (*rounds.pushes, *rounds.pulls), strict=True)]
 
     def steps(self, rounds: Rounds) -> Iterator[Step]:
         played = [(name, i, r) for name, phase in self.phases(rounds) for i, r in enumerate(phase, 1)]
-        for (phase, number, round_), before, after in zip(played, self.states, self.states[1:], strict=False):
+        for (phase, number, round_), (before, after) in zip(played, self.changes, strict=True):
             moves = (replace(move, warmth=self._warmth(phase, number, move)) for move in _moves(round_, rounds))
             yield Step(phase, number, tuple(moves), before, after)
 
     def _warmth(self, phase: str, number: int, move: Move) -> Warmth | None:
         return self.heat.of[phase, number, move.src, move.dst] if self.heat else None
+
+
+def _each_its_own(size: int, parts: int) -> Have:
+    have = np.zeros((size, parts, size), dtype=bool)
+    have[np.arange(size), :, np.arange(size)] = True
+    return have
 
 
 def _move_json(move: Move) -> dict[str, object]:
