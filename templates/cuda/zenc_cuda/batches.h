@@ -1,19 +1,10 @@
 // The rows of a segment, up to 32 at a time for a warp, and copying them.
 #pragma once
 
+#include "zenc/launch.h"
 #include "zenc_cuda/slots.h"
 
 namespace zenc {
-
-constexpr u64 WIDE_ROW = 128;  // bytes: from here on a warp reads a row at a time
-constexpr u32 WIDE_ROWS = 8;   // so many that one search for the first is little, and few for one warp
-
-// Words whose rows one warp copies: up to 16 KiB of them. 0 for wide rows, which are taken by their numbers.
-ZENC_DEVICE u32 words_a_warp(u64 row_bytes) {
-    if (row_bytes >= WIDE_ROW) return 0;
-    const u32 words = 256 / static_cast<u32>(row_bytes == 0 ? 1 : row_bytes);
-    return words < WARP ? words : WARP;
-}
 
 // Goes through all rows of a segment in batches. Warps share narrow ones by words of the bitmap, and wide
 // ones by their numbers, so that no warp has much more to copy than another. Lane k holds row number k of a

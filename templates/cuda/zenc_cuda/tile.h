@@ -1,12 +1,11 @@
 // A piece of a bitmap, which one block of threads puts together in shared memory.
 #pragma once
 
-#include "zenc/segment.h"
+#include "zenc/launch.h"
 #include "zenc_cuda/search.h"
 
 namespace zenc {
 
-constexpr u64 TILE_WORDS = 2 * THREADS;
 constexpr u64 TILE_SLOTS = 64 * TILE_WORDS;
 
 struct Tile {

@@ -1,0 +1,37 @@
+"""The headers of the CUDA target, each by itself: it includes what it uses, and no compiler warns."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.emulator.build import INCLUDE
+from zenc.codegen.templates import include_dirs, templates_dir
+from zenc.codegen.toolchain import toolchain
+
+FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *(f"-I{path}" for path in include_dirs("cuda")))
+KERNELS = ("-Wno-unknown-pragmas", "-include", "emulator/cuda.h", f"-I{INCLUDE}")
+HOST = ("-fno-exceptions", "-fno-rtti")
+
+
+def headers(folder: str) -> list[str]:
+    return sorted(path.name for path in (templates_dir() / "cuda" / folder).glob("*.h"))
+
+
+def check(tmp_path, include: str, flags: tuple[str, ...]) -> None:
+    source = tmp_path / "alone.cpp"
+    source.write_text(f'#include "{include}"\n#include "{include}"\n')
+    command = [*toolchain().command, *FLAGS, *flags, str(source)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[:4000]
+
+
+@pytest.mark.parametrize("header", headers("zenc_cuda"))
+def test_kernel_headers(tmp_path, header):
+    check(tmp_path, f"zenc_cuda/{header}", KERNELS)
+
+
+@pytest.mark.parametrize("header", headers("zenc_host"))
+def test_host_headers(tmp_path, header):
+    check(tmp_path, f"zenc_host/{header}", HOST)
