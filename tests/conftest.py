@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from zenc.codegen.device import device_compiler
+from zenc.codegen.compilers import device_compiler
 from zenc.codegen.nvrtc import Nvrtc
 from zenc.errors import BuildError
 

@@ -211,11 +211,6 @@ def _demand_own_code(artifact: Artifact) -> None:
     if artifact.sources != rendered(artifact.plan, artifact.target):
         message = f"the code of {artifact.plan.scheme} is not what zenc generates from its plan"
         raise ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))
-    if artifact.target != "cpu":
-        message = (
-            f"{artifact.plan.scheme} was compiled for {artifact.target}, and collectives of this zenc run on the cpu"
-        )
-        raise ArtifactError(Diagnostic("unsupported-device", message, help="compile it with --target cpu"))
 
 
 def seconds(deadline: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Kernels for GPUs are compiled without a GPU, once per node, by what is found to compile them with."""
+"""Kernels for GPUs are compiled without a GPU, once per node, by what is found. Here they are of one line."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from zenc.codegen import cache, device, libraries, nvcc
+from zenc.codegen import cache, compilers, device, libraries, nvcc
 from zenc.codegen import nvrtc as nvrtc_module
 from zenc.codegen.arch import Arch, listed
-from zenc.codegen.device import CHOICE, Cubin, cache_key, cubin, cubins, device_compiler
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.compilers import CHOICE, device_compiler
+from zenc.codegen.device import Cubin, cache_key, cubin, cubins
 from zenc.errors import BuildError
 
-SOURCES = render(UnitInputs("contiguous"), "cuda")
+SOURCES = {
+    "kernels.cu": '#include "zenc_cuda/platform.h"\nZENC_KERNEL(answer, (zenc::i64* out)) {\n    *out = 42;\n}\n'
+}
 SM_90 = Arch(9, 0)
 ELF = b"\x7fELF"
 
@@ -33,9 +35,9 @@ def nothing_installed(monkeypatch):
     """A machine without any compiler for GPUs."""
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
     monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
-    device._found.cache_clear()
+    compilers._found.cache_clear()
     yield
-    device._found.cache_clear()
+    compilers._found.cache_clear()
 
 
 def id_of(raised) -> str:
@@ -141,7 +143,7 @@ def test_without_a_compiler_it_is_said_what_to_install():
 def test_a_choice_that_is_not_there_is_refused(monkeypatch, tmp_path, name):
     monkeypatch.setenv(CHOICE, name)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BuildError, match=f"what {CHOICE} names can't compile") as raised:
+    with pytest.raises(BuildError, match=f"what {CHOICE} names can't be used") as raised:
         device_compiler()
     assert id_of(raised) == "cuda-compiler-missing" and name in raised.value.diagnostics[0].notes[0]
 

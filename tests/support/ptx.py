@@ -1,0 +1,89 @@
+"""What compiled kernels say of themselves, and what sources say of them: parameters, registers, spills, launches.
+
+Usage = name registers spilled stack shared                     # bytes, but for registers
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)\s*\((.*?)\)", re.DOTALL)
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+(?:\.\w+\s+)*(?:\.align\s+\d+\s+|\d+\s+)?)?(\w+)(\[\d+\])?"
+)
+_USAGE = re.compile(
+    r"Compiling entry function '(\w+)' for .*?"
+    r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads.*?"
+    r"Used (\d+) registers(.*?)\n",
+    re.DOTALL,
+)
+_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True)
+class Usage:
+    name: str
+    registers: int
+    spilled: int
+    stack: int
+    shared: int
+
+
+def entries(ptx: str) -> dict[str, list[str]]:
+    """The types of the parameters of each kernel: ``["u64", "u64"]``; what is no number or pointer has its length."""
+    return {
+        name: [kind + (length or "") for kind, _, length in _PARAMETER.findall(parameters)]
+        for name, parameters in _ENTRY.findall(ptx)
+    }
+
+
+def usages(log: str) -> list[Usage]:
+    """What ``--ptxas-options=-v`` tells of each kernel."""
+    return [
+        Usage(name, int(registers), int(stores) + int(loads), int(stack), sum(map(int, _SHARED.findall(rest))))
+        for name, stack, stores, loads, registers, rest in _USAGE.findall(log)
+    ]
+
+
+def declared(source: str) -> dict[str, list[str]]:
+    """The parameters of each ``ZENC_KERNEL(name, (parameters))`` of a source, as they are written."""
+    return dict(_declaration(source, found.end()) for found in re.finditer(r"^ZENC_KERNEL\(", source, re.MULTILINE))
+
+
+def _declaration(source: str, at: int) -> tuple[str, list[str]]:
+    name, parameters = arguments(source, at)
+    return name, split(parameters[1:-1])
+
+
+def launches(text: str) -> list[tuple[str, list[str]]]:
+    """KERNEL and the arguments behind rows of each ``launch(KERNEL, blocks, rows, ...)`` of a text of the host."""
+    calls = [arguments(text, found.end()) for found in re.finditer(r"(?:\.|->)launch\(", text)]
+    return [(kernel, rest) for kernel, _, _, *rest in calls]
+
+
+def kernels_of_host(text: str) -> dict[str, tuple[str, bool]]:
+    """The name of each ``static const Kernel NAME("zenc_name")``, and whether it is one of each type."""
+    found = re.findall(r'static const Kernel (\w+)\("(\w+)"(, Typed::YES)?\);', text)
+    return {name: (kernel, bool(typed)) for name, kernel, typed in found}
+
+
+def arguments(text: str, start: int) -> list[str]:
+    """What stands between the parenthesis that ends at ``start`` and the one that closes it, cut at its commas."""
+    depth, end = 1, start
+    while depth:
+        depth += {"(": 1, ")": -1}.get(text[end], 0)
+        end += 1
+    return split(text[start : end - 1])
+
+
+def split(text: str) -> list[str]:
+    """``text`` cut at the commas that stand in no brackets."""
+    pieces, depth = [""], 0
+    for character in text:
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return [piece.strip() for piece in pieces] if text.strip() else []

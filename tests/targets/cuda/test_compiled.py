@@ -1,0 +1,111 @@
+"""The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
+
+No GPU is needed. What a launcher passes is an array of words of 8 bytes (``zenc_host/queue.h``), so all that it can do
+wrong is to pass too few, too many, or in another order. How many there are is compared with what is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
+from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.codegen.arch import Arch
+from zenc.codegen.device import FLAGS, device_headers
+from zenc.codegen.nvrtc import Compiled, Nvrtc
+from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.templates import templates_dir
+
+ARCHS = (Arch(7, 5), Arch(8, 0), Arch(9, 0), Arch(10, 0))
+MAPPINGS = sorted({UnitInputs.of(plan_of_shipped(name)) for name in SHIPPED}, key=lambda inputs: inputs.mapping)
+MOST_REGISTERS = 65536 // (2 * 256)
+"""Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
+DTYPES = ("f32", "f64", "f16", "bf16")
+HOST = "\n".join(
+    path.read_text() for pattern in ("zenc_host/*.h", "host/*.j2") for path in (templates_dir() / "cuda").glob(pattern)
+)
+
+
+def source_of(inputs: UnitInputs) -> str:
+    return render(inputs, "cuda")["kernels.cu"]
+
+
+@pytest.fixture(scope="module")
+def compiled(nvrtc: Nvrtc):
+    """Compiles a mapping for an architecture, once."""
+    known: dict[tuple[UnitInputs, Arch], Compiled] = {}
+
+    def compile(inputs: UnitInputs, arch: Arch) -> Compiled:
+        if (inputs, arch) not in known:
+            options = (f"-arch={arch}", *FLAGS, "--ptxas-options=-v")
+            known[inputs, arch] = nvrtc.compile(source_of(inputs), device_headers(), options)
+        return known[inputs, arch]
+
+    return compile
+
+
+@pytest.mark.parametrize("arch", ARCHS, ids=str)
+@pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
+def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
+    log = compiled(inputs, arch).log
+    found = {usage.name: usage for usage in usages(log)}
+    assert set(found) == set(declared(source_of(inputs)))
+    assert [usage for usage in found.values() if usage.spilled or usage.registers > MOST_REGISTERS] == []
+    assert "warning" not in log
+
+
+@pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
+def test_every_parameter_is_a_word(compiled, inputs):
+    """A pointer or an i64, as many as are declared."""
+    wanted = declared(source_of(inputs))
+    assert entries(compiled(inputs, ARCHS[0]).ptx) == {name: ["u64"] * len(given) for name, given in wanted.items()}
+    for name, parameters in wanted.items():
+        for parameter in parameters:
+            assert "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?", parameter), f"{name}: {parameter}"
+
+
+def test_launchers_pass_as_many_words_as_kernels_take(compiled):
+    taken: dict[str, int] = {}
+    for inputs in MAPPINGS:
+        taken |= {name: len(kinds) for name, kinds in entries(compiled(inputs, ARCHS[0]).ptx).items()}
+    known = kernels_of_host(HOST)
+    for kernel, arguments in launches(HOST):
+        name, typed = known[kernel]
+        for full in [f"{name}_{dtype}" for dtype in DTYPES] if typed else [name]:
+            assert len(arguments) == taken[full], f"{full} is launched with {arguments}"
+
+
+def test_fused_arithmetic_is_off():
+    """Sums have to be the bits of the CPU, where g++ is told the same."""
+    assert "-fmad=false" in FLAGS
+
+
+def test_what_is_read_of_a_text():
+    """The readers above, on texts of known contents."""
+    ptx = """
+.visible .entry one(
+    .param .u64 one_param_0,
+    .param .u64 .ptr .align 1 one_param_1,
+    .param .align 8 .b8 one_param_2[16],
+    .param .f32 one_param_3
+)
+.visible .entry none()
+"""
+    assert entries(ptx) == {"one": ["u64", "u64", "b8[16]", "f32"], "none": []}
+    source = "ZENC_KERNEL(a, (i64, const u64* in, f(2, 3) of)) {}\nZENC_KERNEL(b,\n    ()) {}\n// ZENC_KERNEL(c, (x))\n"
+    assert declared(source) == {"a": ["i64", "const u64* in", "f(2, 3) of"], "b": []}
+    host = (
+        'static const Kernel A("zenc_a");\nstatic const Kernel B("zenc_b", Typed::YES);\n'
+        "queue.launch(A, g(1, 2), 1, {x, y}, h(z));"
+    )
+    assert kernels_of_host(host) == {"A": ("zenc_a", False), "B": ("zenc_b", True)}
+    assert launches(host) == [("A", ["{x, y}", "h(z)"])]
+    assert split("a, b[1, 2], c(d, e)") == ["a", "b[1, 2]", "c(d, e)"]
+    log = (
+        "ptxas info    : Compiling entry function 'k' for 'sm_90'\nptxas info    : Function properties for k\n"
+        "ptxas         .     8 bytes stack frame, 4 bytes spill stores, 2 bytes spill loads\n"
+        "ptxas info    : Used 12 registers, used 1 barriers, 32 bytes smem\n"
+    )
+    assert usages(log) == [Usage("k", registers=12, spilled=6, stack=8, shared=32)]
