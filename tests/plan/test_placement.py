@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.errors import TopologyError, VerificationError
-from zenc.plan.capacity import INDEX_BYTES, Ledger
 from zenc.plan.expected import Weigher
-from zenc.plan.model import Plan
+from zenc.plan.ledger import INDEX_BYTES, Ledger
+from zenc.plan.model import Phase, Plan
 from zenc.plan.placement import Placement, place, tier_problems, units_of
+from zenc.plan.provenance import Deliveries
 from zenc.plan.rounds import expand
 from zenc.plan.verify import prove
 from zenc.topology.builders import dgx, fat_tree, nodes, ring
@@ -49,10 +50,27 @@ def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str,
     ledger = Ledger(plan, size, weigher)
     prove(plan, expand(plan, size), ledger.observe)
     assert (ledger.count == size).all()
-    unmerged = plan.one_shot(plan.pushes[0])
-    if not unmerged:
-        assert (ledger.held == plan.parts(size) * ledger.table[size]).all()
-    assert (ledger.held >= plan.parts(size) * ledger.table[1]).all()
+    ledger.capacity(ring(size))
+    assert (ledger.held == plan.parts(size) * ledger.table[size]).all()
+    assert (ledger.held == ledger.bytes.sum(axis=1)).all()
+
+
+def test_pieces_that_are_kept_apart_are_there_until_the_push_ends() -> None:
+    """One-shot to rank 0, then back."""
+    apart = plan_of(
+        "scheme s { communication: schedule { push { step { send all to 0 where rank > 0 } } pull { step { for r in "
+        "1 .. size - 1 { send all to r where rank == 0 } } } } aggregation: one_shot partition: centralization }"
+    )
+    ledger = Ledger(apart, 4, Weigher(apart, 4, 640, 2, "f32", 0.25))
+    held = {}
+
+    def observe(kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+        ledger.observe(kind, phase, number, moved)
+        held[kind] = ledger.held.tolist()
+
+    prove(apart, expand(apart, 4), observe)
+    one, whole = int(ledger.table[1]), int(ledger.table[4])
+    assert held == {"push": [4 * one, one, one, one], "pull": [whole] * 4}
 
 
 def test_the_least_that_a_rank_needs() -> None:
@@ -60,9 +78,9 @@ def test_the_least_that_a_rank_needs() -> None:
     gradient, segments = 4096 * (16 + INDEX_BYTES), 4096 * 16 + 4096 // 8
     assert all(need.bytes >= gradient + segments for need in found.needs)
     assert found.greatest.phase == "after the last step"
-    assert found.greatest.buffers == (gradient, segments, 0, gradient)
+    assert found.greatest.buffers == (gradient, segments, 0, 0, gradient)
     pushed = placed(DIRECT, nodes(1, gpus=4), units=4096, density=0.1).capacity.greatest
-    assert pushed.when == "pull, step 1" and pushed.buffers[2] > 0 and sum(pushed.buffers) == pushed.bytes
+    assert pushed.when == "pull, step 1" and pushed.buffers[3] > 0 and sum(pushed.buffers) == pushed.bytes
 
 
 def test_devices_that_are_too_small() -> None:

@@ -14,10 +14,11 @@ from operator import mul
 from typing import Any
 
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
-from zenc.plan.capacity import Capacity, Ledger
+from zenc.plan.capacity import Capacity
 from zenc.plan.contention import contention
 from zenc.plan.crossing import Crossing, crossing
 from zenc.plan.expected import Weigher
+from zenc.plan.ledger import Ledger
 from zenc.plan.links import LinkLoads, Meter
 from zenc.plan.model import Phase, Plan
 from zenc.plan.provenance import Deliveries

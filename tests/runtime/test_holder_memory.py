@@ -1,0 +1,82 @@
+"""What is expected to lie in memory under ``balanced by holders`` is what lies there when a call ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tests.runtime.test_holders import ranks_of
+from tests.support.local import run_all
+from zenc.plan.capacity import BUFFERS
+from zenc.plan.expected import Weigher
+from zenc.plan.ledger import Ledger
+from zenc.plan.model import Plan
+from zenc.plan.rounds import expand
+from zenc.plan.verify import prove
+from zenc.runtime.holders import HolderExchange
+from zenc.runtime.segments import Segment
+from zenc.topology.builders import ring
+
+UNITS, WIDTH = 6_000, 3
+
+
+def expected(plan: Plan, size: int, density: float) -> list[dict[str, int]]:
+    """The bytes of each rank's buffers when the call has ended."""
+    ledger = Ledger(plan, size, Weigher(plan, size, UNITS, WIDTH, "f32", density))
+    prove(plan, expand(plan, size), ledger.observe)
+    ledger.capacity(ring(size))
+    nothing = np.zeros(size, dtype=np.int64)
+    return [dict(zip(BUFFERS, column, strict=True)) for column in ledger._now(nothing, nothing).T.tolist()]
+
+
+@pytest.mark.parametrize("density", [0.02, 0.3, 1.0])
+@pytest.mark.parametrize(
+    ("size", "communication", "aggregation"),
+    [
+        (1, "point_to_point", "incremental"),
+        (2, "ring", "incremental"),
+        (5, "point_to_point then ring", "incremental"),
+        (6, "hierarchy", "one_shot"),
+    ],
+)
+def test_index_sets_and_rows(
+    size: int, communication: str, aggregation: str, density: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[int, tuple[int, int]] = {}
+    run = HolderExchange.run
+
+    def watched(self: HolderExchange, own: list[Segment]) -> object:
+        summed = run(self, own)
+        agreed, words = self.agreed, -(-UNITS // 64) * 8
+        sets = self.size * words + sum(each.nbytes for each in (agreed._any, agreed._owners, agreed._arena))
+        rows = sum(rows.count for held in self.held.values() for rows in held)
+        found[self.rank] = sets, (own[0].count + rows) * WIDTH * 4
+        return summed
+
+    monkeypatch.setattr(HolderExchange, "run", watched)
+    ranks = ranks_of(size, communication, aggregation)
+    rng = np.random.default_rng(size)
+    inputs = []
+    for _ in range(size):
+        ids = np.sort(rng.choice(UNITS, round(UNITS * density), replace=False))
+        values = torch.ones(len(ids), WIDTH)
+        inputs.append(
+            torch.sparse_coo_tensor(torch.from_numpy(ids)[None], values, (UNITS, WIDTH), check_invariants=True)
+        )
+    run_all(ranks, inputs)
+    for rank, buffers in enumerate(expected(ranks[0].artifact.plan, size, density)):
+        sets, rows = found[rank]
+        assert buffers["index_sets"] == pytest.approx(sets, rel=0.06, abs=8 * size)
+        assert buffers["segments"] == pytest.approx(rows, rel=0.06)
+
+
+def test_sets_are_part_of_what_a_rank_needs() -> None:
+    plan = ranks_of(4, "point_to_point then ring", "incremental")[0].artifact.plan
+    ledger = Ledger(plan, 4, Weigher(plan, 4, 6_400, 2, "f32", 0.5))
+    prove(plan, expand(plan, 4), ledger.observe)
+    need = ledger.capacity(ring(4)).needs[0]
+    present = 6_000  # 6,400 * (1 - 0.5^4)
+    buffers = dict(zip(BUFFERS, need.buffers, strict=True))
+    assert buffers["index_sets"] == 5 * 800 + 2 * present + 4 * 24 * 8  # the part that is summed here has 1,500 slots
+    assert "index sets 16.77 kB" in need.text()
