@@ -12,12 +12,14 @@ HEADERS := $(shell find templates -name '*.h' 2>/dev/null)
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=
 RANKS ?= 4
+# What generated-diff compares with: make generated-diff REVISION=main
+REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format tables bench wheel-check docs clean
+.PHONY: help demo test test-all lint format tables bench generated-diff wheel-check docs clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(STAMP)  ## train a language model twice, with DDP's own all-reduce and with zenc, and compare
 	@echo "demo: $(RANKS) processes on this machine; the first step also compiles the scheme"
@@ -45,6 +47,9 @@ tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.l
 
 bench: $(STAMP)  ## all benchmarks in benchmarks/, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
+	$(BIN)/python tests/codegen/generated_diff.py $(REVISION)
 
 wheel-check: $(STAMP)  ## build the wheel, install it outside the checkout, compile a shipped scheme there
 	PYTHON=$(BIN)/python tests/packaging/wheel_check.sh
