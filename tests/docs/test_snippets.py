@@ -35,7 +35,9 @@ def shows(expected: str, found: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PYTHON, ids=lambda page: page.stem)
-def test_python(two: Ranks, page: Path, tmp_path: Path) -> None:
+def test_python(two: Ranks, page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if page.stem == "cuda":
+        request.getfixturevalue("nvrtc")
     printed = two.run("tests.docs.jobs:run_page", page=str(page), folder=str(tmp_path))[0]
     for block, found in zip(blocks_of(page), printed, strict=True):
         if block.runs and block.output is not None:
