@@ -136,4 +136,4 @@ def test_blocks_are_expected_to_fill_up():
         kind = "push" if contributors == 1 else "pull"
         assert explained.traffic[kind].sent == pytest.approx(expected, rel=0.05)
     general = replace(explained, general=symbolic(plan_of(scheme_text(*combination, "block(64)", "coo")), 4, 0.01))
-    assert "densities are those of the blocks" in general.text()
+    assert "b, b_k: the same as d, d_k of units in blocks that have any, of 64 units in push and pull" in general.text()

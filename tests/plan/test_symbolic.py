@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.cases import COMBINATIONS, scheme_text
-from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from tests.support.cases import COMBINATIONS, CUTS, scheme_text
+from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, explain, plan_of, plan_with
 from zenc.language.load import load_file, locate
 from zenc.plan.formula import DENSE, Domain, fit_scalar, fit_volume, volume_text
 from zenc.plan.lower import lower
@@ -20,6 +21,7 @@ from zenc.plan.program import program
 from zenc.plan.rounds import expand
 from zenc.plan.symbolic import Symbolic, symbolic
 from zenc.plan.symbolic_text import symbolic_text
+from zenc.plan.synthetic import Load
 from zenc.plan.volume import volumes
 from zenc.scheme.resolve import resolve
 
@@ -136,6 +138,36 @@ def test_dense_travels_whole_in_its_own_phase_alone() -> None:
     assert sent(found) == {"push": "(n - 1)/n d M", "pull": "(n - 1)/n M"}
 
 
+LOAD = Load(60_000, 64, "f32", 0.01)
+BLOCKS = [
+    ("block(64)", "block(64)", "(n - 1)/n b M", "(n - 1)/n b_n M", (64, 64)),
+    ("block(16)", "coo", "(n - 1)/n b M", "(n - 1)/n b_n M", (16, 16)),
+    ("coo", "block(16)", "(n - 1)/n d M", "(n - 1)/n b_n M", (1, 16)),
+    ("block(64)", "block(4)", "(n - 1)/n b M", "(n - 1)/n b_n M", (64, 64)),
+    ("dense", "block(4)", "(n - 1)/n M", "(n - 1)/n b_n M", (1, 4)),
+    ("block(4)", "dense", "(n - 1)/n b M", "(n - 1)/n M", (4, 4)),
+]
+
+
+@pytest.mark.parametrize(("push", "pull", "pushed", "pulled", "blocks"), BLOCKS)
+def test_blocks_have_densities_of_their_own(
+    push: str, pull: str, pushed: str, pulled: str, blocks: tuple[int, int]
+) -> None:
+    """Where whole blocks travel, b_k counts, and what was filled up stays so; as in gradients that are drawn."""
+    plan = plan_of(scheme_text("point_to_point", "incremental", CUTS[1], push, pull))
+    found = symbolic(plan, 4, 0.01)
+    assert [found.to_json()["formulas"][name]["sent"] for name in ("push", "pull")] == [pushed, pulled]
+    assert tuple(found.blocks.values()) == blocks
+    legend = symbolic_text(found)[-1]
+    assert legend.startswith("  b, b_k: ") and f"of {max(blocks)} units in " in legend
+    drawn = explain(plan, 4, 0, LOAD)
+    whole = LOAD.units * LOAD.width * 4
+    for name, block in found.blocks.items():
+        volume = found.at[name].sent
+        values = sum(float(s) * (1 - 0.99 ** (k * block) if k else 1.0) for k, s in volume.items()) * whole
+        assert drawn.traffic[name].sent == pytest.approx(values, rel=0.05), name
+
+
 TIERS = [
     (
         "tier machine(4): dense_ring tier cluster: balanced",
@@ -198,6 +230,20 @@ def test_a_size_outside_the_domain_is_counted_too() -> None:
     counted = next(i for i, line in enumerate(lines) if line.startswith("counted among 6 ranks"))
     assert "3 steps" in lines[counted + 1] and "d_2 M + d_4 M sent" in lines[counted + 1]
     assert not any(line.startswith("counted") for line in symbolic_text(symbolic(found_plan(), 8, 0.01)))
+
+
+def test_formulas_are_not_mixed_with_counts_of_sizes_that_they_are_not_for() -> None:
+    found = symbolic(shipped("balanced"), 5, 0.01)
+    some = {name: replace(phase, messages_received=None, sent=None) for name, phase in found.phases.items()}
+    lines = symbolic_text(replace(found, domain=Domain(powers=True), phases=some))
+    assert (
+        lines[1]
+        == "  push  1 step, n - 1 messages sent and ? messages received, volume ? sent and (n - 1)/n d M received"
+    )
+    assert lines[4] == "  push  1 step, 4 messages, volume 4/5 d M"
+    assert "  ?: no formula in n was found" in lines
+    inside = symbolic_text(replace(found, phases=some))
+    assert "4 messages (counted among 5 ranks) received" in inside[1] and "?" not in "".join(inside)
 
 
 def found_plan() -> Plan:

@@ -16,17 +16,10 @@ def explanation_text(explanation: Explanation) -> str:
     """The scheme in a sentence, the messages of the rank by round, and the bytes in the end."""
     lines = [*_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
     if explanation.general:
-        lines += ["", *symbolic_text(explanation.general), *_blocks(explanation.plan)]
+        lines += ["", *symbolic_text(explanation.general)]
     if explanation.placement:
         lines += ["", *placement_text(explanation.placement)]
     return "\n".join(lines)
-
-
-def _blocks(plan: Plan) -> list[str]:
-    """What the formulas do not tell of phases that send whole blocks."""
-    if not any(phase.format.block for phase in (*plan.pushes, *plan.pulls)):
-        return []
-    return ["  in a phase of block(k), densities are those of the blocks that have any unit"]
 
 
 def _heading(explanation: Explanation) -> list[str]:

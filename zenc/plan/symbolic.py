@@ -9,6 +9,7 @@ that the scheme is not for are left out. Where a formula does not hold for every
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -19,7 +20,7 @@ from zenc.errors import VerificationError
 from zenc.plan.formula import Domain, Formula, Scalar, fit_scalar, fit_volume
 from zenc.plan.model import Plan
 from zenc.plan.requirements import allowed
-from zenc.plan.volume import PhaseVolume, volumes
+from zenc.plan.volume import PhaseVolume, blocks_of, volumes
 
 EVERY = (*range(2, 17), 20, 23)
 POWERS = (2, 4, 8, 16, 32, 64)
@@ -42,16 +43,22 @@ class PhaseFormulas:
         """How many of them there are."""
         return sum(getattr(self, name) is not None for name in self.__slots__)
 
-    def to_json(self) -> dict[str, str | None]:
-        """The formulas as texts."""
-        return {name: None if (found := getattr(self, name)) is None else str(found) for name in self.__slots__}
+    def to_json(self, block: int) -> dict[str, str | None]:
+        """The formulas as texts, of a phase that sends blocks of so many units."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: None if formula is None else in_blocks(str(formula), block) for name, formula in found.items()}
+
+
+def in_blocks(text: str, block: int) -> str:
+    """A formula in the densities of blocks, where these have several units: b_n for d_n."""
+    return re.sub(r"\bd(?=_|\b)", "b", text) if block > 1 else text
 
 
 @dataclass(frozen=True, slots=True)
 class Symbolic:
     """``checked`` are the sizes, of ``tried``, at which ``phases`` equal the counts; others the scheme is not for.
 
-    ``at`` is what was counted for ``size``.
+    ``at`` is what was counted for ``size``; ``blocks`` are the units of the blocks that travel whole in a phase, or 1.
     """
 
     size: int
@@ -60,15 +67,17 @@ class Symbolic:
     tried: int
     phases: Mapping[str, PhaseFormulas]
     at: Mapping[str, PhaseVolume]
+    blocks: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON data; counted volumes are k -> share, as fractions in text."""
         return {
             "domain": str(self.domain) if self.phases else None,
             "checked_sizes": list(self.checked),
-            "formulas": {name: phase.to_json() for name, phase in self.phases.items()},
+            "formulas": {name: phase.to_json(self.blocks[name]) for name, phase in self.phases.items()},
             "size": self.size,
             "counted": {name: phase.to_json() for name, phase in self.at.items()},
+            "blocks": dict(self.blocks),
         }
 
 
@@ -86,7 +95,7 @@ def symbolic(plan: Plan, size: int, density: float) -> Symbolic:
     else:
         powers = _fitted(plan, Domain(groups, powers=True), density)
         domain, (checked, phases) = _better(groups, every, powers)
-    return Symbolic(size, domain, checked, len(_wanted(domain)), phases, at)
+    return Symbolic(size, domain, checked, len(_wanted(domain)), phases, at, blocks_of(plan))
 
 
 _Fit = tuple[tuple[int, ...], dict[str, PhaseFormulas]]

@@ -4,7 +4,8 @@
 
 A moved segment that sums k ranks holds the density d_k of its slots, so a share s of the tensor (1 / parts for a
 part) weighs s d_k M bytes of values, where M is what the dense tensor weighs. Under one-shot aggregation a move of k
-unmerged segments weighs k s d_1 M. k = 0 stands for what travels dense. All parts count as equally long, indices and
+unmerged segments weighs k s d_1 M. k = 0 stands for what travels dense. Where whole blocks travel, d_k is the density
+b_k of units in blocks that have any (``blocks_of``). All parts count as equally long, indices and
 headers are left out: this is the volume that papers give formulas for, counted from the moves. What k ranks
 hold of a part depends, by holders, on who owns it: shares can be negative there.
 """
@@ -75,7 +76,22 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
             tally.weigh(deliveries, phase.format is Format.DENSE)
 
     verify(plan, size, observe)
-    return {name: tally.volume(plan.parts(size), density) for name, tally in tallies.items()}
+    blocks = blocks_of(plan)
+    return {name: tally.volume(plan.parts(size), density, blocks[name]) for name, tally in tallies.items()}
+
+
+def blocks_of(plan: Plan) -> dict[str, int]:
+    """By phase, how many units the blocks have that travel whole in it; 1 for single units.
+
+    What was filled up stays so in later phases, until a dense one, behind which zeros are left out.
+    """
+    found, filled = {}, 1
+    for kind, phases in _phases(plan):
+        for phase in phases:
+            filled = max(filled, phase.format.block)
+            found[plan.name_of(kind, phase)] = filled
+            filled = 1 if phase.format is Format.DENSE else filled
+    return found
 
 
 def _phases(plan: Plan) -> tuple[tuple[str, tuple[Phase, ...]], ...]:
@@ -110,9 +126,10 @@ class _Tally:
             table[0, :, self.size] += np.bincount(ranks[owned], minlength=self.size)
             np.add.at(table[1], (ranks, k), others)
 
-    def volume(self, parts: int, density: float) -> PhaseVolume:
-        """What the busiest ranks move."""
-        weights: npt.NDArray[np.float64] = 1 - (1 - density) ** np.arange(self.size + 1, dtype=np.float64)
+    def volume(self, parts: int, density: float, block: int) -> PhaseVolume:
+        """What the busiest ranks move, where whole blocks of ``block`` units are moved."""
+        drawn = np.arange(self.size + 1, dtype=np.float64) * block
+        weights: npt.NDArray[np.float64] = 1 - (1 - density) ** drawn
         weights[DENSE] = 1.0
         sent, received = (_busiest(table, weights, parts) for table in (self.sent, self.received))
         most_sent, most_received = int(self.messages_sent.max()), int(self.messages_received.max())
