@@ -14,9 +14,16 @@ __device__ Mapping mapping(i64, i64, u64*) {
 }
 
 using Geometry = zenc::Geometry<Mapping>;
+using Places = zenc::Places<Mapping>;
 
-__device__ Geometry geometry(i64 units, i64 width, i64 parts, u64* tables) {
-    return Geometry(units, width, parts, mapping(units, parts, tables));
+// One for the whole block: the keys and the square root of a permutation take as long as twenty units.
+__device__ const Geometry& geometry(i64 units, i64 width, i64 parts, u64* tables) {
+    static_assert(sizeof(Geometry) % 8 == 0, "it lies in words");
+    ZENC_SHARED(u64, words, sizeof(Geometry) / 8);
+    auto* const shared = reinterpret_cast<Geometry*>(&words[0]);
+    if (threadIdx.x == 0) *shared = Geometry(units, width, parts, mapping(units, parts, tables));
+    __syncthreads();
+    return *shared;
 }
 
 __device__ u64 size(i64 n) {
@@ -25,8 +32,162 @@ __device__ u64 size(i64 n) {
 
 }  // namespace
 
-ZENC_KERNEL(zenc_slots_of_units, (i64 units, i64, i64 parts, u64* tables, const i64* in, i64 n, i64* out)) {
-    zenc::slots_of_units(mapping(units, parts, tables), in, n, out);
+ZENC_KERNEL(zenc_slots_of_units, (i64 units, i64 width, i64 parts, u64* tables, const i64* in, i64 n, i64* out)) {
+    zenc::slots_of_units(geometry(units, width, parts, tables), in, n, out);
+}
+
+ZENC_KERNEL(zenc_units_of_slots, (i64 units, i64 width, i64 parts, u64* tables, const i64* in, i64 n, i64* out)) {
+    zenc::units_of_slots(geometry(units, width, parts, tables), in, n, out);
+}
+
+ZENC_KERNEL(zenc_mark_units, (i64 units, i64 width, i64 parts, u64* tables, const i64* ids, i64 n, u64* bitmap,
+    i64* slots, u64* status)) {
+    zenc::mark_units(geometry(units, width, parts, tables), ids, n, bitmap, slots, status);
+}
+
+ZENC_KERNEL(zenc_rank, (const zenc::Segment* segments, i64 n, u64* work, i64 work_words)) {
+    zenc::rank(segments, n, work, work_words);
+}
+
+ZENC_KERNEL(zenc_totals, (const zenc::Segment* segments, i64 n, u64* counts)) {
+    zenc::totals(segments, n, counts);
+}
+
+ZENC_KERNEL(zenc_scan, (u64* numbers, i64 n, u64* work)) {
+    zenc::scan_numbers(numbers, n, work);
+}
+
+ZENC_KERNEL(zenc_make_keys, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const i64* slots, i64 n, i64 shift, u64* keys)) {
+    zenc::make_keys(Places{geometry(units, width, parts, tables), segments}, slots, n, shift, keys);
+}
+
+ZENC_KERNEL(zenc_digit_counts, (const u64* keys, i64 n, i64 shift, u64* counts)) {
+    zenc::digit_counts(keys, n, shift, counts);
+}
+
+ZENC_KERNEL(zenc_sort_by_digit, (const u64* keys, i64 n, i64 shift, const u64* starts, u64* out)) {
+    zenc::sort_by_digit(keys, n, shift, starts, out);
+}
+
+ZENC_KERNEL(zenc_row_starts, (const u64* keys, i64 n, i64 shift, u64* starts, u64* popular)) {
+    zenc::row_starts(keys, n, shift, starts, popular);
+}
+
+ZENC_KERNEL(zenc_mark_dense_f32, (i64 units, i64 width, i64 parts, u64* tables, const float* tensor,
+    u64* bitmap)) {
+    zenc::mark_dense(geometry(units, width, parts, tables), tensor, bitmap);
+}
+
+ZENC_KERNEL(zenc_place_once_f32, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const i64* slots, i64 n, const float* values, i64 divisor)) {
+    zenc::place_once(Places{geometry(units, width, parts, tables), segments}, slots, n, values, divisor);
+}
+
+ZENC_KERNEL(zenc_place_summed_f32, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const float* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, i64 distinct)) {
+    const zenc::SummedInputs<float> inputs(keys, shift, values, width, divisor);
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+}
+
+ZENC_KERNEL(zenc_place_popular_f32, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const float* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, const u64* popular)) {
+    const zenc::SummedInputs<float> inputs(keys, shift, values, width, divisor);
+    zenc::place_popular(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, popular);
+}
+
+ZENC_KERNEL(zenc_place_dense_f32, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const float* tensor, i64 divisor)) {
+    zenc::place_dense(Places{geometry(units, width, parts, tables), segments}, tensor, divisor);
+}
+
+ZENC_KERNEL(zenc_mark_dense_f64, (i64 units, i64 width, i64 parts, u64* tables, const double* tensor,
+    u64* bitmap)) {
+    zenc::mark_dense(geometry(units, width, parts, tables), tensor, bitmap);
+}
+
+ZENC_KERNEL(zenc_place_once_f64, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const i64* slots, i64 n, const double* values, i64 divisor)) {
+    zenc::place_once(Places{geometry(units, width, parts, tables), segments}, slots, n, values, divisor);
+}
+
+ZENC_KERNEL(zenc_place_summed_f64, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const double* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, i64 distinct)) {
+    const zenc::SummedInputs<double> inputs(keys, shift, values, width, divisor);
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+}
+
+ZENC_KERNEL(zenc_place_popular_f64, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const double* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, const u64* popular)) {
+    const zenc::SummedInputs<double> inputs(keys, shift, values, width, divisor);
+    zenc::place_popular(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, popular);
+}
+
+ZENC_KERNEL(zenc_place_dense_f64, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const double* tensor, i64 divisor)) {
+    zenc::place_dense(Places{geometry(units, width, parts, tables), segments}, tensor, divisor);
+}
+
+ZENC_KERNEL(zenc_mark_dense_f16, (i64 units, i64 width, i64 parts, u64* tables, const zenc::f16* tensor,
+    u64* bitmap)) {
+    zenc::mark_dense(geometry(units, width, parts, tables), tensor, bitmap);
+}
+
+ZENC_KERNEL(zenc_place_once_f16, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const i64* slots, i64 n, const zenc::f16* values, i64 divisor)) {
+    zenc::place_once(Places{geometry(units, width, parts, tables), segments}, slots, n, values, divisor);
+}
+
+ZENC_KERNEL(zenc_place_summed_f16, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const zenc::f16* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, i64 distinct)) {
+    const zenc::SummedInputs<zenc::f16> inputs(keys, shift, values, width, divisor);
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+}
+
+ZENC_KERNEL(zenc_place_popular_f16, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const zenc::f16* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, const u64* popular)) {
+    const zenc::SummedInputs<zenc::f16> inputs(keys, shift, values, width, divisor);
+    zenc::place_popular(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, popular);
+}
+
+ZENC_KERNEL(zenc_place_dense_f16, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const zenc::f16* tensor, i64 divisor)) {
+    zenc::place_dense(Places{geometry(units, width, parts, tables), segments}, tensor, divisor);
+}
+
+ZENC_KERNEL(zenc_mark_dense_bf16, (i64 units, i64 width, i64 parts, u64* tables, const zenc::bf16* tensor,
+    u64* bitmap)) {
+    zenc::mark_dense(geometry(units, width, parts, tables), tensor, bitmap);
+}
+
+ZENC_KERNEL(zenc_place_once_bf16, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const i64* slots, i64 n, const zenc::bf16* values, i64 divisor)) {
+    zenc::place_once(Places{geometry(units, width, parts, tables), segments}, slots, n, values, divisor);
+}
+
+ZENC_KERNEL(zenc_place_summed_bf16, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const zenc::bf16* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, i64 distinct)) {
+    const zenc::SummedInputs<zenc::bf16> inputs(keys, shift, values, width, divisor);
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+}
+
+ZENC_KERNEL(zenc_place_popular_bf16, (i64 units, i64 width, i64 parts, u64* tables,
+    const zenc::Segment* segments, const i64* slots, const zenc::bf16* values, i64 divisor, const u64* keys,
+    i64 shift, const u64* starts, const u64* popular)) {
+    const zenc::SummedInputs<zenc::bf16> inputs(keys, shift, values, width, divisor);
+    zenc::place_popular(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, popular);
+}
+
+ZENC_KERNEL(zenc_place_dense_bf16, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const zenc::bf16* tensor, i64 divisor)) {
+    zenc::place_dense(Places{geometry(units, width, parts, tables), segments}, tensor, divisor);
 }
 
 ZENC_KERNEL(zenc_encode_index, (const zenc::Segment* segments, i64 n, i64 row_bytes)) {

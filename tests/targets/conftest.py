@@ -45,6 +45,10 @@ class Dtype:
         rounded = torch.from_numpy(np.ascontiguousarray(values, np.float32)).to(torch.bfloat16)
         return rounded.view(torch.int16).numpy().view(np.uint16)
 
+    def canonical(self, stored: np.ndarray) -> np.ndarray:
+        """With one NaN in place of every other: which one a sum is depends on the machine."""
+        return np.where(np.isnan(self.widen(stored)), self.narrow(np.array(np.nan, np.float32)), stored)
+
     def sum(self, rows: list[np.ndarray]) -> np.ndarray:
         """Stored rows, added one after the other in the type that sums are made in, rounded once."""
         if len(rows) == 1:

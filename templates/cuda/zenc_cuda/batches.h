@@ -98,9 +98,9 @@ ZENC_DEVICE const u8* address_of(const Segment& segment, u64 word, u32 bit, u64 
 }
 
 template <class T>
-ZENC_DEVICE const T* shuffle(const T* from, u32 of_lane) {
+ZENC_DEVICE T* shuffle(T* from, u32 of_lane) {
     const u64 address = reinterpret_cast<u64>(from);
-    return reinterpret_cast<const T*>(__shfl_sync(ALL_LANES, address, static_cast<int>(of_lane)));
+    return reinterpret_cast<T*>(__shfl_sync(ALL_LANES, address, static_cast<int>(of_lane)));
 }
 
 // Rows are copied in chunks of 8 bytes, or of as many as divide them.

@@ -38,4 +38,13 @@ ZENC_DEVICE u64 threads_of_row() {
     return static_cast<u64>(gridDim.x) * THREADS;
 }
 
+// A word that other threads may change at the same time.
+ZENC_DEVICE u64 load_relaxed(const u64* word) {
+    return *static_cast<const volatile u64*>(word);
+}
+
+ZENC_DEVICE void store_relaxed(u64* word, u64 value) {
+    *static_cast<volatile u64*>(word) = value;
+}
+
 }  // namespace zenc

@@ -44,17 +44,19 @@ struct Geometry {
         return left < part_slots.divisor ? left : part_slots.divisor;
     }
 
+    ZENC_HD u64 part_of(u64 slot) const { return part_slots.quotient(slot); }
+
     ZENC_HD bool has_slot(u64 slot) const {
         if (slot >= end_of_slots()) return false;
-        const u64 part = part_slots.quotient(slot);
+        const u64 part = part_of(slot);
         return slot - first_slot(part) < slots_of(part);
     }
 
     // Bits of the bitmap of all parts between the slots of one part and those of the next.
     ZENC_HD u64 gap() const { return 64 * part_words - part_slots.divisor; }
 
-    // The number of a slot's bit in the bitmap of all parts, for slots < end_of_slots of this part.
-    ZENC_HD u64 bit_of(u64 slot, u64 part) const { return slot + part * gap(); }
+    // The number of a slot's bit in the bitmap of all parts, for slots < end_of_slots.
+    ZENC_HD u64 bit_of(u64 slot) const { return slot + part_of(slot) * gap(); }
 
     ZENC_HD u64 slot_of(u64 unit) const {
         if constexpr (Mapping::HAS_TABLES)

@@ -1,0 +1,38 @@
+// The work space of kernels that scan and sort, in words: what a launcher has to provide.
+#pragma once
+
+#include "zenc/segment.h"
+
+namespace zenc {
+
+constexpr u64 SCAN_TILE = 8 * THREADS;   // numbers that a block scans at a time
+constexpr u64 SORT_TILE = 16 * THREADS;  // keys that a block ranks at a time
+constexpr u64 DIGIT_BITS = 8;            // that are sorted at a time
+constexpr u64 DIGITS = 1 << DIGIT_BITS;
+
+// To scan n numbers: a counter and a state a tile. They are 0 before.
+ZENC_HD inline u64 scan_words(u64 n) {
+    return 1 + ceil_divide(n, SCAN_TILE);
+}
+
+// The counts of all digits in all tiles of n keys.
+ZENC_HD inline u64 digit_words(u64 n) {
+    return ceil_divide(n, SORT_TILE) * DIGITS;
+}
+
+// Rows of more inputs than this are popular: blocks sum them, others are summed by a thread a column.
+constexpr u64 MOST_INPUTS = 64;
+
+// The list of popular rows of n inputs: their number, which is 0 before, and they.
+ZENC_HD inline u64 popular_words(u64 n) {
+    return 1 + n / (MOST_INPUTS + 1);
+}
+
+// The bits of a number below n.
+ZENC_HD inline u64 bits_below(u64 n) {
+    u64 bits = 0;
+    for (; n > 1; n = ceil_divide(n, 2)) ++bits;
+    return bits;
+}
+
+}  // namespace zenc

@@ -1,0 +1,138 @@
+"""From a gradient to the values of its parts by kernels for GPUs, one launch after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tests.emulator.device import Device
+from tests.support.pieces import Piece, rubbish, table, words_of
+
+SCAN_TILE, SORT_TILE, DIGIT_BITS, MOST_INPUTS = 2048, 4096, 8, 64
+"""The twins of those in ``templates/shared/zenc/work.h``."""
+NOWHERE = (1 << 64) - 1
+
+
+def scan_words(n: int) -> int:
+    return 1 + -(-n // SCAN_TILE)
+
+
+@dataclass
+class Packer:
+    """The kernels of ``device`` on the tensors of ``tensors`` (``tests/targets/conftest.py``), in grids of ``blocks``.
+
+    With a ``seed`` above 0, threads run in an order drawn from it.
+    """
+
+    device: Device
+    tensors: Any
+    blocks: int = 2
+    seed: int | None = None
+
+    @property
+    def cut(self) -> list[Any]:
+        units, width, parts, tables = self.tensors.geometry.cut
+        words = self.tensors.geometry.tables.keep if tables else None
+        return [units, width, parts, words]
+
+    def launch(self, name: str, arguments: Sequence[Any], rows: int = 1) -> None:
+        self.device.launch(name, (self.blocks, rows), arguments, seed=self.seed)
+
+    def launch_typed(self, name: str, arguments: Sequence[Any], rows: int = 1) -> None:
+        self.launch(f"{name}_{self.tensors.dtype.name}", [*self.cut, *arguments], rows)
+
+    def mark_units(self, ids: np.ndarray) -> Marked:
+        """Raises IndexError with the position of an id out of range."""
+        bitmap, status = np.zeros(self.tensors.geometry.words, np.uint64), np.full(1, NOWHERE, np.uint64)
+        slots = np.full(len(ids), -1, np.int64)
+        self.launch("zenc_mark_units", [*self.cut, ids.astype(np.int64), len(ids), bitmap, slots, status])
+        if status[0] != NOWHERE:
+            raise IndexError(int(status[0]))
+        return Marked(self, bitmap, slots)
+
+    def mark_dense(self, tensor: np.ndarray) -> Marked:
+        bitmap = np.zeros(self.tensors.geometry.words, np.uint64)
+        self.launch_typed("zenc_mark_dense", [tensor, bitmap])
+        return Marked(self, bitmap, np.empty(0, np.int64))
+
+    def rank(self, pieces: Sequence[Piece]) -> None:
+        """The ranks of every piece, in ``before``, by one launch."""
+        words = max(scan_words(words_of(piece.slots) + 1) for piece in pieces)
+        work = np.zeros(len(pieces) * words, np.uint64)
+        self.launch("zenc_rank", [table(pieces), len(pieces), work, words], rows=len(pieces))
+
+    def sort(self, keys: np.ndarray, digit: int) -> np.ndarray:
+        """``keys``, sorted by the bits of one digit, which begins at bit ``digit``."""
+        counts, out = rubbish(-(-len(keys) // SORT_TILE) << DIGIT_BITS), rubbish(len(keys))
+        self.launch("zenc_digit_counts", [keys, len(keys), digit, counts])
+        self.launch("zenc_scan", [counts, len(counts), np.zeros(scan_words(len(counts)), np.uint64)])
+        self.launch("zenc_sort_by_digit", [keys, len(keys), digit, counts, out])
+        return out
+
+
+@dataclass
+class Marked:
+    """The bitmap of all parts, and the slots of the ids that it was made of."""
+
+    packer: Packer
+    bitmap: np.ndarray
+    slots: np.ndarray
+
+    @cached_property
+    def parts(self) -> list[Piece]:
+        """Each with its ranks, which are a slice of those of all parts, and its count."""
+        geometry, before, pieces = self.packer.tensors.geometry, rubbish(len(self.bitmap) + 1), []
+        self.packer.rank([Piece(64 * len(self.bitmap), self.bitmap, before)])
+        each = geometry.part_words
+        for part in range(geometry.parts):
+            words = slice(part * each, part * each + words_of(geometry.slots_of(part)))
+            pieces.append(Piece(geometry.slots_of(part), self.bitmap[words], before[words.start : words.stop + 1]))
+        counts = rubbish(len(pieces))
+        self.packer.launch("zenc_totals", [table(pieces), len(pieces), counts])
+        for piece, count in zip(pieces, counts, strict=True):
+            piece.count = int(count)
+            piece.values = self.packer.tensors.values(piece.count + 1)  # a row of rubbish that has to stay
+        return pieces
+
+    @property
+    def distinct(self) -> int:
+        return sum(piece.count for piece in self.parts)
+
+    def place_units(self, values: np.ndarray, divisor: int = 1) -> np.ndarray:
+        """All rows, part by part."""
+        n, arguments = len(self.slots), [table(self.parts), self.slots]
+        if n == self.distinct:
+            self.packer.launch_typed("zenc_place_once", [*arguments, n, values, divisor])
+        else:
+            keys, shift, starts, popular = self.grouped()
+            inputs = [*arguments, values, divisor, keys, shift, starts]
+            rows = -(-values.shape[1] // 64) if values.size else 1
+            self.packer.launch_typed("zenc_place_summed", [*inputs, self.distinct], rows)
+            self.packer.launch_typed("zenc_place_popular", [*inputs, popular], rows)
+        return self.joined()
+
+    def place_dense(self, tensor: np.ndarray, divisor: int = 1) -> np.ndarray:
+        rows = self.packer.tensors.geometry.parts
+        self.packer.launch_typed("zenc_place_dense", [table(self.parts), tensor, divisor], rows)
+        return self.joined()
+
+    def joined(self) -> np.ndarray:
+        for piece in self.parts:
+            assert (piece.values[-1:].view(np.uint8) == 0xA5).all()
+        return np.concatenate([piece.values[:-1] for piece in self.parts])
+
+    def grouped(self) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
+        """(sorted keys, bits of a position, where each row begins, the list of popular rows)"""
+        n = len(self.slots)
+        shift, keys = (n - 1).bit_length(), rubbish(n)
+        self.packer.launch("zenc_make_keys", [*self.packer.cut, table(self.parts), self.slots, n, shift, keys])
+        for digit in range(shift, shift + (self.distinct - 1).bit_length(), DIGIT_BITS):
+            keys = self.packer.sort(keys, digit)
+        starts, popular = rubbish(self.distinct + 1), rubbish(1 + n // (MOST_INPUTS + 1))
+        popular[0] = 0
+        self.packer.launch("zenc_row_starts", [keys, n, shift, starts, popular])
+        return keys, shift, starts, popular

@@ -1,0 +1,162 @@
+"""Mark, rank and place: the same bits as the CPU's kernels give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.packing import Packer
+
+SHAPES = [
+    (0, 1, 2),
+    (1, 1, 1),
+    (1, 3, 4),
+    (2, 64, 3),
+    (63, 1, 2),
+    (64, 1, 1),
+    (65, 5, 9),
+    (200, 3, 7),
+    (130, 64, 4),
+    (9, 1000, 3),
+    (1000, 1, 6),
+    (5, 2, 9),
+    (7, 0, 2),
+]
+MAPPINGS = ["contiguous", "permutation", "hierarchical_hash"]
+
+
+@pytest.fixture(params=MAPPINGS)
+def both(request, device_of, kernels_of):
+    """(the kernels for GPUs, those for the CPU) of one mapping"""
+    return device_of(request.param), kernels_of(request.param)
+
+
+@pytest.fixture
+def packers(both, at, dtype):
+    """For units, width and parts: kernels for GPUs, beside those for the CPU in their ``tensors``."""
+    device, kernels = both
+
+    def packer(units, width, parts, blocks=2):
+        return Packer(device, at.Tensors(kernels, kernels.geometry(units, width, parts), dtype), blocks)
+
+    return packer
+
+
+def drawn(dtype, rows, width, rng):
+    """Bits of all kinds: NaN, infinities, zeros of both signs, subnormal numbers, and others."""
+    values = dtype.narrow(rng.standard_normal((rows, width)) * 10.0 ** rng.integers(-9, 5, (rows, width)))
+    special = dtype.narrow(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 6e-8], np.float64))
+    return np.where(rng.random((rows, width)) < 0.1, rng.choice(special, (rows, width)), values)
+
+
+def bits(values):
+    return np.ascontiguousarray(values).view(np.uint8)
+
+
+def assert_same(dtype, mine, others, computed):
+    """The same bits. A NaN that was computed may have any payload: that depends on the machine."""
+    if computed:
+        mine, others = dtype.canonical(mine), dtype.canonical(others)
+    assert np.array_equal(bits(mine), bits(others))
+
+
+def check_units(packer, ids, values, divisor):
+    tensors = packer.tensors
+    marked, (bitmap, slots) = packer.mark_units(ids), tensors.mark_slots(ids)
+    assert np.array_equal(marked.bitmap, bitmap)
+    assert np.array_equal(marked.slots, slots)
+    assert [piece.count for piece in marked.parts] == tensors.part_counts(bitmap)
+    mine, others = marked.place_units(values, divisor), tensors.place_units(ids, values, divisor)[1]
+    assert_same(tensors.dtype, mine, others, computed=divisor != 1 or marked.distinct != len(ids))
+
+
+def check_dense(packer, tensor, divisor):
+    tensors = packer.tensors
+    marked = packer.mark_dense(tensor)
+    assert np.array_equal(marked.bitmap, tensors.mark_dense(tensor))
+    mine, others = marked.place_dense(tensor, divisor), tensors.place_dense(tensor, divisor)[1]
+    assert_same(tensors.dtype, mine, others, computed=divisor != 1)
+
+
+def popular_ids(units, n, rng):
+    """Ids of which some come very often."""
+    return (units * rng.random(n) ** 4).astype(np.int64)
+
+
+def sparse(tensor, density, rng):
+    """With zeros where nothing is kept: in most rows one value is enough."""
+    kept = rng.random(tensor.shape) < density / max(tensor.shape[1], 1) ** 0.5
+    return np.where(kept, tensor, tensor.dtype.type(0))
+
+
+def test_distinct_units(packers, dtype):
+    rng = np.random.default_rng(1)
+    for units, width, parts in SHAPES:
+        for density, divisor in ((0.1, 1), (0.0, 1), (1.0, 3)):
+            ids = rng.permutation(units)[: round(units * density)]
+            check_units(packers(units, width, parts), ids, drawn(dtype, len(ids), width, rng), divisor)
+
+
+def test_units_that_come_several_times(packers, dtype):
+    rng = np.random.default_rng(2)
+    for units, width, parts in SHAPES[1:]:
+        ids = popular_ids(units, 3 * units + 1, rng)
+        for divisor in (1, 3):
+            check_units(packers(units, width, parts), ids, drawn(dtype, len(ids), width, rng), divisor)
+
+
+def test_dense_tensors(packers, dtype):
+    rng = np.random.default_rng(3)
+    for units, width, parts in SHAPES:
+        for density, divisor in ((0.0, 1), (0.05, 1), (1.0, 3)):
+            tensor = sparse(drawn(dtype, units, width, rng), density, rng)
+            check_dense(packers(units, width, parts), tensor, divisor)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_shape_in_any_order(device_of, kernels_of, at, data):
+    """Threads in an order of their own every time, in grids of any size."""
+    mapping = data.draw(st.sampled_from(MAPPINGS))
+    units, width = data.draw(st.sampled_from([(1, 65), (63, 7), (64, 16), (65, 33), (300, 2), (1000, 1)]))
+    parts, blocks = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
+    seed, dtype = data.draw(st.integers(1, 1 << 30)), data.draw(st.sampled_from(at.DTYPES))
+    kernels, rng = kernels_of(mapping), np.random.default_rng(seed)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+    packer = Packer(device_of(mapping), tensors, blocks, seed)
+    ids = popular_ids(units, data.draw(st.integers(0, 2 * units)), rng)
+    check_units(packer, ids, drawn(dtype, len(ids), width, rng), data.draw(st.integers(1, 5)))
+    check_dense(packer, sparse(drawn(dtype, units, width, rng), 0.3, rng), 1)
+
+
+@pytest.mark.parametrize("width", [4, 64, 999])
+def test_rows_that_lie_at_odd_addresses(packers, dtype, width):
+    """A tensor may begin at any of its values."""
+    rng = np.random.default_rng(4)
+    packer, ids = packers(70, width, 3), rng.permutation(70)
+    tensor = drawn(dtype, 1, 70 * width + 1, rng)[0, 1:].reshape(70, width)
+    check_dense(packer, tensor, 1)
+    check_units(packer, ids, tensor, 1)
+
+
+def test_bits_of_a_row_that_comes_once_stay(packers, dtype):
+    """Also beside rows that are summed: a signalling NaN, a negative zero and a subnormal number."""
+    kind = {2: np.uint16, 4: np.uint32, 8: np.uint64}[np.dtype(dtype.storage).itemsize]
+    mantissa = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}[dtype.name]
+    size = 8 * np.dtype(kind).itemsize
+    words = np.array([(1 << size) - (1 << mantissa) + 1, 1 << (size - 1), 1, 5, 7, 7], kind)
+    packer = packers(5, 1, 2)
+    out = packer.mark_units(np.array([0, 1, 2, 3, 4, 4])).place_units(words.view(dtype.storage)[:, None].copy())
+    order = np.argsort(packer.tensors.slots(np.arange(5)))
+    assert out.view(kind)[order.argsort(), 0].tolist()[:4] == words.tolist()[:4]
+
+
+@pytest.mark.parametrize("bad", [-1, 10, 1 << 62, -(1 << 63)])
+def test_the_first_unit_out_of_range_is_named(device, kernels_of, at, bad):
+    kernels = kernels_of("contiguous")
+    packer = Packer(device, at.Tensors(kernels, kernels.geometry(10, 2, 2), at.DTYPES[0]))
+    with pytest.raises(IndexError) as raised:
+        packer.mark_units(np.array([3, 9, bad, 0, bad]))
+    assert raised.value.args == (2,)
