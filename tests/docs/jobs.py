@@ -35,7 +35,7 @@ def run_page(group: dist.ProcessGroup, page: str, folder: str) -> list[str]:
     random.seed(0)
     printed = []
     with at_home(folder, group.rank()) as home:
-        write_files(blocks, home)
+        write_files(Path(page), home)
         for block in blocks:
             with contextlib.redirect_stdout(io.StringIO()) as shown:
                 if block.runs:

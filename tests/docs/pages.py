@@ -8,18 +8,21 @@
 
 A block whose first line is ``# NAME.py``, ``# NAME.zen`` or ``# NAME.txt`` is a file; one that ends in ``, started by:
 COMMAND`` is started so. Blocks of Python run in the order of the page, on two ranks, and see what those before them
-have named. Lines of shell blocks that start with ``zenc`` or ``torchrun`` run in the folder of the files.
+have named. Lines of shell blocks that start with ``zenc`` or ``torchrun`` run in the folder of the files. The page of
+an example is its README; the files beside it are in that folder, too.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _MANUAL = [path for folder in ("docs", "docs/tutorials") for path in sorted((ROOT / folder).glob("*.md"))]
-PAGES = [path for path in (*_MANUAL, ROOT / "README.md") if path.exists()]
+_EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
+PAGES = [path for path in (*_MANUAL, *_EXAMPLES, ROOT / "README.md") if path.exists()]
 
 _PIECE = re.compile(
     r"^(?P<heading>#+ [^\n]*)$|^<!-- run first\n(?P<hidden>.*?)^-->$|^(?:<!-- (?P<comment>[^\n]*) -->\n)?"
@@ -71,9 +74,11 @@ def blocks_of(page: Path) -> list[Block]:
     return found
 
 
-def write_files(blocks: list[Block], folder: Path) -> None:
-    """The files that are among ``blocks``."""
+def write_files(page: Path, folder: Path) -> None:
+    """The files that are among the blocks of ``page``; of an example, also those that lie beside the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    for block in blocks:
+    if page in _EXAMPLES:
+        shutil.copytree(page.parent, folder, dirs_exist_ok=True)
+    for block in blocks_of(page):
         if block.file:
             (folder / block.file).write_text(block.text)

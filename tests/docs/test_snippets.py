@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.support.ranks import Ranks
 DIAGNOSTICS = ROOT / "docs" / "diagnostics.md"
 PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for block in blocks_of(page))]
 SHELLS = ("shell", "sh", "bash", "console")
+MANY = re.compile(r"--nproc-per-node \d\d")
 RUN = re.compile(r"(?:\$ )?((?:zenc|torchrun) .*)")
 EXAMPLES = [block for block in blocks_of(DIAGNOSTICS) if block.runs]
 
@@ -62,9 +64,14 @@ def test_every_block_that_is_not_run_compiles_and_says_why() -> None:
                 assert not block.comment or re.match(r"not run: \w+", block.comment), (page, block.heading)
 
 
-def commands() -> list[tuple[Path, Block, str]]:
+def commands() -> list[Any]:
     """What shell blocks, and the first lines of scripts, say to type."""
-    return [(page, block, command) for page in PAGES for block in blocks_of(page) for command in commands_of(block)]
+    return [
+        pytest.param(page, block, command, marks=[pytest.mark.slow] if MANY.search(command) else [])
+        for page in PAGES
+        for block in blocks_of(page)
+        for command in commands_of(block)
+    ]
 
 
 def commands_of(block: Block) -> list[str]:
@@ -83,7 +90,7 @@ def test_shell(page: Path, block: Block, command: str, tmp_path: Path, request: 
     """A command that stands below ``# bad`` has to fail; its output is what it says about that."""
     if "--target cuda" in command:
         request.getfixturevalue("nvrtc")
-    write_files(blocks_of(page), tmp_path)
+    write_files(page, tmp_path)
     program, *arguments = shlex.split(command)
     start = ["-m", "zenc"] if program == "zenc" else ["-m", "torch.distributed.run", "--standalone"]
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
