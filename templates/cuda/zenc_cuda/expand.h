@@ -103,7 +103,7 @@ ZENC_DEVICE void expand_units(const Geometry<Mapping>& geometry, const Segment* 
                               const Segment* found, u64 row_bytes, i64* units, u8* out) {
     if constexpr (Mapping::IS_IDENTITY)
         expand_linear(geometry, segments, row_bytes, units, out);
-    else
+    else if (blockIdx.y == 0)  // there is one bitmap: other rows of the grid would write all of it again
         expand_found(geometry, segments, *found, row_bytes, units, out);
 }
 
