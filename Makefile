@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-HEADERS := $(shell find templates -name '*.h' 2>/dev/null)
+HEADERS := $(shell find templates tests/emulator -name '*.h' -o -name '*.cu' -o -path 'tests/emulator/*.cpp')
 
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=
