@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from pathlib import Path
 
 import networkx as nx
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper
-from zenc.draw.layers import arranged, layers_of
+from zenc.draw.layers import arranged, groups_of, layers_of
 from zenc.draw.render import svg
 from zenc.draw.topology import MOST_RANKS, draw_topology, rate
 from zenc.errors import DrawingError
@@ -21,6 +22,7 @@ from zenc.topology.draft import Draft
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLUSTERS: dict[str, Callable[[], Topology]] = {
     "one": lambda: ring(1),
     "pair": lambda: ring(2),
@@ -77,6 +79,17 @@ def test_levels_have_boxes() -> None:
         box, spot = picture.boxes[rank // 4], spots[str(rank)]
         assert box.x <= spot.x - spot.width / 2 and spot.x + spot.width / 2 <= box.x + box.width
     assert len(draw_topology(fat_tree(4)).boxes) == 4 + 8
+
+
+def test_machines_of_different_sizes_have_boxes() -> None:
+    topology = load_topology(EXAMPLES / "unequal_machines" / "cluster.zen")
+    picture = draw_topology(topology)
+    assert [box.label for box in picture.boxes] == ["node(0)", "node(1)", "node(2)"]
+    spots = {spot.label: spot for spot in picture.spots}
+    for box, host in zip(picture.boxes, topology.hosts, strict=True):
+        inside = [box.x <= spots[str(rank)].x <= box.x + box.width for rank in topology.ranks]
+        assert [rank for rank, is_inside in enumerate(inside) if is_inside] == list(host.ranks)
+    assert groups_of(dgx(1)) == [[("node 0", range(8))]] and groups_of(ring(3)) == []
 
 
 def test_switches_stand_above_what_they_serve() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,14 +107,31 @@ def layers_of(topology: Topology) -> list[list[Node]]:
     return [*layers[:-1], *([lone] if lone else [])]
 
 
+def groups_of(topology: Topology) -> list[list[tuple[str, range]]]:
+    """The ranks that belong together, with their names: by levels but for the innermost, the outermost first.
+
+    Where there is but one level, as of machines of different sizes, by machines.
+    """
+    if len(topology.levels) < 2:
+        machines = [(host.name, range(host.ranks[0], host.ranks[-1] + 1)) for host in topology.hosts]
+        covered = [rank for _, ranks in machines for rank in ranks]
+        return [machines] if len(machines) > 1 and covered == list(topology.ranks) else []
+    found = []
+    for outer, level in enumerate(topology.levels[:-1]):
+        size = math.prod(inner.count for inner in topology.levels[outer + 1 :])
+        places = [topology.coordinates(first)[: outer + 1] for first in range(0, topology.size, size)]
+        names = [f"{level.name} {', '.join(map(str, place))}" for place in places]
+        found.append([(name, range(i * size, (i + 1) * size)) for i, name in enumerate(names)])
+    return found
+
+
 def _row(topology: Topology, pitch: float) -> Iterator[float]:
-    """The ranks from left to right, with a gap where an outer level changes."""
+    """The ranks from left to right, with a gap where a group begins."""
+    begins = Counter(ranks[0] for groups in groups_of(topology) for _, ranks in groups)
     x = 0.0
     for rank in topology.ranks:
         if rank:
-            here, before = topology.coordinates(rank), topology.coordinates(rank - 1)
-            changed = next(i for i, (a, b) in enumerate(zip(here, before, strict=True)) if a != b)
-            x += pitch + (len(here) - 1 - changed) * min(26.0, 0.6 * pitch)
+            x += pitch + begins[rank] * min(26.0, 0.6 * pitch)
         yield x
 
 

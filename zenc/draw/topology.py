@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from zenc.draw.colour import oklch
-from zenc.draw.layers import Arrangement, Place, arc_height, arranged, layers_of, width_of_node
+from zenc.draw.layers import Arrangement, Place, arc_height, arranged, groups_of, layers_of, width_of_node
 from zenc.draw.picture import Box, LinkLine, Spot, Swatch, Text, TopologyPicture
 from zenc.draw.words import count, cut, wrapped
 from zenc.errors import Diagnostic, DrawingError
@@ -170,22 +170,20 @@ class _Map:
             for a, b in self.topology.graph.edges
             if isinstance(a, int) and isinstance(b, int)
         ]
-        return 24.0 + (arc_height(max(spans)) if spans else 0.0) + 22.0 * max(0, len(self.topology.levels) - 1)
+        return 24.0 + (arc_height(max(spans)) if spans else 0.0) + 22.0 * len(groups_of(self.topology))
 
     def _boxes(self) -> Iterator[Box]:
-        """The units of all levels but the innermost, the outermost first."""
-        topology, depth = self.topology, len(self.topology.levels)
-        if depth < 2 or any(place.layer < 0 for place in self.at.places.values()):
+        """The groups of ranks, the outermost first."""
+        nested = groups_of(self.topology)
+        if any(place.layer < 0 for place in self.at.places.values()):
             return
-        arcs = self._depth() - 24.0 - 22.0 * (depth - 1)
-        for outer in range(depth - 1):
-            size = math.prod(level.count for level in topology.levels[outer + 1 :])
-            pad = 20.0 + 3.0 * (depth - 2 - outer)
-            for unit in range(topology.size // size):
-                first, last = self._place(unit * size), self._place((unit + 1) * size - 1)
-                bottom = first.y + arcs + 20 + 22.0 * (depth - 1 - outer)
-                place = topology.coordinates(unit * size)[: outer + 1]
-                name = f"{topology.levels[outer].name} {', '.join(map(str, place))}"
+        arcs = self._depth() - 24.0 - 22.0 * len(nested)
+        for outer, groups in enumerate(nested):
+            inside = len(nested) - 1 - outer
+            pad = 20.0 + 3.0 * inside
+            for name, ranks in groups:
+                first, last = self._place(ranks[0]), self._place(ranks[-1])
+                bottom = first.y + arcs + 20 + 22.0 * (inside + 1)
                 yield Box(first.x - pad, first.y - 21, last.x - first.x + 2 * pad, bottom - first.y + 21, name)
 
     def _box_label(self, box: Box) -> Text:
