@@ -77,9 +77,12 @@ def test_launchers_pass_as_many_words_as_kernels_take(compiled):
             assert len(arguments) == taken[full], f"{full} is launched with {arguments}"
 
 
-def test_fused_arithmetic_is_off():
-    """Sums have to be the bits of the CPU, where g++ is told the same."""
-    assert "-fmad=false" in FLAGS
+@pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
+def test_sums_are_rounded_as_on_the_cpu(compiled, inputs):
+    """No fused multiply-add, by ``FLAGS``, and no instruction that flushes small numbers or guesses."""
+    arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(inputs, ARCHS[0]).ptx)
+    assert set(arithmetic) <= {f"{operation}.rn.f{bits}" for operation in ("add", "div", "mul") for bits in (32, 64)}
+    assert arithmetic
 
 
 def test_what_is_read_of_a_text():
