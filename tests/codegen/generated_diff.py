@@ -2,8 +2,9 @@
 
     python tests/codegen/generated_diff.py [REVISION]            # default: HEAD; `make generated-diff REVISION=HEAD~3`
 
-All targets and all shipped schemes are rendered, by the zenc of the revision and by that of the working tree. A
-difference that several schemes share is shown once. Static headers are not generated: `git diff` shows them.
+All targets and all shipped schemes are rendered, by the zenc of the revision and by that of the working tree; call
+sequences are those of 4 ranks, and of 16 where a scheme is not for 4. A difference that several schemes share is shown
+once. Static headers are not generated: `git diff` shows them.
 """
 
 from __future__ import annotations
@@ -27,12 +28,25 @@ from pathlib import Path
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.templates import NOT_TARGETS, templates_dir
 from zenc.compiler import compile
+from zenc.errors import ZencError
 
 targets = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)
 names = sorted(path.stem for path in Path("schemes").glob("*.zen") if path.stem != "patterns")
-inputs = {name: UnitInputs.of(compile(name, target="plan").plan) for name in names}
-made = {f"{target}/{file}/{name}": text for target in targets for name, of in inputs.items()
-        for file, text in render(of, target).items()}
+plans = {name: compile(name, target="plan").plan for name in names}
+made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
+        for file, text in render(UnitInputs.of(plan), target).items()}
+try:
+    from zenc.codegen.sequence import sequence
+    from zenc.codegen.sequence_code import render_sequences
+except ImportError:
+    plans = {}  # this revision has none
+for name, plan in plans.items():
+    for size in (16, 4):
+        try:
+            code = render_sequences(sequence(plan, size, rank) for rank in range(size))
+        except ZencError:
+            continue  # a scheme for other numbers of ranks, or one without sequences
+        made |= {f"cuda/{file}/{name}": text for file, text in code.items()}
 json.dump(made, sys.stdout)
 """
 
