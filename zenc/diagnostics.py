@@ -171,6 +171,8 @@ _RUN = {
     "group-broken": ("synchronisation", "an earlier call of this group failed"),
     "call-failed": ("synchronisation", "a call ended with an error of this rank"),
     "reentrant-call": ("synchronisation", "a callback of a call waits for another call of its group"),
+    "group-not-made": ("synchronisation", "NCCL could not make a group of the ranks"),
+    "cuda-failed": ("synchronisation", "a function of CUDA failed in the middle of a call"),
     "corrupt-message": ("synchronisation", "a message has no header that fits this call"),
     "corrupt-segment": ("synchronisation", "the bytes of a message are no segment"),
 }

@@ -190,6 +190,10 @@ ZENC_KERNEL(zenc_place_dense_bf16, (i64 units, i64 width, i64 parts, u64* tables
     zenc::place_dense(Places{geometry(units, width, parts, tables), segments}, tensor, divisor);
 }
 
+ZENC_KERNEL(zenc_gather, (const zenc::Gathered* rows, i64 n)) {
+    zenc::gather(rows, n);
+}
+
 ZENC_KERNEL(zenc_encode_index, (const zenc::Segment* segments, i64 n, i64 row_bytes)) {
     zenc::encode_indices(segments, n, size(row_bytes));
 }

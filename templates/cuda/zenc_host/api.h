@@ -10,6 +10,9 @@
 
 #include "zenc/config.h"
 
+// What is called from outside.
+#define ZENC_EXPORT __attribute__((visibility("default")))
+
 namespace zenc {
 
 using CUresult = int;
@@ -108,5 +111,11 @@ struct Api {
 
 // Bound once a process, before all else.
 static Api api;
+
+inline const char* name_of(CUresult error, const Api& from = api) {
+    const char* name = nullptr;
+    from.cuGetErrorName(error, &name);
+    return name != nullptr ? name : "an unknown error";
+}
 
 }  // namespace zenc

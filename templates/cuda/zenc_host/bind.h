@@ -39,11 +39,8 @@ inline bool bind_cuda(const char* path, Api& found, ErrorText error) {
     void* const library = open_library(path, error);
     if (library == nullptr) return false;
     ZENC_CUDA_CALLS(ZENC_BIND)
-    if (const CUresult result = found.cuInit(0)) {
-        const char* name = nullptr;
-        found.cuGetErrorName(result, &name);
-        return refuse(error, "cuInit of %s failed: %s", path, name ? name : "an unknown error");
-    }
+    if (const CUresult result = found.cuInit(0))
+        return refuse(error, "cuInit of %s failed: %s", path, name_of(result, found));
     int version = 0;
     if (found.cuDriverGetVersion(&version) != CUDA_SUCCESS || version < OLDEST_DRIVER)
         return refuse(error, "the driver %s is of CUDA %d.%d; zenc needs %d.%d or a newer one", path,
@@ -70,8 +67,7 @@ extern "C" {
 
 // Binds CUDA's driver and NCCL from the libraries at two paths, or names that the loader knows. Returns 1, or
 // 0 with the reason in `error`. One rank alone needs no NCCL: its path may be null.
-__attribute__((visibility("default"))) zenc::i64 zenc_bind(const char* cuda_path, const char* nccl_path,
-                                                           char* error, zenc::u64 size) {
+ZENC_EXPORT zenc::i64 zenc_bind(const char* cuda_path, const char* nccl_path, char* error, zenc::u64 size) {
     zenc::Api found;
     if (!zenc::bind_cuda(cuda_path, found, {error, size})) return 0;
     if (nccl_path != nullptr && !zenc::bind_nccl(nccl_path, found, {error, size})) return 0;

@@ -18,6 +18,7 @@ enum Outcome : i64 {
     OUT_OF_MEMORY = 5,    // `allocate` returned 0
     BAD_UNIT = 6,         // a unit id out of range at position `detail`
     CORRUPT_SEGMENT = 7,  // what came from `peer` is no segment of the count that it promised
+    UNUSABLE_GROUP = 8,   // an earlier call broke the communicator, or the sequence is for other ranks
 };
 
 struct PhaseCount {
@@ -31,9 +32,10 @@ struct Call {
     u64 number;     // of the call in its group
     u64 signature;  // the same on ranks that make the same call: plan, shape, dtype, operation
     i64 units, width;
-    i64 dtype;       // 0 f32, 1 f64, 2 f16, 3 bf16
-    u64* tables;     // of a hashed mapping, on the device; else null
-    const i64* ids;  // [n] on the device, any order, duplicates; null for a dense tensor
+    i64 dtype;              // 0 f32, 1 f64, 2 f16, 3 bf16
+    u64* tables;            // of a hashed mapping, on the device; else null
+    const i64* part_slots;  // [parts] in the caller's memory: the slots of each part
+    const i64* ids;         // [n] on the device, any order, duplicates; null for a dense tensor
     i64 n;
     const void* values;  // [n, width], or [units, width] of a dense tensor
     i64 divisor;         // each value is divided by it before it is summed
@@ -47,11 +49,14 @@ struct Call {
         void* user,
         u64 bytes);  // device memory, aligned to 256, that lives until the caller drops it; 0: none left
     void* user;
-    i64 deadline;  // microseconds for any single wait
+    void* arena;      // device memory for all but the results, or null; `allocate` gives what it lacks
+    u64 arena_bytes;  // of it; aligned as well
+    i64 deadline;     // microseconds for any single wait
     // What came of it.
     i64* ids_out;      // [count_out], ascending, from `allocate`
     void* values_out;  // [count_out, width], from `allocate`
     i64 count_out;
+    u64 arena_wanted;      // bytes: an arena of so many would have sufficed
     i64* counts_in;        // [parts] in the caller's memory: occupied units of this rank's own gradient
     i64* counts_out;       // [parts]: of the sum
     PhaseCount phases[2];  // push, pull

@@ -24,11 +24,10 @@ inline void fail(Call& call, Outcome outcome, i64 peer, const char* format, Word
 // Whether a call of the driver went well; `what` names it, and `detail` what it was for.
 inline bool check(Call& call, CUresult result, const char* what, const char* detail = "") {
     if (result == CUDA_SUCCESS) return true;
-    const char *name = nullptr, *text = nullptr;
-    api.cuGetErrorName(result, &name);
+    const char* text = nullptr;
     api.cuGetErrorString(result, &text);
-    fail(call, CUDA_FAILED, -1, "%s%s%s failed: %s, %s", what, *detail ? " of " : "", detail,
-         name ? name : "an unknown error", text ? text : "");
+    fail(call, CUDA_FAILED, -1, "%s%s%s failed: %s, %s", what, *detail ? " of " : "", detail, name_of(result),
+         text ? text : "");
     return false;
 }
 

@@ -11,27 +11,25 @@ constexpr i64 MOST_KERNELS = 64;
 
 enum class Typed { NO, YES };
 
+class Kernel;
+static i64 number_of_kernels = 0;
+static const Kernel* newest_kernel = nullptr;
+
 // A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ...; the call's dtype
 // chooses. Each is one static object: `static const Kernel COPY_KEPT("zenc_copy_kept", Typed::YES);`
 class Kernel {
 public:
     explicit Kernel(const char* name, Typed typed = Typed::NO)
-        : name(name), typed(typed == Typed::YES), number(count++), before(last) {
-        last = this;
+        : name(name), typed(typed == Typed::YES), number(number_of_kernels++), before(newest_kernel) {
+        newest_kernel = this;
     }
     Kernel(const Kernel&) = delete;
     Kernel& operator=(const Kernel&) = delete;
-
-    static const Kernel* newest() { return last; }
 
     const char* const name;
     const bool typed;
     const i64 number;
     const Kernel* const before;
-
-private:
-    static inline i64 count = 0;
-    static inline const Kernel* last = nullptr;
 };
 
 // The functions of one module in one context; null for what the module does not have.
@@ -46,7 +44,7 @@ struct Kernels {
 };
 
 inline void find_functions(Kernels& kernels) {
-    for (const Kernel* kernel = Kernel::newest(); kernel != nullptr; kernel = kernel->before) {
+    for (const Kernel* kernel = newest_kernel; kernel != nullptr; kernel = kernel->before) {
         for (i64 dtype = 0; dtype < (kernel->typed ? DTYPES : 1); ++dtype) {
             char name[128];
             std::snprintf(name, sizeof name, kernel->typed ? "%s_%s" : "%s", kernel->name,
@@ -58,16 +56,11 @@ inline void find_functions(Kernels& kernels) {
 }
 
 inline bool load_kernels(const void* image, Kernels& kernels, ErrorText error) {
-    const Kernel* const newest = Kernel::newest();
-    if (newest != nullptr && newest->number >= MOST_KERNELS)
-        return refuse(error, "there are too many kernels");
+    if (number_of_kernels > MOST_KERNELS) return refuse(error, "there are too many kernels");
     api.cuCtxGetCurrent(&kernels.context);
     if (kernels.context == nullptr) return refuse(error, "no CUDA context is current in this thread");
-    if (const CUresult result = api.cuModuleLoadData(&kernels.module, image)) {
-        const char* name = nullptr;
-        api.cuGetErrorName(result, &name);
-        return refuse(error, "cuModuleLoadData failed: %s", name ? name : "an unknown error");
-    }
+    if (const CUresult result = api.cuModuleLoadData(&kernels.module, image))
+        return refuse(error, "cuModuleLoadData failed: %s", name_of(result));
     find_functions(kernels);
     return true;
 }
@@ -78,8 +71,7 @@ extern "C" {
 
 // Loads a compiled unit (a cubin) into the current context. Returns what a Call takes as `kernels`, or null
 // with the reason in `error`.
-__attribute__((visibility("default"))) void* zenc_load_kernels(const void* image, char* error,
-                                                               zenc::u64 size) {
+ZENC_EXPORT void* zenc_load_kernels(const void* image, char* error, zenc::u64 size) {
     auto* const kernels = new zenc::Kernels;
     if (zenc::load_kernels(image, *kernels, {error, size})) return kernels;
     delete kernels;
@@ -87,7 +79,7 @@ __attribute__((visibility("default"))) void* zenc_load_kernels(const void* image
 }
 
 // No call may be under way.
-__attribute__((visibility("default"))) void zenc_unload_kernels(void* kernels) {
+ZENC_EXPORT void zenc_unload_kernels(void* kernels) {
     auto* const loaded = static_cast<zenc::Kernels*>(kernels);
     zenc::api.cuCtxSetCurrent(loaded->context);
     zenc::api.cuModuleUnload(loaded->module);

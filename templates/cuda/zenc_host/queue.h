@@ -19,7 +19,9 @@ public:
         : call(call),
           kernels(*static_cast<const Kernels*>(call.kernels)),
           stream(static_cast<CUstream>(call.stream)),
-          staging(staging) {}
+          staging(staging),
+          next_(static_cast<u8*>(call.arena)),
+          left_(call.arena_bytes) {}
 
     bool ok() const { return zenc::ok(call); }
 
@@ -68,18 +70,33 @@ public:
     }
 
     // Uninitialised device memory, aligned to ALIGNMENT, that lives until the call's caller drops it. Null
-    // for no bytes and after a failure.
+    // for no bytes and after a failure. It comes from the arena as long as that lasts; then small requests
+    // share what the caller is asked for, since asking may take the lock of an interpreter.
     void* allocate(u64 bytes) {
+        bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        call.arena_wanted += bytes;
+        if (bytes > left_ && bytes > SMALL) return allocate_alone(bytes);
+        if (bytes > left_) {
+            next_ = static_cast<u8*>(allocate_alone(CHUNK));
+            left_ = CHUNK;
+        }
         if (!ok() || bytes == 0) return nullptr;
-        const u64 memory = call.allocate(call.user, bytes);
-        if (memory == 0)
-            fail(call, OUT_OF_MEMORY, -1, "there is no device memory left for %llu bytes", bytes);
-        return reinterpret_cast<void*>(memory);
+        left_ -= bytes;
+        return (next_ += bytes) - bytes;
     }
 
     template <class T>
     T* allocate(u64 n) {
         return static_cast<T*>(allocate(n * sizeof(T)));
+    }
+
+    // Memory that outlives the arena, for results: the address is one that `allocate` of the call gave.
+    void* allocate_alone(u64 bytes) {
+        if (!ok() || bytes == 0) return nullptr;
+        const u64 memory = call.allocate(call.user, bytes);
+        if (memory == 0)
+            fail(call, OUT_OF_MEMORY, -1, "there is no device memory left for %llu bytes", bytes);
+        return reinterpret_cast<void*>(memory);
     }
 
     Call& call;
@@ -88,6 +105,9 @@ public:
     Staging& staging;
 
 private:
+    static constexpr u64 SMALL = 1 << 14;
+    static constexpr u64 CHUNK = 1 << 18;
+
     static u64 word(const void* pointer) { return reinterpret_cast<u64>(pointer); }
     static u64 word(i64 number) { return static_cast<u64>(number); }
     static u64 word(u64 number) { return number; }
@@ -102,6 +122,9 @@ private:
                                THREADS, 1, 1, 0, stream, parameters, nullptr);
         check(call, result, "cuLaunchKernel", kernel.name);
     }
+
+    u8* next_;  // of the arena, or of memory that small requests share
+    u64 left_;
 };
 
 }  // namespace zenc

@@ -1,0 +1,14 @@
+// Words from all over the device's memory to where they travel together.
+#pragma once
+
+#include "zenc/control.h"
+#include "zenc_cuda/platform.h"
+
+namespace zenc {
+
+ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
+    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
+        *rows[i].to = *rows[i].from - (rows[i].less != nullptr ? *rows[i].less : 0);
+}
+
+}  // namespace zenc

@@ -1,0 +1,108 @@
+// A group of ranks: NCCL's communicator, and what the calls of one rank share.
+#pragma once
+
+#include "zenc_host/bind.h"
+#include "zenc_host/staging.h"
+#include "zenc_host/wait.h"
+
+namespace zenc {
+
+struct Communicator {
+    i64 rank = 0;
+    i64 size = 1;
+    ncclComm_t nccl = nullptr;  // null for one rank alone, and once the group is broken
+    bool broken = false;
+    CUcontext context = nullptr;
+    CUevent ready = nullptr;  // on the call's stream: what is to cross to the host is there
+    CUevent there = nullptr;  // on the side stream: it has crossed
+    Staging staging;
+};
+
+// Ends all that is under way, on this rank. The group can't be used again.
+inline void abort(Communicator& group) {
+    if (group.nccl != nullptr) api.ncclCommAbort(group.nccl);
+    group.nccl = nullptr;
+    group.broken = group.size > 1;
+}
+
+// The end of what NCCL does behind a call that returned `result`: communicators do not block.
+inline ncclResult_t settled(const Communicator& group, ncclResult_t result, i64 deadline) {
+    Patience patience(deadline);
+    while (result == ncclInProgress && patience.wait()) {
+        const ncclResult_t asked = api.ncclCommGetAsyncError(group.nccl, &result);
+        if (asked != ncclSuccess) return asked;
+    }
+    return result;
+}
+
+inline bool make_events(Communicator& group, ErrorText error) {
+    api.cuCtxGetCurrent(&group.context);
+    if (group.context == nullptr) return refuse(error, "no CUDA context is current in this thread");
+    for (CUevent* event : {&group.ready, &group.there})
+        if (const CUresult result = api.cuEventCreate(event, CU_EVENT_DISABLE_TIMING))
+            return refuse(error, "cuEventCreate failed: %s", name_of(result));
+    return true;
+}
+
+// Waits for all ranks, up to `deadline` microseconds.
+inline bool join(Communicator& group, const ncclUniqueId& id, i64 deadline, ErrorText error) {
+    if (api.ncclSend == nullptr)
+        return refuse(error, "NCCL is not bound: it is needed for %lld ranks", group.size);
+    ncclConfig_t config;
+    config.blocking = 0;
+    ncclResult_t result = api.ncclCommInitRankConfig(&group.nccl, static_cast<int>(group.size), id,
+                                                     static_cast<int>(group.rank), &config);
+    if (group.nccl != nullptr) result = settled(group, result, deadline);
+    if (result == ncclInProgress)
+        return refuse(error, "not all %lld ranks came together within %g s", group.size, deadline / 1e6);
+    return result == ncclSuccess ||
+           refuse(error, "ncclCommInitRankConfig failed: %s", api.ncclGetErrorString(result));
+}
+
+inline void close(Communicator* group) {
+    api.cuCtxSetCurrent(group->context);
+    if (group->nccl != nullptr) api.ncclCommDestroy(group->nccl);
+    for (const CUevent event : {group->ready, group->there})
+        if (event != nullptr) api.cuEventDestroy_v2(event);
+    delete group;
+}
+
+}  // namespace zenc
+
+extern "C" {
+
+// A new name for a group, which one rank makes and all others are told: 128 bytes. Returns 1, or 0 with the
+// reason in `error`.
+ZENC_EXPORT zenc::i64 zenc_unique_id(zenc::u8* id, char* error, zenc::u64 size) {
+    zenc::ncclUniqueId made;
+    const zenc::ErrorText text = {error, size};
+    if (zenc::api.ncclGetUniqueId == nullptr) return zenc::refuse(text, "NCCL is not bound");
+    if (const zenc::ncclResult_t result = zenc::api.ncclGetUniqueId(&made))
+        return zenc::refuse(text, "ncclGetUniqueId failed: %s", zenc::api.ncclGetErrorString(result));
+    std::memcpy(id, made.internal, sizeof made.internal);
+    return 1;
+}
+
+// Joins a group of `ranks`, with the device of the current context; all of them do so, and wait for each
+// other up to `deadline` microseconds. One rank alone needs neither NCCL nor an id. Returns what a Call takes
+// as `communicator`, or null with the reason in `error`.
+ZENC_EXPORT void* zenc_open_communicator(const zenc::u8* id, zenc::i64 ranks, zenc::i64 rank,
+                                         zenc::i64 deadline, char* error, zenc::u64 size) {
+    auto* const group = new zenc::Communicator;
+    group->rank = rank;
+    group->size = ranks;
+    zenc::ncclUniqueId name = {};
+    if (ranks > 1) std::memcpy(name.internal, id, sizeof name.internal);
+    if (zenc::make_events(*group, {error, size}) &&
+        (ranks == 1 || zenc::join(*group, name, deadline, {error, size})))
+        return group;
+    zenc::abort(*group);
+    zenc::close(group);
+    return nullptr;
+}
+
+// No call may be under way, on the host or on its stream.
+ZENC_EXPORT void zenc_close_communicator(void* communicator) {
+    zenc::close(static_cast<zenc::Communicator*>(communicator));
+}
+}

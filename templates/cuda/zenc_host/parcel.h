@@ -1,0 +1,73 @@
+// What one message brings, and how the messages of a step are exchanged.
+#pragma once
+
+#include "zenc/control.h"
+#include "zenc_host/communicator.h"
+#include "zenc_host/held.h"
+
+namespace zenc {
+
+struct Parcel {
+    i64 peer;
+    Several segments;
+    bool announced;  // by a control message
+    bool counted;    // which has the counts of the segments
+
+    u64 control() const { return announced ? control_bytes(counted ? segments.size() : 0) : 0; }
+};
+
+using Parcels = std::vector<Parcel>;
+
+// The messages of one NCCL group: bytes, to and from several ranks. Messages to one rank stay in their order.
+class Exchange {
+public:
+    Exchange(Queue& queue, Communicator& group) : queue_(queue), group_(group) {}
+
+    void send(i64 peer, const void* from, u64 bytes) { add(peer, const_cast<void*>(from), bytes, true); }
+    void receive(i64 peer, void* to, u64 bytes) { add(peer, to, bytes, false); }
+
+    // Puts them on the queue.
+    void run() {
+        if (!queue_.ok() || messages_.empty()) return;
+        ncclResult_t result = api.ncclGroupStart();
+        for (const Message& message : messages_) {
+            if (result != ncclSuccess && result != ncclInProgress) break;
+            result = post(message);
+        }
+        const ncclResult_t ended = api.ncclGroupEnd();
+        if (result == ncclSuccess || result == ncclInProgress) result = ended;
+        result = settled(group_, result, queue_.call.deadline);
+        if (result == ncclInProgress)
+            fail(queue_.call, DEADLINE_PASSED, -1,
+                 "NCCL did not begin to exchange within the deadline of %g s", queue_.call.deadline / 1e6);
+        else if (result != ncclSuccess)
+            fail(queue_.call, NCCL_FAILED, -1, "a group of messages failed: %s",
+                 api.ncclGetErrorString(result));
+    }
+
+private:
+    struct Message {
+        i64 peer;
+        void* memory;
+        u64 bytes;
+        bool is_send;
+    };
+
+    // Both ranks know when a message is empty.
+    void add(i64 peer, void* memory, u64 bytes, bool is_send) {
+        if (bytes != 0) messages_.push_back({peer, memory, bytes, is_send});
+    }
+
+    ncclResult_t post(const Message& message) {
+        const int peer = static_cast<int>(message.peer);
+        return message.is_send
+                   ? api.ncclSend(message.memory, message.bytes, ncclUint8, peer, group_.nccl, queue_.stream)
+                   : api.ncclRecv(message.memory, message.bytes, ncclUint8, peer, group_.nccl, queue_.stream);
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    std::vector<Message> messages_;
+};
+
+}  // namespace zenc

@@ -1,0 +1,36 @@
+// The control messages of a GPU's call: what goes ahead of bodies, whose sizes nobody knows but their sender.
+//
+//     control = ControlHeader, and of every segment of the message its count
+//
+// The segments themselves are known on both sides, from the proved plan.
+#pragma once
+
+#include "zenc/config.h"
+
+namespace zenc {
+
+constexpr u64 CONTROL_MAGIC = 0x3130436d6e657aULL;  // "zenmC01": changes with everything that travels
+
+struct ControlHeader {
+    u64 magic;
+    u64 sender;
+    u64 segments;
+    u64 call;
+    u64 signature;
+    u64 units;
+};
+
+static_assert(sizeof(ControlHeader) == 48, "headers have no gaps");
+
+ZENC_HD inline u64 control_bytes(u64 segments) {
+    return sizeof(ControlHeader) + 8 * segments;
+}
+
+// A word that a kernel writes to one place from others: *to = *from, less *less if that is not null.
+struct Gathered {
+    const u64* from;
+    const u64* less;
+    u64* to;
+};
+
+}  // namespace zenc

@@ -1,0 +1,121 @@
+"""Compiled call sequences: built by g++ through the cache, without a toolkit, and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import c_char_p, c_int64, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from zenc.codegen.build import build
+from zenc.codegen.once import DEADLINE_SECONDS
+from zenc.errors import BuildError, Diagnostic, SynchronisationError
+from zenc.targets.cuda.call import Call, Outcome
+
+ID_BYTES = 128
+_ERROR_BYTES = 1024
+_ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
+    "zenc_load_kernels": (c_void_p, (c_char_p, c_char_p, c_uint64)),
+    "zenc_unload_kernels": (None, (c_void_p,)),
+    "zenc_unique_id": (c_int64, (c_char_p, c_char_p, c_uint64)),
+    "zenc_open_communicator": (c_void_p, (c_char_p, c_int64, c_int64, c_int64, c_char_p, c_uint64)),
+    "zenc_close_communicator": (None, (c_void_p,)),
+    "zenc_all_reduce": (c_int64, (c_void_p,)),
+}
+
+
+def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS) -> CallSequence:
+    """Compile ``sources``, of ``render_sequences``, or find them in the cache, and open them.
+
+    Raises BuildError and CacheError.
+    """
+    return _open(build(sources, target="cuda", deadline_s=deadline_s))
+
+
+@cache
+def _open(path: Path) -> CallSequence:
+    return CallSequence(path)
+
+
+class CallSequence:
+    """The sequences of some ranks of one group. ``bind`` comes before all else.
+
+    Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._library = ctypes.CDLL(str(path))
+            for name, (result, arguments) in _ENTRY_POINTS.items():
+                function = getattr(self._library, name)
+                function.restype, function.argtypes = result, arguments
+        except (OSError, AttributeError) as problem:
+            raise BuildError(Diagnostic("library-broken", f"{path} can't be loaded: {problem}")) from problem
+        self.path = path
+
+    def bind(self, cuda: str, nccl: str | None) -> None:
+        """Find CUDA's driver and NCCL in the libraries at these paths; one rank alone needs no NCCL.
+
+        Raises BuildError ``cuda-unavailable``.
+        """
+        text = _Text()
+        if not self._library.zenc_bind(cuda.encode(), None if nccl is None else nccl.encode(), *text.arguments):
+            raise BuildError(Diagnostic("cuda-unavailable", text.value))
+
+    def load_kernels(self, image: bytes) -> int:
+        """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``."""
+        text = _Text()
+        kernels = self._library.zenc_load_kernels(image, *text.arguments)
+        if not kernels:
+            raise BuildError(Diagnostic("library-broken", f"the kernels can't be loaded: {text.value}"))
+        return int(kernels)
+
+    def unload_kernels(self, kernels: int) -> None:
+        """No call may be under way."""
+        self._library.zenc_unload_kernels(kernels)
+
+    def unique_id(self) -> bytes:
+        """A new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""
+        text, made = _Text(), ctypes.create_string_buffer(ID_BYTES)
+        if not self._library.zenc_unique_id(made, *text.arguments):
+            raise _not_made(text.value)
+        return made.raw
+
+    def open_communicator(self, id: bytes | None, size: int, rank: int, deadline: float) -> int:
+        """A handle of a group of ``size`` ranks, which all join it together; ``id`` is None for one rank alone.
+
+        Waits for the others up to ``deadline`` seconds. Raises SynchronisationError ``group-not-made``.
+        """
+        text = _Text()
+        group = self._library.zenc_open_communicator(id, size, rank, int(deadline * 1e6), *text.arguments)
+        if not group:
+            raise _not_made(text.value)
+        return int(group)
+
+    def close_communicator(self, communicator: int) -> None:
+        """No call may be under way, on the host or on its stream."""
+        self._library.zenc_close_communicator(communicator)
+
+    def all_reduce(self, call: Call) -> Outcome:
+        """Run ``call``, and wait for its result; what became of it is in the call."""
+        return Outcome(self._library.zenc_all_reduce(ctypes.byref(call)))
+
+
+class _Text:
+    """Where C++ writes why something failed."""
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(_ERROR_BYTES)
+        self.arguments = self._buffer, _ERROR_BYTES
+
+    @property
+    def value(self) -> str:
+        return self._buffer.value.decode("utf-8", "replace")
+
+
+def _not_made(why: str) -> SynchronisationError:
+    help = "see whether all ranks are alive, and have a GPU each; NCCL_DEBUG=INFO tells more"
+    return SynchronisationError(Diagnostic("group-not-made", f"NCCL has no group of these ranks: {why}", help=help))
