@@ -6,6 +6,7 @@
 // index never travels.
 #pragma once
 
+#include "zenc/loads.h"
 #include "zenc_cpu/bits.h"
 #include "zenc_cpu/memory.h"
 
@@ -14,41 +15,23 @@ namespace zenc {
 // Words that are looked at together: a block of each bitmap stays in the first cache.
 constexpr u64 HOLDER_BLOCK = 256;
 
-// What each rank sends and receives, in messages of one unit, as far as that is known. A unit that c of n
-// ranks hold takes c - 1 messages to its owner and n - 1 from it. So who holds it sends one, and the owner n
-// - 2 more than that; who does not own it receives one, and the owner c - 2 more than that. `received` is
-// that excess.
+// What all ranks send and receive.
 class Loads {
 public:
-    explicit Loads(u64 ranks) : ranks_(static_cast<i64>(ranks)), of_(ranks) {}
+    explicit Loads(u64 ranks) : ranks_(ranks), of_(ranks) {}
 
     bool failed() const { return of_.failed(); }
 
-    void hold(u64 rank, u64 units) { of_[rank].sent += static_cast<i64>(units); }
+    void hold(u64 rank, u64 units) { of_[rank].hold(units); }
+    void own(u64 rank, u64 units, u64 holders) { of_[rank].own(ranks_, units, holders); }
 
-    void own(u64 rank, u64 units, u64 holders) {
-        const i64 more = static_cast<i64>(units);
-        of_[rank].sent += more * (ranks_ - 2);
-        of_[rank].received += more * (static_cast<i64>(holders) - 2);
-        of_[rank].owned += more;
-    }
-
-    // The holder that owns a unit at the least cost, the first of equals: that under which the squares of all
-    // loads grow least. What is received counts more, or the last units find it uneven: few have many
-    // holders, and those of two, the most, do not change it. Where messages are equal, parts become so.
+    // The holder that owns a unit at the least cost, the first of equals.
     u16 cheapest(const u16* holders, u64 count) const {
-        constexpr i64 RECEIVED = 8;
-        constexpr i64 MESSAGE = 16;
-        const i64 sending = (ranks_ - 2) * MESSAGE;
-        const i64 receiving = (static_cast<i64>(count) - 2) * RECEIVED * MESSAGE;
-        const auto cost = [&](u16 rank) {
-            const Load& load = of_[rank];
-            return load.sent * sending + load.received * receiving + load.owned;
-        };
+        const Cost cost(ranks_, count);
         u16 best = holders[0];
-        i64 least = cost(best);
+        i64 least = cost.of(of_[best]);
         for (u64 i = 1; i < count; ++i) {
-            const i64 other = cost(holders[i]);
+            const i64 other = cost.of(of_[holders[i]]);
             best = other < least ? holders[i] : best;
             least = other < least ? other : least;
         }
@@ -56,11 +39,7 @@ public:
     }
 
 private:
-    struct Load {
-        i64 sent, received, owned;
-    };
-
-    i64 ranks_;
+    u64 ranks_;
     Scratch<Load> of_;
 };
 
@@ -123,12 +102,6 @@ private:
     u32 counts_[64];
 };
 
-// Spreads what was agreed on over 64 bits; ranks that agree on all owners have the same.
-inline u64 mixed(u64 digest, u64 what) {
-    digest = (digest ^ what) * 0x9E3779B97F4A7C15ULL;
-    return digest ^ digest >> 32;
-}
-
 // The owner of every unit that one of `ranks` < 2^16 ranks holds, from a bitmap over all units of each rank.
 // Units of one holder are its own; any other goes, in ascending order, to the holder that is cheapest at that
 // time. Linear in the number of units that ranks hold, and in the words.
@@ -142,20 +115,21 @@ inline i64 choose_owners(u64 ranks, const u64* const* bitmaps, u64 words, u16* o
     if (loads.failed() || held.failed()) return NO_MEMORY;
     add_given_loads(ranks, bitmaps, words, loads);
     clear_bytes(counts, ranks * 8);
-    u64 chosen = ranks;
+    u64 chosen = WordDigest::of_ranks(ranks);
     const u16* const start = owners;
     for (u64 w = 0; w < words; ++w) {
         const u64 any = held.collect(bitmaps, w);
         if (any == 0) continue;
-        chosen = mixed(mixed(chosen, w), any);
+        WordDigest of_word(w, any);
         for_each_bit(any, [&](u64 bit) {
             const u64 count = held.count(bit);
             const u16 owner = loads.cheapest(held.holders(bit), count);
             if (count > 1) loads.own(owner, 1, count);
             ++counts[owner];
-            chosen = mixed(chosen, owner);
+            of_word.add(owner);
             *owners++ = owner;
         });
+        chosen += of_word.value();
     }
     *digest = chosen;
     return owners - start;

@@ -5,6 +5,7 @@
 #include "zenc_cuda/encode.h"
 #include "zenc_cuda/expand.h"
 #include "zenc_cuda/gather.h"
+#include "zenc_cuda/holders.h"
 #include "zenc_cuda/mark.h"
 #include "zenc_cuda/merge.h"
 #include "zenc_cuda/permute.h"

@@ -15,6 +15,7 @@ INPUTS = {
     "contiguous": UnitInputs("contiguous"),
     "permutation": UnitInputs("permutation", SEED),
     "hierarchical_hash": UnitInputs("hierarchical_hash", SEED, 3, 2.0, 0.2),
+    "holders": UnitInputs("holders"),
 }
 """What ``kernels_of`` makes of the same names for CPUs."""
 

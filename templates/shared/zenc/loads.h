@@ -1,0 +1,69 @@
+// How an owner is chosen among the holders of a unit, and what proves that ranks chose alike
+// (docs/adr/0017-holders.md). Where the units of a call are gone through, and how, is up to the target.
+#pragma once
+
+#include "zenc/mix.h"
+
+namespace zenc {
+
+// What a rank sends and receives, in messages of one unit, as far as that is known. A unit that c of n ranks
+// hold takes c - 1 messages to its owner and n - 1 from it. So who holds it sends one, and the owner n - 2
+// more than that; who does not own it receives one, and the owner c - 2 more than that. `received` is that
+// excess.
+struct Load {
+    i64 sent, received, owned;
+
+    ZENC_HD void hold(u64 units) { sent += static_cast<i64>(units); }
+
+    // Some more units, which so many hold.
+    ZENC_HD void own(u64 ranks, u64 units, u64 holders) {
+        const i64 more = static_cast<i64>(units);
+        sent += more * (static_cast<i64>(ranks) - 2);
+        received += more * (static_cast<i64>(holders) - 2);
+        owned += more;
+    }
+};
+
+// What it costs that a rank owns a unit of so many holders: how much the squares of all loads grow. What is
+// received counts more, or the last units find it uneven: few have many holders, and those of two, the most,
+// do not change it. Where messages are equal, parts become so. Of the holders who cost least, the first one
+// becomes the owner.
+class Cost {
+public:
+    ZENC_HD Cost(u64 ranks, u64 holders)
+        : sending_((static_cast<i64>(ranks) - 2) * MESSAGE),
+          receiving_((static_cast<i64>(holders) - 2) * RECEIVED * MESSAGE) {}
+
+    ZENC_HD i64 of(const Load& load) const {
+        return load.sent * sending_ + load.received * receiving_ + load.owned;
+    }
+
+private:
+    static constexpr i64 RECEIVED = 8;
+    static constexpr i64 MESSAGE = 16;
+
+    i64 sending_;
+    i64 receiving_;
+};
+
+// 64 bits of the owners of all units in one word of the union, in their order. The digest of a call is that
+// of the number of ranks and the sum of all words that are not empty, in any order.
+class WordDigest {
+public:
+    ZENC_HD WordDigest(u64 word, u64 any) : bits_(step(step(GOLDEN, word), any)) {}
+
+    ZENC_HD void add(u64 owner) { bits_ = step(bits_, owner); }
+    ZENC_HD u64 value() const { return mix(bits_); }
+
+    ZENC_HD static u64 of_ranks(u64 ranks) { return mix(ranks); }
+
+private:
+    ZENC_HD static u64 step(u64 bits, u64 what) {
+        bits = (bits ^ what) * GOLDEN;
+        return bits ^ bits >> 32;
+    }
+
+    u64 bits_;
+};
+
+}  // namespace zenc

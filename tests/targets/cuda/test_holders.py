@@ -1,0 +1,176 @@
+"""Owners among holders, and what is done with them: the results of the CPU's kernels, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.emulator.device import Device
+from tests.support.pieces import Piece, rubbish, table, words_of
+from zenc.targets.cpu.holders import HolderKernels
+
+FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SIZES = (1, 63, 64, 65, 1000)
+
+
+@pytest.fixture(scope="session")
+def device(device_of) -> Device:
+    return device_of("holders")
+
+
+@pytest.fixture(scope="session")
+def holding(kernels_of) -> HolderKernels:
+    return HolderKernels(kernels_of("holders").path)
+
+
+def addresses(arrays: list[np.ndarray]) -> np.ndarray:
+    return np.array([array.ctypes.data if array.size else 0 for array in arrays], np.int64)
+
+
+def bits_of(flags: np.ndarray) -> np.ndarray:
+    """The bitmap of flags."""
+    padded = np.zeros(64 * words_of(len(flags)), np.uint8)
+    padded[: len(flags)] = flags
+    return np.packbits(padded, bitorder="little").view(np.uint64)
+
+
+class OnHost:
+    """What ranks that hold ``held`` [ranks, units] agree on, by the CPU's kernels."""
+
+    def __init__(self, holding: HolderKernels, at, held: np.ndarray) -> None:
+        self.ranks, self.units = held.shape
+        self.bitmaps = [bits_of(mine) for mine in held]
+        self.any, self.present = bits_of(held.any(0)), np.flatnonzero(held.any(0))
+        self.owners, self.counts = np.full(len(self.present), 0xFFFF, np.uint16), np.zeros(self.ranks, np.uint64)
+        self.sets, words = addresses(self.bitmaps), words_of(self.units)
+        self.digest = holding.choose_owners(
+            self.ranks, at.address(self.sets), words, at.address(self.owners), at.address(self.counts)
+        )
+        self.parts = [[np.zeros(words_of(int(count)), np.uint64) for count in self.counts] for _ in range(self.ranks)]
+        self.of_parts = np.zeros((self.ranks, self.ranks), np.uint64)
+        where = addresses([bitmap for row in self.parts for bitmap in row])
+        at_owners = at.address(self.owners)
+        holding.mark_parts(
+            self.ranks, at.address(self.sets), words, at_owners, at.address(where), at.address(self.of_parts)
+        )
+
+
+class OnDevice:
+    """The same by the kernels of the device, launched on ``grid`` blocks."""
+
+    def __init__(self, device: Device, held: np.ndarray, grid: int = 3) -> None:
+        self.device, self.grid = device, grid
+        self.ranks, self.units = held.shape
+        self.sets = [Piece(self.units, bits_of(mine)).ranked(start=17 * k) for k, mine in enumerate(held)]
+        self.any, several = (Piece(self.units, rubbish(words_of(self.units))) for _ in range(2))
+        alone = np.zeros(self.ranks, np.uint64)
+        self.launch("find_holders", table(self.sets), self.ranks, table([self.any, several]), alone)
+        self.any.ranked(5), several.ranked(9)
+        found, present = table([self.any, several]), self.any.count
+        self.owners = np.full(present + 1, 0xFFFF, np.uint16)
+        self.several = np.full(several.count + 1, -1, np.int64).view(np.uint64)
+        self.launch("give_alone", table(self.sets), self.ranks, found, self.owners, self.several)
+        self.counts, loads = np.full(self.ranks, 7, np.uint64), np.full(3 * self.ranks, 7, np.int64)
+        self.launch(
+            "choose_owners", table(self.sets), self.ranks, found, self.several, alone, loads, self.owners, self.counts
+        )
+        self.digest = np.zeros(1, np.uint64)
+        self.launch("digest_owners", found, self.ranks, self.owners, self.digest)
+        self.of_parts = np.zeros((self.ranks, self.ranks), np.uint64)
+        self.launch("count_parts", table(self.sets), self.ranks, found, self.owners, self.of_parts, rows=self.ranks)
+
+    def launch(self, name: str, *arguments, rows: int = 1) -> None:
+        self.device.launch(f"zenc_{name}", (self.grid, rows), arguments)
+
+    def list_units(self) -> None:
+        """The units of all parts, and the places of all units."""
+        keys = rubbish(self.any.count)
+        self.launch("owner_keys", self.any.descriptor(), self.owners, keys)
+        self.sorted, self.places = np.sort(keys), rubbish(len(keys))
+        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.uint64)
+        self.launch(
+            "place_slots", self.sorted, len(keys), self.starts, self.any.descriptor(), self.places
+        )  # fmt: skip
+
+    def marked(self, which: list[tuple[int, int]]) -> list[Piece]:
+        """The segments of ranks and parts, without values."""
+        targets = [Piece(int(self.counts[p]), rubbish(words_of(int(self.counts[p]))), part=p) for _, p in which]
+        of = table([self.sets[k] for k, _ in which])
+        self.launch("mark_parts", table(targets), len(targets), of, self.sorted, self.starts, rows=2)
+        return [target.ranked(start) for start, target in enumerate(targets)]
+
+
+held_sets = st.tuples(st.integers(1, 9), st.sampled_from(SIZES), st.floats(0, 1), st.integers(0, 2**32), st.booleans())
+
+
+def drawn_sets(drawn) -> np.ndarray:
+    """Who holds what: some ranks hold nothing, some hold much more than others, or all hold the same number."""
+    ranks, units, density, seed, skewed = drawn
+    rng = np.random.default_rng(seed)
+    densities = density * rng.choice([0, 0.01, 0.3, 1], (ranks, 1)) if skewed else density
+    return rng.random((ranks, units)) < densities
+
+
+@FUZZ
+@given(held_sets.map(drawn_sets), st.integers(1, 4))
+def test_owners_counts_and_digest(device, holding, at, held, grid):
+    assert_same_agreement(OnDevice(device, held, grid), OnHost(holding, at, held))
+
+
+def assert_same_agreement(found: OnDevice, wanted: OnHost) -> None:
+    assert found.any.bitmap.tolist() == wanted.any.tolist()
+    assert found.owners[:-1].tolist() == wanted.owners.tolist() and found.owners[-1] == 0xFFFF
+    assert found.counts.tolist() == wanted.counts.tolist()
+    assert found.of_parts.tolist() == wanted.of_parts.tolist()
+    assert int(found.digest[0]) == wanted.digest
+
+
+@pytest.mark.parametrize("ranks", [31, 32, 33, 70, 600])
+def test_more_ranks_than_lanes(device, holding, at, ranks):
+    """Several words of holders a unit, several batches, and loads that the block has no room for."""
+    held = np.random.default_rng(ranks).random((ranks, 700)) < 3 / ranks
+    held[:, 5:8] = True
+    assert_same_agreement(OnDevice(device, held), OnHost(holding, at, held))
+
+
+@FUZZ
+@given(held_sets.map(drawn_sets), st.sampled_from([2, 4, 6, 8, 12, 128, 136, 260]), st.integers(0, 2**32))
+def test_rows_are_split_and_joined(device, holding, at, held, row_bytes, seed):
+    rng = np.random.default_rng(seed)
+    found, wanted = OnDevice(device, held), OnHost(holding, at, held)
+    found.list_units()
+    tensor = rng.integers(0, 256, (found.units, row_bytes), np.uint8)
+    rank, ranks, words = int(rng.integers(found.ranks)), found.ranks, words_of(found.units)
+
+    targets = found.marked([(k, part) for k in range(ranks) for part in range(ranks)])
+    for (k, part), target in zip(np.ndindex(ranks, ranks), targets, strict=True):
+        assert target.bitmap.tolist() == wanted.parts[k][part].tolist()
+    mine = targets[rank * ranks : (rank + 1) * ranks]
+    own = np.ascontiguousarray(tensor[held[rank]])
+    outs = [np.full((target.count + 1, row_bytes), 0, np.uint8) for target in mine]
+    at_any, at_owners = at.address(wanted.any), at.address(wanted.owners)
+    places = addresses(outs)
+    holding.split_rows(
+        at_any, at.address(wanted.bitmaps[rank]), words, at_owners, ranks, at.address(own), row_bytes,
+        at.address(places),
+    )  # fmt: skip
+    for target in mine:
+        target.values = np.zeros((target.count + 1, row_bytes), np.uint8)
+    found.sets[rank].values = own
+    of = found.sets[rank].descriptor()
+    found.launch("split_rows", table(mine), ranks, of, found.sorted, found.starts, row_bytes, rows=2)
+    for target, out in zip(mine, outs, strict=True):
+        assert np.array_equal(target.values, out)
+
+    whole = [np.ascontiguousarray(tensor[wanted.present[wanted.owners == part]]) for part in range(ranks)]
+    parts = table([Piece(len(rows), values=rows) for rows in whole])
+    any, count = found.any.descriptor(), len(wanted.present)
+    ids, rows = np.full(count + 1, -1, np.int64), np.zeros((count + 1, row_bytes), np.uint8)
+    found.launch("join_units", any, found.places, parts, row_bytes, ids, rows)
+    assert ids[-1] == -1 and not rows[-1].any()
+    assert np.array_equal(ids[:-1], wanted.present) and np.array_equal(rows[:-1], tensor[wanted.present])
+    dense = np.full_like(tensor, 0xA5)
+    found.launch("join_dense", any, found.places, parts, row_bytes, dense)
+    assert np.array_equal(dense, np.where(held.any(0)[:, None], tensor, 0))
