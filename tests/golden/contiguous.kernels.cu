@@ -224,11 +224,6 @@ ZENC_KERNEL(zenc_expand_dense, (i64 units, i64 width, i64 parts, u64* tables, co
     zenc::expand_dense(geometry(units, width, parts, tables), segments, size(row_bytes), out);
 }
 
-ZENC_KERNEL(zenc_mark_found, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
-    u64* bitmap)) {
-    zenc::mark_found(geometry(units, width, parts, tables), segments, bitmap);
-}
-
 ZENC_KERNEL(zenc_expand_units, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
     const zenc::Segment* found, i64 row_bytes, i64* ids, u8* out)) {
     zenc::expand_units(geometry(units, width, parts, tables), segments, found, size(row_bytes), ids, out);

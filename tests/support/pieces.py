@@ -54,5 +54,7 @@ class Piece:
 
 
 def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
-    """What is uploaded of them."""
-    return (Segment * max(len(pieces), 1))(*(piece.descriptor() for piece in pieces))
+    """What is uploaded of them; it keeps them."""
+    made = (Segment * max(len(pieces), 1))(*(piece.descriptor() for piece in pieces))
+    made.pieces = pieces
+    return made

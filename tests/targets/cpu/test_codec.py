@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.corrupt import CORRUPT_INDICES
 from zenc.errors import InternalError, SynchronisationError
 from zenc.plan.formats import WIRE_FORMATS, SegmentShape, body_bytes, index_bytes
 from zenc.scheme.model import Format
@@ -147,35 +148,7 @@ def test_a_count_that_is_not_the_bitmaps_is_refused(permuting, at, wire, claimed
         permuting.encode(wire, at.address(bitmap), 100, claimed, 0, 0, at.address(out))
 
 
-@pytest.mark.parametrize(
-    "wire, words, slots, count, why",
-    [
-        (Format.COO, [1 | 1 << 32], 10, 2, "ascend"),
-        (Format.COO, [2 | 1 << 32], 10, 2, "ascend"),
-        (Format.COO, [1 | 10 << 32], 10, 2, "beyond the end"),
-        (Format.COO, [1 | 9 << 32], 10, 1, "no.*bits|bits where"),
-        (Format.COO, [0] * 9, 10, 11, "as many slots"),
-        (Format.BITMAP, [0b111], 10, 2, "as many slots"),
-        (Format.BITMAP, [1 << 10 | 1], 10, 2, "bits where"),
-        (Format.DENSE, [0], 10, 9, "as many slots"),
-        (Format.COO, [0], 10, -1, "as many slots"),
-        (Format.ELIAS_FANO, [0b0001, 0b11], 10, 2, "ascend"),  # 2 low bits each: numbers 1 and 0, slots 1 and 1
-        (Format.ELIAS_FANO, [0b0011, 0b11], 10, 2, "ascend"),  # numbers 3 and 0
-        (Format.ELIAS_FANO, [0b0101, 0b1001], 10, 2, "beyond the end"),  # numbers 1 and 9, slots 1 and 10
-        (Format.ELIAS_FANO, [0b1001, 0b10001], 10, 2, "bits where"),
-        (Format.ELIAS_FANO, [0b10000, 0b101], 10, 2, "bits where"),
-        (Format.ELIAS_FANO, [0b1001, 0b1], 10, 2, "as many slots"),
-        (Format.ELIAS_FANO, [0b1001, 0b111], 10, 2, "as many slots"),
-        (Format.ELIAS_FANO, [0b1001, 0b1001], 10, 8, "beyond the end"),  # absent ones
-        (Format.ELIAS_FANO, [0] * 9, 10, 11, "as many slots"),
-        (Format.ELIAS_FANO, [0] * 9, 10, -1, "as many slots"),
-        (Format.BLOCK_4, [0b11], 10, 7, "as many slots"),
-        (Format.BLOCK_4, [0b110], 10, 8, "as many slots"),  # the last block has two slots
-        (Format.BLOCK_4, [0b1001], 10, 8, "bits where"),
-        (Format.BLOCK_256, [0b10], 10, 10, "bits where"),
-        (Format.BLOCK_256, [0b0], 10, 10, "as many slots"),
-    ],
-)
+@pytest.mark.parametrize("wire, words, slots, count, why", CORRUPT_INDICES)
 def test_corrupt_indices_are_refused_with_the_reason(permuting, at, wire, words, slots, count, why):
     with pytest.raises(SynchronisationError, match=why) as raised:
         decode(permuting, at, wire, np.array(words, np.uint64), slots, count)

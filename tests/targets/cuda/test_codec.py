@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.corrupt import CORRUPT_INDICES
 from tests.support.pieces import Piece, ranks, rubbish, table, words_of
-from zenc.errors import SynchronisationError
 from zenc.plan.formats import WIRE_FORMATS, index_bytes
 from zenc.scheme.model import Format
 from zenc.targets.cpu.kernels import WIRE_NUMBERS
@@ -156,6 +158,25 @@ def test_parts_of_several_tiles(device, permuting, at, wire, density):
         assert np.array_equal(bitmap, piece.bitmap)
 
 
+@settings(FUZZ, max_examples=40)
+@given(density=st.floats(0, 1).map(lambda x: x**6), tight=st.floats(0, 1), seed=st.integers(0, 2**32 - 1))
+def test_tiles_find_what_concerns_them(device, permuting, at, density, tight, seed):
+    """Slots far apart, and many on both sides of the border of two tiles: what one of them has, the other has not."""
+    slots, border, rng = 70_000, 32_768, np.random.default_rng(seed)
+    here = rng.random(slots) < density
+    near = slice(border - rng.integers(1, 3000), border + rng.integers(1, 3000))
+    here[near] = rng.random(len(here[near])) < tight
+    pieces = []
+    for wire in (Format.COO, Format.ELIAS_FANO):
+        piece = Piece(slots, at.bitmap_of(np.flatnonzero(here), slots), format=WIRE_NUMBERS[wire]).ranked()
+        piece.index = rubbish(index_bytes(wire, slots, piece.count) // 8 + 1)
+        piece.index = cpu_index(permuting, at, piece)
+        pieces.append(piece)
+    status, bitmaps = decode(device, pieces)
+    assert status == [0, 0]
+    assert np.array_equal(bitmaps[0], pieces[0].bitmap) and np.array_equal(bitmaps[1], pieces[1].bitmap)
+
+
 def cpu_verdict(kernels, at, piece) -> tuple[int, np.ndarray]:
     """(the status, the bitmap) of the CPU's kernel."""
     bitmap = rubbish(words_of(piece.slots))
@@ -219,6 +240,42 @@ def test_random_bytes_get_the_same_verdict(device, permuting, at, slots, count, 
         assert np.array_equal(bitmap, np.zeros_like(bitmap) if mine else expected)
 
 
+def test_a_word_of_high_bits_ends_at_a_border(device, permuting, at):
+    """The last slot of a high word, number 32, on both sides of slot 32,768, where a tile ends."""
+    slots, pieces = 70_000, []
+    for low in range(980, 1024):  # of 10 bits
+        present = np.array([*range(32), 31 * 1024 + low + 32, *range(40_000, 47_000, 1000)])
+        piece = Piece(slots, at.bitmap_of(present, slots), format=WIRE_NUMBERS[Format.ELIAS_FANO]).ranked()
+        piece.index = rubbish(index_bytes(Format.ELIAS_FANO, slots, 40) // 8 + 1)
+        piece.index = cpu_index(permuting, at, piece)
+        assert piece.index[words_of(40 * 10)] == 1 << 63 | (1 << 32) - 1
+        pieces.append(piece)
+    status, bitmaps = decode(device, pieces)
+    assert status == [0] * len(pieces)
+    assert all(np.array_equal(bitmap, piece.bitmap) for bitmap, piece in zip(bitmaps, pieces, strict=True))
+
+
+@pytest.mark.parametrize("absent", [False, True])
+def test_numbers_out_of_order_are_found(device, permuting, at, absent):
+    """The low bits of one number become 0: of those about the borders of high words, of the first and the last."""
+    rng, slots, n = np.random.default_rng(16), 6000, 1200
+    listed = np.sort(rng.permutation(slots)[:n])
+    present = np.setdiff1d(np.arange(slots), listed) if absent else listed
+    whole = Piece(slots, at.bitmap_of(present, slots), format=WIRE_NUMBERS[Format.ELIAS_FANO]).ranked()
+    whole.index = rubbish(index_bytes(Format.ELIAS_FANO, slots, whole.count) // 8 + 1)
+    index, low = cpu_index(permuting, at, whole), 2
+    places = (listed - np.arange(n) >> low) + np.arange(n)
+    pieces = []
+    for i in np.flatnonzero((places % 64 < 2) | (places % 64 > 61) | (np.arange(n) % (n - 1) == 0)):
+        bits = np.unpackbits(index.view(np.uint8), bitorder="little")
+        bits[i * low : (i + 1) * low] = 0
+        changed = np.packbits(bits, bitorder="little").view(np.uint64)
+        pieces.append(Piece(slots, index=changed, count=whole.count, format=whole.format))
+    status, _ = decode(device, pieces, blocks=1)
+    assert status == [cpu_verdict(permuting, at, piece)[0] for piece in pieces]
+    assert 5 < status.count(-3) < len(pieces) - 5
+
+
 @pytest.mark.parametrize("format", [-1, 20, 1 << 40])
 def test_an_unknown_format_is_refused(device, permuting, at, format):
     piece = Piece(100, index=rubbish(2), count=3, format=0)
@@ -229,8 +286,13 @@ def test_an_unknown_format_is_refused(device, permuting, at, format):
     assert status[0] == -1 and not bitmap.any()
 
 
-def test_the_cpu_refuses_the_same(permuting, at):
-    """That the numbers compared above are errors there, with reasons."""
-    with pytest.raises(SynchronisationError, match="ascend"):
-        index, bitmap = np.array([1 | 1 << 32], np.uint64), rubbish(1)
-        permuting.decode_index(Format.COO, at.address(index), 10, 2, at.address(bitmap))
+def test_corrupt_indices_are_refused_as_on_the_cpu(device, permuting, at):
+    pieces = []
+    for wire, words, slots, count, _ in CORRUPT_INDICES:
+        index = np.array([*words, 0, 0], np.uint64)
+        pieces.append(Piece(slots, index=index, count=count % 2**64, format=WIRE_NUMBERS[wire]))
+    status, bitmaps = decode(device, pieces)
+    reasons = {-2: "as many slots", -3: "ascend", -4: "beyond the end", -5: "bits where"}
+    for piece, mine, bitmap, (*_, why) in zip(pieces, status, bitmaps, CORRUPT_INDICES, strict=True):
+        assert mine == cpu_verdict(permuting, at, piece)[0]
+        assert not bitmap.any() and re.search(why, reasons[mine])

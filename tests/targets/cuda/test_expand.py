@@ -23,8 +23,8 @@ MAPPINGS = ["contiguous", "permutation", "hierarchical_hash"]
 
 @pytest.fixture(params=MAPPINGS)
 def both(request, device_of, kernels_of):
-    """(the kernels for GPUs, those for the CPU) of one mapping"""
-    return device_of(request.param), kernels_of(request.param)
+    """(the mapping, its kernels for GPUs, those for the CPU)"""
+    return request.param, device_of(request.param), kernels_of(request.param)
 
 
 def drawn(tensors, at, density):
@@ -63,7 +63,7 @@ def cases(kernels, at, dtype):
 
 
 def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
-    device, kernels = both
+    _, device, kernels = both
     for tensors, bitmap, placed, pieces in cases(kernels, at, dtype):
         out = tensors.values(tensors.geometry.units + 1)
         device.launch("zenc_expand_dense", (2, 1), [*cut(tensors), table(pieces), row_bytes(tensors), out])
@@ -71,15 +71,21 @@ def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
         assert (out[-1:].view(np.uint8) == 0xA5).all()
 
 
+def found_units(device, tensors, grid, pieces):
+    """The occupied units, as a bitmap with its ranks. Contiguous parts do without."""
+    found = Piece(tensors.geometry.units, np.zeros(words_of(tensors.geometry.units), np.uint64))
+    device.launch("zenc_mark_found", grid, [*cut(tensors), table(pieces), found.bitmap])
+    assert found.ranked(start=5).count == sum(piece.count for piece in pieces)
+    return found
+
+
 def test_coalesced_lists_are_those_of_the_cpu(both, at, dtype):
-    device, kernels = both
+    mapping, device, kernels = both
     for tensors, bitmap, placed, pieces in cases(kernels, at, dtype):
-        units, grid = tensors.geometry.units, (2, max(len(pieces) - 1, 1))
-        found = Piece(units, np.zeros(words_of(units), np.uint64))
-        device.launch("zenc_mark_found", grid, [*cut(tensors), table(pieces), found.bitmap])
-        assert found.ranked(start=5).count == len(placed)
+        grid = (2, max(len(pieces) - 1, 1))
+        found = None if mapping == "contiguous" else table([found_units(device, tensors, grid, pieces)])
         ids, out = rubbish(len(placed) + 1).view(np.int64), tensors.values(len(placed) + 1)
-        arguments = [*cut(tensors), table(pieces), table([found]), row_bytes(tensors), ids, out]
+        arguments = [*cut(tensors), table(pieces), found, row_bytes(tensors), ids, out]
         device.launch("zenc_expand_units", grid, arguments)
         expected_ids, expected = tensors.expand_units(bitmap, placed)
         assert np.array_equal(ids[:-1], expected_ids) and ids[-1] == rubbish(1).view(np.int64)[0]
