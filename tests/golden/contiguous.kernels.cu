@@ -49,10 +49,6 @@ ZENC_KERNEL(zenc_rank, (const zenc::Segment* segments, i64 n, u64* work, i64 wor
     zenc::rank(segments, n, work, work_words);
 }
 
-ZENC_KERNEL(zenc_totals, (const zenc::Segment* segments, i64 n, u64* counts)) {
-    zenc::totals(segments, n, counts);
-}
-
 ZENC_KERNEL(zenc_scan, (u64* numbers, i64 n, u64* work)) {
     zenc::scan_numbers(numbers, n, work);
 }

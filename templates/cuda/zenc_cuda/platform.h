@@ -23,6 +23,7 @@
 namespace zenc {
 
 constexpr u32 WARP = 32;
+constexpr u32 WARPS = THREADS / WARP;
 constexpr u32 ALL_LANES = 0xffffffffU;
 
 ZENC_DEVICE u32 lane() {

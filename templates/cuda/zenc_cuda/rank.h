@@ -1,4 +1,4 @@
-// Ranks of occupied slots (docs/adr/0004-bitmap-ranking.md) and counts.
+// Ranks of occupied slots (docs/adr/0004-bitmap-ranking.md).
 #pragma once
 
 #include "zenc/bits.h"
@@ -21,12 +21,6 @@ ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words)
             [&](u64 w) { return w < words ? population(bitmap[w]) : 0; },
             [&](u64 w, u64 sum) { before[w] = sum; });
     });
-}
-
-// counts[i] = occupied slots of segment i.
-ZENC_DEVICE void totals(const Segment* segments, i64 n, u64* counts) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
-        counts[i] = segments[i].before[words_of(segments[i].slots)] - segments[i].before[0];
 }
 
 }  // namespace zenc

@@ -8,8 +8,6 @@
 
 namespace zenc {
 
-constexpr u32 WARPS = THREADS / WARP;
-
 template <class Sum>
 ZENC_DEVICE Sum inclusive_in_warp(Sum value) {
     for (u32 step = 1; step < WARP; step *= 2) {

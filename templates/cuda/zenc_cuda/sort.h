@@ -3,6 +3,7 @@
 // row in their order. A pass over one digit is three launches: digit_counts, scan_numbers, sort_by_digit.
 #pragma once
 
+#include "zenc/work.h"
 #include "zenc_cuda/places.h"
 
 namespace zenc {

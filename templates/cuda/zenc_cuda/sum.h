@@ -4,6 +4,7 @@
 #pragma once
 
 #include "zenc/values.h"
+#include "zenc/work.h"
 #include "zenc_cuda/places.h"
 
 namespace zenc {
@@ -51,13 +52,11 @@ struct SummedInputs {
     }
 };
 
-// Rows are summed in ranges of columns: row y of the grid has range y.
-constexpr u64 COLUMNS = 64;
-
+// visit(first column, columns) for the ranges of columns of this row of the grid.
 template <class Visit>
 ZENC_DEVICE void for_each_range(u64 width, Visit visit) {
-    for (u64 column = blockIdx.y * COLUMNS; column < width; column += gridDim.y * COLUMNS)
-        visit(column, width - column < COLUMNS ? width - column : COLUMNS);
+    for (u64 column = blockIdx.y * SUM_COLUMNS; column < width; column += gridDim.y * SUM_COLUMNS)
+        visit(column, width - column < SUM_COLUMNS ? width - column : SUM_COLUMNS);
 }
 
 // The threads of a block on one row: the smallest power of two that has its columns.
@@ -120,7 +119,7 @@ ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u
     using Sum = typename Type<T>::Sum;
     constexpr u32 EACH = 8;  // inputs of a thread at a time
     ZENC_SHARED(Sum, wide, THREADS * EACH);
-    const ColumnThreads threads(columns, COLUMNS);
+    const ColumnThreads threads(columns, SUM_COLUMNS);
     const u32 at_once = EACH * threads.in_block();
     const bool mine = threads.column() < columns;
     T loaded[EACH];

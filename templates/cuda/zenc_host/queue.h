@@ -31,6 +31,9 @@ public:
         return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
     }
 
+    // The same for blocks that take a tile of n at a time.
+    static u64 blocks_for_tiles(u64 n, u64 tile) { return blocks_for(ceil_divide(n, tile) * THREADS); }
+
     // Launches blocks x rows blocks; row is the segment in a kernel that takes descriptors. Nothing for no
     // rows. Arguments are pointers, i64 or u64, in the order of the kernel's parameters.
     template <class... Arguments>

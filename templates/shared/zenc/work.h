@@ -20,6 +20,9 @@ ZENC_HD inline u64 digit_words(u64 n) {
     return ceil_divide(n, SORT_TILE) * DIGITS;
 }
 
+// Columns of a row that are summed together: row y of the grid has range y.
+constexpr u64 SUM_COLUMNS = 64;
+
 // Rows of more inputs than this are popular: blocks sum them, others are summed by a thread a column.
 constexpr u64 MOST_INPUTS = 64;
 

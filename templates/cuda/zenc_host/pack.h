@@ -1,0 +1,123 @@
+// Launchers: this rank's own gradient becomes the segments of all parts. First its bitmap and ranks; then,
+// when the host knows the counts, the values.
+#pragma once
+
+#include "zenc_host/group.h"
+
+namespace zenc {
+
+static const Kernel MARK_UNITS("zenc_mark_units");
+static const Kernel MARK_DENSE("zenc_mark_dense", Typed::YES);
+static const Kernel PLACE_ONCE("zenc_place_once", Typed::YES);
+static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::YES);
+static const Kernel PLACE_POPULAR("zenc_place_popular", Typed::YES);
+static const Kernel PLACE_DENSE("zenc_place_dense", Typed::YES);
+
+class Pack {
+public:
+    Pack(Queue& queue, i64 parts) : queue_(queue), parts_(parts) {
+        u64 largest = 0;
+        for (i64 part = 0; part < parts; ++part) {
+            const u64 slots = static_cast<u64>(queue.call.part_slots[part]);
+            if (slots > largest) largest = slots;
+        }
+        part_words_ = words_of(largest);
+    }
+
+    // The bitmap of all parts and its ranks.
+    void mark() {
+        const u64 words = static_cast<u64>(parts_) * part_words_, work = scan_words(words + 1);
+        bitmap_ = queue_.allocate<u64>(words + work);
+        before_ = queue_.allocate<u64>(words + 1);
+        queue_.clear(bitmap_, 8 * (words + work));
+        const Segments whole = {{bitmap_, before_, nullptr, nullptr, 64 * words, 0, FORMAT_BITMAP, 0}};
+        const auto [table, status] = upload_all(queue_, whole, std::vector<u64>{~0ULL});
+        if (queue_.call.ids != nullptr)
+            mark_units(const_cast<u64*>(status));
+        else
+            mark_dense();
+        queue_.launch(RANK, Queue::blocks_for_tiles(words + 1, SCAN_TILE), 1, table, i64{1}, bitmap_ + words,
+                      work);
+    }
+
+    // Gives the segment of part segment.part its bitmap and ranks.
+    void show(Segment& segment) const {
+        segment.bitmap = bitmap_ + segment.part * part_words_;
+        segment.before = before_ + segment.part * part_words_;
+    }
+
+    // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.
+    const u64* status() const { return status_; }
+
+    // The values of the segments of all parts, whose counts are known.
+    void place(const Segments& parts) const {
+        u64 distinct = 0;
+        for (const Segment& part : parts) distinct += part.count;
+        if (distinct == 0) return;
+        const auto [table] = upload_all(queue_, parts);
+        if (queue_.call.ids == nullptr)
+            place_dense(table, blocks_for_rows(parts, bytes_of_row()));
+        else if (static_cast<u64>(queue_.call.n) == distinct)
+            place_once(table);
+        else
+            place_summed(table, distinct);
+    }
+
+private:
+    void mark_units(u64* status) {
+        const Call& call = queue_.call;
+        const u64 n = static_cast<u64>(call.n);
+        status_ = status;
+        slots_ = queue_.allocate<i64>(n);
+        queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, call.units, call.width, parts_, call.tables,
+                      call.ids, call.n, bitmap_, slots_, status);
+    }
+
+    void mark_dense() {
+        const Call& call = queue_.call;
+        const u64 values = static_cast<u64>(call.units) * static_cast<u64>(call.width);
+        queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, call.units, call.width,
+                      parts_, call.tables, call.values, bitmap_);
+    }
+
+    void place_once(const Segment* table) const {
+        const Call& call = queue_.call;
+        const u64 lanes = bytes_of_row() >= WIDE_ROW ? 32 / WIDE_ROWS : 1;
+        queue_.launch(PLACE_ONCE, Queue::blocks_for(lanes * static_cast<u64>(call.n)), 1, call.units,
+                      call.width, parts_, call.tables, table, slots_, call.n, call.values, call.divisor);
+    }
+
+    void place_summed(const Segment* table, u64 distinct) const {
+        const Call& call = queue_.call;
+        const Grouped by_row = group(queue_, parts_, table, slots_, distinct);
+        const u64 width = static_cast<u64>(call.width), rows = rows_for(ceil_divide(width, SUM_COLUMNS));
+        const u64 lanes = width < 32 ? width : 32;
+        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * distinct), rows, call.units, call.width, parts_,
+                      call.tables, table, slots_, call.values, call.divisor, by_row.keys, by_row.shift,
+                      by_row.starts, distinct);
+        if (const u64 most = popular_words(static_cast<u64>(call.n)) - 1)
+            queue_.launch(PLACE_POPULAR, most < POPULAR_BLOCKS ? most : POPULAR_BLOCKS, rows, call.units,
+                          call.width, parts_, call.tables, table, slots_, call.values, call.divisor,
+                          by_row.keys, by_row.shift, by_row.starts, by_row.popular);
+    }
+
+    void place_dense(const Segment* table, u64 blocks) const {
+        const Call& call = queue_.call;
+        queue_.launch(PLACE_DENSE, blocks, rows_for(static_cast<u64>(parts_)), call.units, call.width, parts_,
+                      call.tables, table, call.values, call.divisor);
+    }
+
+    u64 bytes_of_row() const { return static_cast<u64>(row_bytes(queue_.call)); }
+
+    static constexpr u64 POPULAR_BLOCKS = 128;  // most gradients have few popular rows
+
+    Queue& queue_;
+    const i64 parts_;
+    u64 part_words_ = 0;
+    u64* bitmap_ = nullptr;
+    u64* before_ = nullptr;
+    i64* slots_ = nullptr;
+    const u64* status_ = nullptr;
+};
+
+}  // namespace zenc

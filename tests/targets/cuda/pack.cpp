@@ -1,0 +1,85 @@
+// A gradient packed by the launchers, on the emulator: its devices' memory is that of the host.
+#include "zenc_host/pack.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+namespace {
+
+using namespace zenc;
+
+std::vector<std::unique_ptr<u64[]>> allocated;
+
+u64 allocate(void*, u64 bytes) {
+    const u64 words = ceil_divide(bytes, 8);
+    allocated.emplace_back(new u64[words]);
+    for (u64 i = 0; i < words; ++i) allocated.back()[i] = 0xa5a5a5a5a5a5a5a5ULL;
+    return reinterpret_cast<u64>(allocated.back().get());
+}
+
+// Waits for all that was put on the stream.
+void wait(Call& call) {
+    CUevent event = nullptr;
+    check(call, api.cuEventCreate(&event, 0), "cuEventCreate");
+    check(call, api.cuEventRecord(event, static_cast<CUstream>(call.stream)), "cuEventRecord");
+    CUresult result;
+    while ((result = api.cuEventQuery(event)) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
+    check(call, result, "the stream");
+    api.cuEventDestroy_v2(event);
+}
+
+}  // namespace
+
+struct Gradient {
+    i64 units, width, dtype;
+    u64* tables;
+    const i64* part_slots;
+    const i64* ids;
+    i64 n;
+    const void* values;
+    i64 divisor;
+    void* kernels;
+    void* stream;
+};
+
+u64 part_words(const Gradient& of, i64 parts) {
+    return words_of(static_cast<u64>(*std::max_element(of.part_slots, of.part_slots + parts)));
+}
+
+// Writes the bitmap of all parts, the counts [parts], and the rows, one after another. Returns the position
+// of an id out of range, or ~0; or ~1 with a message after a failure.
+extern "C" u64 pack(const Gradient* of, i64 parts, u64* bitmap, i64* counts, u8* rows, char* message) {
+    Call call = {};
+    call.units = of->units, call.width = of->width, call.dtype = of->dtype, call.tables = of->tables;
+    call.part_slots = of->part_slots, call.ids = of->ids, call.n = of->n, call.values = of->values;
+    call.divisor = of->divisor, call.kernels = of->kernels, call.stream = of->stream;
+    call.allocate = allocate;
+    Staging staging;
+    Queue queue(call, staging);
+    Pack pack(queue, parts);
+    pack.mark();
+    wait(call);
+    const u64 status = pack.status() == nullptr ? ~0ULL : *pack.status();
+    Segments segments(static_cast<u64>(parts));
+    for (Segment& segment : segments) {
+        segment.part = static_cast<u64>(&segment - segments.data());
+        segment.slots = static_cast<u64>(of->part_slots[segment.part]);
+        pack.show(segment);
+        segment.count = segment.before[words_of(segment.slots)] - segment.before[0];
+        segment.values = queue.allocate(segment.count * static_cast<u64>(row_bytes(call)));
+    }
+    if (status == ~0ULL) pack.place(segments);
+    wait(call);
+    std::strcpy(message, call.message);
+    for (const Segment& segment : segments) {
+        const u64 bytes = segment.count * static_cast<u64>(row_bytes(call));
+        std::copy(segment.bitmap, segment.bitmap + words_of(segment.slots), bitmap);
+        bitmap += part_words(*of, parts);
+        counts[segment.part] = static_cast<i64>(segment.count);
+        if (bytes != 0) std::memcpy(rows, segment.values, bytes);
+        rows += bytes;
+    }
+    allocated.clear();
+    return ok(call) ? status : ~1ULL;
+}
