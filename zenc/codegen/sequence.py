@@ -1,30 +1,32 @@
 """What one rank does in a call, as straight-line steps over numbered segments, in which nothing but counts is unknown.
 
-    Sequence  = rank size parts  segments: Segment*  own: number*  phases: Stretch+  complete: number*
-    Segment   = part asked?                              # asked: what it is sent in first; None: it is not sent
-    Stretch   = kind name format  statements: Statement*         # one phase of the plan
-    Statement = Transfer number sends: Parcel* receives: Parcel*       # one step
-              | Merge result segments+                   # their sum, added in this order
-              | Fill result segment format               # with +0, to all slots or to whole blocks
-              | Sparsify result segment                  # without the units that are all zero
-    Parcel    = peer announced counted  segments: number+
+    Sequence = rank size parts  segments: Segment*  own: number*  phases: Stretch+  complete: number*
+    Segment  = part asked?                                # asked: what it is sent in first; None: it is not sent
 
-Every segment is made once: the own ones of all parts first, then by the statements in their order. The statements are
-what ``zenc.runtime.exchange`` does while it plays a program, found before the call; what no other statement, no
-message and no result needs is left out.
-
-A parcel is ``announced`` by a control message, which says that both ranks make the same call, and is ``counted`` when
-that brings the counts of its segments. Those of a dense phase need none: they have all slots. So the first message
-from one rank to another is announced, and after it all that are counted.
+The own segments of all parts come first, then those that the statements make, in their order. The statements are what
+``zenc.runtime.exchange`` does while it plays a program, found before the call; what no other statement, no message and
+no result needs is left out. Segments of a dense phase need no counts: they have all slots. So the first message from
+one rank to another is announced, and after it all that are counted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
+from zenc.codegen.statements import (
+    Fill,
+    Kind,
+    Merge,
+    Parcel,
+    Sparsify,
+    Statement,
+    Stretch,
+    Transfer,
+    needed_only,
+    renumbered,
+    with_numbers,
+)
 from zenc.errors import Diagnostic, InternalError
 from zenc.plan.cargo import Origins, verify_with_origins
 from zenc.plan.formats import FILLING
@@ -32,7 +34,6 @@ from zenc.plan.model import Phase, Plan
 from zenc.plan.program import Message, Step, program
 from zenc.scheme.model import Format
 
-Kind = Literal["push", "pull"]
 FULL = 1 << 20
 """Longer than any block: all slots are occupied."""
 
@@ -41,51 +42,6 @@ FULL = 1 << 20
 class Segment:
     part: int
     asked: Format | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Parcel:
-    peer: int
-    segments: tuple[int, ...]
-    announced: bool
-    counted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Transfer:
-    number: int
-    sends: tuple[Parcel, ...]
-    receives: tuple[Parcel, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    result: int
-    segments: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    result: int
-    segment: int
-    format: Format
-
-
-@dataclass(frozen=True, slots=True)
-class Sparsify:
-    result: int
-    segment: int
-
-
-Statement: TypeAlias = Transfer | Merge | Fill | Sparsify
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    kind: Kind
-    name: str
-    format: Format
-    statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +101,6 @@ class _Lowering:
     statements: list[Statement] = field(default_factory=list)
     met: set[tuple[str, int]] = field(default_factory=set)
     kind: Kind = "push"
-    name: str = ""
     format: Format = Format.AUTO
     one_shot: bool = False
 
@@ -159,7 +114,7 @@ class _Lowering:
         """Open a phase; the first one with this rank's own segments, filled up as it says."""
         self._close()
         self.kind = "push" if is_push else "pull"
-        self.name, self.format, self.one_shot = plan.name_of(self.kind, phase), phase.format, plan.one_shot(phase)
+        self.format, self.one_shot = phase.format, plan.one_shot(phase)
         if not self.own:
             raw = [self.made(part, 0) for part in range(self.parts)]
             self.own = tuple(self._filled(segment, phase.format) for segment in raw)
@@ -244,7 +199,7 @@ class _Lowering:
 
     def _close(self) -> None:
         if self.own:
-            self.phases.append(Stretch(self.kind, self.name, self.format, tuple(self.statements)))
+            self.phases.append(Stretch(self.kind, self.format, tuple(self.statements)))
             self.statements = []
 
     def done(self, size: int) -> Sequence:
@@ -257,10 +212,7 @@ class _Lowering:
 def _without_the_needless(found: Sequence) -> Sequence:
     """Only what is sent or needed for the result, numbered anew, and with the formats that segments are sent in."""
     needed = {*range(found.parts), *found.own, *found.complete}
-    phases: list[Stretch] = []
-    for phase in reversed(found.phases):
-        kept = [statement for statement in reversed(phase.statements) if _is_needed(statement, needed)]
-        phases.insert(0, replace(phase, statements=tuple(reversed(kept))))
+    phases = needed_only(found.phases, needed)
     asked: dict[int, Format] = {}
     for phase in phases:
         for statement in phase.statements:
@@ -272,40 +224,7 @@ def _without_the_needless(found: Sequence) -> Sequence:
     return replace(
         found,
         segments=tuple(Segment(found.segments[old].part, asked.get(old)) for old in kept_numbers),
-        own=_renumbered(found.own, numbers),
-        phases=tuple(replace(p, statements=tuple(_numbered(s, numbers) for s in p.statements)) for p in phases),
-        complete=_renumbered(found.complete, numbers),
+        own=renumbered(found.own, numbers),
+        phases=with_numbers(phases, numbers),
+        complete=renumbered(found.complete, numbers),
     )
-
-
-def _is_needed(statement: Statement, needed: set[int]) -> bool:
-    """Whether ``statement`` is; if it is, so are the segments that it works on."""
-    match statement:
-        case Transfer(_, sends, receives):
-            needed |= {segment for parcel in (*sends, *receives) for segment in parcel.segments}
-            return True
-        case Merge(result, segments):
-            needed |= set(segments) if result in needed else set()
-        case Fill(result, segment) | Sparsify(result, segment):
-            needed |= {segment} if result in needed else set()
-    return statement.result in needed
-
-
-def _renumbered(segments: Iterable[int], numbers: dict[int, int]) -> tuple[int, ...]:
-    return tuple(numbers[segment] for segment in segments)
-
-
-def _numbered(statement: Statement, numbers: dict[int, int]) -> Statement:
-    match statement:
-        case Transfer(number, sends, receives):
-            renamed = [
-                tuple(replace(parcel, segments=_renumbered(parcel.segments, numbers)) for parcel in parcels)
-                for parcels in (sends, receives)
-            ]
-            return Transfer(number, *renamed)
-        case Merge(result, segments):
-            return Merge(numbers[result], _renumbered(segments, numbers))
-        case Fill(result, segment, format):
-            return Fill(numbers[result], numbers[segment], format)
-        case Sparsify(result, segment):
-            return Sparsify(numbers[result], numbers[segment])

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from zenc.codegen.render import environment
-from zenc.codegen.sequence import Sequence, Statement
+from zenc.codegen.sequence import Sequence
+from zenc.codegen.statements import Statement
 from zenc.plan.formats import WIRE_FORMATS
 from zenc.scheme.model import Format
 

@@ -44,6 +44,9 @@ public:
         launch_words(kernel, blocks, rows, parameters);
     }
 
+    // Whether the loaded kernels have one that not all mappings need.
+    bool has(const Kernel& kernel) const { return kernels.of(kernel, call.dtype) != nullptr; }
+
     // Sets bytes of device memory to 0.
     void clear(void* memory, u64 bytes) {
         if (!ok() || bytes == 0) return;

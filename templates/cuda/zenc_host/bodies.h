@@ -1,0 +1,108 @@
+// The bodies of a step's messages: exactly sized, all in one NCCL group.
+#pragma once
+
+#include "zenc_host/codec.h"
+#include "zenc_host/workshop.h"
+
+namespace zenc {
+
+class Bodies {
+public:
+    Bodies(Queue& queue, Communicator& group, i64 asked, u64 unit_bytes)
+        : queue_(queue), group_(group), asked_(asked), unit_bytes_(unit_bytes) {}
+
+    // All segments that are sent have their values, and the counts of those that are received are known. A
+    // body travels by itself, from where it lies: one that goes to several ranks is written once.
+    void exchange(const Parcels& sends, const Parcels& receives, PhaseCount& counted, Workshop& workshop) {
+        write(sends);
+        make_room(receives);
+        if (!queue_.ok()) return;
+        Exchange messages(queue_, group_);
+        for (const Parcel& parcel : sends)
+            for (const Held* held : parcel.segments) messages.send(parcel.peer, held->at.index, body(*held));
+        for (const Parcel& parcel : receives)
+            for (const Held* held : parcel.segments)
+                messages.receive(parcel.peer, held->at.index, body(*held));
+        messages.run();
+        read(receives, workshop);
+        count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
+        count(receives, counted.bytes_received, counted.messages_received, counted.formats_received);
+    }
+
+private:
+    WireLayout layout(const Held& held) const {
+        return wire_layout(asked_, held.at.slots, held.at.count, unit_bytes_);
+    }
+
+    u64 body(const Held& held) const { return layout(held).body_bytes; }
+
+    // The index of all segments that are sent, once each.
+    void write(const Parcels& sends) {
+        Segments written;
+        for (const Parcel& parcel : sends) {
+            for (Held* held : parcel.segments) {
+                if (held->at.format != layout(*held).format) lay_out_anew(*held);
+                if (!held->indexed) written.push_back(held->at);
+                held->indexed = true;
+            }
+        }
+        if (queue_.ok()) encode(queue_, written);
+    }
+
+    // A segment that was sent, or received, in another format, or was not meant to be sent.
+    void lay_out_anew(Held& held) {
+        const void* const values = held.at.values;
+        held.asked = asked_;
+        held.indexed = false;
+        make_bodies(queue_, {&held}, unit_bytes_);
+        if (queue_.ok()) queue_.copy(held.at.values, values, held.at.count * unit_bytes_);
+    }
+
+    void make_room(const Parcels& receives) {
+        Several received;
+        for (const Parcel& parcel : receives) {
+            for (Held* held : parcel.segments) {
+                if (!parcel.counted) know_count(*held, held->at.slots);
+                held->asked = asked_;
+                held->valued = held->indexed = true;
+                received.push_back(held);
+            }
+        }
+        make_marks(queue_, received);
+        if (queue_.ok()) make_bodies(queue_, received, unit_bytes_);
+    }
+
+    // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
+    void read(const Parcels& receives, Workshop& workshop) {
+        Segments received;
+        for (const Parcel& parcel : receives)
+            for (const Held* held : parcel.segments) received.push_back(held->at);
+        if (!queue_.ok() || received.empty()) return;
+        const i64* status = decode(queue_, received);
+        rank(queue_, received);
+        if (!queue_.ok()) return;
+        for (const Parcel& parcel : receives)
+            for (const Held* held : parcel.segments)
+                workshop.watch({reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, parcel.peer,
+                                static_cast<i64>(held->at.part)});
+    }
+
+    void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {
+        for (const Parcel& parcel : parcels) {
+            ++messages;
+            bytes += static_cast<i64>(parcel.control());
+            for (const Held* held : parcel.segments) {
+                const WireLayout chosen = layout(*held);
+                bytes += static_cast<i64>(chosen.body_bytes);
+                formats[chosen.format] += static_cast<i64>(chosen.body_bytes);
+            }
+        }
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    const i64 asked_;
+    const u64 unit_bytes_;
+};
+
+}  // namespace zenc

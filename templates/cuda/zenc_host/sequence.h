@@ -1,0 +1,155 @@
+// What generated call sequences are written in: the steps of one rank over numbered segments.
+#pragma once
+
+#include <initializer_list>
+
+#include "zenc_host/bodies.h"
+
+namespace zenc {
+
+enum Kind : i64 { PUSH = 0, PULL = 1 };
+enum class Announced { NO, YES };
+
+constexpr i64 NOT_SENT = FORMAT_DENSE;  // values without an index
+
+// A segment of a sequence: its part, and the format in which it is sent first.
+struct Slot {
+    i64 part;
+    i64 asked;
+};
+
+using Numbers = std::initializer_list<i64>;
+
+class Sequence {
+public:
+    Sequence(Call& call, Communicator& group, i64 parts, const Slot* segments, i64 n)
+        : call_(call),
+          group_(group),
+          queue_(call, group.staging),
+          pack_(queue_, parts),
+          unit_bytes_(static_cast<u64>(row_bytes(call))),
+          workshop_(queue_, group, pack_, unit_bytes_),
+          parts_(parts),
+          held_(static_cast<u64>(n)) {
+        for (i64 i = 0; i < n; ++i) {
+            held(i)->at.part = static_cast<u64>(segments[i].part);
+            held(i)->at.slots = static_cast<u64>(call.part_slots[segments[i].part]);
+            held(i)->asked = segments[i].asked;
+        }
+    }
+
+    // This rank's own gradient becomes segments 0 to parts - 1.
+    void pack() {
+        pack_.mark();
+        for (i64 part = 0; part < parts_; ++part) {
+            pack_.show(held(part)->at);
+            workshop_.own(held(part));
+        }
+        if (const u64* const status = pack_.status()) workshop_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
+    }
+
+    // Opens a phase, in which messages are asked to be in `format`.
+    void begin(Kind kind, i64 format) {
+        take_time();
+        kind_ = kind;
+        format_ = format;
+    }
+
+    void send(i64 peer, Numbers segments, Announced announced = Announced::YES) {
+        sends_.push_back(parcel(peer, segments, announced));
+    }
+
+    void receive(i64 peer, Numbers segments, Announced announced = Announced::YES) {
+        receives_.push_back(parcel(peer, segments, announced));
+    }
+
+    // Exchanges the messages of a step.
+    void exchange(i64 step) {
+        workshop_.mark(step);
+        if (has_controls()) workshop_.cross(step, sends_, receives_);
+        workshop_.make_values(step);
+        PhaseCount& counted = call_.phases[kind_];
+        Bodies(queue_, group_, format_, unit_bytes_).exchange(sends_, receives_, counted, workshop_);
+        sends_.clear();
+        receives_.clear();
+    }
+
+    void merge(i64 result, Numbers segments) { workshop_.merge(held(result), several(segments)); }
+    void fill(i64 result, i64 segment, i64 format) { workshop_.fill(held(result), held(segment), format); }
+    void sparsify(i64 result, i64 segment) { workshop_.sparsify(held(result), held(segment)); }
+
+    // Makes the result of the complete segments of all parts, and waits for it. `own` are those that this
+    // rank has contributed.
+    void finish(Numbers own, Numbers complete) {
+        workshop_.mark(END);
+        workshop_.make_values(END);
+        take_time();
+        if (queue_.ok()) expand(several(complete));
+        workshop_.cross(END, {}, {});
+        if (!queue_.ok()) return;
+        i64* count = call_.counts_in;
+        for (const i64 segment : own) *count++ = static_cast<i64>(held(segment)->at.count);
+        count = call_.counts_out;
+        for (const i64 segment : complete) *count++ = static_cast<i64>(held(segment)->at.count);
+    }
+
+private:
+    Held* held(i64 number) { return &held_[static_cast<u64>(number)]; }
+
+    Several several(Numbers numbers) {
+        Several found;
+        for (const i64 number : numbers) found.push_back(held(number));
+        return found;
+    }
+
+    Parcel parcel(i64 peer, Numbers segments, Announced announced) {
+        return {peer, several(segments), announced == Announced::YES, format_ != FORMAT_DENSE};
+    }
+
+    bool has_controls() const {
+        for (const Parcels* parcels : {&sends_, &receives_})
+            for (const Parcel& parcel : *parcels)
+                if (parcel.announced) return true;
+        return false;
+    }
+
+    void expand(const Several& complete) {
+        Segments segments;
+        for (const Held* each : complete) {
+            segments.push_back(each->at);
+            call_.count_out += static_cast<i64>(each->at.count);
+        }
+        if (call_.dense_out != nullptr) {
+            expand_dense(queue_, segments);
+            return;
+        }
+        const u64 count = static_cast<u64>(call_.count_out);
+        call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
+        call_.values_out = queue_.allocate_alone(count * unit_bytes_);
+        if (queue_.ok()) expand_units(queue_, segments);
+    }
+
+    // What has passed belongs to the phase that was open.
+    void take_time() {
+        const i64 now = nanoseconds_now();
+        if (format_ != NO_PHASE) call_.phases[kind_].nanoseconds += now - since_;
+        since_ = now;
+    }
+
+    static constexpr i64 NO_PHASE = -1;
+
+    Call& call_;
+    Communicator& group_;
+    Queue queue_;
+    Pack pack_;
+    const u64 unit_bytes_;
+    Workshop workshop_;
+    const i64 parts_;
+    std::vector<Held> held_;
+    Parcels sends_, receives_;
+    Kind kind_ = PUSH;
+    i64 format_ = NO_PHASE;
+    i64 since_ = 0;
+};
+
+}  // namespace zenc

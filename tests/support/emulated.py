@@ -1,0 +1,222 @@
+"""Ranks as threads of one process that run call sequences of the CUDA target over the emulator.
+
+with Emulated(plan, size) as ranks:
+    results = ranks.run(tensors)            # of each rank its Result, or the error that its call ended with
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tests.emulator.build import compiled, engine, kernels
+from tests.emulator.libraries import Libraries
+from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.sequence import Sequence, sequence
+from zenc.codegen.sequence_code import render_sequences
+from zenc.codegen.templates import headers, include_dirs
+from zenc.plan.model import Plan
+from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
+from zenc.targets import cpu
+from zenc.targets.cuda.call import ALLOCATE, DTYPE_NUMBERS, Call, Outcome, failure_of
+from zenc.targets.cuda.sequence import CallSequence
+
+DEADLINE = 60.0
+STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+"""How units are compiled here: at half the cost of those that run."""
+_POOL = ThreadPoolExecutor(max_workers=16)
+
+
+def compiled_unit(sequences: list[Sequence]) -> CallSequence:
+    """The sequences of some ranks, compiled without a warning, or found among those of earlier runs."""
+    sources = render_sequences(sequences)
+    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), *sources]
+    return CallSequence(compiled(command, {**headers("cuda"), **sources}, sources))
+
+
+class Device:
+    """One device's memory and streams, used by one thread at a time."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal, self.libraries = ordinal, Libraries()
+        self.use()
+        self.streams = [self.libraries.new("cuStreamCreate", 1) for _ in range(2)]
+        self.allocated: list[int] = []
+        self.left: int | None = None
+        """Allocations that calls have left; None: any number."""
+        self.asked = 0
+        """Allocations that calls have asked for."""
+
+    def use(self) -> None:
+        """Make it the device of this thread."""
+        self.libraries.make_current(self.ordinal)
+
+    def allocate(self, size: int) -> int:
+        """Memory that lives until ``free_all``."""
+        self.use()
+        self.allocated.append(self.libraries.new("cuMemAlloc_v2", max(size, 1)))
+        return self.allocated[-1]
+
+    def allocate_for_call(self, size: int) -> int:
+        """The same for a call, or 0 if there is none left."""
+        self.asked += 1
+        if self.left is not None:
+            self.left -= 1
+        return 0 if self.left is not None and self.left < 0 else self.allocate(size)
+
+    def copy_in(self, tensor: torch.Tensor) -> int:
+        """A copy of ``tensor``; memory of the emulator's devices is memory of the host."""
+        return self.copy_bytes_in(tensor.contiguous().data_ptr(), tensor.numel() * tensor.element_size())
+
+    def copy_bytes_in(self, source: int, size: int) -> int:
+        address = self.allocate(size)
+        ctypes.memmove(address, source, size)
+        return address
+
+    @staticmethod
+    def copy_out(address: int, tensor: torch.Tensor) -> torch.Tensor:
+        ctypes.memmove(tensor.data_ptr(), address, tensor.numel() * tensor.element_size())
+        return tensor
+
+    def free_all(self) -> None:
+        for stream in self.streams:
+            self.libraries.call("cuStreamSynchronize", stream)
+        for address in self.allocated:
+            self.libraries.call("cuMemFree_v2", address)
+        self.allocated.clear()
+
+    def close(self) -> None:
+        for stream in self.streams:
+            self.libraries.call("cuStreamDestroy_v2", stream)
+
+
+@dataclass
+class Result:
+    """What a rank's call made, and what it counted."""
+
+    tensor: torch.Tensor
+    counts_in: list[int]
+    counts_out: list[int]
+    call: Call
+
+
+class Emulated:
+    """The ranks of one group; ``deadline`` in seconds bounds every wait."""
+
+    def __init__(self, plan: Plan, size: int, deadline: float = DEADLINE, unit: CallSequence | None = None) -> None:
+        self.plan, self.size, self.deadline = plan, size, deadline
+        self.unit = unit or compiled_unit([sequence(plan, size, rank) for rank in range(size)])
+        library = str(engine())
+        self.unit.bind(library, library)
+        self.host = cpu.load(render(UnitInputs.of(plan)))
+        self.image = bytes(kernels(render(UnitInputs.of(plan), "cuda"))) + b"\0"
+        self.numbers = itertools.count(1)
+
+    def __enter__(self) -> Emulated:
+        id = self.unit.unique_id() if self.size > 1 else None
+        self.ranks = self.each(lambda rank: _Rank(self, id, rank))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.each(lambda rank: self.ranks[rank].close())
+
+    def fail_on(self, faults: str) -> None:
+        """As ``Libraries.fail_on``."""
+        self.ranks[0].device.libraries.fail_on(faults)
+
+    def each(self, work: Callable[[int], Any]) -> list[Any]:
+        """``work(rank)`` for all ranks at once."""
+        return [done.result() for done in [_POOL.submit(work, rank) for rank in range(self.size)]]
+
+    def run(self, tensors: list[torch.Tensor], op: str = "sum", **changes: Any) -> list[Any]:
+        """``all_reduce`` on all ranks: a Result of each, or the error that it ended with.
+
+        ``changes`` name fields of the Call and give a value a rank.
+        """
+        number = next(self.numbers)
+
+        def one(rank: int) -> Any:
+            changed = {name: values[rank] for name, values in changes.items()}
+            return self.ranks[rank].all_reduce(tensors[rank], number, op, changed)
+
+        return self.each(one)
+
+
+class _Rank:
+    def __init__(self, group: Emulated, id: bytes | None, rank: int) -> None:
+        self.group, self.rank = group, rank
+        self.device = Device(rank)
+        self.kernels = group.unit.load_kernels(group.image)
+        self.communicator = group.unit.open_communicator(id, group.size, rank, group.deadline)
+
+    def close(self) -> None:
+        self.device.use()
+        self.group.unit.close_communicator(self.communicator)
+        self.group.unit.unload_kernels(self.kernels)
+        self.device.close()
+
+    def all_reduce(self, tensor: torch.Tensor, number: int, op: str, changed: dict[str, Any]) -> Any:
+        self.device.use()
+        layout = layout_of(tensor, self.group.plan.unit)
+        with self._freed():
+            return self._called(tensor, layout, number, op, changed)
+
+    @contextlib.contextmanager
+    def _freed(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.device.free_all()
+
+    def _called(self, tensor: torch.Tensor, layout: Layout, number: int, op: str, changed: dict[str, Any]) -> Any:
+        device, parts = self.device, self.group.plan.parts(self.group.size)
+        given = contribution_of(tensor, layout)
+        geometry = self.group.host.geometry(layout.units, layout.width, parts)
+        tables = geometry.tables.keep if geometry.tables else None
+        slots = (ctypes.c_int64 * parts)(*(geometry.slots_of(part) for part in range(parts)))
+        counts = [(ctypes.c_int64 * parts)() for _ in range(2)]
+        call = Call(
+            number=number,
+            signature=7,
+            units=layout.units,
+            width=layout.width,
+            dtype=DTYPE_NUMBERS[layout.dtype_name],
+            tables=device.copy_bytes_in(ctypes.addressof(tables), ctypes.sizeof(tables)) if tables else None,
+            part_slots=ctypes.addressof(slots),
+            ids=None if given.unit_ids is None else device.copy_in(given.unit_ids),
+            n=0 if given.unit_ids is None else given.unit_ids.numel(),
+            values=device.copy_in(given.values),
+            divisor=self.group.size if op == "mean" else 1,
+            dense_out=None if layout.is_sparse else device.allocate(tensor.numel() * tensor.element_size()),
+            kernels=self.kernels,
+            communicator=self.communicator,
+            stream=device.streams[0],
+            side=device.streams[1],
+            allocate=ALLOCATE(lambda _, size: device.allocate_for_call(size)),
+            deadline=int(self.group.deadline * 1e6),
+            counts_in=ctypes.addressof(counts[0]),
+            counts_out=ctypes.addressof(counts[1]),
+        )
+        for name, value in changed.items():
+            setattr(call, name, value)
+        if self.group.unit.all_reduce(call) is not Outcome.DONE:
+            return failure_of(call, self.group.plan.scheme)
+        return Result(self._result(tensor, layout, call), *(list(each) for each in counts), call)
+
+    def _result(self, tensor: torch.Tensor, layout: Layout, call: Call) -> torch.Tensor:
+        device = self.device
+        if not layout.is_sparse:
+            return device.copy_out(call.dense_out, torch.empty_like(tensor.contiguous()))
+        ids = torch.empty(call.count_out, dtype=torch.int64)
+        rows = torch.empty(call.count_out, layout.width, dtype=layout.dtype)
+        if call.count_out:
+            device.copy_out(call.ids_out, ids)
+            device.copy_out(call.values_out, rows)
+        return sparse_result(ids, rows, layout)

@@ -1,0 +1,138 @@
+"""Call sequences over the emulator give the bits of the CPU target, and count what it counts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.support.cases import (
+    COMBINATIONS,
+    DTYPES,
+    FORMATS,
+    INNER,
+    KINDS,
+    assert_same_bits,
+    dense_tensor,
+    scheme_text,
+    sparse_tensor,
+    tiered_text,
+)
+from tests.support.emulated import Emulated, Result
+from tests.support.local import collectives, run_all
+from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.sequence import sequence
+from zenc.codegen.sequence_code import render_sequences
+from zenc.compiler import compile, compile_text
+from zenc.runtime.collective import Collective
+from zenc.scheme.model import Holders
+from zenc.targets.cuda.sequence import load
+
+OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).mapping, Holders)]
+WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
+
+
+def assert_same(artifact: Artifact, size: int, kinds: tuple[str, ...], turn: int = 0) -> None:
+    """Both targets sum the same tensors: bits, counts, and bytes by format are equal."""
+    hosts = collectives(artifact, size)
+    with Emulated(artifact.plan, size) as ranks:
+        for kind in kinds:
+            width, units, dtype = WIDTHS[turn % 3], UNITS[(turn + size) % 3], DTYPES[turn % 4]
+            make = dense_tensor if turn % 3 == 2 else sparse_tensor
+            inputs = [make(kind, rank, size, units, width, dtype, turn) for rank in range(size)]
+            op = "mean" if turn % 2 else "sum"
+            found = ranks.run([tensor.clone() for tensor in inputs], op)
+            for wanted, result, host in zip(run_all(hosts, inputs, op), found, hosts, strict=True):
+                assert isinstance(result, Result), result
+                assert_same_bits([wanted, result.tensor])
+                assert_same_counts(host, result)
+            turn += 1
+
+
+def assert_same_counts(host: Collective, result: Result) -> None:
+    stats = host.stats
+    assert (sum(result.counts_in), sum(result.counts_out)) == (stats["units_in"], stats["units_out"])
+    for phase, counted in zip(("push", "pull"), result.call.phases, strict=True):
+        wanted = stats["phases"][phase]
+        assert (counted.messages_sent, counted.messages_received) == (
+            wanted["messages_sent"],
+            wanted["messages_received"],
+        )
+        for way, formats in (("sent", counted.sent()), ("received", counted.received())):
+            assert {format.value: size for format, size in formats.items()} == {
+                format: size for format, size in wanted[f"formats_{way}"].items() if size
+            }
+            assert getattr(counted, f"bytes_{way}") >= sum(formats.values())
+
+
+def assert_shipped(name: str, size: int) -> None:
+    turn = OVER_A_CUT.index(name) + size
+    kinds = [KINDS[(turn + further) % len(KINDS)] for further in (0, 3, 7)]
+    assert_same(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn)
+
+
+@pytest.mark.parametrize(("name", "size"), cases((1, 2, 3, 4, 8), OVER_A_CUT))
+def test_shipped_schemes(name, size):
+    assert_shipped(name, size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "size"), cases((5, 6, 7), OVER_A_CUT))
+def test_shipped_schemes_among_odd_numbers_of_ranks(name, size):
+    assert_shipped(name, size)
+
+
+@pytest.mark.parametrize("number", range(len(COMBINATIONS)))
+def test_combinations(number):
+    """Pairs of formats go round with the combinations."""
+    size, push = 2 + number % 4, FORMATS[number % 7]
+    text = scheme_text(*COMBINATIONS[number], push, FORMATS[number * 3 % 7])
+    assert_same(compile_text(text, ranks=size), size, KINDS, number)
+
+
+@pytest.mark.parametrize("number", range(0, len(INNER), 2))
+def test_tiers(number):
+    formats = [(FORMATS[number % 7], FORMATS[(number + 3) % 7]), (FORMATS[(number + 5) % 7], FORMATS[number % 4])]
+    text = tiered_text([2], [INNER[number], COMBINATIONS[number]], formats)
+    assert_same(compile_text(text, ranks=6, scheme="tiered"), 6, KINDS[number % 3 :: 3], number)
+
+
+def test_large_parts_and_duplicates():
+    """More than one block, tile and digit of everything."""
+    torch.manual_seed(3)
+    artifact = compile("balanced", ranks=2)
+    indices = [torch.randint(0, 70_000, (1, 20_000)) for _ in range(2)]
+    inputs = [
+        torch.sparse_coo_tensor(ids, torch.randn(20_000, 2), (70_000, 2), check_invariants=False) for ids in indices
+    ]
+    hosts = collectives(artifact, 2)
+    with Emulated(artifact.plan, 2) as ranks:
+        for wanted, result in zip(run_all(hosts, inputs), ranks.run(inputs), strict=True):
+            assert_same_bits([wanted, result.tensor])
+
+
+def test_units_are_built_through_the_cache():
+    """As they are where they run: optimised, by zenc's own compiler flags."""
+    plan = plan_of_shipped("sparcml_split")
+    unit = load(render_sequences([sequence(plan, 2, rank) for rank in range(2)]))
+    inputs = [sparse_tensor("random", rank, 2, 63, 3, torch.float64, 1) for rank in range(2)]
+    with Emulated(plan, 2, unit=unit) as ranks:
+        found = ranks.run(inputs)
+    wanted = run_all(collectives(compile("sparcml_split", ranks=2), 2), inputs)
+    assert_same_bits([result.tensor for result in found] + wanted)
+
+
+def test_an_arena_spares_allocations():
+    """What the last call wanted suffices for the next one; the bits are the same, only the result is asked for."""
+    inputs = [sparse_tensor("random", rank, 2, 200, 5, torch.float32, 1) for rank in range(2)]
+    with Emulated(plan_of_shipped("balanced"), 2) as ranks:
+        first = ranks.run(inputs)
+        devices = [rank.device for rank in ranks.ranks]
+        wanted = [result.call.arena_wanted for result in first]
+        for device in devices:
+            device.asked = 0
+        arenas = [device.allocate(size) for device, size in zip(devices, wanted, strict=True)]
+        second = ranks.run(inputs, arena=arenas, arena_bytes=wanted)
+    assert [device.asked for device in devices] == [2, 2]
+    assert [result.call.arena_wanted for result in second] == wanted
+    assert_same_bits([result.tensor for result in (*first, *second)])

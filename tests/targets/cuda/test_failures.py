@@ -1,0 +1,183 @@
+"""Calls that can't end well end all the same, soon, with an error that says why, on every rank."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.emulator.build import engine
+from tests.support.cases import assert_same_bits, sparse_tensor
+from tests.support.emulated import Device, Emulated, Result, compiled_unit
+from tests.support.plans import plan_of
+from tests.support.shipped import plan_of_shipped
+from zenc.codegen.sequence import sequence
+from zenc.errors import SynchronisationError, TensorError, ZencError
+
+SOON = 4.0
+"""Seconds; so long a rank waits for one that is dead."""
+
+
+def inputs_of(size: int, units: int = 63) -> list[torch.Tensor]:
+    return [sparse_tensor("random", rank, size, units, 3, torch.float32, 1) for rank in range(size)]
+
+
+def ids_of(errors: list[object]) -> list[str]:
+    assert all(isinstance(error, ZencError) for error in errors), errors
+    return [error.diagnostics[0].id for error in errors]
+
+
+def text_of(error: ZencError) -> str:
+    return error.diagnostics[0].message
+
+
+@pytest.fixture
+def three() -> Iterator[Emulated]:
+    with Emulated(plan_of_shipped("balanced"), 3, SOON) as ranks:
+        yield ranks
+        ranks.fail_on("")
+
+
+@pytest.fixture
+def alone() -> Iterator[Emulated]:
+    with Emulated(plan_of_shipped("balanced"), 1) as ranks:
+        yield ranks
+        ranks.fail_on("")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"number": [5, 6, 5]}, "it is in call 6 of this group, and this rank in call 5"),
+        ({"signature": [1, 2, 1]}, "its tensor, dtype, operation or scheme differs from this rank's"),
+    ],
+)
+def test_a_peer_in_another_call(three, changes, why):
+    errors = three.run(inputs_of(3), **changes)
+    assert ids_of(errors) == ["different-calls"] * 3
+    assert text_of(errors[0]) == f"rank 1 is in another call: {why} (scheme balanced)"
+    assert ids_of(three.run(inputs_of(3))) == ["group-broken"] * 3
+
+
+def test_a_peer_with_another_tensor(three):
+    tensors = inputs_of(3)
+    tensors[2] = inputs_of(3, units=64)[2]
+    errors = three.run(tensors)
+    assert ids_of(errors) == ["different-calls"] * 3
+    assert "its tensor has 64 units, and this rank's has 63" in text_of(errors[1])
+
+
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_a_rank_dies(three, group):
+    """In any of its NCCL groups: the others wait for it until the deadline, and no longer."""
+    three.fail_on(f"dead@1:{group}=1")
+    started = time.monotonic()
+    found = ids_of(three.run(inputs_of(3)))
+    assert set(found) <= {"deadline", "peer-lost"} and "deadline" in found
+    assert time.monotonic() - started < 4 * SOON
+    assert ids_of(three.run(inputs_of(3))) == ["group-broken"] * 3
+
+
+def test_a_deadline_says_who_is_waited_for(three):
+    three.fail_on("dead@1:1=1")
+    texts = [text_of(error) for error in three.run(inputs_of(3))]
+    waiting = "step 1 of call 1, which receives from ranks 1, 2, did not end within the deadline of 4 s"
+    failed = "step 1 of call 1, which receives from ranks 1, 2, failed"
+    assert texts[0].startswith((waiting, failed))
+
+
+def test_a_rank_that_never_comes():
+    plan = plan_of_shipped("balanced")
+    unit = compiled_unit([sequence(plan, 2, rank) for rank in range(2)])
+    unit.bind(str(engine()), str(engine()))
+    device = Device(0)
+    with pytest.raises(SynchronisationError, match=r"not all 2 ranks came together within 0.2 s"):
+        unit.open_communicator(unit.unique_id(), 2, 0, 0.2)
+    device.close()
+
+
+def test_no_memory_anywhere(alone):
+    """Whichever allocation fails: the call says so, and the next one is right."""
+    (tensor,) = inputs_of(1)
+    device, attempts = alone.ranks[0].device, 0
+    while True:
+        device.left = attempts
+        (found,) = alone.run([tensor])
+        device.left = None
+        if isinstance(found, Result):
+            break
+        assert isinstance(found, TensorError) and ids_of([found]) == ["out-of-memory"]
+        attempts += 1
+    assert attempts >= 3
+    assert_same_bits([found.tensor, alone.run([tensor])[0].tensor])
+
+
+def test_no_memory_on_one_rank(three):
+    three.ranks[1].device.left = 0
+    errors = three.run(inputs_of(3))
+    assert ids_of(errors)[1] == "out-of-memory"
+    assert set(ids_of([errors[0], errors[2]])) <= {"deadline", "peer-lost"}
+
+
+def test_no_memory_for_the_result(three):
+    """All messages have come through: the others have the sum, and learn of it in the next call."""
+    three.ranks[1].device.left = 1
+    first, second, third = three.run(inputs_of(3))
+    assert ids_of([second]) == ["out-of-memory"]
+    assert_same_bits([first.tensor, third.tensor])
+    three.ranks[1].device.left = None
+    found = ids_of(three.run(inputs_of(3)))
+    assert found[1] == "group-broken" and {found[0], found[2]} <= {"deadline", "peer-lost"}
+
+
+@pytest.mark.parametrize("unit", [63, -1])
+def test_a_unit_out_of_range(three, unit):
+    tensors = inputs_of(3)
+    ids = tensors[1]._indices().clone()
+    ids[0, 4] = unit
+    tensors[1] = torch.sparse_coo_tensor(ids, tensors[1]._values(), tensors[1].shape, check_invariants=False)
+    errors = three.run(tensors)
+    assert isinstance(errors[1], TensorError)
+    assert text_of(errors[1]) == "the unit id at position 4 is out of range (scheme balanced)"
+    assert set(ids_of([errors[0], errors[2]])) <= {"deadline", "peer-lost"}
+
+
+@pytest.mark.parametrize("function", ["cuLaunchKernel", "cuMemcpyHtoDAsync", "cuEventRecord", "cuMemHostAlloc"])
+def test_a_function_of_cuda_fails(alone, function):
+    alone.fail_on(f"{function}:1=700")
+    (error,) = alone.run(inputs_of(1))
+    assert ids_of([error]) == ["cuda-failed"]
+    assert function in text_of(error)
+    alone.fail_on("")
+    assert isinstance(alone.run(inputs_of(1))[0], Result)
+
+
+def test_a_function_of_nccl_fails(three):
+    three.fail_on("ncclSend@2:2=3")
+    errors = three.run(inputs_of(3))
+    assert ids_of(errors)[2] == "peer-lost" and "a group of messages failed" in text_of(errors[2])
+
+
+def test_what_is_no_segment_is_found():
+    """One rank takes for a list of slots what the other has written as a bitmap of the same length."""
+    of_format = "scheme mine {{ communication: point_to_point aggregation: incremental partition: parallelism "
+    of_format += "balance: imbalanced push: {0} pull: {0} }}"
+    plans = [plan_of(of_format.format(name)) for name in ("coo", "bitmap")]
+    unit = compiled_unit([sequence(plan, 2, rank) for rank, plan in enumerate(plans)])
+    ids = torch.tensor([[1, 2, 3, 120, 130, 131, 140, 250]])
+    tensor = torch.sparse_coo_tensor(ids, torch.ones(8), (256,), check_invariants=False)
+    with Emulated(plans[0], 2, SOON, unit) as ranks:
+        errors = ranks.run([tensor, tensor])
+    assert ids_of(errors) == ["corrupt-segment"] * 2
+    assert "part 0 from rank 1 is not the segment that was announced" in text_of(errors[0])
+
+
+def test_a_sequence_is_for_its_own_ranks():
+    plan = plan_of_shipped("balanced")
+    unit = compiled_unit([sequence(plan, 2, 1)])
+    with Emulated(plan, 2, SOON, unit) as ranks:
+        errors = ranks.run(inputs_of(2))
+    assert ids_of(errors)[0] == "group-broken"
+    assert "this sequence is not for rank 0 of 2" in text_of(errors[0])
