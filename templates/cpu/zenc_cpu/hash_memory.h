@@ -53,13 +53,11 @@ struct HashCounts {
 template <int K>
 class HashMemory {
 public:
-    // For n units of all parts together, repeated ones counted each time. Every row has its share of r1 * n
-    // cells of parallel and r2 * n cells of serial memory, rounded up.
+    // For n units of all parts together, repeated ones counted each time.
     HashMemory(const HierarchicalHash<K>& mapping, u64 n)
         : mapping_(mapping),
-          parallel_(share(mapping.r1, n, mapping.parts)),
-          serial_(share(mapping.r2, n, mapping.parts)),
-          cells_(mapping.parts * (parallel_ + serial_)),
+          rows_(mapping.r1, mapping.r2, n, mapping.parts),
+          cells_(mapping.parts * rows_.cells()),
           used_(mapping.parts) {}
 
     bool failed() const { return cells_.failed() || used_.failed(); }
@@ -68,16 +66,16 @@ public:
     // Adds a unit of `part`, its h0. Returns false where there is no memory for the list.
     bool insert(u64 part, u64 unit) {
         const u32 mark = static_cast<u32>(unit) + 1;  // 0 is an empty cell
-        u32* const row = cells_.get() + part * (parallel_ + serial_);
-        for (int i = 1; i <= K && parallel_ != 0; ++i) {
-            u32& cell = row[mapping_.family.draw(i, unit, parallel_)];
+        u32* const row = cells_.get() + part * rows_.cells();
+        for (int i = 1; i <= K && rows_.parallel != 0; ++i) {
+            u32& cell = row[mapping_.family.draw(i, unit, rows_.parallel)];
             const bool was_empty = cell == 0;
             if (!claim(cell, mark)) continue;
             ++(was_empty ? counts_.parallel[i - 1] : counts_.repeated);
             return true;
         }
-        if (used_[part] < serial_) {
-            row[parallel_ + used_[part]++] = mark;
+        if (used_[part] < rows_.serial) {
+            row[rows_.parallel + used_[part]++] = mark;
             ++counts_.serial;
             return true;
         }
@@ -87,8 +85,8 @@ public:
 
     // Asks for the first cell of a unit, which is inserted soon.
     void prefetch(u64 part, u64 unit) const {
-        const u64 cell = parallel_ == 0 ? 0 : mapping_.family.draw(1, unit, parallel_);
-        __builtin_prefetch(cells_.get() + part * (parallel_ + serial_) + cell, 1);
+        const u64 cell = rows_.parallel == 0 ? 0 : mapping_.family.draw(1, unit, rows_.parallel);
+        __builtin_prefetch(cells_.get() + part * rows_.cells() + cell, 1);
     }
 
     // visit(part, units, n) for all units in batches of one part and in no order; some may come several
@@ -97,8 +95,8 @@ public:
     void for_each_batch(Visit visit) const {
         u32 units[EXTRACTED];
         for (u64 part = 0; part < mapping_.parts; ++part) {
-            const u32* const row = cells_.get() + part * (parallel_ + serial_);
-            const u64 cells = parallel_ + used_[part];
+            const u32* const row = cells_.get() + part * rows_.cells();
+            const u64 cells = rows_.parallel + used_[part];
             u64 n = 0;
             for (u64 i = 0; i < cells; ++i) {
                 units[n] = row[i] - 1;
@@ -118,12 +116,6 @@ public:
 private:
     static constexpr u64 EXTRACTED = 64;
 
-    static u64 share(double of_each, u64 n, u64 parts) {
-        const double cells = of_each * static_cast<double>(n);
-        const u64 whole = static_cast<u64>(cells);
-        return ceil_divide(whole + (static_cast<double>(whole) < cells), parts);
-    }
-
     // Whether the cell holds `mark` in the end. With one thread, reading back is reading. Threads need a
     // compare-and-swap here: with the paper's write and read-back, a thread that saw the cell empty can still
     // write to it after another has read back its own mark.
@@ -133,8 +125,7 @@ private:
     }
 
     const HierarchicalHash<K>& mapping_;
-    u64 parallel_;
-    u64 serial_;
+    const HashRows rows_;
     Scratch<u32> cells_;
     Scratch<u64> used_;  // serial cells of each row
     GrowingList overflow_;

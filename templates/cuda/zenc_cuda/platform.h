@@ -40,8 +40,9 @@ ZENC_DEVICE u64 threads_of_row() {
 }
 
 // A word that other threads may change at the same time.
-ZENC_DEVICE u64 load_relaxed(const u64* word) {
-    return *static_cast<const volatile u64*>(word);
+template <class Word>
+ZENC_DEVICE Word load_relaxed(const Word* word) {
+    return *static_cast<const volatile Word*>(word);
 }
 
 ZENC_DEVICE void store_relaxed(u64* word, u64 value) {

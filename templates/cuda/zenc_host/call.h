@@ -34,6 +34,7 @@ struct Call {
     i64 units, width;
     i64 dtype;              // 0 f32, 1 f64, 2 f16, 3 bf16
     u64* tables;            // of a hashed mapping, on the device; else null
+    double r1, r2;          // of a hashed mapping: cells of the memory for each id; else 0
     const i64* part_slots;  // [parts] in the caller's memory: the slots of each part
     const i64* ids;         // [n] on the device, any order, duplicates; null for a dense tensor
     i64 n;

@@ -2,6 +2,7 @@
 // when the host knows the counts, the values.
 #pragma once
 
+#include "zenc_host/collect.h"
 #include "zenc_host/group.h"
 
 namespace zenc {
@@ -69,8 +70,11 @@ private:
         const u64 n = static_cast<u64>(call.n);
         status_ = status;
         slots_ = queue_.allocate<i64>(n);
-        queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, call.units, call.width, parts_, call.tables,
-                      call.ids, call.n, bitmap_, slots_, status);
+        if (call.tables != nullptr)
+            collect_units(queue_, parts_, bitmap_, slots_, status);
+        else
+            queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, call.units, call.width, parts_, call.tables,
+                          call.ids, call.n, bitmap_, slots_, status);
     }
 
     void mark_dense() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "zenc_host/failure.h"
+#include "zenc_host/hash_tables.h"
 #include "zenc_host/kernels.h"
 #include "zenc_host/staging.h"
 

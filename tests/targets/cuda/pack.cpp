@@ -41,6 +41,7 @@ struct Gradient {
     i64 divisor;
     void* kernels;
     void* stream;
+    double r1, r2;
 };
 
 u64 part_words(const Gradient& of, i64 parts) {
@@ -54,6 +55,7 @@ extern "C" u64 pack(const Gradient* of, i64 parts, u64* bitmap, i64* counts, u8*
     call.units = of->units, call.width = of->width, call.dtype = of->dtype, call.tables = of->tables;
     call.part_slots = of->part_slots, call.ids = of->ids, call.n = of->n, call.values = of->values;
     call.divisor = of->divisor, call.kernels = of->kernels, call.stream = of->stream;
+    call.r1 = of->r1, call.r2 = of->r2;
     call.allocate = allocate;
     Staging staging;
     Queue queue(call, staging);

@@ -31,6 +31,8 @@ class Gradient(ctypes.Structure):
         ("divisor", ctypes.c_int64),
         ("kernels", ctypes.c_void_p),
         ("stream", ctypes.c_void_p),
+        ("r1", ctypes.c_double),
+        ("r2", ctypes.c_double),
     )
 
 
@@ -69,7 +71,7 @@ def pack(request, library, stream, kernels_of, at):
         gradient = Gradient(
             units, width, list(DTYPE_BYTES).index(dtype.name), g.cut[3], part_slots.ctypes.data,
             None if ids is None else ids.ctypes.data, 0 if ids is None else len(ids), values.ctypes.data, divisor,
-            loaded, stream,
+            loaded, stream, INPUTS[request.param].r1, INPUTS[request.param].r2,
         )  # fmt: skip
         outs = (ctypes.c_void_p(array.ctypes.data) for array in (bitmap, counts, rows))
         status = library.pack(ctypes.byref(gradient), ctypes.c_int64(parts), *outs, message)

@@ -6,7 +6,7 @@ Twins of ``templates/cuda/zenc_host/call.h``.
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_char, c_int64, c_uint64, c_void_p
+from ctypes import c_char, c_double, c_int64, c_uint64, c_void_p
 from enum import IntEnum
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
@@ -63,6 +63,8 @@ class Call(ctypes.Structure):
         ("width", c_int64),
         ("dtype", c_int64),
         ("tables", c_void_p),
+        ("r1", c_double),
+        ("r2", c_double),
         ("part_slots", c_void_p),
         ("ids", c_void_p),
         ("n", c_int64),

@@ -20,6 +20,8 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
     "zenc_load_kernels": (c_void_p, (c_char_p, c_char_p, c_uint64)),
     "zenc_unload_kernels": (None, (c_void_p,)),
+    "zenc_table_words": (c_int64, (c_int64, c_int64)),
+    "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
     "zenc_unique_id": (c_int64, (c_char_p, c_char_p, c_uint64)),
     "zenc_open_communicator": (c_void_p, (c_char_p, c_int64, c_int64, c_int64, c_char_p, c_uint64)),
     "zenc_close_communicator": (None, (c_void_p,)),
@@ -76,6 +78,14 @@ class CallSequence:
     def unload_kernels(self, kernels: int) -> None:
         """No call may be under way."""
         self._library.zenc_unload_kernels(kernels)
+
+    def table_words(self, units: int, parts: int) -> int:
+        """The 64-bit words of the tables of hierarchical hashing; below 0 where there are too many units."""
+        return int(self._library.zenc_table_words(units, parts))
+
+    def build_tables(self, seed: int, units: int, parts: int, out: int) -> None:
+        """Write ``out`` [table_words]: the tables of hierarchical hashing with ``seed``, in memory of the host."""
+        self._library.zenc_build_tables(seed, units, parts, out)
 
     def unique_id(self) -> bytes:
         """A new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""

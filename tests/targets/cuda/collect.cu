@@ -1,0 +1,27 @@
+// The kernels of collect.h for several numbers of hash functions.
+#include "zenc_cuda/collect.h"
+
+using namespace zenc;
+
+template <int K>
+Geometry<HierarchicalHash<K>> geometry(i64 units, i64 parts, u64* tables) {
+    const HierarchicalHash<K> mapping(0x5eed, 0, 0, static_cast<u64>(units), static_cast<u64>(parts), tables);
+    return {units, 1, parts, mapping};
+}
+
+#define KERNELS(K)                                                                                          \
+    ZENC_KERNEL(collect_units_##K, (i64 units, i64 parts, u64 * tables, const i64* ids, i64 n, u64* memory, \
+                                    i64 parallel, i64 serial, u64* bitmap, i64* slots, u64* status)) {      \
+        const Collection collection(memory, static_cast<u64>(parts), {parallel, serial});                   \
+        collect_units(geometry<K>(units, parts, tables), ids, n, collection, bitmap, slots, status);        \
+    }                                                                                                       \
+    ZENC_KERNEL(mark_collected_##K, (i64 units, i64 parts, u64 * tables, u64 * memory, i64 parallel,        \
+                                     i64 serial, u64 * bitmap)) {                                           \
+        const Collection collection(memory, static_cast<u64>(parts), {parallel, serial});                   \
+        mark_collected(geometry<K>(units, parts, tables), collection, bitmap);                              \
+    }
+
+KERNELS(1)
+KERNELS(2)
+KERNELS(3)
+KERNELS(16)

@@ -1,0 +1,89 @@
+"""How units are cut for a GPU: sizes and tables are those of the CPU's kernels, made and uploaded once."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.emulator.build import compiled
+from zenc.codegen.templates import headers, include_dirs
+from zenc.errors import TensorError
+from zenc.plan.formats import slots_of
+from zenc.plan.parts import part_sizes
+from zenc.scheme.model import Contiguous, HierarchicalHash, Permutation
+from zenc.targets.cuda.call import Call
+from zenc.targets.cuda.sequence import CallSequence
+from zenc.targets.cuda.tables import Cuts
+
+SOURCE = """
+#include "zenc_host/communicator.h"
+#include "zenc_host/queue.h"
+extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call*) { return zenc::DONE; }
+"""
+FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-shared", "-fPIC")
+MAPPING = HierarchicalHash(3, 2.0, 0.2, 0x5EED)
+
+
+@pytest.fixture(scope="module")
+def library() -> CallSequence:
+    """What every sequence exports, and a call that does nothing."""
+    command = [*FLAGS, *(f"-I{path}" for path in include_dirs("cuda")), "-x", "c++", "empty.cpp"]
+    return CallSequence(compiled(command, {**headers("cuda"), "empty.cpp": SOURCE}, {"empty.cpp": SOURCE}))
+
+
+class Uploads:
+    """Stands in for a GPU's memory."""
+
+    def __init__(self) -> None:
+        self.copies: list[np.ndarray] = []
+
+    def __call__(self, words: ctypes.Array[ctypes.c_uint64]) -> tuple[int, object]:
+        copy = np.array(words, np.uint64)
+        self.copies.append(copy)
+        return copy.ctypes.data, copy
+
+
+@settings(max_examples=60, deadline=None)
+@given(units=st.integers(0, 2000), parts=st.integers(1, 9), k=st.integers(1, 16))
+def test_tables_are_those_of_the_cpu(library, hashing, units, parts, k):
+    uploads, call = Uploads(), Call()
+    cut = Cuts(HierarchicalHash(k, 1.5, 0.25, MAPPING.seed), parts, library, uploads).of(units)
+    expected = hashing.geometry(units, 1, parts).tables
+    assert np.array_equal(uploads.copies[0], np.array(expected.keep, np.uint64))
+    assert list(cut.part_slots) == list(expected.sizes) == part_sizes(MAPPING, units, parts)
+    cut.fill(call)
+    assert (call.tables, call.r1, call.r2) == (uploads.copies[0].ctypes.data, 1.5, 0.25)
+    assert call.part_slots == ctypes.addressof(cut.part_slots)
+
+
+@pytest.mark.parametrize("mapping", [Contiguous(), Permutation(7)])
+def test_other_mappings_cut_equally_and_need_no_tables(library, mapping):
+    uploads, call = Uploads(), Call(tables=1, r1=1.0, r2=1.0)
+    cut = Cuts(mapping, 4, library, uploads).of(10)
+    cut.fill(call)
+    assert list(cut.part_slots) == [slots_of(10, 4, part) for part in range(4)] == [3, 3, 3, 1]
+    assert (call.tables, call.r1, call.r2, uploads.copies) == (None, 0.0, 0.0, [])
+
+
+def test_tables_in_use_are_shared_and_others_dropped(library):
+    uploads = Uploads()
+    cuts = Cuts(MAPPING, 3, library, uploads)
+    first, second = cuts.of(500), cuts.of(500)
+    assert first is second and len(uploads.copies) == 1
+    assert cuts.of(501) is not first and len(uploads.copies) == 2
+    del first, second
+    gc.collect()
+    cuts.of(500)
+    assert len(uploads.copies) == 3
+
+
+def test_too_many_units_are_refused(library):
+    with pytest.raises(TensorError) as raised:
+        Cuts(MAPPING, 3, library, Uploads()).of(1 << 32)
+    (found,) = raised.value.diagnostics
+    assert found.id == "tensor-too-large" and "balanced by permutation" in found.help
