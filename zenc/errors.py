@@ -33,10 +33,10 @@ class Source:
         """The 1-based column, in characters, of ``offset``."""
         return offset - (self.text.rfind("\n", 0, offset) + 1) + 1
 
-    def line_text(self, line: int) -> str:
-        """The text of the 1-based ``line``, without its end; empty where there is no such line."""
-        lines = self.text.split("\n")
-        return lines[line - 1].rstrip("\r") if 0 < line <= len(lines) else ""
+    def line_at(self, offset: int) -> str:
+        """The text of the line that holds the character at ``offset``, without its end."""
+        start, end = self.text.rfind("\n", 0, offset) + 1, self.text.find("\n", offset)
+        return self.text[start : end if end >= 0 else None].rstrip("\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ WIDEST_EXCERPT = 160
 
 def excerpt(span: Span) -> list[str]:
     """The line of ``span`` with a caret under it; nothing where the source has no text."""
-    text = span.source.line_text(span.line)
+    text = span.source.line_at(span.start)
     if not text.strip() or len(text) > WIDEST_EXCERPT:
         return []
     shown = "".join(" " if c == "\t" else c if c.isprintable() else "?" for c in text)
@@ -167,7 +167,15 @@ class InternalError(ZencError):
     """A bug in zenc: please report it with its text."""
 
 
+MOST_RAISED = 20
+"""Diagnostics in one error. Nobody reads a thousand, and each costs time to show."""
+
+
 def raise_if_any(error: type[ZencError], found: Sequence[Diagnostic]) -> None:
-    """Raise ``error`` with all of ``found`` if one of them is an error; warnings alone pass."""
-    if any(diagnostic.severity == "error" for diagnostic in found):
-        raise error(found)
+    """Raise ``error`` with ``found`` if one of them is an error; warnings alone pass.
+
+    Where there are more than ``MOST_RAISED``, the first errors are raised and nothing else.
+    """
+    errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+    if errors:
+        raise error(found if len(found) <= MOST_RAISED else errors[:MOST_RAISED])

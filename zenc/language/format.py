@@ -180,21 +180,28 @@ def _inline(body: Body) -> str | None:
 
 def _columns(body: Body, indent: int) -> dict[int, int]:
     """The width of the keys for each entry that is aligned: those that follow each other, one a line."""
-    if body.kind != "scheme":
-        return {}
     widths: dict[int, int] = {}
-    run: list[int] = []
-    for place, item in enumerate(body.items):
+    for run in _runs(body.items, indent) if body.kind == "scheme" else ():
+        widths.update(dict.fromkeys(run, max(len(_key(body.items[place][0].head)) for place in run)))
+    return widths
+
+
+def _runs(items: Sequence[Item], indent: int) -> list[list[int]]:
+    """The places of the entries that are aligned with each other; none of them is empty."""
+    runs: list[list[int]] = [[]]
+    for place, item in enumerate(items):
         clause = item[0]
         is_plain = clause.body is None and (text := _one_line(item)) is not None and _fits(text, indent)
-        if not is_plain or any(token.breaks > 1 for token in (*clause.above, clause.head[0])):
-            run = []
-        if run and (clause.head[0].text == "tier") != (body.items[run[-1]][0].head[0].text == "tier"):
-            run = []
+        is_apart = not is_plain or any(token.breaks > 1 for token in (*clause.above, clause.head[0]))
+        if is_apart or (runs[-1] and _is_tier(item) != _is_tier(items[runs[-1][-1]])):
+            runs.append([])
         if is_plain and clause.head[0].text not in _UNALIGNED:
-            run = [*run, place]
-            widths |= dict.fromkeys(run, max(len(_key(body.items[other][0].head)) for other in run))
-    return widths
+            runs[-1].append(place)
+    return [run for run in runs if run]
+
+
+def _is_tier(item: Item) -> bool:
+    return item[0].head[0].text == "tier"
 
 
 def _key(head: Sequence[Token]) -> str:

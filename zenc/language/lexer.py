@@ -16,6 +16,10 @@ NONE = ""
 """The terminal of a character that none starts with."""
 
 
+_AT_ONCE = 100
+"""Comments, and white space between them. A pattern takes 2 kB for each that it goes over, until it ends."""
+
+
 class Token(NamedTuple):
     """A ``terminal`` of the grammar, and how it is written from offset ``start`` on."""
 
@@ -34,8 +38,8 @@ class Lexer:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         any_terminal = "|".join(f"(?P<{name}>{pattern})" for name, pattern in tables.terminals.items())
-        self._first = re.compile(f"(?:{any_terminal})(?:{tables.ignored})*")
-        self._ignored = re.compile(f"(?:{tables.ignored})*")
+        self._first = re.compile(f"(?:{any_terminal})(?:{tables.ignored}){{0,{_AT_ONCE}}}")
+        self._ignored = re.compile(f"(?:{tables.ignored}){{1,{_AT_ONCE}}}")
 
     @cached_property
     def _each(self) -> list[tuple[str, re.Pattern[str]]]:
@@ -52,8 +56,12 @@ class Lexer:
         while at < len(text):
             match = self._first.match(text, at)
             if match is None or match.lastgroup is None:
-                yield Token(NONE, text[at], at)
-                return
+                after = self._after_ignored(text, at)
+                if after == at:
+                    yield Token(NONE, text[at], at)
+                    return
+                at = after
+                continue
             terminal, found, end = match.lastgroup, match[match.lastgroup], match.end()
             if terminal == word:
                 terminal = words.get(found, word)
@@ -75,5 +83,6 @@ class Lexer:
         return None
 
     def _after_ignored(self, text: str, at: int) -> int:
-        match = self._ignored.match(text, at)
-        return match.end() if match else at
+        while match := self._ignored.match(text, at):
+            at = match.end()
+        return at

@@ -142,7 +142,7 @@ def locate(name: str | os.PathLike[str]) -> Path:
     path = Path(name)
     known = directory("schemes") / f"{path.stem}.zen"
     named = path in (Path(path.stem), Path("schemes") / known.name)
-    return known if named and not path.exists() and known.is_file() else path
+    return known if named and not os.path.exists(path) and os.path.isfile(known) else path
 
 
 def _shipped_tiers(files: tuple[File, ...]) -> tuple[Program, ...]:
