@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.survival import facts
 from zenc.errors import TopologyError
 from zenc.topology import figures
 from zenc.topology.load import load_topology
@@ -48,7 +49,7 @@ def test_nccl() -> None:
     assert topology.graph.nodes["nic(3)"]["about"] == "mlx5_3"
     assert [str(s) for s in topology.switches if s.startswith("pci")] == [f"pci({n})" for n in range(8)]
     span = topology.link(0, "nvswitch").span
-    assert span is not None and span.source.line_text(span.line).strip().startswith("<nvlink target=")
+    assert span is not None and span.source.line_at(span.start).strip().startswith("<nvlink target=")
 
 
 def test_nccl_on_four_machines() -> None:
@@ -175,23 +176,39 @@ def test_the_name_of_a_file_says_nothing(tmp_path: Path) -> None:
         assert len(load_topology(other).links) == len(load_topology(path).links)
 
 
-def facts(topology: Topology) -> tuple[Any, ...]:
-    nodes = {
-        topology.label(node): (topology.kind(node), data.get("memory"))
-        for node, data in topology.graph.nodes(data=True)
-    }
-    links = {
-        (topology.label(e.source), topology.label(e.target), e.bandwidth, e.latency, e.kind) for e in topology.links
-    }
-    hosts = [(host.name, host.ranks, host.memory) for host in topology.hosts]
-    return topology.doc, topology.levels, nodes, links, hosts
-
-
 @pytest.mark.parametrize("what", [*FILES, *SHIPPED, "fat_tree(4)", "torus(2, 3)", "dgx(2)"], ids=str)
 def test_what_is_written_is_read_back(what: Path | str, tmp_path: Path) -> None:
     topology = load_topology(what)
     (tmp_path / "out.json").write_text(json.dumps(node_link(topology)))
     assert facts(load_topology(tmp_path / "out.json")) == facts(topology)
+
+
+def test_no_two_nodes_are_called_the_same(tmp_path: Path) -> None:
+    """Nodes of one label, of ids that are too long to tell them apart, and of an id that another one's label is."""
+    switches = [{"id": n, "kind": "switch", "label": "hub"} for n in range(3)]
+    switches += [{"id": "x" * 200 + str(n), "kind": "switch"} for n in range(2)] + [{"id": "gpu(0)", "kind": "switch"}]
+    nodes = [{"id": 10, "kind": "gpu"}, {"id": "hub", "kind": "gpu"}, *switches]
+    edges = [{"source": "hub", "target": node["id"], "bandwidth": 1} for node in nodes if node["id"] != "hub"]
+    (tmp_path / "twins.json").write_text(json.dumps({"nodes": nodes, "edges": edges}))
+    topology = load_topology(tmp_path / "twins.json")
+    found = [topology.label(node) for node in topology.graph]
+    assert found[:5] == ["gpu(0)", "hub", "hub'2", "hub'3", "hub'4"]
+    assert found[5:] == ["x" * 100, "x" * 100 + "'2", "gpu(0)'2"]
+    (tmp_path / "again.json").write_text(json.dumps(node_link(topology)))
+    assert len(facts(load_topology(tmp_path / "again.json"))[2]) == len(found)
+
+
+def test_what_no_terminal_can_show_is_replaced(tmp_path: Path) -> None:
+    """JSON can hold half of a character, and codes that move the cursor."""
+    bad = "a\ud800\x1b[2J"
+    nodes = [{"id": bad}, {"id": bad + "b", "label": bad}]
+    about = {"doc": bad, "levels": [[bad, 2]], "hosts": [{"name": bad, "ranks": [0]}]}
+    edges = [{"source": bad, "target": bad + "b", "bandwidth": 1, "kind": bad}]
+    (tmp_path / "bad.json").write_text(json.dumps({"graph": about, "nodes": nodes, "edges": edges}))
+    doc, levels, labels, links, hosts = facts(load_topology(tmp_path / "bad.json"))
+    good = "a??[2J"
+    assert (doc, levels[0].name, hosts[0][0], {link[4] for link in links}) == (good, good, good, {good})
+    assert set(labels) == {good, good + "b"}
 
 
 def test_networkx_reads_what_is_written() -> None:
@@ -295,6 +312,8 @@ def star(**changes: Any) -> str:
         (star(nodes=[{"id": "a", "memory": 0}]), "malformed-topology", "memory"),
         (star(graph={"levels": [["gpu", 4]]}), "malformed-topology", "come to 3 ranks"),
         (star(graph={"levels": "gpu"}), "malformed-topology", "node(4), gpu(8)"),
+        (star(nodes=[{"id": 1}, {"id": 1}]), "malformed-topology", "twice"),
+        ('{"nodes": [{"id": ' + "[" * 500 + "]" * 500 + '}], "edges": []}', "malformed-topology", "deeper than"),
         (star(graph={"hosts": [{"name": "x", "ranks": [7]}]}), "malformed-topology", "hosts"),
         (SQUARE.replace('target="n1"', 'target="n9"'), "malformed-topology", "come to 5 ranks"),
         (SQUARE.replace("5e10", "much"), "malformed-topology", "networkx can't read"),
@@ -325,6 +344,42 @@ def test_a_million_nodes_are_refused_quickly(form: str, tmp_path: Path) -> None:
     start = time.process_time()
     assert refusal(path)[0] == ["topology-too-large"]
     assert time.process_time() - start < 4
+
+
+def matrix(names: list[str], cell: str) -> str:
+    rows = [[name, *("X" if name == other else cell for other in names)] for name in names]
+    return "\n".join("\t".join(row) for row in [["", *names], *rows])
+
+
+def slots(inside: str, count: int) -> str:
+    return '<system version="1"><cpu>\n<pci><gpu/></pci>\n' + f"{inside}\n" * count + "</cpu></system>"
+
+
+TWINS = [{"id": f"s{n}", "kind": "switch", "label": "hub"} for n in range(20_000)]
+LONG = {
+    "spaces": " " * 100_000,
+    "escapes": "\x1b[0m " * 50_000,
+    "many CPUs": "<system>" + "<cpu/>" * 60_000 + "</system>",
+    "many cards": slots("<nic><net/></nic>", 15_000),
+    "many slots": slots("<pci><pci/></pci>", 15_000),
+    "one long line": slots("<nic><net/></nic>", 15_000).replace("\n", " " * 100),
+    "NVLinks": matrix([f"GPU{n}" for n in range(400)], "NV1"),
+    "one PCIe switch": matrix([f"GPU{n}" for n in range(400)], "PIX"),
+    "one card each": matrix(["GPU0", *(f"NIC{n}" for n in range(2000))], "SYS"),
+    "one name": json.dumps({"nodes": [{"id": "a", "kind": "gpu"}, *TWINS], "edges": []}),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_long_files(kind: str, tmp_path: Path) -> None:
+    """No more time than their length asks for: what takes quadratic time takes a minute of it and more."""
+    (tmp_path / "long").write_text(LONG[kind])
+    start = time.process_time()
+    try:
+        assert load_topology(tmp_path / "long").size
+    except TopologyError as error:
+        assert {found.id for found in error.diagnostics} <= {"topology-too-large", "unknown-format"}
+    assert time.process_time() - start < 10
 
 
 def test_a_great_file_is_not_read(tmp_path: Path) -> None:

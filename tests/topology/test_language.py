@@ -6,10 +6,13 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given
 
 from tests.support.clusters import topologies
+from tests.support.damage import damaged
+from tests.support.fuzz import fuzzed
+from tests.support.survival import assert_imported
+from tests.support.words import WORDS
 from zenc.errors import TopologyError, ZencError
 from zenc.language.load import load_text
 from zenc.topology.builders import nodes
@@ -129,6 +132,7 @@ def test_conditions_and_names() -> None:
         ("levels: a(1), b(1), gpu(2) memory a: 1 GB memory b: 1 GB", ["no-such-node"]),
         ("link gpu(0) - gpu(1): 1 GB/s", ["no-such-node"] * 2),
         ("switch gpu levels: gpu(2) link gpu(0) - gpu: 1 GB/s", ["island"]),
+        ("switch gpu(1) levels: gpu(2) link gpu(0) - gpu(1): 1 GB/s", ["duplicate-node"]),
         ("let rank = 1", ["shadowed-name"]),
         ("for i in 0 .. 1 { let i = 2 }", ["shadowed-name"]),
         ("like ring(4, width = 3)", ["wrong-arguments"]),
@@ -148,6 +152,31 @@ def test_what_is_wrong(body: str, expected: list[str]) -> None:
     assert ids(f"topology t {{ {body} }}") == expected
 
 
+def test_memory_of_loops() -> None:
+    """A machine or a device at a time, or all of them over and over; what was said last is true."""
+    start = time.process_time()
+    topology = load_topology("""topology t {
+        levels: node(8000), gpu(1)
+        switch hub
+        memory gpu(3, 0): 3 GB
+        for n in 0 .. 7999 { link gpu(n, 0) - hub: 1 GB/s  memory gpu: 1 GB  memory node(n): (n + 1) GB }
+        memory gpu(4, 0): 4 GB
+    }""")
+    assert [topology.memory(rank) for rank in (3, 4, 7999)] == [10**9, 4 * 10**9, 10**9]
+    assert [topology.hosts[n].memory for n in (0, 7999)] == [10**9, 8000 * 10**9]
+    assert time.process_time() - start < 10
+
+
+def test_errors_after_many_warnings() -> None:
+    unused = " ".join(f"let a{n} = {n}" for n in range(30))
+    assert ids(f"topology t {{ like ring(2) {unused} link gpu(0) - gpu(0): 1 GB/s }}") == ["self-link"]
+
+
+@pytest.mark.parametrize("text", ["a" * 300, 'topology t { like "' + "a" * 300 + '" }', "box.txt" + " " * 10**5])
+def test_paths_that_cannot_be(text: str) -> None:
+    assert ids(text) in (["unknown-topology"], ["unreadable-file"])
+
+
 def test_a_great_loop_is_refused_at_once() -> None:
     start = time.perf_counter()
     assert ids("topology t { levels: gpu(1 << 40) }") == ["topology-too-large"]
@@ -161,35 +190,21 @@ def test_warnings() -> None:
     assert [(w.id, w.severity) for w in warnings] == [("unused-name", "warning")] * 2
 
 
+@fuzzed(200)
 @given(topologies())
 @example("topology t { levels: gpu(2) link gpu(0) - gpu(1): 1e308 TB/s }")
 @example("topology t { levels: gpu(1) memory gpu: 1e308 TB }")
 @example("topology t { like dgx(2, memory = 1e308 TB) }")
 @example("topology t { like torus }")
 @example("topology t { like torus(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1) }")
-@settings(deadline=None, max_examples=200)
-def test_any_topology_is_one_or_an_error(text: str) -> None:
-    try:
-        topology = load_topology(text)
-    except ZencError as error:
-        assert error.diagnostics
-    else:
-        assert topology.size >= 1
+def test_any_topology_is_one_or_an_error(tmp_path: Path, text: str) -> None:
+    assert_imported(tmp_path / "given", text.encode())
 
 
-@given(topologies(), st.data())
-@settings(deadline=None, max_examples=100)
-def test_any_damaged_topology_is_one_or_an_error(text: str, data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(text)))
-    end = data.draw(st.integers(start, min(len(text), start + 20)))
-    damaged = (
-        text[:start] + data.draw(st.sampled_from(["", "link", "levels:", "{", "}", "/", "->", "3 GB/s"])) + text[end:]
-    )
-    try:
-        resolve_topology(load_text(damaged))
-    except ZencError as error:
-        assert error.diagnostics
-        assert "Expected one of" not in str(error)
+@fuzzed(100)
+@given(damaged(topologies(), WORDS))
+def test_any_damaged_topology_is_one_or_an_error(tmp_path: Path, text: str) -> None:
+    assert_imported(tmp_path / "given", text.encode())
 
 
 TWO_MATRICES = """topology pair {

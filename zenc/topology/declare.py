@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
 from zenc.language import cluster
@@ -31,6 +32,8 @@ class Declarer:
     alone: bool = False
     """Whether the declaration that is carried out is the only one of its topology."""
     _count: int = 0
+    _looked_at: int = 0
+    """How many of the problems are known to be no reason to stop."""
 
     def declare(self, body: cluster.Declarations) -> None:
         """Carry out ``body``. What is wrong is in the report; raises TopologyError where going on makes no sense."""
@@ -49,8 +52,9 @@ class Declarer:
         if self._count > _MOST_DECLARED:
             message = "this topology is too large: its loops come to more than a million declarations"
             raise TopologyError(Diagnostic("topology-too-large", message, span))
-        if len(self.report.found) >= _MOST_PROBLEMS:
+        if len(self.report.found) >= self._looked_at + _MOST_PROBLEMS:
             raise_if_any(TopologyError, list(dict.fromkeys(self.report.found)))
+            self._looked_at = len(self.report.found)
 
     def _one(self, declaration: cluster.Declaration) -> None:
         match declaration:
@@ -117,7 +121,11 @@ class Declarer:
                 counted[level.name.text] = count
         if len(counted) < len(levels.levels):  # nothing that follows would mean anything
             raise_if_any(TopologyError, self.report.found)
+        switches = set(self.draft.nodes)
         self.draft.set_levels(*counted.items(), span=levels.span)
+        for rank in range(prod(counted.values()) if switches else 0):
+            if self.draft.label(rank) in switches:
+                self._report_twin(self.draft.label(rank), levels.span)
 
     def _switch(self, place: cluster.Place) -> None:
         label = self._label(place)
@@ -127,11 +135,14 @@ class Declarer:
             message = f"'{place.name.text}' is a level"
             self.report.error("duplicate-node", message, place.span, help="give the switch another name")
         elif label in self.draft.nodes:
-            other = self.draft.nodes[label].get("span")
-            notes = (f"the other one: {other}",) if other else ()
-            self.report.error("duplicate-node", f"there is another '{label}'", place.span, notes=notes)
+            self._report_twin(label, place.span)
         else:
             self.draft.add_switch(label, span=place.span)
+
+    def _report_twin(self, label: str, span: Span | None) -> None:
+        other = self.draft.nodes[label].get("span")
+        notes = (f"the other one: {other}",) if other else ()
+        self.report.error("duplicate-node", f"there is another '{label}'", span, notes=notes)
 
     def _link(self, link: cluster.LinkOf) -> None:
         ends = self._node(link.source), self._node(link.target)

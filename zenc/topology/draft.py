@@ -17,6 +17,23 @@ _MOST_PROBLEMS = 20
 
 
 @dataclass
+class _Memory:
+    """Bytes for all of a level, and for those of it that were named since: so that neither takes a walk over all."""
+
+    of_all: int | None = None
+    of_one: dict[Node, int] = field(default_factory=dict)
+
+    def give(self, name: Node | None, memory: int) -> None:
+        if name is None:
+            self.of_all, self.of_one = memory, {}
+        else:
+            self.of_one[name] = memory
+
+    def of(self, name: Node, before: int | None) -> int | None:
+        return self.of_one.get(name, before if self.of_all is None else self.of_all)
+
+
+@dataclass
 class Draft:
     """Collects nodes and links, and what is wrong with them; nothing is raised before ``finish``, but for size."""
 
@@ -29,6 +46,8 @@ class Draft:
     links: dict[tuple[Node, Node], dict[str, Any]] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
     unlinked: set[Node] = field(default_factory=set)
+    _of_ranks: _Memory = field(default_factory=_Memory)
+    _of_hosts: _Memory = field(default_factory=_Memory)
 
     def set_levels(self, *levels: tuple[str, int], span: Span | None = None, memory: int | None = None) -> None:
         """Declare the levels, outermost first, and all ranks in them."""
@@ -99,15 +118,13 @@ class Draft:
         if place and not (len(place) == len(counts) and all(0 <= i < n for i, n in zip(place, counts, strict=True))):
             return f"there is no {label}; there are {label_of(self.levels[depth].name, counts)}"
         if depth == len(self.levels) - 1:
-            ranks = [self._rank(place)] if place else [node for node in self.nodes if isinstance(node, int)]
-            for rank in ranks:
-                self.nodes[rank]["memory"] = memory
+            self._of_ranks.give(self._rank(place) if place else None, memory)
             return None
         if not self.hosts:
             self.add_hosts(depth)
         if not any(host.name.split("(")[0] == self.levels[depth].name for host in self.hosts):
             return f"{self.hosts[0].name} is a machine already, and machines do not hold machines"
-        self.hosts = [replace(h, memory=memory) if not place or h.name == label else h for h in self.hosts]
+        self._of_hosts.give(label if place else None, memory)
         return None
 
     def label(self, node: Node) -> str:
@@ -158,20 +175,20 @@ class Draft:
         Raises:
             TopologyError: with all that is wrong with it; what is wrong with the whole is asked only of sound parts.
         """
-        raise_if_any(TopologyError, _limited(self.problems))
+        raise_if_any(TopologyError, list(dict.fromkeys(self.problems)))
         import networkx as nx
 
+        for node, data in self.nodes.items():
+            if isinstance(node, int):
+                data["memory"] = self._of_ranks.of(node, data["memory"])
+        hosts = tuple(replace(host, memory=self._of_hosts.of(host.name, host.memory)) for host in self.hosts)
         graph: nx.DiGraph[Any] = nx.DiGraph()
         graph.add_nodes_from(self.nodes.items())
         graph.add_edges_from((*ends, data) for ends, data in self.links.items())
         lone = [node for node in self.unlinked if isinstance(node, str) and not graph.degree[node]]
         graph.remove_nodes_from(lone)
         raise_if_any(TopologyError, graph_problems(self.name, graph, self.span))
-        return Topology(self.name, self.doc, self.levels, nx.freeze(graph), tuple(self.hosts))
-
-
-def _limited(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return list(dict.fromkeys(problems))[:_MOST_PROBLEMS]
+        return Topology(self.name, self.doc, self.levels, nx.freeze(graph), hosts)
 
 
 def label_of(name: str, indices: Sequence[int]) -> str:

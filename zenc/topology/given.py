@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from zenc.errors import Diagnostic, TopologyError
 from zenc.language import cluster
 from zenc.language.load import load_text
 
-_GIVEN = re.compile(r"(?P<what>[^\s(].*?)\s*(?P<arguments>\(.*\))\s*", re.DOTALL)
-
 
 def split_given(text: str) -> tuple[str, str] | None:
     """``box.txt(nodes = 4)`` as ``box.txt`` and ``(nodes = 4)``; None where no arguments stand at the end."""
-    found = _GIVEN.fullmatch(text)
-    return (found["what"], found["arguments"]) if found else None
+    start = text.find("(")
+    if start < 1 or text[0].isspace() or not text.rstrip().endswith(")"):
+        return None
+    return text[:start].rstrip(), text[start:].rstrip()
 
 
 def values_of(what: str, arguments: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,7 +104,7 @@ def _like_file(like: cluster.Like, declarer: Declarer) -> None:
 def _beside(name: Name) -> Path:
     """The file that ``name`` is the path of: beside the text that names it, or as it is."""
     path = (Path(name.span.source.name).parent if name.span else Path()) / name.text
-    return path if path.exists() else Path(name.text)
+    return path if os.path.exists(path) else Path(name.text)  # unlike Path.exists, False for a path that can't be
 
 
 def _matched(like: cluster.Like, names: list[str], placed: list[str], declarer: Declarer) -> dict[str, cluster.Setting]:

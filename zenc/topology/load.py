@@ -79,7 +79,7 @@ def _existing(text: str) -> Path | None:
     if os.path.exists(text):
         return Path(text)
     shipped = directory("schemes") / "topologies" / f"{text}.zen"
-    return shipped if re.fullmatch(r"\w+", text) and shipped.is_file() else None
+    return shipped if re.fullmatch(r"\w+", text) and os.path.isfile(shipped) else None
 
 
 def _from_file(path: Path, name: str | None, values: Values) -> tuple[Topology, tuple[Diagnostic, ...]]:

@@ -21,7 +21,7 @@ __all__ = ["IMPORT_OPTIONS", "import_into", "is_topology_text", "read_bytes"]
 MOST_BYTES = 1 << 25
 _MARKUP = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*<")
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
-_MATRIX = re.compile(rb"^[ \t]*(?:\x1b\[[0-9;]*m|[ \t])*GPU[0-9]+\b", re.MULTILINE)
+_MATRIX = re.compile(rb"^(?:\x1b\[[0-9;]*m|[ \t])*GPU[0-9]+\b", re.MULTILINE)
 _DECLARATION = re.compile(rb"^[ \t]*(?:topology|scheme|schedule|import)\b", re.MULTILINE)
 
 Values = Mapping[str, "int | float | None"]

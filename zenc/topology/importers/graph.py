@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.topology.check import too_large
@@ -21,6 +22,7 @@ from zenc.topology.model import Host, Node
 from zenc.topology.units import Kind, amount_of_text
 
 Attributes = Mapping[str, Any]
+_Key = tuple[str, str]
 
 _RANK_KINDS = ("rank", "gpu", "device")
 _LONGEST_NAME = 100
@@ -42,22 +44,15 @@ def fill_from_graph(draft: Draft, graph: Graph) -> None:
     found = too_large(len(graph.nodes), len(graph.edges), graph.span)
     if found:
         raise TopologyError(found)
+    _demand_different(graph)
     places = _ranks(graph)
     levels = _levels(graph, len(places))
-    names = _names(graph, places)
     if isinstance(graph.about.get("doc"), str):
-        draft.doc = draft.doc or " ".join(graph.about["doc"].split())
+        draft.doc = draft.doc or _printable(" ".join(graph.about["doc"].split()))
     if places:
         draft.set_levels(*levels)
         draft.hosts += _hosts(graph, len(places))
-    for id, data in graph.nodes:
-        node = names[_key(id)]
-        if isinstance(node, int):
-            draft.nodes[node]["memory"] = _memory(data, graph)
-            if isinstance(id, str):
-                draft.nodes[node]["label"] = _printable(id)
-        else:
-            draft.add_switch(node, _kind(data) or "switch")
+    names = _add_nodes(draft, graph, places)
     for source, target, data in graph.edges:
         if _key(source) not in names or _key(target) not in names:
             raise _malformed(graph, f"a link leads from {_shown(source)} to {_shown(target)}, and one is no node")
@@ -71,7 +66,7 @@ def fill_from_graph(draft: Draft, graph: Graph) -> None:
             *ends,
             bandwidth,
             _amount("latency", data, what, graph) or 0.0,
-            kind[:_LONGEST_NAME] if isinstance(kind, str) else "link",
+            _printable(kind[:_LONGEST_NAME]) if isinstance(kind, str) else "link",
             one_way=graph.directed,
             span=graph.span,
         )
@@ -81,8 +76,8 @@ def _malformed(graph: Graph, message: str) -> TopologyError:
     return TopologyError(Diagnostic("malformed-topology", message, graph.span))
 
 
-def _key(id: Any) -> tuple[str, str]:
-    return type(id).__name__, repr(id)[: 2 * _LONGEST_NAME]
+def _key(id: Any) -> _Key:
+    return type(id).__name__, repr(id)
 
 
 def _shown(id: Any) -> str:
@@ -91,10 +86,18 @@ def _shown(id: Any) -> str:
 
 def _kind(data: Attributes) -> str | None:
     kind = data.get("kind", data.get("type"))
-    return kind[:_LONGEST_NAME] if isinstance(kind, str) else None
+    return _printable(kind[:_LONGEST_NAME]) if isinstance(kind, str) else None
 
 
-def _ranks(graph: Graph) -> dict[tuple[str, str], int]:
+def _demand_different(graph: Graph) -> None:
+    seen: set[_Key] = set()
+    for id, _ in graph.nodes:
+        if _key(id) in seen:
+            raise _malformed(graph, f"node {_shown(id)} is there twice")
+        seen.add(_key(id))
+
+
+def _ranks(graph: Graph) -> dict[_Key, int]:
     """The key of each node that is a rank -> its number."""
     numbered = {_key(id): data["rank"] for id, data in graph.nodes if data.get("rank") is not None}
     if numbered:
@@ -108,27 +111,46 @@ def _ranks(graph: Graph) -> dict[tuple[str, str], int]:
     return {_key(id): place for place, id in enumerate(chosen)}
 
 
-def _names(graph: Graph, ranks: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], Node]:
-    names: dict[tuple[str, str], Node] = {}
-    taken: set[str] = set()
+def _add_nodes(draft: Draft, graph: Graph, ranks: Mapping[_Key, int]) -> dict[_Key, Node]:
+    """Declare all nodes; no two are called the same. Returns the key of each -> the node."""
+    nodes: dict[_Key, Node] = {}
+    labels = _Labels(draft.label(ranks[_key(id)]) for id, _ in graph.nodes if _key(id) in ranks and not _is_text(id))
     for id, data in graph.nodes:
         key = _key(id)
-        if key in names:
-            raise _malformed(graph, f"node {_shown(id)} is there twice")
         if key in ranks:
-            names[key] = ranks[key]
-            continue
-        label = data.get("label") if isinstance(data.get("label"), str) else None
-        name = _printable(str(label or id))
-        while name in taken:
-            name += "'"
-        taken.add(name)
-        names[key] = name
-    return names
+            nodes[key] = rank = ranks[key]
+            draft.nodes[rank]["memory"] = _memory(data, graph)
+            if _is_text(id):
+                draft.nodes[rank]["label"] = labels.new(id)
+        else:
+            label = data.get("label")
+            name = labels.new(label if _is_text(label) else str(id))
+            nodes[key] = draft.add_switch(name, _kind(data) or "switch")
+    return nodes
 
 
-def _printable(name: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in name[:_LONGEST_NAME])
+def _is_text(id: Any) -> TypeGuard[str]:
+    """Whether ``id`` is what people call a node."""
+    return isinstance(id, str) and bool(id)
+
+
+class _Labels:
+    """What nodes are called, each differently: the second ``hub`` is ``hub'2``."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._count: Counter[str] = Counter(taken)
+
+    def new(self, text: str) -> str:
+        label = first = _printable(text[:_LONGEST_NAME])
+        while self._count[label]:
+            self._count[first] += 1
+            label = f"{first}'{self._count[first]}"
+        self._count[label] += 1
+        return label
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 _LEVEL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,40})\(([0-9]{1,9})\)\s*")
@@ -150,7 +172,7 @@ def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
             raise _malformed(graph, "'levels' is a list of names and counts: node(4), gpu(8)")
     if not levels or math.prod(count for _, count in levels) != ranks:
         raise _malformed(graph, f"the levels do not come to {ranks} ranks")
-    return [(str(name)[:_LONGEST_NAME], count) for name, count in levels]
+    return [(_printable(name[:_LONGEST_NAME]), count) for name, count in levels]
 
 
 def _hosts(graph: Graph, ranks: int) -> list[Host]:
@@ -170,7 +192,7 @@ def _host(given: Any) -> Host | None:
     known = memory is None or (type(memory) is int and 1 <= memory < 2**62)
     if not isinstance(name, str) or not known or any(type(rank) is not int for rank in given["ranks"]):
         return None
-    return Host(name[:_LONGEST_NAME], tuple(given["ranks"]), memory)
+    return Host(_printable(name[:_LONGEST_NAME]), tuple(given["ranks"]), memory)
 
 
 def _amount(kind: Kind, data: Attributes, what: str, graph: Graph) -> float | None:

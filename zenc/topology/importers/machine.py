@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -42,17 +43,20 @@ class Machine:
     parts: dict[str, tuple[str, str]] = field(default_factory=dict)
     wires: list[Wire] = field(default_factory=list)
     ports: list[Port] = field(default_factory=list)
+    _counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, kind: str, about: str = "", *, number: bool = True) -> str:
         """Declare a part of ``kind``, numbered from 0; returns its name."""
-        count = sum(name.startswith(f"{kind}(") for name in self.parts)
-        name = f"{kind}({count})" if number else kind
+        name = f"{kind}({self._counts[kind]})" if number else kind
+        self._counts[kind] += number
         self.parts[name] = (kind if kind in ("cpu", "nic") else "switch", about)
         return name
 
     def join_sockets(self) -> None:
-        """Link all pairs of CPUs, as NCCL does."""
+        """Link all pairs of CPUs, as NCCL does; raises TopologyError where these are too many to be a machine's."""
         cpus = [name for name, (kind, _) in self.parts.items() if kind == "cpu"]
+        if found := too_large(len(self.parts), len(cpus) * (len(cpus) - 1)):
+            raise TopologyError(found)
         for place, one in enumerate(cpus):
             for other in cpus[place + 1 :]:
                 self.wires.append(Wire(one, other, figures.SYSTEM, figures.SYSTEM_LATENCY, "system"))

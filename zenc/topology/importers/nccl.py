@@ -17,7 +17,7 @@ from zenc.topology import figures
 from zenc.topology.check import MOST_NODES
 from zenc.topology.importers.machine import Machine, Port, Wire
 from zenc.topology.importers.options import Options
-from zenc.topology.importers.xml import Element, line_span, parse_xml
+from zenc.topology.importers.xml import Element, Lines, line_span, parse_xml
 from zenc.topology.model import Node
 
 _NVSWITCH_CLASS = "0x0680"
@@ -59,6 +59,10 @@ class _Reader:
     machine: Machine = field(default_factory=Machine)
     gpus: list[_Gpu] = field(default_factory=list)
     cpus: list[str] = field(default_factory=list)
+    lines: Lines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lines = Lines(self.source)
 
     def read(self, root: Element) -> Machine:
         self._number_gpus(root)
@@ -170,7 +174,7 @@ class _Reader:
     # Attributes
 
     def _at(self, element: Element) -> Span:
-        return line_span(self.source, element.line)
+        return self.lines.span(element.line)
 
     def _number(self, element: Element, name: str, default: float) -> float:
         text = element.attributes.get(name, "").strip()

@@ -10,6 +10,8 @@ from zenc.topology.check import too_large
 from zenc.topology.draft import Draft
 from zenc.topology.importers.graph import Graph, fill_from_graph, pairs
 
+_DEEPEST = 100
+
 
 def fill(draft: Draft, data: bytes, source: Source) -> None:
     start = Span(source, 0, 1)
@@ -22,12 +24,25 @@ def fill(draft: Draft, data: bytes, source: Source) -> None:
         place = getattr(error, "pos", 0)
         where = Span(source, place, place + 1)
         raise TopologyError(Diagnostic("malformed-topology", f"this is no JSON: {error}", where)) from error
+    if _nests(value):
+        raise TopologyError(Diagnostic("malformed-topology", f"this nests deeper than {_DEEPEST} levels", start))
     graph = _graph(value, start)
     if graph is None:
         message = "this is no node-link JSON: it has 'nodes', and 'edges' or 'links', each a list of objects"
         help = "networkx writes it: json.dump(networkx.node_link_data(graph), file)"
         raise TopologyError(Diagnostic("malformed-topology", message, start, help=help))
     fill_from_graph(draft, graph)
+
+
+def _nests(value: Any) -> bool:
+    """Whether ``value`` is deeper than ``_DEEPEST``: what shows values does it by recursion."""
+    held = [value]
+    for _ in range(_DEEPEST):
+        lists = [item for item in held if isinstance(item, list | dict) and item]
+        held = [inner for item in lists for inner in (item.values() if isinstance(item, dict) else item)]
+        if not held:
+            return False
+    return True
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -14,6 +14,7 @@ Where all GPUs have more NVLinks to each other than a GPU has, these lead to a s
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ _DEPTH = {"PIX": 0, "PXB": 1, "PHB": 2, "NODE": 2}
 _NVLINK = re.compile(r"NV([0-9]{1,2})")
 _MOST_NVLINKS = 18
 """Of a GPU: Hopper and Blackwell."""
+_MOST_COLUMNS = 1024
 
 
 def read(data: bytes, source: Source, options: Options) -> Machine:
@@ -54,16 +56,16 @@ class _Matrix:
 
 def _read(source: Source) -> _Matrix:
     matrix: _Matrix | None = None
+    known: frozenset[str] = frozenset()
     for number, line in enumerate(_ESCAPE.sub("", source.text).splitlines(), 1):
         words = line.split()
         if matrix is None:
             if words and _GPU.fullmatch(words[0]) and (len(words) == 1 or words[1] not in ("X", "=")):
-                matrix = _Matrix(_columns(words))
-                if len(set(matrix.names)) < len(matrix.names):
-                    raise _malformed(source, number, "a column is there twice")
-        elif words and words[0] in matrix.names and words[0] not in matrix.cells:
+                matrix = _Matrix(_columns(words, source, number))
+                known = frozenset(matrix.names)
+        elif words and words[0] in known and words[0] not in matrix.cells:
             _row(matrix, words, source, number)
-        elif len(words) == 2 and words[0][:-1] in matrix.names and words[0].endswith(":"):
+        elif len(words) == 2 and words[0][:-1] in known and words[0].endswith(":"):
             matrix.legend[words[0][:-1]] = words[1]
     if matrix is None:
         raise _malformed(source, 1, "there is no line with the names of the columns: GPU0 GPU1 ...")
@@ -73,9 +75,14 @@ def _read(source: Source) -> _Matrix:
     return matrix
 
 
-def _columns(words: Sequence[str]) -> list[str]:
+def _columns(words: Sequence[str], source: Source, number: int) -> list[str]:
     """The names before ``CPU Affinity`` and what follows it."""
     end = next((place for place, word in enumerate(words) if word in ("CPU", "NUMA")), len(words))
+    if end > _MOST_COLUMNS:
+        message = f"this matrix has {end} columns, and no machine has more than {_MOST_COLUMNS} GPUs and cards"
+        raise TopologyError(Diagnostic("topology-too-large", message, line_span(source, number)))
+    if len(set(words[:end])) < end:
+        raise _malformed(source, number, "a column is there twice")
     return list(words[:end])
 
 
@@ -100,22 +107,25 @@ def _malformed(source: Source, line: int, message: str) -> TopologyError:
 
 
 class _Groups:
-    """Sets of names that are joined pair by pair."""
+    """Sets of names that are joined pair by pair. A set is called by that name in it which is the first of all."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._parent = {name: name for name in names}
+        self._place = {name: place for place, name in enumerate(names)}
+        self._group = {name: name for name in names}
+        self._members = {name: [name] for name in names}
 
     def of(self, name: str) -> str:
-        while self._parent[name] != name:
-            name = self._parent[name]
-        return name
+        return self._group[name]
 
     def members(self, name: str) -> list[str]:
-        return [other for other in self._parent if self.of(other) == self.of(name)]
+        return self._members[self._group[name]]
 
     def join(self, one: str, other: str) -> None:
-        first, second = sorted((self.of(one), self.of(other)), key=list(self._parent).index)
-        self._parent[second] = first
+        first, second = sorted((self.of(one), self.of(other)), key=self._place.__getitem__)
+        if first != second:
+            moved = self._members.pop(second)
+            self._members[first] += moved
+            self._group.update(dict.fromkeys(moved, first))
 
 
 def _machine(matrix: _Matrix, options: Options) -> Machine:
@@ -137,10 +147,9 @@ def _machine(matrix: _Matrix, options: Options) -> Machine:
 def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: float) -> None:
     """PCIe switches above those that share one, and CPUs above these."""
     depths = [_joined(matrix, depth) for depth in range(3)]
-    for name in matrix.names:  # NVLinks hide how their ends are connected otherwise
-        twins = [other for other in matrix.numa if matrix.numa[other] == matrix.numa.get(name)]
-        for other in twins:
-            depths[2].join(name, other)
+    first: dict[str, str] = {}
+    for name, number in matrix.numa.items():  # NVLinks hide how their ends are connected otherwise
+        depths[2].join(name, first.setdefault(number, name))
     _join_by_nvlinks(matrix, depths[2])
     cpus = {group: machine.add("cpu") for group in dict.fromkeys(map(depths[2].of, matrix.names))}
     switches: dict[tuple[int, str], str] = {}
@@ -148,10 +157,9 @@ def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: 
         node = nodes[name]
         members = 1
         for depth, groups in enumerate(depths[:2]):
-            group = [other for other in matrix.names if groups.of(other) == groups.of(name)]
-            if len(group) == members:
+            if len(groups.members(name)) == members:
                 continue
-            members = len(group)
+            members = len(groups.members(name))
             key = (depth, groups.of(name))
             if is_new := key not in switches:
                 switches[key] = machine.add("pci")
@@ -177,20 +185,37 @@ def _joined(matrix: _Matrix, depth: int) -> _Groups:
 
 def _join_by_nvlinks(matrix: _Matrix, groups: _Groups) -> None:
     """What is joined by NVLinks is taken to be at one CPU, unless a NUMA affinity or a SYS between them says no."""
-    systems = {(one, other) for one, other, cell in matrix.pairs() if cell == "SYS"}
+    apart = _apart(matrix, groups)
     for one, other, cell in matrix.pairs():
-        if not _NVLINK.fullmatch(cell) or (one in matrix.numa and other in matrix.numa):
+        first, second = groups.of(one), groups.of(other)
+        told = one in matrix.numa and other in matrix.numa
+        if told or first == second or second in apart[first] or not _NVLINK.fullmatch(cell):
             continue
-        first, second = groups.members(one), groups.members(other)
-        if not any((a, b) in systems or (b, a) in systems for a in first for b in second):
-            groups.join(one, other)
+        groups.join(one, other)
+        kept = groups.of(one)
+        for far in apart.pop(second if kept == first else first):
+            apart[far] = apart[far] - {first, second} | {kept}
+            apart[kept].add(far)
+
+
+def _apart(matrix: _Matrix, groups: _Groups) -> dict[str, set[str]]:
+    """Group -> the groups that have a SYS between them and it."""
+    apart: dict[str, set[str]] = {groups.of(name): set() for name in matrix.names}
+    for one, other, cell in matrix.pairs():
+        first, second = groups.of(one), groups.of(other)
+        if cell == "SYS" and first != second:
+            apart[first].add(second)
+            apart[second].add(first)
+    return apart
 
 
 def _nvlinks(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: float) -> None:
     found = {(one, other): int(cell[2:]) for one, other, cell in matrix.pairs() if _NVLINK.fullmatch(cell)}
     found = {ends: count for ends, count in found.items() if count}
-    gpus = sorted({gpu for ends in found for gpu in ends}, key=matrix.names.index)
-    per_gpu = {gpu: sum(count for ends, count in found.items() if gpu in ends) for gpu in gpus}
+    per_gpu: Counter[str] = Counter()
+    for ends, count in found.items():
+        per_gpu.update(dict.fromkeys(ends, count))
+    gpus = [name for name in matrix.names if name in per_gpu]
     counts = set(found.values())
     complete = len(found) == len(gpus) * (len(gpus) - 1) // 2
     if complete and len(counts) == 1 and max(per_gpu.values()) > _MOST_NVLINKS:

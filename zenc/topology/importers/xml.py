@@ -6,6 +6,7 @@ expanded, and nothing is ever fetched. The number of elements and their depth ar
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -120,15 +121,33 @@ def _too_many(where: Span) -> Diagnostic:
     return Diagnostic("topology-too-large", message, where)
 
 
+class Lines:
+    """The lines of a source, for whoever asks for many: none is looked for twice, and none beyond those asked for."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._starts = array("q", [0])
+        """Where lines start, as far as is known; behind the last of all a place beyond the text."""
+        self._spans: dict[int, Span] = {}
+
+    def span(self, line: int) -> Span:
+        """The text of the 1-based ``line``, or of the last one, without the white space around it."""
+        self._look_for(line)
+        line = min(line, len(self._starts) - 1)
+        if line not in self._spans:
+            start, end = self._starts[line - 1], self._starts[line] - 1
+            text = self._source.text[start:end]
+            start += len(text) - len(text.lstrip())
+            self._spans[line] = Span(self._source, start, start + len(text.strip()))
+        return self._spans[line]
+
+    def _look_for(self, line: int) -> None:
+        text = self._source.text
+        while len(self._starts) <= line and self._starts[-1] <= len(text):
+            end = text.find("\n", self._starts[-1])
+            self._starts.append((end if end >= 0 else len(text)) + 1)
+
+
 def line_span(source: Source, line: int) -> Span:
-    """The text of the 1-based ``line``, without the white space around it."""
-    start = 0
-    for _ in range(line - 1):
-        end = source.text.find("\n", start)
-        if end < 0:
-            break
-        start = end + 1
-    end = source.text.find("\n", start)
-    text = source.text[start : end if end >= 0 else len(source.text)]
-    start += len(text) - len(text.lstrip())
-    return Span(source, start, start + len(text.strip()))
+    """The text of one line, as ``Lines.span`` gives it."""
+    return Lines(source).span(line)
