@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from zenc.errors import ArtifactError, Diagnostic, ZencError
@@ -192,7 +191,7 @@ def _obtained(what: Artifact | Path_, size: int) -> Artifact:
 
     if isinstance(what, Artifact):
         artifact = what
-    elif Path(what).is_dir():
+    elif os.path.isdir(what):
         artifact = load_artifact(what)
     else:
         artifact = compile(what, ranks=size)

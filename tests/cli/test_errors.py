@@ -132,6 +132,19 @@ def test_a_bug_of_ours_shows_its_trace_on_demand(
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_name_that_no_file_can_have(zenc: Zenc, verb: str) -> None:
+    done = zenc(verb, "a" * 300)
+    assert done.returncode == 2
+    assert "is neither a file nor a scheme that comes with zenc" in " ".join(done.stderr.split())
+
+
+def test_what_the_terminal_has_no_character_for(zenc: Zenc) -> None:
+    done = zenc("topo", "show", 'topology t { "\udcff é" like ring(2) }', PYTHONIOENCODING="ascii:strict")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[1] == r"\udcff \xe9"
+
+
 def test_ranks_that_are_no_whole_groups_of_the_tiers(zenc: Zenc) -> None:
     done = zenc("check", "zen_cluster", "--ranks", "10")
     assert done.returncode == 1 and done.stdout == ""

@@ -6,6 +6,9 @@ Nothing heavy is imported before a verb needs it, so that ``zenc --help`` answer
 
 from __future__ import annotations
 
+import io
+import sys
+
 import typer
 
 from zenc.cli.cache import cache
@@ -78,5 +81,7 @@ def _options(
 
 def main() -> None:
     """Run the program with the arguments of the command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files and texts may hold what its encoding has not
+        sys.stdout.reconfigure(errors="backslashreplace")
     with reporting(json=False):
         app(prog_name="zenc")

@@ -102,12 +102,12 @@ def locate(scheme: str) -> str:
     Raises:
         typer.BadParameter: neither is there.
     """
-    if Path(scheme).exists():
+    if os.path.exists(scheme):  # unlike Path.exists, False for a path that can't be
         return scheme
     from zenc.language import load
 
     path = load.locate(scheme)
-    if path.exists():
+    if os.path.exists(path):
         return from_here(path)
     near = get_close_matches(scheme, load.shipped_names(), n=1)
     hint = f"; did you mean '{near[0]}'?" if near else "; `zenc list` shows those"

@@ -132,7 +132,7 @@ def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:
 
 def _manifest(where: Path) -> dict[str, Any]:
     path = where / "manifest.json"
-    if not path.is_file():
+    if not os.path.isfile(path):
         message = f"{where} is no compiled scheme: it has no manifest.json"
         raise ArtifactError(Diagnostic("not-an-artifact", message, help=f"zenc compile SCHEME.zen -o {where}"))
     try:
@@ -147,7 +147,7 @@ def _manifest(where: Path) -> dict[str, Any]:
 def _checked(where: Path, name: str, digest: str) -> bytes:
     """The content of a file of the artifact, which must lie inside it and be as it was written."""
     path = where / name
-    if where.resolve() not in path.resolve().parents:
+    if Path(os.path.realpath(where)) not in Path(os.path.realpath(path)).parents:  # of a loop of links, too
         raise _damaged(where, f"{name} lies outside of it")
     try:
         content = _bytes(path)
