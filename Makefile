@@ -16,7 +16,7 @@ RANKS ?= 4
 REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format tables bench generated-diff wheel-check docs clean
+.PHONY: help demo test test-all fuzz lint format tables bench generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test: lint  ## lint, then the tests that take seconds each
 
 test-all: lint wheel-check  ## lint, all tests, and the wheel in an empty environment
 	$(BIN)/python -m pytest $(TESTS)
+
+fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an hour or two
+	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)
 
 lint: $(STAMP)  ## ruff, mypy --strict and clang-format, without changing a file
 	$(BIN)/ruff check .

@@ -16,11 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.fuzz import register_profiles
 from zenc.codegen.compilers import device_compiler
 from zenc.codegen.nvrtc import Nvrtc
 from zenc.errors import BuildError
 
 GOLDEN = Path(__file__).parent / "golden"
+
+register_profiles()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

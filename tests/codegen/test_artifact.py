@@ -13,17 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zenc
 from tests.support.cases import COMBINATIONS, scheme_text
+from tests.support.damage import damaged_bytes, damaged_json
+from tests.support.fuzz import fuzzed
 from tests.support.plans import explain
+from tests.support.survival import assert_loaded, assert_said
 from zenc import compiler
 from zenc.codegen.arch import Arch
 from zenc.codegen.artifact import Artifact, load_artifact
 from zenc.codegen.device import Cubin
 from zenc.errors import ArtifactError
+from zenc.plan.serial import plan_from_json
 from zenc.plan.synthetic import Load
 
 TEXT = scheme_text(*COMBINATIONS[-1])
@@ -165,6 +169,17 @@ def test_files_that_are_edited_cut_short_or_gone(copy, name):
     assert refused(copy) == "artifact-damaged"
 
 
+def test_a_link_to_itself_is_no_file(copy):
+    for name, id in (("plan.json", "artifact-damaged"), ("manifest.json", "not-an-artifact")):
+        (copy / name).unlink()
+        (copy / name).symlink_to(name)
+        assert refused(copy) == id
+
+
+def test_a_path_that_cannot_be_holds_nothing():
+    assert refused(Path("a" * 300)) == "not-an-artifact"
+
+
 def test_a_pipe_is_no_file(copy):
     (copy / "plan.json").unlink()
     os.mkfifo(copy / "plan.json")
@@ -295,7 +310,7 @@ def test_a_disk_that_fills_up_leaves_the_old_artifact(copy, monkeypatch):
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@fuzzed(120)
 @given(data=st.data())
 def test_any_bit_that_flips_is_found(saved, tmp_path, data):
     """In any file but the manifest; a manifest still reads as itself, or not at all."""
@@ -310,3 +325,41 @@ def test_any_bit_that_flips_is_found(saved, tmp_path, data):
     except ArtifactError:
         return
     assert name == "manifest.json" and found.plan == load_artifact(saved).plan
+
+
+WORDS = ["plan.json", "kernels.cpp", "sources/0.zen", "../plan.json", "a" * 300, "\0", "\ud800", "cpu", "rank", "all"]
+
+
+@fuzzed(120)
+@given(data=st.data())
+def test_a_manifest_that_says_anything(saved, tmp_path, data):
+    where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))
+    manifest = data.draw(damaged_json(json.loads((saved / "manifest.json").read_text()), WORDS))
+    (where / "manifest.json").write_text(json.dumps(manifest))
+    assert_loaded(where)
+
+
+@fuzzed(120)
+@given(data=st.data())
+def test_a_plan_that_says_anything(saved, tmp_path, data):
+    """With a checksum that is right: somebody wrote it on purpose."""
+    where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))
+    plan = data.draw(damaged_json(json.loads((saved / "plan.json").read_text()), WORDS))
+    rewrite(where, "plan.json", json.dumps(plan))
+    manifest = json.loads((where / "manifest.json").read_text())
+    try:
+        digest = plan_from_json(plan).digest
+    except ArtifactError as error:
+        assert_said(error)
+    else:
+        (where / "manifest.json").write_text(json.dumps({**manifest, "digest": digest}))
+    assert_loaded(where)
+
+
+@fuzzed(120)
+@given(data=st.data())
+def test_files_with_any_bytes(saved, tmp_path, data):
+    where = Path(shutil.copytree(saved, tmp_path / "said", dirs_exist_ok=True))
+    name = data.draw(st.sampled_from(["manifest.json", "plan.json", "sources/0.zen"]))
+    (where / name).write_bytes(data.draw(damaged_bytes([(saved / name).read_bytes()], WORDS[:4]) | st.binary()))
+    assert_loaded(where)

@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.language.test_text import blocks, expressions
 from tests.support.clusters import topologies
-from zenc.errors import SchemeSyntaxError, Source
+from tests.support.damage import damaged
+from tests.support.fuzz import fuzzed
+from tests.support.layout import BREAKS, GAPS, TOKEN, apart, assert_laid_out_or_refused, assert_layout
+from tests.support.programs import programs
+from tests.support.words import WORDS
+from zenc.errors import SchemeSyntaxError
 from zenc.language.format import format_text
-from zenc.language.parse import parse
-from zenc.language.schedule import Block, Expression
-from zenc.language.text import block_text, expression_text
 from zenc.resources import directory
 
-SHIPPED = {path.stem: path.read_text(encoding="utf-8") for path in sorted(directory("schemes").glob("*.zen"))}
+SHIPPED = {path.stem: path.read_text(encoding="utf-8") for path in sorted(directory("schemes").rglob("*.zen"))}
 TEXTS = [path for path in (Path(__file__).parents[1] / "diagnostics").glob("*.good.zen") if path.stat().st_size]
-TOKEN = re.compile(r'#[^\n]*|"[^"]*"|[0-9]+\.[0-9]+|\w+|\.\.|->|[=!<>]=|<<|>>|\S')
-COMMENTED = re.compile(r'(\n?)[ \t\r]*(#[^\n]*)|"[^"]*"')
-BREAKS = ["\n", "\n\n", "\r\n", " # beside\n", "\n# above\n", "\n\n\n\t# apart \r\n\n", " #\n", ' # "}\n# {"\n']
-GAPS = st.sampled_from([" ", " ", " ", "\t", "    ", *BREAKS])
-
-
-def meaning(text: str) -> tuple[object, ...]:
-    file = parse(Source("text", text))
-    return file.imports, file.schedules, file.schemes, file.topologies
-
-
-def words(text: str) -> list[str]:
-    """Everything but white space, in order: comments too, and doc strings as they are understood."""
-    return [" ".join(word.split()) if word[0] == '"' else word.rstrip() for word in TOKEN.findall(text)]
-
-
-def comments(text: str) -> list[tuple[bool, str]]:
-    """Whether each comment has a line of its own, and the comment."""
-    return [(bool(line), comment.rstrip()) for line, comment in COMMENTED.findall("\n" + text) if comment]
-
-
-def assert_layout(text: str) -> str:
-    """All that is true of any layout; gives that of ``text``."""
-    once = format_text(text, "text")
-    assert format_text(once, "text") == once
-    assert meaning(once) == meaning(text)
-    assert words(once) == words(text)
-    assert comments(once) == comments(text)
-    assert "\n\n\n" not in once and "{\n\n" not in once and "\r" not in once and "\t" not in once
-    assert not re.search(r"[ \t]\n|\n\n\Z|\A\s", once) and once.endswith("\n")
-    return once
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -63,8 +32,8 @@ def test_small_texts(path: Path) -> None:
     assert_layout(path.read_text(encoding="utf-8"))
 
 
+@fuzzed(80)
 @given(st.sampled_from(sorted(SHIPPED)), st.data())
-@settings(deadline=None, max_examples=80)
 def test_shipped_schemes_pulled_apart(name: str, data: st.DataObject) -> None:
     """White space and comments between any two tokens; few or many, so that lines stay and lines break."""
     share = data.draw(st.sampled_from([1, 4, 20, 100]))
@@ -78,28 +47,24 @@ def test_shipped_schemes_pulled_apart(name: str, data: st.DataObject) -> None:
     assert_layout(text)
 
 
-@given(blocks(), blocks(), expressions(), st.lists(GAPS, min_size=1, max_size=40))
-@settings(deadline=None, max_examples=60)
-def test_generated_texts(push: Block, pull: Block, default: Expression, gaps: list[str]) -> None:
-    phases = f'"A doc." push {{ {block_text(push)} }} pull {{ {block_text(pull)} }}'
-    header = f"(a, b = {expression_text(default)}, c = -2.5)"
-    scheme = (
-        f'scheme two{header} {{ "A doc." communication: schedule {{ {phases} }} x: y by z(k = 1, -2.5) push: auto }}'
-    )
-    size = expression_text(default)
-    tiers = (
-        f"tier tier({size}): tier(k = {size}, -2.5) tier b: c unit: row tier d({size}): unit balance: tier tier e: f"
-    )
-    text = f'import "a.zen" schedule one{header} {{ {phases} }} {scheme} scheme three{header} {{ {tiers} }}'
+@fuzzed(60)
+@given(programs(), GAPS)
+def test_generated_texts(text: str, gaps: list[str]) -> None:
     assert_layout(text)
-    assert_layout("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+    assert_layout(apart(text, gaps))
 
 
-@given(topologies(), st.lists(GAPS, min_size=1, max_size=40))
-@settings(deadline=None, max_examples=60)
+@fuzzed(60)
+@given(topologies(), GAPS)
 def test_generated_topologies(text: str, gaps: list[str]) -> None:
     assert_layout(text)
-    assert_layout("".join(word + gaps[place % len(gaps)] for place, word in enumerate(TOKEN.findall(text))))
+    assert_layout(apart(text, gaps))
+
+
+@fuzzed(100)
+@given(damaged(st.sampled_from(sorted(SHIPPED.values())) | programs(), [*WORDS, " # beside\n", "\n# above\n"]))
+def test_damaged_texts_are_laid_out_or_refused(text: str) -> None:
+    assert_laid_out_or_refused(text)
 
 
 def test_tiers() -> None:
@@ -233,6 +198,13 @@ scheme it {
 }
 """
     )
+
+
+@pytest.mark.parametrize("text", ['import "a\t\n\n\nb.zen" # \t c\rd \t', 'import "a.zen" #\x0b\x85b\u2028c\x1c'])
+def test_comments_and_paths_keep_what_is_in_them(text: str) -> None:
+    inside = text.split("#")[1].rstrip()
+    assert f"  #{inside}\n" in assert_layout(text)
+    assert text[:8] in assert_layout(text)
 
 
 def test_what_does_not_parse_is_refused() -> None:

@@ -3,72 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 
+from tests.support.fuzz import fuzzed
+from tests.support.schedules import blocks, expressions
 from zenc.errors import Source
 from zenc.language.parse import parse, parse_block, parse_expression
-from zenc.language.schedule import (
-    BINARY_OPERATORS,
-    UNARY_OPERATORS,
-    All,
-    Apply,
-    Binary,
-    Block,
-    Expression,
-    For,
-    If,
-    Integer,
-    Let,
-    Part,
-    PartRange,
-    Require,
-    Send,
-    Step,
-    Unary,
-    Variable,
-)
+from zenc.language.schedule import Block, Expression, Integer
 from zenc.language.text import block_lines, block_text, expression_text
 from zenc.resources import directory
 
-names = st.sampled_from(["rank", "size", "parts", "one_shot", "k", "half_2", "order", "total", "_x"])
 
-
-def expressions() -> st.SearchStrategy[Expression]:
-    leaves = st.builds(Integer, st.integers(0, 2**64 - 1)) | st.builds(Variable, names)
-    return st.recursive(
-        leaves,
-        lambda inner: st.one_of(
-            st.builds(Unary, st.sampled_from(UNARY_OPERATORS), inner),
-            st.builds(Binary, st.sampled_from(BINARY_OPERATORS), inner, inner),
-            st.builds(Apply, names, st.lists(inner, max_size=3).map(tuple)),
-        ),
-        max_leaves=12,
-    )
-
-
-def blocks() -> st.SearchStrategy[Block]:
-    e = expressions()
-    parts = st.builds(All) | st.builds(Part, e) | st.builds(PartRange, e, e)
-    messages = st.text(st.characters(exclude_characters='"\0', codec="utf-8")).map(lambda text: " ".join(text.split()))
-    sends = st.builds(Send, parts, e, st.none() | e, st.none() | e)
-    leaves = st.builds(Let, names, e) | sends | st.builds(Require, e, messages)
-
-    def compound(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-        block = st.lists(inner, max_size=3).map(tuple)
-        return st.builds(Step, block) | st.builds(For, names, e, e, block) | st.builds(If, e, block, block)
-
-    return st.lists(st.recursive(leaves, compound, max_leaves=6), max_size=4).map(tuple)  # type: ignore[arg-type]
-
-
+@fuzzed(100)
 @given(expressions())
-@settings(deadline=None)
 def test_expressions_come_back(expression: Expression) -> None:
     assert parse_expression(expression_text(expression)) == expression
 
 
+@fuzzed(60)
 @given(blocks())
-@settings(deadline=None, max_examples=60)
 def test_blocks_come_back(block: Block) -> None:
     assert parse_block(block_text(block)) == block
     assert parse_block(block_text(block, indent=2)) == block

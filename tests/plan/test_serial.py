@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
+from tests.support.damage import damaged_json
+from tests.support.fuzz import fuzzed
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
-from zenc.errors import ArtifactError, VerificationError
+from tests.support.survival import assert_planned
+from zenc.errors import ArtifactError
 from zenc.language.load import load_file, locate
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
@@ -41,7 +43,7 @@ def test_every_combination_comes_back(combination):
         assert there_and_back(plan).digest == plan.digest
 
 
-@settings(max_examples=60, deadline=None)
+@fuzzed(60)
 @given(name=st.sampled_from(SHIPPED), size=st.none() | st.integers(1, 2000))
 def test_shipped_schemes_come_back(name, size):
     plan = shipped_plan(name, size)
@@ -194,43 +196,11 @@ def test_nesting_without_end():
         plan_from_json(data)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
-    | st.sampled_from(["rank", "all", "part rank", "1 / (rank - 1)", "size << 70", "step", "dense", "a.zen:1:1"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["step", "send", "to", "at", "if"]), inner),
-    max_leaves=5,
-)  # fmt: skip
+WORDS = ["rank", "all", "part rank", "1 / (rank - 1)", "size << 70", "step", "send", "to", "at", "if", "a.zen:1:1"]
 
 
-def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to everything inside a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [here, *(path for key, inner in items for path in paths(inner, (*here, key)))]
-
-
-PATHS = paths(sample())[1:]
-
-
-@settings(max_examples=400, deadline=None)
-@given(path=st.sampled_from(PATHS), value=JSON, how=st.sampled_from(["put", "delete", "copy"]))
-def test_damaged_json_is_an_error_or_another_plan(path, value, how):
+@fuzzed(400)
+@given(damaged_json(sample(), WORDS))
+def test_damaged_json_is_an_error_or_another_plan(data):
     """What can be read at all can be proved or refused: nothing else comes out."""
-    data = copy.deepcopy(sample())
-    holder = data
-    for key in path[:-1]:
-        holder = holder[key]
-    if how == "delete":
-        del holder[path[-1]]
-    else:
-        holder[path[-1]] = value if how == "put" else copy.deepcopy(data)
-    try:
-        plan = plan_from_json(data)
-    except ArtifactError as error:
-        assert error.diagnostics[0].id in ("bad-plan", "other-version")
-        return
-    assert plan_from_json(plan_to_json(plan)) == plan
-    try:
-        verify(plan, 5)
-    except VerificationError as error:
-        assert error.diagnostics
+    assert_planned(data)

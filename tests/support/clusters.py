@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.language.test_text import expressions
+from tests.support.schedules import expressions
 from zenc.language.text import expression_text
 
 NAMES = st.sampled_from(["gpu", "node", "hub", "network", "a"])

@@ -7,25 +7,18 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zenc.errors import ZencError
-from zenc.topology.load import load_topology
+from tests.support.damage import damaged_bytes, damaged_json
+from tests.support.fuzz import fuzzed
+from tests.support.survival import assert_imported
+from tests.support.words import FOREIGN, WORDS
+from zenc.resources import directory
 
-FILES = sorted((Path(__file__).parent / "samples").iterdir())
-
-
-def assert_survives(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
-    try:
-        topology = load_topology(path, {})
-    except ZencError as error:
-        assert error.diagnostics and str(error)
-    else:
-        assert topology.size >= 1
-
-
+SAMPLES = Path(__file__).parent / "samples"
+FILES = sorted([*SAMPLES.iterdir(), *(directory("schemes") / "topologies").glob("*.zen")])
+STAR = json.loads((SAMPLES / "star.edges.json").read_text())
 STARTS = [
     b"",
     b"<system>",
@@ -35,33 +28,25 @@ STARTS = [
     b"\tGPU0\tGPU1\n",
     b"topology t {",
 ]
-fuzzed = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@fuzzed(150)
 @given(st.sampled_from(STARTS), st.binary(max_size=300))
 @example(b"\xff\xfe", b"<\0s\0y\0s\0t\0e\0m\0>\0")
 @example(b'<?xml version="1.0" encoding="utf-7"?>', b"<system/>")
 @example(b'<?xml version="1.0" encoding="no such"?>', b"<graphml/>")
-@fuzzed
 def test_any_bytes(tmp_path: Path, start: bytes, data: bytes) -> None:
-    assert_survives(tmp_path / "given", start + data)
+    assert_imported(tmp_path / "given", start + data)
 
 
-@given(
-    st.sampled_from(FILES),
-    st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 12), st.binary(max_size=6)), max_size=4),
-)
-@fuzzed
-def test_damaged_samples(tmp_path: Path, path: Path, changes: list[tuple[int, int, bytes]]) -> None:
-    data = path.read_bytes()
-    for place, length, new in changes:
-        start = place % (len(data) + 1)
-        data = data[:start] + new + data[start + length :]
-    assert_survives(tmp_path / "given", data)
+@fuzzed(200)
+@given(damaged_bytes([path.read_bytes() for path in FILES], [*WORDS, *FOREIGN]))
+def test_damaged_samples(tmp_path: Path, data: bytes) -> None:
+    assert_imported(tmp_path / "given", data)
 
 
+@fuzzed(150)
 @given(st.sampled_from(FILES), st.data())
-@fuzzed
 def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObject) -> None:
     """One of the values changed for another: what is still well formed and no longer makes sense."""
     text = path.read_text()
@@ -70,7 +55,13 @@ def test_samples_with_another_word(tmp_path: Path, path: Path, data: st.DataObje
     new = data.draw(
         st.sampled_from(["", "0", "-1", "1e999", "9" * 30, "NV0", "NV99", "X", "nan", "true", "GPU0", "0x068000", "é"])
     )
-    assert_survives(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode())
+    assert_imported(tmp_path / "given", (text[: chosen.start()] + new + text[chosen.end() :]).encode())
+
+
+@fuzzed(150)
+@given(damaged_json(STAR, ["a", "hub", "rank", "kind", "1 GB/s", "2 us", "gpu", "source", "id", "\ud800", "\x1b[31m"]))
+def test_damaged_node_link(tmp_path: Path, value: Any) -> None:
+    assert_imported(tmp_path / "given", json.dumps(value).encode())
 
 
 anything = st.recursive(
@@ -89,13 +80,13 @@ some_edges = st.fixed_dictionaries(
 abouts = st.fixed_dictionaries({}, optional={"levels": values, "hosts": values, "doc": values})
 
 
+@fuzzed(150)
 @given(st.lists(some_nodes, max_size=5), st.lists(some_edges, max_size=5), abouts, st.booleans())
-@fuzzed
 def test_any_node_link(
     tmp_path: Path, nodes: list[Any], edges: list[Any], about: dict[str, Any], directed: bool
 ) -> None:
     value = {"directed": directed, "graph": about, "nodes": nodes, "edges": edges}
-    assert_survives(tmp_path / "given", json.dumps(value).encode())
+    assert_imported(tmp_path / "given", json.dumps(value).encode())
 
 
 tags = st.sampled_from(
@@ -144,10 +135,10 @@ elements = st.recursive(
 )
 
 
+@fuzzed(150)
 @given(st.sampled_from(["system", "graphml"]), st.lists(elements, max_size=4))
-@fuzzed
 def test_any_elements(tmp_path: Path, root: str, inner: list[str]) -> None:
-    assert_survives(tmp_path / "given", element(root, {}, inner).encode())
+    assert_imported(tmp_path / "given", element(root, {}, inner).encode())
 
 
 connections = ["NV1", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS"]
@@ -156,14 +147,14 @@ words = st.sampled_from(
 )
 
 
+@fuzzed(150)
 @given(st.lists(st.lists(words, max_size=8).map("\t".join), max_size=6), st.integers(0, 4), st.data())
-@fuzzed
 def test_any_matrix(tmp_path: Path, lines: list[str], size: int, data: st.DataObject) -> None:
-    assert_survives(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode())
+    assert_imported(tmp_path / "given", "\n".join(["\tGPU0\tGPU1", *lines]).encode())
     names = [f"GPU{n}" for n in range(size + 1)] + ["NIC0"]
     cells = st.sampled_from(connections)
     rows = [
         [a, *("X" if a == b else data.draw(cells) for b in names), "0-3", data.draw(st.sampled_from("01"))]
         for a in names
     ]
-    assert_survives(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())
+    assert_imported(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())

@@ -1,0 +1,90 @@
+"""Coverage-guided fuzzing: inputs that reach new code are kept and changed further.
+
+    pip install atheris                                    # 3.0; for this alone, so no dependency
+    PYTHONPATH=. python tests/fuzz/coverage_guided.py TARGET FOLDER [-max_total_time=300 ...]
+
+TARGET is layout, plan, scheme or topology: what must be true of any input is said in ``tests/support``, for the tests
+too. FOLDER collects inputs; it starts with the files of that kind that come with zenc. What follows are options of
+libFuzzer. An input that fails is written to the working directory, and given in place of FOLDER it is tried alone.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["zenc"]):
+    from tests.support.layout import assert_laid_out_or_refused
+    from tests.support.survival import assert_imported, assert_planned, assert_read
+    from tests.support.words import FOREIGN, WORDS
+    from zenc.errors import ZencError
+    from zenc.language.load import decode
+
+ROOT = Path(__file__).parents[2]
+FOLDER = Path(tempfile.mkdtemp())
+SEEDS = {
+    "layout": ["schemes/**/*.zen", "tests/diagnostics/*.zen"],
+    "plan": ["tests/golden/*.plan.json"],
+    "scheme": ["schemes/**/*.zen", "tests/diagnostics/*.zen"],
+    "topology": ["tests/topology/samples/*", "schemes/topologies/*.zen", "tests/diagnostics/*.xml"],
+}
+
+
+def of_text(check: Callable[[str], object]) -> Callable[[bytes], None]:
+    def target(data: bytes) -> None:
+        try:
+            text = decode("given.zen", data).text
+        except ZencError:
+            return
+        check(text)
+
+    return target
+
+
+def plan(data: bytes) -> None:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    assert_planned(value)
+
+
+def topology(data: bytes) -> None:
+    assert_imported(FOLDER / "given", data)
+
+
+TARGETS = {
+    "layout": of_text(assert_laid_out_or_refused),
+    "plan": plan,
+    "scheme": of_text(assert_read),
+    "topology": topology,
+}
+
+
+def dictionary() -> Path:
+    """Words that libFuzzer may put anywhere."""
+    written = ("".join(f"\\x{byte:02x}" for byte in word.encode()) for word in (*WORDS, *FOREIGN) if word)
+    path = FOLDER / "words"
+    path.write_text("".join(f'"{word}"\n' for word in written))
+    return path
+
+
+def main() -> None:
+    name, corpus, *options = sys.argv[1:]
+    if not Path(corpus).exists():
+        Path(corpus).mkdir(parents=True)
+        for pattern in SEEDS[name]:
+            for path in ROOT.glob(pattern):
+                shutil.copy(path, corpus)
+    atheris.Setup([sys.argv[0], corpus, f"-dict={dictionary()}", "-max_len=4096", *options], TARGETS[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

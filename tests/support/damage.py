@@ -1,0 +1,57 @@
+"""Texts and JSON in which something was changed: most of it is as it should be, and some of it is not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+
+@st.composite
+def damaged(draw: st.DrawFn, texts: st.SearchStrategy[str], words: Sequence[str]) -> str:
+    """A text with one to four stretches left out, doubled, or replaced by one of ``words`` or by anything."""
+    text = draw(texts)
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = draw(st.integers(start, min(len(text), start + 40)))
+        kept = st.sampled_from(["", 2 * text[start:end], *words])
+        text = text[:start] + draw(kept | st.text(max_size=5)) + text[end:]
+    return text
+
+
+def damaged_bytes(samples: Sequence[bytes], words: Sequence[str]) -> st.SearchStrategy[bytes]:
+    """The same for ``samples`` that need not be texts."""
+    texts = st.sampled_from([sample.decode("latin-1") for sample in samples])
+    return damaged(texts, words).map(lambda text: text.encode("latin-1", "replace"))
+
+
+def json_values(words: Sequence[str]) -> st.SearchStrategy[Any]:
+    """JSON of any kind, with ``words`` among its strings and its keys."""
+    strings = st.text(max_size=8) | st.sampled_from(words)
+    leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | strings
+    return st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(strings, inner, max_size=3), max_leaves=5
+    )
+
+
+def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to everything inside a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [here, *(path for key, inner in items for path in paths(inner, (*here, key)))]
+
+
+@st.composite
+def damaged_json(draw: st.DrawFn, sample: Any, words: Sequence[str]) -> Any:
+    """``sample`` with something in it left out, replaced, or with the whole of ``sample`` in its place."""
+    data = copy.deepcopy(sample)
+    *way, last = draw(st.sampled_from(paths(sample)[1:]))
+    holder = data
+    for key in way:
+        holder = holder[key]
+    if draw(st.booleans()):
+        holder[last] = draw(json_values(words) | st.just(copy.deepcopy(sample)))
+    else:
+        del holder[last]
+    return data

@@ -1,0 +1,98 @@
+"""Whole files at random: imports, schedules, schemes of four dimensions or of tiers, and topologies.
+
+They parse. Some of the schemes mean something.
+"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from tests.support.clusters import topologies
+from tests.support.schedules import blocks, expressions, messages
+from zenc.language.schedule import Block
+from zenc.language.text import block_text, expression_text
+
+_NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "unit", "tier"])
+_PATTERNS = ["ring", "hierarchy", "point_to_point", "point_to_point then ring", "mine", "mine(k = 2)"]
+_VALUES = {
+    "communication": _PATTERNS,
+    "aggregation": ["incremental", "one_shot"],
+    "partition": ["centralization", "parallelism"],
+    "balance": [
+        "imbalanced",
+        "balanced by holders",
+        "balanced by permutation(k)",
+        "balanced by hierarchical_hash(3, r1 = 2.5, r2 = -0.5)",
+        "balanced by permutation(seed = 0x5eed)",
+    ],
+    "announce": _PATTERNS,
+    "push": ["auto", "coo", "block(8)", "block(7)", "dense"],
+    "pull": ["auto", "bitmap", "elias_fano"],
+    "unit": ["auto", "row", "element"],
+}
+_REQUIRED = ("communication", "aggregation", "partition", "balance")
+
+
+def _constants() -> st.SearchStrategy[str]:
+    return st.sampled_from(["2", "-2.5", "0x1F", "1e300", "k"]) | expressions().map(expression_text)
+
+
+def _parameters() -> st.SearchStrategy[str]:
+    given = st.lists(st.builds(lambda name, value: f"{name} = {value}", _NAMES, _constants()), max_size=2)
+    return st.sampled_from(["", "(k = 3)", "()", "(k)"]) | given.map(lambda found: f"({', '.join(found)})")
+
+
+def _docs() -> st.SearchStrategy[str]:
+    return st.just("") | messages().map(lambda text: f'"{text}"\n')
+
+
+def _phases() -> st.SearchStrategy[str]:
+    """The inside of a schedule; what is sent in it is rarely right."""
+
+    def written(doc: str, push: Block, pull: Block) -> str:
+        return f"{doc}push {{ {block_text(push)} }}\npull {{ {block_text(pull)} }}"
+
+    return st.builds(written, _docs(), blocks(), blocks())
+
+
+def _entries() -> st.SearchStrategy[str]:
+    """The dimensions, whole as a rule; then anything."""
+    right = st.fixed_dictionaries(
+        {key: st.sampled_from(_VALUES[key]) for key in _REQUIRED},
+        optional={key: st.sampled_from(values) for key, values in _VALUES.items() if key not in _REQUIRED},
+    ).map(lambda found: "\n".join(f"{key}: {value}" for key, value in found.items()))
+    keys = st.sampled_from([*_VALUES, "unit", "mine", "a"])
+    word = st.builds(lambda name, value: f"{name}({value})", _NAMES, _constants())
+    schedule = _phases().map(lambda inside: f"schedule {{ {inside} }}")
+    values = st.sampled_from(_PATTERNS) | word | schedule
+    wrong = st.lists(st.builds(lambda key, value: f"{key}: {value}", keys, values), max_size=2).map("\n".join)
+    return st.builds(lambda one, other: f"{one}\n{other}", right, st.just("") | wrong)
+
+
+def _tiers() -> st.SearchStrategy[str]:
+    sizes = st.sampled_from(["", "(2)", "(k)"]) | expressions().map(lambda size: f"({expression_text(size)})")
+    tier = st.builds(lambda name, size, of: f"tier {name}{size}: {of}", _NAMES, sizes, _NAMES)
+    return st.lists(tier, min_size=1, max_size=3).map("\n".join)
+
+
+def _schemes() -> st.SearchStrategy[str]:
+    return st.builds(
+        lambda name, given, doc, inside: f"scheme {name}{given} {{ {doc}{inside} }}",
+        _NAMES,
+        _parameters(),
+        _docs(),
+        _entries() | _tiers(),
+    )
+
+
+def _schedules() -> st.SearchStrategy[str]:
+    return st.builds(
+        lambda name, given, inside: f"schedule {name}{given} {{ {inside} }}", _NAMES, _parameters(), _phases()
+    )
+
+
+def programs() -> st.SearchStrategy[str]:
+    """One to four declarations."""
+    imports = st.sampled_from(["balanced.zen", "patterns.zen", "no such.zen"]).map(lambda path: f'import "{path}"')
+    declaration = _schemes() | _schemes() | _schedules() | topologies() | imports
+    return st.lists(declaration, min_size=1, max_size=4).map("\n".join)
