@@ -85,7 +85,8 @@ bool is_complete(const Request& request, const Thread* lanes, unsigned waiting) 
 }
 
 void give_results(WarpOp op, Thread* lanes, unsigned mask) {
-    const u64 same = common(op, lanes, mask);
+    if (op == WarpOp::SYNC) return;
+    const u64 same = is_shuffle(op) ? 0 : common(op, lanes, mask);
     for_lanes(mask, [&](unsigned lane) {
         Thread& thread = lanes[lane];
         if (op == WarpOp::MATCH)
