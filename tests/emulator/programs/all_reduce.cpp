@@ -1,5 +1,6 @@
-// all_reduce KERNELS UNIT CASE RESULT CALLS: ranks, threads of this process, sum what CASE says, CALLS times,
-// by the call sequences in UNIT with the kernels in KERNELS. Ends with 1 if a call failed.
+// all_reduce KERNELS UNIT CASE RESULT CALLS SECONDS: ranks, threads of this process, sum what CASE says,
+// CALLS times, by the call sequences in UNIT with the kernels in KERNELS. No wait is longer than SECONDS.
+// Ends with 1 if a call failed.
 //
 // CASE and RESULT are words of 8 bytes; values are as in memory, with zeros up to 8 bytes:
 //   CASE   = ranks, units, width, dtype, bytes of a value, divisor, is dense, parts, part slots [parts],
@@ -23,7 +24,7 @@ using zenc::i64;
 using zenc::u64;
 using zenc::u8;
 
-constexpr i64 PATIENCE = 60'000'000;  // microseconds
+i64 deadline;  // microseconds
 
 void check(bool well, const char* what) {
     if (well) return;
@@ -169,12 +170,12 @@ private:
 class Rank {
 public:
     Rank(const Case& of, const Unit& unit, const char* image, const emulator::UniqueId& id, i64 rank)
-        : case_(of), unit_(unit), input_(of.inputs[static_cast<size_t>(rank)]), device_(rank) {
+        : case_(of), unit_(unit), input_(of.inputs[static_cast<size_t>(rank)]), rank_(rank), device_(rank) {
         char error[512] = "";
         kernels_ = unit.load_kernels(image, error, sizeof error);
         check(kernels_ != nullptr, error);
         const auto* name = reinterpret_cast<const u8*>(id.text);
-        communicator_ = unit.open_communicator(name, of.ranks, rank, PATIENCE, error, sizeof error);
+        communicator_ = unit.open_communicator(name, of.ranks, rank, deadline, error, sizeof error);
         check(communicator_ != nullptr, error);
     }
 
@@ -193,7 +194,8 @@ public:
         call.counts_in = counts_in.data();
         call.counts_out = counts_out.data();
         if (unit_.all_reduce(&call) == zenc::DONE) return result(call);
-        std::fprintf(stderr, "call %llu failed with outcome %lld: %s\n", number, call.outcome, call.message);
+        std::fprintf(stderr, "call %llu of rank %lld failed with outcome %lld: %s\n", number, rank_,
+                     call.outcome, call.message);
         return {};
     }
 
@@ -217,7 +219,7 @@ private:
         call.side = device_.side;
         call.allocate = Device::allocate;
         call.user = &device_;
-        call.deadline = PATIENCE;
+        call.deadline = deadline;
     }
 
     std::vector<i64> result(const zenc::Call& call) {
@@ -236,6 +238,7 @@ private:
     const Case& case_;
     const Unit& unit_;
     const Input& input_;
+    const i64 rank_;
     Device device_;
     void *kernels_ = nullptr, *communicator_ = nullptr;
 };
@@ -243,6 +246,7 @@ private:
 }  // namespace
 
 int main(int, char** arguments) {
+    deadline = static_cast<i64>(1e6 * std::atof(arguments[6]));
     const Case what{Words(arguments[3])};
     const Unit unit(arguments[2]);
     Dl_info engine;

@@ -1,0 +1,116 @@
+"""Whole calls without Python: the program ``all_reduce.cpp`` and its files.
+
+Ranks are threads of a program that g++ made, for sanitizers to watch all of it: kernels, call sequence, and this side
+of the two libraries.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tests.emulator.build import HERE, MODES, compiled, kernels, program
+from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.sequence import sequence
+from zenc.codegen.sequence_code import render_sequences
+from zenc.codegen.templates import headers, include_dirs
+from zenc.plan.model import Plan
+from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
+from zenc.targets.cuda.call import DTYPE_NUMBERS
+from zenc.targets.geometry import Geometry
+
+FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """What runs the calls of a plan: the kernels, the sequences of all ranks, and the program that calls them."""
+
+    plan: Plan
+    size: int
+    kernels: Path
+    unit: Path
+    program: Path
+
+
+def programs(plan: Plan, size: int, mode: str = "plain") -> Programs:
+    """All compiled for ``mode``, or found among those of earlier runs."""
+    sources = render_sequences([sequence(plan, size, rank) for rank in range(size)])
+    command = [*FLAGS, *MODES[mode], *(f"-I{path}" for path in include_dirs("cuda")), *sources]
+    unit = compiled(command, {**headers("cuda"), **sources}, sources)
+    made = kernels(render(UnitInputs.of(plan), "cuda"), mode)
+    return Programs(plan, size, made, unit, program(HERE / "programs" / "all_reduce.cpp", mode))
+
+
+def results(
+    of: Programs, tensors: list[torch.Tensor], op: str, folder: Path, calls: int = 1, **variables: str
+) -> list[torch.Tensor]:
+    """What all ranks get, of the last of ``calls`` calls. The program must say nothing at all."""
+    ran = run(of, tensors, op, folder, calls, **variables)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr[:6000]
+    return _results(np.fromfile(folder / "result", np.int64), of.size, layout_of(tensors[0], of.plan.unit))
+
+
+def run(
+    of: Programs,
+    tensors: list[torch.Tensor],
+    op: str,
+    folder: Path,
+    calls: int = 1,
+    seconds: float = 120.0,
+    **variables: str,
+) -> subprocess.CompletedProcess[str]:
+    """The finished program; ``seconds`` bound every wait, ``variables`` are further ones of the environment."""
+    case = folder / "case"
+    case.write_bytes(_case(of, layout_of(tensors[0], of.plan.unit), tensors, op))
+    command = [of.program, of.kernels, of.unit, case, folder / "result", str(calls), str(seconds)]
+    environment = {**os.environ, "EMULATOR_WORKERS": "1", **variables}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+
+
+def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str) -> bytes:
+    parts = of.plan.parts(of.size)
+    geometry = Geometry(layout.units, layout.width, parts)
+    slots = [geometry.slots_of(part) for part in range(parts)]
+    divisor, dense = of.size if op == "mean" else 1, not layout.is_sparse
+    words = [of.size, layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name], layout.dtype.itemsize, divisor]
+    pieces = [_words([*words, int(dense), parts, *slots, 0])]
+    for tensor in tensors:
+        given = contribution_of(tensor, layout)
+        ids = [] if given.unit_ids is None else given.unit_ids.tolist()
+        pieces += [_words([layout.units if dense else len(ids), *ids]), _padded(given.values)]
+    return b"".join(pieces)
+
+
+def _words(numbers: list[int]) -> bytes:
+    return np.array(numbers, np.int64).tobytes()
+
+
+def _padded(values: torch.Tensor) -> bytes:
+    data = values.contiguous().view(torch.uint8).numpy().tobytes() if values.numel() else b""
+    return data + bytes(-len(data) % 8)
+
+
+def _results(words: np.ndarray, size: int, layout: Layout) -> list[torch.Tensor]:
+    """What RESULT says, as the program's text lays it out."""
+    found, at = [], 0
+
+    def taken(count: int) -> np.ndarray:
+        nonlocal at
+        at += count
+        return words[at - count : at].copy()
+
+    for _ in range(size):
+        count = int(taken(1)[0])
+        ids = torch.from_numpy(taken(count if layout.is_sparse else 0))
+        length = count * layout.width * layout.dtype.itemsize
+        rows = torch.from_numpy(taken(-(-length // 8)).view(np.uint8)[:length]).view(layout.dtype)
+        rows = rows.reshape(count, layout.width)
+        found.append(sparse_result(ids, rows, layout) if layout.is_sparse else rows.reshape(layout.shape))
+    assert at == len(words)
+    return found
