@@ -109,7 +109,7 @@ ZENC_DEVICE void copy_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* to)
     if (chunks < WARP) {
         const u32 each = static_cast<u32>(chunks), all = rows * each;
         for (u32 i = lane(); i - lane() < all; i += WARP) {
-            const u32 row = i / each;
+            const u32 row = each == 1 ? i : i / each;  // no division for single values
             const Chunk* const source = shuffle(from, row % WARP);
             if (i < all) to[i] = source == nullptr ? Chunk{0} : source[i - row * each];
         }

@@ -50,7 +50,7 @@ template <class T>
 ZENC_DEVICE void merge_narrow(const Segment* pieces, u64 m, const RowBatches& batch, u32 width, T* out) {
     const u32 all = batch.rows * width;
     for (u32 i = lane(); i - lane() < all; i += WARP) {
-        const u32 row = i / width;
+        const u32 row = width == 1 ? i : i / width;  // no division for single values
         const u64 word = __shfl_sync(ALL_LANES, batch.word, static_cast<int>(row % WARP));
         const u32 bit = __shfl_sync(ALL_LANES, batch.bit, static_cast<int>(row % WARP));
         if (i >= all) continue;

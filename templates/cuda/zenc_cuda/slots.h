@@ -10,16 +10,11 @@ namespace zenc {
 struct Slots {
     const u64* bitmap;
     const u64* before;
-    u64 slots;
     u64 words;
     bool absent;
 
     ZENC_DEVICE explicit Slots(const Segment& segment, bool absent_ = false)
-        : bitmap(segment.bitmap),
-          before(segment.before),
-          slots(segment.slots),
-          words(words_of(slots)),
-          absent(absent_) {}
+        : bitmap(segment.bitmap), before(segment.before), words(words_of(segment.slots)), absent(absent_) {}
 
     // Those in the words below `word`, for word < words.
     ZENC_DEVICE u64 below(u64 word) const {
@@ -27,10 +22,8 @@ struct Slots {
         return absent ? 64 * word - occupied : occupied;
     }
 
-    ZENC_DEVICE u64 word(u64 at) const {
-        const u64 bits = absent ? ~bitmap[at] : bitmap[at];
-        return bits & low_mask(slots - 64 * at);
-    }
+    // Bits beyond the last slot look like absent ones, behind all others.
+    ZENC_DEVICE u64 word(u64 at) const { return absent ? ~bitmap[at] : bitmap[at]; }
 
     // The word that number i is in, for which `from` is a word that is not behind it.
     ZENC_DEVICE u64 word_of(u64 i, u64 from) const {

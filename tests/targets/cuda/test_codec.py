@@ -44,14 +44,16 @@ def cpu_index(kernels, at, piece) -> np.ndarray:
     return out
 
 
-def encode(device, pieces, blocks, row_bytes=0):
-    device.launch("zenc_encode_index", (blocks, max(len(pieces) - 1, 1)), [table(pieces), len(pieces), row_bytes])
+def encode(device, pieces, blocks, row_bytes=0, order=None):
+    """In one launch, of fewer rows than segments; threads run in an order drawn from ``order``, if that is above 0."""
+    grid = (blocks, max(len(pieces) - 1, 1))
+    device.launch("zenc_encode_index", grid, [table(pieces), len(pieces), row_bytes], seed=order)
 
 
 @pytest.mark.parametrize("wire", WIRE_FORMATS)
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_indices_are_written_as_on_the_cpu(device, permuting, at, wire, blocks):
-    """All sizes and densities in one launch, of fewer rows than segments; `before` may count from anywhere."""
+    """All sizes and densities in one launch; `before` may count from anywhere."""
     rng = np.random.default_rng(11)
     pieces = [drawn(at, rng, wire, slots, density, start=7) for slots in SLOTS for density in DENSITIES]
     encode(device, pieces, blocks)
@@ -79,10 +81,10 @@ def test_clustered_slots_are_written_and_read_back(device, permuting, at, slots,
         piece = Piece(slots, at.bitmap_of(present, slots), format=WIRE_NUMBERS[wire]).ranked()
         piece.index = rubbish(index_bytes(wire, slots, piece.count) // 8 + 1)
         pieces.append(piece)
-    encode(device, pieces, 2)
+    encode(device, pieces, 2, order=seed % 4)
     for piece in pieces:
         assert np.array_equal(piece.index, cpu_index(permuting, at, piece))
-    assert decode(device, pieces)[0] == [0, 0, 0]
+    assert decode(device, pieces, order=seed % 4)[0] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("value_bytes", [2, 4, 8])
@@ -111,14 +113,14 @@ def high_ranks(piece: Piece) -> np.ndarray:
     return before
 
 
-def decode(device, pieces, blocks=2):
-    """(the statuses, the bitmaps)"""
+def decode(device, pieces, blocks=2, order=None):
+    """(the statuses, the bitmaps), as ``encode`` does it"""
     copies = [
         Piece(p.slots, rubbish(words_of(p.slots) + 1), high_ranks(p), p.index, None, p.count, p.format) for p in pieces
     ]
     checks, status = np.zeros((len(pieces), 3), np.uint64), np.full(len(pieces), 99, np.int64)
     rows = max(len(pieces) - 1, 1)
-    device.launch("zenc_decode_index", (blocks, rows), [table(copies), len(copies), checks, status])
+    device.launch("zenc_decode_index", (blocks, rows), [table(copies), len(copies), checks, status], seed=order)
     for copy in copies:
         assert copy.bitmap[-1] == rubbish(1)[0]
     return status.tolist(), [copy.bitmap[:-1] for copy in copies]
@@ -172,7 +174,7 @@ def test_tiles_find_what_concerns_them(device, permuting, at, density, tight, se
         piece.index = rubbish(index_bytes(wire, slots, piece.count) // 8 + 1)
         piece.index = cpu_index(permuting, at, piece)
         pieces.append(piece)
-    status, bitmaps = decode(device, pieces)
+    status, bitmaps = decode(device, pieces, order=seed % 4)
     assert status == [0, 0]
     assert np.array_equal(bitmaps[0], pieces[0].bitmap) and np.array_equal(bitmaps[1], pieces[1].bitmap)
 
@@ -202,7 +204,7 @@ def test_mutated_indices_get_the_same_verdict(device, permuting, at, data):
             body[position % max(room, 1)] = value
         piece.index = body.view(np.uint64).copy()
         pieces.append(piece)
-    status, bitmaps = decode(device, pieces)
+    status, bitmaps = decode(device, pieces, order=data.draw(st.integers(0, 3)))
     for piece, mine, bitmap in zip(pieces, status, bitmaps, strict=True):
         theirs, expected = cpu_verdict(permuting, at, piece)
         assert mine == theirs, (WIRE_FORMATS[piece.format], piece.slots, piece.count)
@@ -233,7 +235,7 @@ def test_random_bytes_get_the_same_verdict(device, permuting, at, slots, count, 
     padded = np.zeros((count + 1) // 2 * 2 + 2, np.uint32)
     padded[:count] = entries
     coo = Piece(slots, index=padded.view(np.uint64), count=count, format=WIRE_NUMBERS[Format.COO])
-    status, bitmaps = decode(device, [fano, coo])
+    status, bitmaps = decode(device, [fano, coo], order=seed % 4)
     for piece, mine, bitmap in zip([fano, coo], status, bitmaps, strict=True):
         theirs, expected = cpu_verdict(permuting, at, piece)
         assert mine == theirs

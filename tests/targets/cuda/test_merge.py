@@ -48,16 +48,19 @@ def pieces_of(lists) -> np.ndarray:
     return np.array([np.cumsum([0, *numbers[:-1]]), numbers], np.uint64).T.copy()
 
 
-def merged(device, name, lists, slots, width, blocks=3):
-    """The unions of lists of pieces, and their sums, in two launches for all of them."""
+def merged(device, name, lists, slots, width, blocks=3, order=None):
+    """The unions of lists of pieces, and their sums, in two launches for all of them.
+
+    Threads run in an order drawn from ``order``, if that is above 0.
+    """
     targets = [empty(name, n, width) for n in slots]
     pieces, of = table([piece for pieces in lists for piece in pieces]), pieces_of(lists)
     grid = (blocks, max(len(targets) - 1, 1))
-    device.launch("zenc_union", grid, [table(targets), len(targets), of, pieces])
+    device.launch("zenc_union", grid, [table(targets), len(targets), of, pieces], seed=order)
     for target in targets:
         target.ranked(start=3)
         target.values = np.full((target.count + 1, width), 0xA5, BITS[name])
-    device.launch(f"zenc_merge_{name}", grid, [table(targets), len(targets), of, pieces, width])
+    device.launch(f"zenc_merge_{name}", grid, [table(targets), len(targets), of, pieces, width], seed=order)
     return targets
 
 
@@ -110,7 +113,7 @@ def test_sums_are_those_of_the_cpu(device, permuting, at, dtype, width):
 def test_any_pieces_are_merged_as_on_the_cpu(device, permuting, at, slots, m, width, density, name, blocks, seed):
     rng = np.random.default_rng(seed)
     pieces = [drawn(at, rng, name, slots, width, density * rng.random()) for _ in range(m)]
-    target = merged(device, name, [pieces], [slots], width, blocks)[0]
+    target = merged(device, name, [pieces], [slots], width, blocks, seed % 4)[0]
     assert_same_sums(at, name, target, cpu_merged(permuting, at, name, pieces, slots, width), pieces)
 
 
@@ -159,8 +162,8 @@ def filled(kernels, at, wire, piece):
     return bitmap, out
 
 
-@pytest.mark.parametrize("width", [1, 3, 31, 32, 64, 200])
-def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, width):
+@pytest.mark.parametrize("width, order", [(1, 0), (3, 1), (31, 2), (32, 0), (64, 3), (200, 0)])
+def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, width, order):
     rng = np.random.default_rng(24)
     drafts = [(n, d) for n in (0, 1, 63, 64, 65, 700) for d in (0, 0.3, 1)]
     pieces = [drawn(at, rng, dtype.name, n, width, density, start=4) for n, density in drafts]
@@ -171,7 +174,7 @@ def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, widt
     targets = [empty(dtype.name, piece.slots, width) for piece in pieces]
     grid, row_bytes = (2, len(pieces) - 1), width * pieces[0].values.itemsize
     size = pieces[0].values.itemsize
-    device.launch("zenc_mark_nonzero", grid, [table(pieces), table(targets), len(pieces), size, width])
+    device.launch("zenc_mark_nonzero", grid, [table(pieces), table(targets), len(pieces), size, width], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         kept, words = rubbish(len(piece.bitmap)), len(piece.bitmap)
         where = at.address(piece.bitmap), words, width, at.address(piece.values)
@@ -179,7 +182,7 @@ def test_zero_rows_are_left_out_as_on_the_cpu(device, permuting, at, dtype, widt
         assert np.array_equal(target.bitmap, kept)
         assert target.ranked(start=9).count == count
         target.values = np.full((count + 1, width), 0xA5, BITS[dtype.name])
-    device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), row_bytes])
+    device.launch("zenc_spread", grid, [table(pieces), table(targets), len(pieces), row_bytes], seed=order)
     for target, piece in zip(targets, pieces, strict=True):
         rows = at.occupied(piece.bitmap)
         keeps = np.isin(rows, at.occupied(target.bitmap))
