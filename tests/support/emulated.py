@@ -24,9 +24,9 @@ from zenc.codegen.sequence_code import render_sequences
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.model import Plan
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
-from zenc.targets import cpu
 from zenc.targets.cuda.call import ALLOCATE, DTYPE_NUMBERS, Call, Outcome, failure_of
 from zenc.targets.cuda.sequence import CallSequence
+from zenc.targets.cuda.tables import Cuts, Words
 
 DEADLINE = 60.0
 STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -115,7 +115,6 @@ class Emulated:
         self.unit = unit or compiled_unit([sequence(plan, size, rank) for rank in range(size)])
         library = str(engine())
         self.unit.bind(library, library)
-        self.host = cpu.load(render(UnitInputs.of(plan)))
         self.image = bytes(kernels(render(UnitInputs.of(plan), "cuda"))) + b"\0"
         self.numbers = itertools.count(1)
 
@@ -178,9 +177,7 @@ class _Rank:
     def _called(self, tensor: torch.Tensor, layout: Layout, number: int, op: str, changed: dict[str, Any]) -> Any:
         device, parts = self.device, self.group.plan.parts(self.group.size)
         given = contribution_of(tensor, layout)
-        geometry = self.group.host.geometry(layout.units, layout.width, parts)
-        tables = geometry.tables.keep if geometry.tables else None
-        slots = (ctypes.c_int64 * parts)(*(geometry.slots_of(part) for part in range(parts)))
+        cut = Cuts(self.group.plan.mapping, parts, self.group.unit, self._upload).of(layout.units)
         counts = [(ctypes.c_int64 * parts)() for _ in range(2)]
         call = Call(
             number=number,
@@ -188,8 +185,6 @@ class _Rank:
             units=layout.units,
             width=layout.width,
             dtype=DTYPE_NUMBERS[layout.dtype_name],
-            tables=device.copy_bytes_in(ctypes.addressof(tables), ctypes.sizeof(tables)) if tables else None,
-            part_slots=ctypes.addressof(slots),
             ids=None if given.unit_ids is None else device.copy_in(given.unit_ids),
             n=0 if given.unit_ids is None else given.unit_ids.numel(),
             values=device.copy_in(given.values),
@@ -204,11 +199,16 @@ class _Rank:
             counts_in=ctypes.addressof(counts[0]),
             counts_out=ctypes.addressof(counts[1]),
         )
+        cut.fill(call)
         for name, value in changed.items():
             setattr(call, name, value)
         if self.group.unit.all_reduce(call) is not Outcome.DONE:
             return failure_of(call, self.group.plan.scheme)
         return Result(self._result(tensor, layout, call), *(list(each) for each in counts), call)
+
+    def _upload(self, words: Words) -> tuple[int, object]:
+        """To memory that is freed after the call."""
+        return self.device.copy_bytes_in(ctypes.addressof(words), ctypes.sizeof(words)), None
 
     def _result(self, tensor: torch.Tensor, layout: Layout, call: Call) -> torch.Tensor:
         device = self.device
