@@ -36,16 +36,15 @@ plans = {name: compile(name, target="plan").plan for name in names}
 made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
         for file, text in render(UnitInputs.of(plan), target).items()}
 try:
-    from zenc.codegen.sequence import sequence
-    from zenc.codegen.sequence_code import render_sequences
+    from zenc.codegen.sequence_code import lowered, render_sequences
 except ImportError:
     plans = {}  # this revision has none
 for name, plan in plans.items():
     for size in (16, 4):
         try:
-            code = render_sequences(sequence(plan, size, rank) for rank in range(size))
+            code = render_sequences(lowered(plan, size, rank) for rank in range(size))
         except ZencError:
-            continue  # a scheme for other numbers of ranks, or one without sequences
+            continue  # a scheme for other numbers of ranks
         made |= {f"cuda/{file}/{name}": text for file, text in code.items()}
 json.dump(made, sys.stdout)
 """

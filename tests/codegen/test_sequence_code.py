@@ -12,18 +12,19 @@ from tests.support.plans import plan_of
 from tests.support.shipped import plan_of_shipped
 from zenc.codegen.render import environment
 from zenc.codegen.sequence import sequence
-from zenc.codegen.sequence_code import TEMPLATE, SequenceInputs, render_sequences
+from zenc.codegen.sequence_code import TEMPLATES, SequenceInputs, lowered, render_sequences
 
 
-@pytest.mark.parametrize("name", ["balanced", "dense_ring"])
+@pytest.mark.parametrize("name", ["balanced", "dense_ring", "holders"])
 def test_generated_code_is_as_it_was(assert_golden, name):
-    code = render_sequences([sequence(plan_of_shipped(name), 4, 1)])["sequence.cpp"]
+    code = render_sequences([lowered(plan_of_shipped(name), 4, 1)])["sequence.cpp"]
     assert_golden(f"{name}.sequence.cpp", code)
 
 
-def test_inputs_are_exactly_the_undeclared_variables():
+@pytest.mark.parametrize("template", TEMPLATES.values())
+def test_inputs_are_exactly_the_undeclared_variables(template):
     render_sequences([sequence(plan_of_shipped("balanced"), 2, 0)])  # registers the filters
-    source, _, _ = environment().loader.get_source(environment(), TEMPLATE)
+    source, _, _ = environment().loader.get_source(environment(), template)
     used = meta.find_undeclared_variables(environment().parse(source))
     assert used == {field.name for field in dataclasses.fields(SequenceInputs)}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,10 @@ import torch
 
 from tests.emulator.build import compiled, engine, kernels
 from tests.emulator.libraries import Libraries
+from zenc.codegen.holder_sequence import HolderSequence
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.sequence import Sequence, sequence
-from zenc.codegen.sequence_code import render_sequences
+from zenc.codegen.sequence import Sequence
+from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.model import Plan
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
@@ -34,7 +35,7 @@ STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-
 _POOL = ThreadPoolExecutor(max_workers=16)
 
 
-def compiled_unit(sequences: list[Sequence]) -> CallSequence:
+def compiled_unit(sequences: Iterable[Sequence | HolderSequence]) -> CallSequence:
     """The sequences of some ranks, compiled without a warning, or found among those of earlier runs."""
     sources = render_sequences(sequences)
     command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), *sources]
@@ -112,7 +113,7 @@ class Emulated:
 
     def __init__(self, plan: Plan, size: int, deadline: float = DEADLINE, unit: CallSequence | None = None) -> None:
         self.plan, self.size, self.deadline = plan, size, deadline
-        self.unit = unit or compiled_unit([sequence(plan, size, rank) for rank in range(size)])
+        self.unit = unit or compiled_unit([lowered(plan, size, rank) for rank in range(size)])
         library = str(engine())
         self.unit.bind(library, library)
         self.image = bytes(kernels(render(UnitInputs.of(plan), "cuda"))) + b"\0"

@@ -1,36 +1,43 @@
-"""Sequences as C++: ``templates/cuda/host/sequence.cpp.j2``, filled with numbers and names of formats alone."""
+"""Sequences as C++: templates in ``templates/cuda/host``, filled with numbers and names of formats alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
+from zenc.codegen.holder_sequence import Cut, HolderSequence, holder_sequence
 from zenc.codegen.render import environment
-from zenc.codegen.sequence import Sequence
+from zenc.codegen.sequence import Sequence, sequence
 from zenc.codegen.statements import Statement
 from zenc.plan.formats import WIRE_FORMATS
+from zenc.plan.model import Plan
 from zenc.scheme.model import Format
 
-TEMPLATE = "cuda/host/sequence.cpp.j2"
+TEMPLATES = {Sequence: "cuda/host/sequence.cpp.j2", HolderSequence: "cuda/host/holders.cpp.j2"}
 FILE = "sequence.cpp"
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceInputs:
-    """What the template is filled with: the sequences of some ranks of one group of ``size``, of one plan."""
+    """What a template is filled with: the sequences of some ranks of one group of ``size``, of one plan."""
 
     size: int
-    sequences: tuple[Sequence, ...]
+    sequences: tuple[Sequence | HolderSequence, ...]
 
 
-def render_sequences(sequences: Iterable[Sequence]) -> dict[str, str]:
-    """The sources of a unit with the sequences of some ranks of one group: file name -> text."""
+def lowered(plan: Plan, size: int, rank: int) -> Sequence | HolderSequence:
+    """What ``rank`` of ``size`` does under ``plan``; raises VerificationError."""
+    return (sequence if plan.announce is None else holder_sequence)(plan, size, rank)
+
+
+def render_sequences(sequences: Iterable[Sequence | HolderSequence]) -> dict[str, str]:
+    """The sources of a unit with the sequences of some ranks of one group and plan: file name -> text."""
     of_ranks = tuple(sequences)
     inputs = SequenceInputs(of_ranks[0].size, of_ranks)
     jinja = environment()
-    jinja.filters.update(numbers=_numbers, parts=_parts, kind=_kind, format_name=_format_name)
+    jinja.filters.update(numbers=_numbers, parts=_parts, kind=_kind, format_name=_format_name, pieces=_pieces)
     values = {field.name: getattr(inputs, field.name) for field in fields(inputs)}
-    return {FILE: jinja.get_template(TEMPLATE).render(values)}
+    return {FILE: jinja.get_template(TEMPLATES[type(of_ranks[0])]).render(values)}
 
 
 def _numbers(numbers: Iterable[int]) -> str:
@@ -41,6 +48,11 @@ def _parts(segments: Iterable[int], of: Sequence) -> str:
     """The parts of segments, in words."""
     found = sorted({of.segments[segment].part for segment in segments})
     return f"part{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
+
+
+def _pieces(cuts: Iterable[Cut]) -> tuple[int, ...]:
+    """Those of all cuts, one after another."""
+    return tuple(piece for cut in cuts for piece in cut.pieces)
 
 
 def _kind(statement: Statement) -> str:

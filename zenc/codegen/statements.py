@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 from zenc.scheme.model import Format
 
-Kind = Literal["push", "pull"]
+Kind = Literal["announce", "push", "pull"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     Cargo   = (step, peer, part) -> ranks                       # ascending; of pushed parts only
     Origins = (step, peer, part) -> ranks                       # ascending; of parts pushed under one-shot only
+    Sets    = (step, peer) -> ranks                             # ascending; whose index sets are announced
 
 A cargo says whose contributions are in a message: under Holders that is enough to know its exact bytes. Origins say
 which segments one has that are kept apart, by the ranks that held them when the phase began. Numbers of steps are
@@ -23,23 +24,34 @@ from zenc.plan.verify import Proof, verify
 
 Cargo: TypeAlias = Mapping[tuple[int, int, int], tuple[int, ...]]
 Origins: TypeAlias = Mapping[tuple[int, int, int], tuple[int, ...]]
+Sets: TypeAlias = Mapping[tuple[int, int], tuple[int, ...]]
 
 
 def verify_with_cargo(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Cargo]:
     """Prove ``plan``, of one tier, among ``size`` ranks, as ``verify`` does, and keep what its push brings ``rank``."""
+    rounds, proof, _, cargo = verify_with_sets(plan, size, rank)
+    return rounds, proof, cargo
+
+
+def verify_with_sets(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Sets, Cargo]:
+    """The same, with the index sets that the announce brings, if there is one."""
     if len(plan.pushes) != 1:
         raise InternalError(Diagnostic("internal", "cargo is kept for plans of one tier"))
+    sets: dict[tuple[int, int], tuple[int, ...]] = {}
     found: dict[tuple[int, int, int], tuple[int, ...]] = {}
 
     def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        if kind == "push":
-            for src, part, members in _arriving(deliveries, deliveries.members, rank):
-                before = found.get((number, src, part), ())
-                found[number, src, part] = tuple(sorted({*before, *members}))
+        if kind == "pull":
+            return
+        for src, part, members in _arriving(deliveries, deliveries.members, rank):
+            if kind == "announce":
+                sets[number, src] = tuple(sorted({*sets.get((number, src), ()), *members}))
+            else:
+                found[number, src, part] = tuple(sorted({*found.get((number, src, part), ()), *members}))
 
     rounds, proof = verify(plan, size, observe)
     first = proof.announce_rounds
-    return rounds, proof, {(number + first, src, part): ranks for (number, src, part), ranks in found.items()}
+    return rounds, proof, sets, {(number + first, src, part): ranks for (number, src, part), ranks in found.items()}
 
 
 def verify_with_origins(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Origins]:

@@ -198,7 +198,7 @@ ZENC_DEVICE void digest_owners(const Segment& any, u64 ranks, const u16* owners,
     if (lane() == 0 && sum != 0) atomicAdd(digest, sum);
 }
 
-constexpr u64 NEAR_COUNTERS = 4096;
+constexpr u64 NEAR_COUNTERS = 512;
 
 // counts[k * ranks + p] = units of rank k that rank p owns; cleared before. Row k of the grid counts those of
 // rank k. Reads R u / 4 bytes, 2 p of them R times, and 2 for each holding.

@@ -35,7 +35,7 @@ struct Call {
     i64 dtype;              // 0 f32, 1 f64, 2 f16, 3 bf16
     u64* tables;            // of a hashed mapping, on the device; else null
     double r1, r2;          // of a hashed mapping: cells of the memory for each id; else 0
-    const i64* part_slots;  // [parts] in the caller's memory: the slots of each part
+    const i64* part_slots;  // [parts] in the caller's memory: the slots of each part; none by holders
     const i64* ids;         // [n] on the device, any order, duplicates; null for a dense tensor
     i64 n;
     const void* values;  // [n, width], or [units, width] of a dense tensor
@@ -60,7 +60,7 @@ struct Call {
     u64 arena_wanted;      // bytes: an arena of so many would have sufficed
     i64* counts_in;        // [parts] in the caller's memory: occupied units of this rank's own gradient
     i64* counts_out;       // [parts]: of the sum
-    PhaseCount phases[2];  // push, pull
+    PhaseCount phases[3];  // push, pull, announce
     i64 outcome;
     i64 peer;  // whom a failure concerns, or -1
     i64 detail;

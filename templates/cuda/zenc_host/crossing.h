@@ -17,6 +17,13 @@ struct Watched {
     i64 part;
 };
 
+// A number on the device, less another if there is one, that the host wants in `to`.
+struct Wanted {
+    const u64* word;
+    const u64* less;
+    u64* to;
+};
+
 class Crossing {
 public:
     Crossing(Queue& queue, Communicator& group, const Parcels& sends, const Parcels& receives)
@@ -26,19 +33,20 @@ public:
     }
 
     // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
-    // with a failure.
-    void run(i64 step, const Several& uncounted, const std::vector<Watched>& watched) {
-        const u64 own_words = uncounted.size() + watched.size();
+    // with a failure. What is wanted is there in either case, unless the device has failed.
+    void run(i64 step, const Several& uncounted, const std::vector<Watched>& watched,
+             const std::vector<Wanted>& wanted) {
+        const u64 own_words = uncounted.size() + watched.size() + wanted.size();
         const u64 crossing = in_bytes_ + 8 * own_words;
         u8* const device = queue_.allocate<u8>(out_bytes_ + crossing);
         const u8* const host = static_cast<u8*>(queue_.staging.take(queue_.call, crossing));
         if (!queue_.ok()) return;
         write_controls(device);
-        gather_own(uncounted, watched, reinterpret_cast<u64*>(device + out_bytes_ + in_bytes_));
+        gather_own(uncounted, watched, wanted, reinterpret_cast<u64*>(device + out_bytes_ + in_bytes_));
         exchange(device);
         cross(device + out_bytes_, const_cast<u8*>(host), crossing);
         await(queue_, group_, group_.there, {step, receives_});
-        if (queue_.ok()) read(host, uncounted, watched);
+        if (queue_.ok()) read(host, uncounted, watched, wanted);
     }
 
 private:
@@ -69,9 +77,11 @@ private:
         rows_.push_back({held.at.before + words_of(held.at.slots), held.at.before, to});
     }
 
-    void gather_own(const Several& uncounted, const std::vector<Watched>& watched, u64* to) {
+    void gather_own(const Several& uncounted, const std::vector<Watched>& watched,
+                    const std::vector<Wanted>& wanted, u64* to) {
         for (const Held* held : uncounted) gather_count(*held, to++);
         for (const Watched& each : watched) rows_.push_back({each.word, nullptr, to++});
+        for (const Wanted& each : wanted) rows_.push_back({each.word, each.less, to++});
         const Gathered* const rows = queue_.upload(rows_.data(), rows_.size());
         const i64 n = static_cast<i64>(rows_.size());
         if (n != 0) queue_.launch(GATHER, Queue::blocks_for(rows_.size()), 1, rows, n);
@@ -102,10 +112,12 @@ private:
         check(queue_.call, api.cuEventRecord(group_.there, side), "cuEventRecord");
     }
 
-    void read(const u8* host, const Several& uncounted, const std::vector<Watched>& watched) {
+    void read(const u8* host, const Several& uncounted, const std::vector<Watched>& watched,
+              const std::vector<Wanted>& wanted) {
         const u64* own = reinterpret_cast<const u64*>(host + in_bytes_);
         for (Held* held : uncounted) know_count(*held, *own++);
         for (const Watched& each : watched) look_at(each, *own++);
+        for (const Wanted& each : wanted) *each.to = *own++;
         for (const Parcel& parcel : receives_) {
             if (parcel.announced) read_control(parcel, host);
             host += parcel.control();

@@ -12,6 +12,11 @@ struct Program {
     const Slot* segments;
     i64 number_of_segments;
     void (*steps)(Sequence& rank);
+
+    void play(Call& call, Communicator& group) const {
+        Sequence sequence(call, group, parts, segments, number_of_segments);
+        steps(sequence);
+    }
 };
 
 inline void clear_results(Call& call) {
@@ -19,7 +24,7 @@ inline void clear_results(Call& call) {
     call.values_out = nullptr;
     call.count_out = 0;
     call.arena_wanted = 0;
-    call.phases[PUSH] = call.phases[PULL] = {};
+    for (PhaseCount& phase : call.phases) phase = {};
     call.outcome = DONE;
     call.peer = -1;
     call.detail = 0;
@@ -37,6 +42,8 @@ inline void give_up(Call& call, Communicator& group) {
     }
 }
 
+// `programs` say what they do in `play`, of one rank each.
+template <class Program>
 inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
     Communicator& group = *static_cast<Communicator*>(call.communicator);
     clear_results(call);
@@ -50,8 +57,7 @@ inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
     if (!ok(call)) return call.outcome;
     if (check(call, api.cuCtxSetCurrent(group.context), "cuCtxSetCurrent")) {
         group.staging.reset();
-        Sequence sequence(call, group, mine->parts, mine->segments, mine->number_of_segments);
-        mine->steps(sequence);
+        mine->play(call, group);
     }
     if (!ok(call)) give_up(call, group);
     return call.outcome;

@@ -1,6 +1,7 @@
 // What a rank holds: segments on the device, and how far the host knows them.
 #pragma once
 
+#include <initializer_list>
 #include <vector>
 
 #include "zenc_host/queue.h"
@@ -18,6 +19,7 @@ struct Held {
 };
 
 using Several = std::vector<Held*>;
+using Numbers = std::initializer_list<i64>;
 
 inline void know_count(Held& held, u64 count) {
     held.at.count = count;

@@ -1,13 +1,11 @@
 // What generated call sequences are written in: the steps of one rank over numbered segments.
 #pragma once
 
-#include <initializer_list>
-
 #include "zenc_host/bodies.h"
 
 namespace zenc {
 
-enum Kind : i64 { PUSH = 0, PULL = 1 };
+enum Kind : i64 { PUSH = 0, PULL = 1, ANNOUNCE = 2 };
 enum class Announced { NO, YES };
 
 constexpr i64 NOT_SENT = FORMAT_DENSE;  // values without an index
@@ -17,8 +15,6 @@ struct Slot {
     i64 part;
     i64 asked;
 };
-
-using Numbers = std::initializer_list<i64>;
 
 class Sequence {
 public:

@@ -59,9 +59,10 @@ public:
         values_.make();
     }
 
-    // Exchanges controls, and learns all counts.
-    void cross(i64 step, const Parcels& sends, const Parcels& receives) {
-        Crossing(queue_, group_, sends, receives).run(step, uncounted_, watched_);
+    // Exchanges controls, and learns all counts, and what else is wanted.
+    void cross(i64 step, const Parcels& sends, const Parcels& receives,
+               const std::vector<Wanted>& wanted = {}) {
+        Crossing(queue_, group_, sends, receives).run(step, uncounted_, watched_, wanted);
         uncounted_.clear();
         watched_.clear();
     }

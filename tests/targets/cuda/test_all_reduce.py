@@ -5,64 +5,27 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.support.both_targets import assert_same
 from tests.support.cases import (
     COMBINATIONS,
-    DTYPES,
     FORMATS,
     INNER,
     KINDS,
     assert_same_bits,
-    dense_tensor,
     scheme_text,
     sparse_tensor,
     tiered_text,
 )
-from tests.support.emulated import Emulated, Result
+from tests.support.emulated import Emulated
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from zenc.codegen.artifact import Artifact
 from zenc.codegen.sequence import sequence
 from zenc.codegen.sequence_code import render_sequences
 from zenc.compiler import compile, compile_text
-from zenc.runtime.collective import Collective
 from zenc.scheme.model import Holders
 from zenc.targets.cuda.sequence import load
 
 OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).mapping, Holders)]
-WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
-
-
-def assert_same(artifact: Artifact, size: int, kinds: tuple[str, ...], turn: int = 0) -> None:
-    """Both targets sum the same tensors: bits, counts, and bytes by format are equal."""
-    hosts = collectives(artifact, size)
-    with Emulated(artifact.plan, size) as ranks:
-        for kind in kinds:
-            width, units, dtype = WIDTHS[turn % 3], UNITS[(turn + size) % 3], DTYPES[turn % 4]
-            make = dense_tensor if turn % 3 == 2 else sparse_tensor
-            inputs = [make(kind, rank, size, units, width, dtype, turn) for rank in range(size)]
-            op = "mean" if turn % 2 else "sum"
-            found = ranks.run([tensor.clone() for tensor in inputs], op)
-            for wanted, result, host in zip(run_all(hosts, inputs, op), found, hosts, strict=True):
-                assert isinstance(result, Result), result
-                assert_same_bits([wanted, result.tensor])
-                assert_same_counts(host, result)
-            turn += 1
-
-
-def assert_same_counts(host: Collective, result: Result) -> None:
-    stats = host.stats
-    assert (sum(result.counts_in), sum(result.counts_out)) == (stats["units_in"], stats["units_out"])
-    for phase, counted in zip(("push", "pull"), result.call.phases, strict=True):
-        wanted = stats["phases"][phase]
-        assert (counted.messages_sent, counted.messages_received) == (
-            wanted["messages_sent"],
-            wanted["messages_received"],
-        )
-        for way, formats in (("sent", counted.sent()), ("received", counted.received())):
-            assert {format.value: size for format, size in formats.items()} == {
-                format: size for format, size in wanted[f"formats_{way}"].items() if size
-            }
-            assert getattr(counted, f"bytes_{way}") >= sum(formats.values())
 
 
 def assert_shipped(name: str, size: int) -> None:

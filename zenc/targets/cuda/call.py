@@ -32,7 +32,10 @@ class Outcome(IntEnum):
 
 
 class PhaseCount(ctypes.Structure):
-    """What a call did in its pushes, or in its pulls. Bytes by format are those of bodies, by ``WIRE_FORMATS``."""
+    """What a call did in its pushes, its pulls, or its announce.
+
+    Bytes by format are those of bodies, by ``WIRE_FORMATS``; values without an index count as dense.
+    """
 
     _fields_ = (
         ("bytes_sent", c_int64),
@@ -86,7 +89,7 @@ class Call(ctypes.Structure):
         ("arena_wanted", c_uint64),
         ("counts_in", c_void_p),
         ("counts_out", c_void_p),
-        ("phases", PhaseCount * 2),
+        ("phases", PhaseCount * 3),
         ("outcome", c_int64),
         ("peer", c_int64),
         ("detail", c_int64),

@@ -1,0 +1,259 @@
+// What generated call sequences under `balanced by holders` are written in: first index sets, numbered by the
+// ranks that they are of; then, once the ranks have agreed, numbered rows, whose lengths all ranks know.
+#pragma once
+
+#include "zenc_host/agreement.h"
+#include "zenc_host/entry.h"
+
+namespace zenc {
+
+// The tables of a sequence: rows[i] is the cut whose slots rows number i have. The first are this rank's own
+// of all parts.
+struct HolderTables {
+    const Cut* cuts;
+    i64 number_of_cuts;
+    const i64* pieces;
+    const i64* rows;
+    i64 number_of_rows;
+};
+
+class HolderCall {
+public:
+    HolderCall(Call& call, Communicator& group, const HolderTables& tables)
+        : call_(call),
+          group_(group),
+          queue_(call, group.staging),
+          pack_(queue_of_one_part(), 1),
+          unit_bytes_(static_cast<u64>(row_bytes(call))),
+          workshop_(queue_, group, pack_, unit_bytes_),
+          agreement_(queue_, group, workshop_, tables.cuts, tables.number_of_cuts, tables.pieces),
+          cuts_of_(tables.rows, tables.rows + tables.number_of_rows),
+          sets_(static_cast<u64>(group.size)),
+          rows_(cuts_of_.size()) {
+        for (Held& set : sets_) {
+            set.at.slots = static_cast<u64>(call.units);
+            set.asked = FORMAT_AUTO;
+        }
+    }
+
+    // This rank's own gradient, as one part: its index set is the beginning of its body.
+    void pack() {
+        pack_.mark();
+        Held* const own = &sets_[static_cast<u64>(group_.rank)];
+        pack_.show(own->at);
+        workshop_.own(own);
+        if (const u64* const status = pack_.status()) workshop_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
+    }
+
+    // Opens a phase.
+    void begin(Kind kind) {
+        take_time();
+        kind_ = kind;
+    }
+
+    void send(i64 peer, Numbers numbers) { sends_.push_back(parcel(peer, numbers)); }
+    void receive(i64 peer, Numbers numbers) { receives_.push_back(parcel(peer, numbers)); }
+
+    // Exchanges the messages of a step.
+    void exchange(i64 step) {
+        step_ = step;
+        if (kind_ == ANNOUNCE)
+            exchange_sets();
+        else
+            exchange_rows();
+        sends_.clear();
+        receives_.clear();
+    }
+
+    // All index sets are here. Compares with `peers` what follows from them, and cuts the own gradient.
+    void agree(Numbers peers) {
+        workshop_.make_values(step_);
+        if (!queue_.ok()) return;
+        const Segments sets = segments(sets_);
+        agreement_.reach(step_, sets, peers);
+        if (!queue_.ok()) return;
+        for (u64 i = 0; i < rows_.size(); ++i) {
+            rows_[i].at = agreement_.cut(cuts_of_[i]);
+            rows_[i].asked = FORMAT_DENSE;
+        }
+        Several own;
+        for (i64 part = 0; part < group_.size; ++part) own.push_back(row(part));
+        make_bodies(queue_, own, unit_bytes_);
+        if (queue_.ok()) agreement_.split(segments(own), sets[static_cast<u64>(group_.rank)]);
+        PhaseCount& counted = call_.phases[ANNOUNCE];
+        counted.bytes_sent += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
+        counted.bytes_received += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
+    }
+
+    // The sum of rows of one part, added in this order.
+    void merge(i64 result, Numbers numbers) {
+        for (const Sum& sum : sums_)
+            for (const i64 number : numbers)
+                if (sum.result == row(number)) return make_sums(), merge(result, numbers);
+        sums_.push_back({row(result), several(numbers)});
+    }
+
+    // Makes the result of the complete rows of all parts, and waits for it.
+    void finish(Numbers complete) {
+        make_sums();
+        take_time();
+        if (queue_.ok()) join(segments(several(complete)));
+        workshop_.cross(END, {}, {});
+        if (!queue_.ok()) return;
+        for (i64 part = 0; part < group_.size; ++part) {
+            call_.counts_in[part] = static_cast<i64>(row(part)->at.count);
+            call_.counts_out[part] = static_cast<i64>(agreement_.slots(part));
+        }
+    }
+
+private:
+    struct Sum {
+        Held* result;
+        Several from;
+    };
+
+    // Until the ranks have agreed, all units are one part.
+    Queue& queue_of_one_part() {
+        call_.part_slots = &call_.units;
+        return queue_;
+    }
+
+    Held* row(i64 number) { return &rows_[static_cast<u64>(number)]; }
+    Held* set(i64 number) { return &sets_[static_cast<u64>(number)]; }
+
+    Several several(Numbers numbers) {
+        Several found;
+        for (const i64 number : numbers) found.push_back(kind_ == ANNOUNCE ? set(number) : row(number));
+        return found;
+    }
+
+    static Segments segments(const Several& which) {
+        Segments found;
+        for (const Held* held : which) found.push_back(held->at);
+        return found;
+    }
+
+    static Segments segments(const std::vector<Held>& which) {
+        Segments found;
+        for (const Held& held : which) found.push_back(held.at);
+        return found;
+    }
+
+    Parcel parcel(i64 peer, Numbers numbers) {
+        return {peer, several(numbers), kind_ == ANNOUNCE, kind_ == ANNOUNCE};
+    }
+
+    // Segments without values.
+    void exchange_sets() {
+        workshop_.cross(step_, sends_, receives_);
+        workshop_.make_values(step_);
+        if (!queue_.ok()) return;
+        PhaseCount& counted = call_.phases[ANNOUNCE];
+        Bodies(queue_, group_, FORMAT_AUTO, 0).exchange(sends_, receives_, counted, workshop_);
+    }
+
+    // Values without an index, of lengths that both ranks know.
+    void exchange_rows() {
+        make_sums();
+        fill_up();
+        Several received;
+        for (const Parcel& parcel : receives_)
+            received.insert(received.end(), parcel.segments.begin(), parcel.segments.end());
+        if (queue_.ok()) make_bodies(queue_, received, unit_bytes_);
+        if (!queue_.ok()) return;
+        Exchange messages(queue_, group_);
+        for (const Parcel& parcel : sends_)
+            for (const Held* held : parcel.segments) messages.send(parcel.peer, held->at.values, body(*held));
+        for (const Parcel& parcel : receives_)
+            for (const Held* held : parcel.segments)
+                messages.receive(parcel.peer, held->at.values, body(*held));
+        messages.run();
+        PhaseCount& counted = call_.phases[kind_];
+        count(sends_, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
+        count(receives_, counted.bytes_received, counted.messages_received, counted.formats_received);
+    }
+
+    u64 body(const Held& held) const { return padded(held.at.count * unit_bytes_); }
+
+    // Zeros behind the values of what is sent.
+    void fill_up() {
+        if (unit_bytes_ % 8 == 0) return;
+        Segments sent;
+        for (const Parcel& parcel : sends_)
+            for (const Held* held : parcel.segments) sent.push_back(held->at);
+        if (!sent.empty()) encode(queue_, sent);
+    }
+
+    // A message without values is not sent.
+    void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {
+        for (const Parcel& parcel : parcels) {
+            i64 values = 0;
+            for (const Held* held : parcel.segments) values += static_cast<i64>(body(*held));
+            messages += values != 0;
+            bytes += values;
+            formats[FORMAT_DENSE] += values;
+        }
+    }
+
+    // All sums that were asked for, in one launch.
+    void make_sums() {
+        Several results;
+        for (const Sum& sum : sums_) results.push_back(sum.result);
+        make_bodies(queue_, results, unit_bytes_);
+        Segments from;
+        std::vector<Pieces> pieces;
+        for (const Sum& sum : sums_) {
+            pieces.push_back({from.size(), sum.from.size()});
+            for (const Held* held : sum.from) from.push_back(held->at);
+        }
+        sums_.clear();
+        if (queue_.ok() && !results.empty()) zenc::merge(queue_, segments(results), pieces, from);
+    }
+
+    void join(const Segments& parts) {
+        call_.count_out = static_cast<i64>(agreement_.present());
+        const u64 count = agreement_.present();
+        if (call_.dense_out == nullptr) {
+            call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
+            call_.values_out = queue_.allocate_alone(count * unit_bytes_);
+        }
+        if (queue_.ok()) agreement_.join(parts);
+    }
+
+    // What has passed belongs to the phase that was open.
+    void take_time() {
+        const i64 now = nanoseconds_now();
+        if (since_ != 0) call_.phases[kind_].nanoseconds += now - since_;
+        since_ = now;
+    }
+
+    Call& call_;
+    Communicator& group_;
+    Queue queue_;
+    Pack pack_;
+    const u64 unit_bytes_;
+    Workshop workshop_;
+    Agreement agreement_;
+    const std::vector<i64> cuts_of_;  // of all rows
+    std::vector<Held> sets_;          // of all ranks
+    std::vector<Held> rows_;
+    std::vector<Sum> sums_;  // not made yet
+    Parcels sends_, receives_;
+    Kind kind_ = ANNOUNCE;
+    i64 step_ = END;
+    i64 since_ = 0;
+};
+
+// What one rank does in every call.
+struct HolderProgram {
+    i64 rank;
+    HolderTables tables;
+    void (*steps)(HolderCall& rank);
+
+    void play(Call& call, Communicator& group) const {
+        HolderCall holders(call, group, tables);
+        steps(holders);
+    }
+};
+
+}  // namespace zenc
