@@ -17,6 +17,7 @@ CASES = {
     "balanced": (3, "sum", sparse_tensor, torch.float32),
     "dense_ring": (4, "mean", dense_tensor, torch.float32),
     "agsparse": (2, "sum", sparse_tensor, torch.bfloat16),
+    "holders": (3, "sum", sparse_tensor, torch.bfloat16),
     "sparcml": (4, "mean", sparse_tensor, torch.float64),
 }
 """Scheme -> ranks, operation, kind of tensor, dtype."""

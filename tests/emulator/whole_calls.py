@@ -16,8 +16,7 @@ import torch
 
 from tests.emulator.build import HERE, MODES, compiled, kernels, program
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.sequence import sequence
-from zenc.codegen.sequence_code import render_sequences
+from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.model import Plan
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
@@ -40,7 +39,7 @@ class Programs:
 
 def programs(plan: Plan, size: int, mode: str = "plain") -> Programs:
     """All compiled for ``mode``, or found among those of earlier runs."""
-    sources = render_sequences([sequence(plan, size, rank) for rank in range(size)])
+    sources = render_sequences([lowered(plan, size, rank) for rank in range(size)])
     command = [*FLAGS, *MODES[mode], *(f"-I{path}" for path in include_dirs("cuda")), *sources]
     unit = compiled(command, {**headers("cuda"), **sources}, sources)
     made = kernels(render(UnitInputs.of(plan), "cuda"), mode)
