@@ -59,11 +59,11 @@ class Packer:
         self.launch_typed("zenc_mark_dense", [tensor, bitmap])
         return Marked(self, bitmap, np.empty(0, np.int64))
 
-    def rank(self, pieces: Sequence[Piece]) -> None:
-        """The ranks of every piece, in ``before``, by one launch."""
+    def rank(self, pieces: Sequence[Piece], rows: int = 1) -> None:
+        """The ranks of every piece, in ``before``, by one launch of ``rows`` rows of blocks."""
         words = max(scan_words(words_of(piece.slots) + 1) for piece in pieces)
         work = np.zeros(len(pieces) * words, np.uint64)
-        self.launch("zenc_rank", [table(pieces), len(pieces), work, words], rows=len(pieces))
+        self.launch("zenc_rank", [table(pieces), len(pieces), work, words], rows)
 
     def sort(self, keys: np.ndarray, digit: int) -> np.ndarray:
         """``keys``, sorted by the bits of one digit, which begins at bit ``digit``."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.packing import Packer
+from tests.support.packing import MOST_INPUTS, Packer
 
 SHAPES = [
     (0, 1, 2),
@@ -126,9 +126,20 @@ def test_any_shape_in_any_order(device_of, kernels_of, at, data):
     kernels, rng = kernels_of(mapping), np.random.default_rng(seed)
     tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
     packer = Packer(device_of(mapping), tensors, blocks, seed)
-    ids = popular_ids(units, data.draw(st.integers(0, 2 * units)), rng)
+    ids = popular_ids(units, data.draw(st.integers(0, 6 * units)), rng)
     check_units(packer, ids, drawn(dtype, len(ids), width, rng), data.draw(st.integers(1, 5)))
     check_dense(packer, sparse(drawn(dtype, units, width, rng), 0.3, rng), 1)
+
+
+@pytest.mark.parametrize("inputs", [MOST_INPUTS, MOST_INPUTS + 1, 9 * MOST_INPUTS])
+def test_where_rows_become_popular(device, kernels_of, at, inputs):
+    """Whoever sums it, each row is summed: also the last one, of no input more than that takes."""
+    kernels, dtype = kernels_of("contiguous"), at.DTYPES[0]
+    packer = Packer(device, at.Tensors(kernels, kernels.geometry(3, 64, 1), dtype))
+    for seed in (1, 2, 3):
+        packer.seed, rng = seed, np.random.default_rng(seed)
+        ids = rng.permutation(np.repeat([0, 1, 2], [inputs, 2, inputs]))
+        check_units(packer, ids, drawn(dtype, len(ids), 64, rng), 1)
 
 
 @pytest.mark.parametrize("width", [4, 64, 999])

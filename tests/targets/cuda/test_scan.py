@@ -14,8 +14,8 @@ def packer(device):
     return Packer(device, None)
 
 
-@pytest.mark.parametrize(("blocks", "seed"), [(1, 0), (3, 1), (8, 2)])
-def test_ranks_of_several_segments(packer, blocks, seed):
+@pytest.mark.parametrize(("blocks", "rows", "seed"), [(1, 5, 0), (3, 2, 1), (8, 5, 2), (2, 1, 3)])
+def test_ranks_of_several_segments(packer, blocks, rows, seed):
     """The look-back: tiles wait for those before them, whichever order blocks run in."""
     rng = np.random.default_rng(5)
     packer.blocks, packer.seed = blocks, seed
@@ -23,17 +23,30 @@ def test_ranks_of_several_segments(packer, blocks, seed):
     for words in (0, 1, SCAN_TILE - 1, 5 * SCAN_TILE + 7, 3):
         bitmap = rng.integers(0, 1 << 64, words, np.uint64, endpoint=False)
         pieces.append(Piece(64 * words, bitmap, rubbish(words + 1)))
-    packer.rank(pieces)
+    packer.rank(pieces, rows)
     for piece in pieces:
         assert np.array_equal(piece.before, ranks(piece.bitmap))
 
 
-def test_a_look_back_over_more_tiles_than_a_warp_sees(packer):
+def test_a_scan_of_many_tiles(packer):
     numbers = np.random.default_rng(6).integers(0, 1 << 40, 40 * SCAN_TILE + 1, np.uint64)
     expected = np.cumsum(numbers) - numbers
     packer.blocks, packer.seed = 6, 3
     packer.launch("zenc_scan", [numbers, len(numbers), np.zeros(1 + 41, np.uint64)])
     assert np.array_equal(numbers, expected)
+
+
+@pytest.mark.parametrize("complete", [0, 7, 8, 38, 39])
+def test_a_look_back_over_more_tiles_than_a_warp_sees(packer, complete):
+    """40 tiles have published their own sums, and one of them the sum up to it: the last tile is left."""
+    own, complete_sum = 1, 2
+    numbers = np.random.default_rng(6).integers(0, 1 << 40, 40 * SCAN_TILE + 1, np.uint64)
+    sums = numbers[:-1].reshape(40, SCAN_TILE).sum(axis=1)
+    states = sums << np.uint64(2) | np.uint64(own)
+    states[complete] = sums[: complete + 1].sum() << np.uint64(2) | np.uint64(complete_sum)
+    work = np.array([40, *states, 0], np.uint64)
+    packer.launch("zenc_scan", [numbers, len(numbers), work])
+    assert numbers[-1] == sums.sum()
 
 
 @pytest.mark.parametrize("n", [1, 31, SORT_TILE, 3 * SORT_TILE + 5])
