@@ -15,6 +15,7 @@ from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout, layout_of, not_a_tensor
 from zenc.runtime.reduction import Call, Opener, Stage
 from zenc.runtime.stats import CallStats
+from zenc.runtime.streams import on_stream
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
 from zenc.scheme.model import Unit
@@ -80,7 +81,8 @@ class Collective:
 
         Args:
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of
-                the same shape and sparse dimensions is returned). float32, float64, float16 or bfloat16, on the CPU;
+                the same shape and sparse dimensions is returned). float32, float64, float16 or bfloat16; on the CPU
+                or a CUDA device, which all ranks must do alike;
                 shape, dtype and layout must be the same on all ranks. 16-bit sums accumulate in float32 at every
                 merge.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does.
@@ -99,11 +101,11 @@ class Collective:
         prepared = self._prepared(tensor, op, rows)
         number = self._communicator.next_call()
 
-        def call(work: Work) -> torch.Tensor:
+        def run(work: Work) -> torch.Tensor:
             return self._run(tensor, prepared, op, number, work)
 
-        worker = self._communicator.worker
-        return worker.submit(call) if async_op else worker.run(call)
+        worker, call = self._communicator.worker, on_stream(run, tensor, async_op)
+        return worker.submit(call, tensor.device) if async_op else worker.run(call)
 
     def _run(self, tensor: torch.Tensor, prepared: Prepared, op: Operation, number: int, work: Work) -> torch.Tensor:
         """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""

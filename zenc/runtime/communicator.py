@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
-from zenc.errors import Diagnostic, SynchronisationError
+from zenc.errors import Diagnostic, SynchronisationError, ZencError
 from zenc.runtime.transport import GlooGroup, GlooTransport, Transport
 from zenc.runtime.work import Worker
 
@@ -81,13 +81,6 @@ class Communicator:
         ``pledge`` has the keys ``digest``, ``scheme`` and ``error`` (empty if all is well).
         """
         pledges = self._gather(pledge, deadline)
-        failed = {rank: other["error"] for rank, other in enumerate(pledges) if other["error"]}
-        if failed:
-            notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
-            ranks = ", ".join(map(str, failed))
-            raise SynchronisationError(
-                Diagnostic("peer-failed", f"rank {ranks} could not load its scheme", notes=notes)
-            )
         by_digest: dict[str, list[int]] = {}
         for rank, other in enumerate(pledges):
             by_digest.setdefault(f"{other['scheme']} ({other['digest'][:12]})", []).append(rank)
@@ -97,7 +90,12 @@ class Communicator:
             message = "the ranks hold different schemes"
             raise SynchronisationError(Diagnostic("different-schemes", message, notes=notes, help=help))
 
+    def share(self, name: bytes, error: str, deadline: float) -> bytes:
+        """The ``name`` of rank 0, for all ranks; raises SynchronisationError on all of them if one has an ``error``."""
+        return bytes.fromhex(self._gather({"digest": name.hex(), "scheme": "", "error": error}, deadline)[0]["digest"])
+
     def _gather(self, pledge: dict[str, str], deadline: float) -> list[dict[str, str]]:
+        """The pledges of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
         text = json.dumps(pledge).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)
         mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         every = [torch.empty_like(mine) for _ in range(self.size)]
@@ -108,7 +106,22 @@ class Communicator:
             lost = unreachable(deadline, error)
             self.give_up(lost, every)
             raise lost from error
-        return [_read_pledge(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
+        pledges = [_read_pledge(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
+        failed = {rank: other["error"] for rank, other in enumerate(pledges) if other["error"]}
+        if failed:
+            notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
+            ranks = ", ".join(map(str, failed))
+            message = f"rank {ranks} could not load its scheme"
+            raise SynchronisationError(Diagnostic("peer-failed", message, notes=notes))
+        return pledges
+
+
+def in_a_line(error: Exception) -> str:
+    """What other ranks are told of an error: a few hundred bytes at most."""
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, ZencError) and error.diagnostics:
+        text = error.diagnostics[0].message
+    return " ".join(text.encode("ascii", "replace").decode().split())[:400]
 
 
 def _read_pledge(data: bytes, rank: int) -> dict[str, str]:

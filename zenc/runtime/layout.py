@@ -16,6 +16,7 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.scheme.model import Unit
 
 DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
+DEVICES = ("cpu", "cuda")
 MOST_ELEMENTS = 1 << 62
 
 
@@ -70,8 +71,8 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
 
 
 def _demand_supported(tensor: torch.Tensor) -> None:
-    if tensor.device.type != "cpu":
-        message = f"this collective is compiled for the cpu, and the tensor is on {tensor.device}"
+    if tensor.device.type not in DEVICES:
+        message = f"all_reduce takes tensors on the CPU and on CUDA devices; this one is on {tensor.device}"
         raise TensorError(Diagnostic("unsupported-device", message, help="move it with .cpu() first"))
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         message = f"all_reduce takes dense and sparse COO tensors, not {tensor.layout}"
@@ -106,7 +107,7 @@ def _linear(indices: torch.Tensor, layout: Layout) -> torch.Tensor:
     """
     if layout.sparse_dim == 1:
         return indices[0].contiguous()
-    ids = torch.zeros(indices.shape[1], dtype=torch.int64)
+    ids = torch.zeros(indices.shape[1], dtype=torch.int64, device=indices.device)
     for dimension, (extent, column) in enumerate(zip(layout.shape, indices, strict=False)):
         outside = (column < 0) | (column >= extent)
         if outside.any():
@@ -125,12 +126,19 @@ def _out_of_range(dimension: int, column: torch.Tensor, extent: int, position: i
 def _finer(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
     """Units of a COO tensor with dense dimensions cut into single elements; all of them count as present."""
     width = layout.natural_width
-    elements = (ids[:, None] * width + torch.arange(width)).reshape(-1)
+    elements = (ids[:, None] * width + torch.arange(width, device=ids.device)).reshape(-1)
     return Contribution(elements, values.reshape(-1))
 
 
 def _coarser(ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> Contribution:
-    """Units of a COO tensor collected into the rows they lie in; the rest of such a row is +0."""
+    """Units of a COO tensor collected into the rows they lie in; the rest of such a row is +0.
+
+    In host memory only: on a GPU ``index_add_`` adds the values of a unit in any order.
+    """
+    if ids.device.type != "cpu":
+        message = f"units of {layout.natural_width} values are collected into rows on the CPU only"
+        help = "use 'unit: auto' for such tensors, or move them with .cpu() first"
+        raise TensorError(Diagnostic("unsupported-layout", message, help=help))
     per_row = layout.width // layout.natural_width
     rows, place = torch.unique(ids // per_row, return_inverse=True)
     wide = torch.float32 if layout.dtype.itemsize == 2 else layout.dtype
@@ -156,8 +164,8 @@ def _natural(unit_ids: torch.Tensor, values: torch.Tensor, layout: Layout) -> tu
     width = layout.natural_width
     if layout.width > width:
         per_row = layout.width // width
-        return (unit_ids[:, None] * per_row + torch.arange(per_row)).reshape(-1), values
+        return (unit_ids[:, None] * per_row + torch.arange(per_row, device=unit_ids.device)).reshape(-1), values
     own_ids, place = torch.unique(unit_ids // width, return_inverse=True)
-    filled = torch.zeros(own_ids.numel() * width, dtype=layout.dtype)
+    filled = torch.zeros(own_ids.numel() * width, dtype=layout.dtype, device=values.device)
     filled[place * width + unit_ids % width] = values.reshape(-1)
     return own_ids, filled

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from zenc.codegen.artifact import Artifact
 from zenc.errors import ZencError
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator, communicator_for
+from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
 from zenc.runtime.stages import Stages
 from zenc.runtime.work import Work
 
@@ -26,23 +26,29 @@ def load_collective(obtain: Callable[[int], Artifact], group: dist.ProcessGroup 
     try:
         artifact = obtain(communicator.size)
         stages = Stages(artifact, communicator, deadline)
-        stages.on(torch.device("cpu"))  # what can fail fails here, on all ranks at once
-        collective = Collective(artifact, communicator, stages.on)
+        device = _usual_device(communicator)
+        if device.type == "cpu":
+            stages.on(device)  # what can fail fails here, on all ranks at once
     except Exception as failure:
         _tell_failure(communicator, failure, deadline)
         raise
     _agree(communicator, {"digest": artifact.plan.digest, "scheme": artifact.plan.scheme[:60], "error": ""}, deadline)
-    return collective
+    if device.type != "cpu":
+        stages.on(device)  # has an agreement of its own
+    return Collective(artifact, communicator, stages.on)
+
+
+def _usual_device(communicator: Communicator) -> torch.device:
+    """Where the tensors of the user's group mostly are: on this process's GPU, if it is a group for those only."""
+    parent = communicator.parent()
+    kinds = {device.type for device in getattr(parent, "_device_types", ())}
+    return torch.device("cuda", torch.cuda.current_device()) if kinds == {"cuda"} else torch.device("cpu")
 
 
 def _tell_failure(communicator: Communicator, failure: Exception, deadline: float) -> None:
-    """Let the other ranks fail with the name of this one, in one line of at most a few hundred bytes."""
-    text = f"{type(failure).__name__}: {failure}"
-    if isinstance(failure, ZencError) and failure.diagnostics:
-        text = failure.diagnostics[0].message
-    line = " ".join(text.encode("ascii", "replace").decode().split())[:400]
+    """Let the other ranks fail with the name of this one."""
     try:
-        _agree(communicator, {"digest": "", "scheme": "", "error": line}, deadline)
+        _agree(communicator, {"digest": "", "scheme": "", "error": in_a_line(failure)}, deadline)
     except ZencError:
         return  # this rank's own error says more
 

@@ -27,7 +27,15 @@ class Stages:
         """The stage for tensors on ``device``; raises BuildError, VerificationError and their like."""
         made = self._made.get(device)
         if made is None:
-            made = self._made[device] = self._host()
+            made = self._made[device] = self._gpu(device) if device.type == "cuda" else self._host()
+        return made
+
+    def _gpu(self, device: torch.device) -> Stage:
+        from zenc.runtime.gpu import TorchGpu
+        from zenc.runtime.gpu_stage import gpu_stage
+
+        made = gpu_stage(self.artifact, TorchGpu(device), self.communicator, self.deadline)
+        self._tell(str(device))
         return made
 
     def _host(self) -> Stage:

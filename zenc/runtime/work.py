@@ -12,14 +12,18 @@ import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.stats import CallStats
+from zenc.runtime.streams import handed_over
 
 log = logging.getLogger("zenc")
 
+CPU = torch.device("cpu")
+
 
 class Work:
-    """The handle of an asynchronous call."""
+    """The handle of an asynchronous call, whose tensors are on ``device``."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device = CPU) -> None:
+        self.device = device
         self.counted: CallStats | None = None
         self._ended = False
         self._latch = threading.Lock()  # locked until the call has ended; a threading.Event costs far more to make
@@ -48,13 +52,14 @@ class Work:
         if self._error is not None:
             raise self._error
         assert self._result is not None
-        return self._result
+        return self._result if self.device.type == "cpu" else handed_over(self._result)
 
     def get_future(self) -> torch.futures.Future[torch.Tensor]:
         """The result as a torch future, for those who compose with torch; waiting for it raises the call's error."""
-        future: torch.futures.Future[Any] = torch.futures.Future()
-        self.then(lambda work: future.set_result(work))
-        return future.then(lambda ended: ended.value().wait())
+        devices: list[int | str | torch.device] = [self.device] if self.device.type == "cuda" else []
+        future: torch.futures.Future[None] = torch.futures.Future(devices=devices)
+        self.then(lambda _: future.set_result(None))
+        return future.then(lambda _: self.wait())
 
     def then(self, listener: Callable[[Work], None]) -> None:
         """Call ``listener(self)`` when the call has ended, from the thread that ended it, or at once.
@@ -131,9 +136,9 @@ class Worker:
         finally:
             self._running = None
 
-    def submit(self, call: Callable[[Work], torch.Tensor]) -> Work:
-        """Queue ``call`` and return at once."""
-        work = Work()
+    def submit(self, call: Callable[[Work], torch.Tensor], device: torch.device = CPU) -> Work:
+        """Queue ``call``, which gives a tensor on ``device``, and return at once."""
+        work = Work(device)
         with self._count:
             self._waiting += 1
             if self._thread is None:

@@ -1,0 +1,114 @@
+"""GPUs of the emulator for the run time: collectives of several ranks, as threads, whose tensors are in host memory.
+
+A device's memory is the host's there, so that tensors of the CPU pass for tensors of a GPU.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from tests.emulator.build import engine, kernels
+from tests.emulator.libraries import Libraries
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.render import UnitInputs, render
+from zenc.runtime.collective import Collective
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.gpu_stage import gpu_stage
+from zenc.runtime.work import Worker
+from zenc.targets.cuda.tables import Words
+
+_POOL = ThreadPoolExecutor(max_workers=16)
+
+
+class EmulatedGpu:
+    """Device ``ordinal``. After ``left`` more allocations there is no memory any more; None: never."""
+
+    def __init__(self, ordinal: int) -> None:
+        self.ordinal, self.left = ordinal, None
+        self._libraries = Libraries()
+        self._libraries.make_current(ordinal)
+        self._streams = [self._libraries.new("cuStreamCreate", 1) for _ in range(2)]
+
+    left: int | None
+
+    def libraries(self, size: int) -> tuple[str, str | None]:
+        return str(engine()), str(engine()) if size > 1 else None
+
+    def image(self, artifact: Artifact) -> bytes:
+        return bytes(kernels(render(UnitInputs.of(artifact.plan), "cuda"))) + b"\0"
+
+    def streams(self) -> tuple[int, int]:
+        return self._streams[0], self._streams[1]
+
+    def memory(self, size: int) -> torch.Tensor:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise torch.OutOfMemoryError("the test has taken all memory")
+        return torch.empty(size, dtype=torch.uint8)
+
+    def uploaded(self, words: Words) -> tuple[int, object]:
+        copy = torch.frombuffer(words, dtype=torch.int64).clone()
+        return copy.data_ptr(), copy
+
+
+class _Meeting:
+    """Where the ranks of a group meet: the group, as far as loading uses it."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.shown: list[torch.Tensor | None] = [None] * size
+        self.barrier = threading.Barrier(size)
+
+    def group_of(self, rank: int) -> Any:
+        return _Group(self, rank)
+
+
+class _Group:
+    def __init__(self, meeting: _Meeting, rank: int) -> None:
+        self.meeting, self.rank, self.aborted = meeting, rank, False
+
+    def allgather(self, output: list[list[torch.Tensor]], tensors: list[torch.Tensor]) -> Any:
+        self.meeting.shown[self.rank] = tensors[0]
+        self.meeting.barrier.wait(60)
+        for into, shown in zip(output[0], self.meeting.shown, strict=True):
+            assert shown is not None
+            into.copy_(shown)
+        self.meeting.barrier.wait(60)
+        return self
+
+    def wait(self, _: object) -> None:
+        """All has been gathered."""
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class _Ranked:
+    """A transport that knows its rank, and is used for nothing else."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+
+class EmulatedRank:
+    """A collective on a GPU of its own."""
+
+    def __init__(self, artifact: Artifact, meeting: _Meeting, rank: int, deadline: float) -> None:
+        self.gpu = EmulatedGpu(rank)
+        group, transport = meeting.group_of(rank), _Ranked(rank, meeting.size)
+        nothing: Any = None
+        communicator = Communicator(nothing, group, transport, Worker(f"gpu-{rank}"))  # type: ignore[arg-type]
+        stage = gpu_stage(artifact, self.gpu, communicator, deadline)
+        self.collective = Collective(artifact, communicator, lambda _: stage)
+
+
+def emulated_ranks(artifact: Artifact, size: int, deadline: float = 60.0) -> list[EmulatedRank]:
+    """One loaded collective for each of ``size`` ranks; raises the error of the lowest rank that failed."""
+    meeting = _Meeting(size)
+    made = [_POOL.submit(EmulatedRank, artifact, meeting, rank, deadline) for rank in range(size)]
+    return [rank.result() for rank in made]

@@ -1,0 +1,53 @@
+"""Which stream of a GPU a call runs on, and how its tensors get from stream to stream.
+
+A call that its caller waits for runs on the caller's current stream. One that goes on meanwhile runs on a stream of its
+own, behind what the caller's had been given when it was made. The allocator must know of every stream that uses a
+tensor, or it gives the memory to others too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+WorkT = TypeVar("WorkT")
+
+
+def on_stream(
+    call: Callable[[WorkT], torch.Tensor], tensor: torch.Tensor, asynchronous: bool
+) -> Callable[[WorkT], torch.Tensor]:
+    """``call`` on the right stream of the device of ``tensor``, whichever thread runs it."""
+    if tensor.device.type != "cuda":
+        return call
+    device, current = tensor.device, torch.cuda.current_stream(tensor.device)
+    stream = _own_stream(device) if asynchronous else current
+    ready = current.record_event()
+
+    def run(work: WorkT) -> torch.Tensor:
+        with torch.cuda.device(device), torch.cuda.stream(stream):
+            stream.wait_event(ready)
+            used_by(tensor, stream)
+            return call(work)
+
+    return run
+
+
+@cache
+def _own_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+def handed_over(result: torch.Tensor) -> torch.Tensor:
+    """``result`` of a call that has ended, for use on the current stream."""
+    if result.device.type == "cuda":
+        used_by(result, torch.cuda.current_stream(result.device))
+    return result
+
+
+def used_by(tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
+    """Tell the allocator that ``stream`` uses ``tensor``."""
+    for piece in (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,):
+        piece.record_stream(stream)
