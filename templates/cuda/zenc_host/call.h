@@ -36,7 +36,7 @@ struct Call {
     u64* tables;            // of a hashed mapping, on the device; else null
     double r1, r2;          // of a hashed mapping: cells of the memory for each id; else 0
     const i64* part_slots;  // [parts] in the caller's memory: the slots of each part; none by holders
-    const i64* ids;         // [n] on the device, any order, duplicates; null for a dense tensor
+    const i64* ids;         // [n] on the device, any order, duplicates; null for a dense tensor alone
     i64 n;
     const void* values;  // [n, width], or [units, width] of a dense tensor
     i64 divisor;         // each value is divided by it before it is summed
