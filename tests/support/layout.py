@@ -25,7 +25,7 @@ def meaning(text: str) -> tuple[object, ...]:
 
 def words(text: str) -> list[str]:
     """Everything but white space, in order: comments too, and doc strings as they are understood."""
-    return [" ".join(word.split()) if word[0] == '"' else word.rstrip() for word in TOKEN.findall(text)]
+    return [f'"{" ".join(word[1:-1].split())}"' if word[0] == '"' else word.rstrip() for word in TOKEN.findall(text)]
 
 
 def comments(text: str) -> list[tuple[bool, str]]:

@@ -209,6 +209,7 @@ def test_what_no_terminal_can_show_is_replaced(tmp_path: Path) -> None:
     good = "a??[2J"
     assert (doc, levels[0].name, hosts[0][0], {link[4] for link in links}) == (good, good, good, {good})
     assert set(labels) == {good, good + "b"}
+    assert load_topology('topology t { "a\x1b[2J" like ring(2) }').doc == "a?[2J"
 
 
 def test_networkx_reads_what_is_written() -> None:

@@ -188,9 +188,14 @@ class Draft:
         lone = [node for node in self.unlinked if isinstance(node, str) and not graph.degree[node]]
         graph.remove_nodes_from(lone)
         raise_if_any(TopologyError, graph_problems(self.name, graph, self.span))
-        return Topology(self.name, self.doc, self.levels, nx.freeze(graph), hosts)
+        return Topology(self.name, printable(self.doc), self.levels, nx.freeze(graph), hosts)
 
 
 def label_of(name: str, indices: Sequence[int]) -> str:
     """``nvswitch(0)``, ``gpu(0, 3)``, ``network``."""
     return f"{name}({', '.join(map(str, indices))})" if indices else name
+
+
+def printable(text: str) -> str:
+    """``text`` with a question mark for all that moves a cursor or is half a character."""
+    return "".join(c if c.isprintable() else "?" for c in text)

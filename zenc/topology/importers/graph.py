@@ -17,7 +17,7 @@ from typing import Any, TypeGuard
 
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.topology.check import too_large
-from zenc.topology.draft import Draft
+from zenc.topology.draft import Draft, printable
 from zenc.topology.model import Host, Node
 from zenc.topology.units import Kind, amount_of_text
 
@@ -48,7 +48,7 @@ def fill_from_graph(draft: Draft, graph: Graph) -> None:
     places = _ranks(graph)
     levels = _levels(graph, len(places))
     if isinstance(graph.about.get("doc"), str):
-        draft.doc = draft.doc or _printable(" ".join(graph.about["doc"].split()))
+        draft.doc = draft.doc or " ".join(graph.about["doc"].split())
     if places:
         draft.set_levels(*levels)
         draft.hosts += _hosts(graph, len(places))
@@ -66,7 +66,7 @@ def fill_from_graph(draft: Draft, graph: Graph) -> None:
             *ends,
             bandwidth,
             _amount("latency", data, what, graph) or 0.0,
-            _printable(kind[:_LONGEST_NAME]) if isinstance(kind, str) else "link",
+            printable(kind[:_LONGEST_NAME]) if isinstance(kind, str) else "link",
             one_way=graph.directed,
             span=graph.span,
         )
@@ -86,7 +86,7 @@ def _shown(id: Any) -> str:
 
 def _kind(data: Attributes) -> str | None:
     kind = data.get("kind", data.get("type"))
-    return _printable(kind[:_LONGEST_NAME]) if isinstance(kind, str) else None
+    return printable(kind[:_LONGEST_NAME]) if isinstance(kind, str) else None
 
 
 def _demand_different(graph: Graph) -> None:
@@ -141,16 +141,12 @@ class _Labels:
         self._count: Counter[str] = Counter(taken)
 
     def new(self, text: str) -> str:
-        label = first = _printable(text[:_LONGEST_NAME])
+        label = first = printable(text[:_LONGEST_NAME])
         while self._count[label]:
             self._count[first] += 1
             label = f"{first}'{self._count[first]}"
         self._count[label] += 1
         return label
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 _LEVEL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,40})\(([0-9]{1,9})\)\s*")
@@ -172,7 +168,7 @@ def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
             raise _malformed(graph, "'levels' is a list of names and counts: node(4), gpu(8)")
     if not levels or math.prod(count for _, count in levels) != ranks:
         raise _malformed(graph, f"the levels do not come to {ranks} ranks")
-    return [(_printable(name[:_LONGEST_NAME]), count) for name, count in levels]
+    return [(printable(name[:_LONGEST_NAME]), count) for name, count in levels]
 
 
 def _hosts(graph: Graph, ranks: int) -> list[Host]:
@@ -192,7 +188,7 @@ def _host(given: Any) -> Host | None:
     known = memory is None or (type(memory) is int and 1 <= memory < 2**62)
     if not isinstance(name, str) or not known or any(type(rank) is not int for rank in given["ranks"]):
         return None
-    return Host(_printable(name[:_LONGEST_NAME]), tuple(given["ranks"]), memory)
+    return Host(printable(name[:_LONGEST_NAME]), tuple(given["ranks"]), memory)
 
 
 def _amount(kind: Kind, data: Attributes, what: str, graph: Graph) -> float | None:
