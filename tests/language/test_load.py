@@ -59,6 +59,16 @@ def test_a_cycle_is_told_where_it_closes(tmp_path: Path) -> None:
     assert (Path(diagnostic.span.source.name).name, diagnostic.span.line) == ("b.zen", 2)
 
 
+def test_imports_nest_within_reason(tmp_path: Path) -> None:
+    for n in range(500):
+        (tmp_path / f"{n}.zen").write_text(f'import "{n + 1}.zen"\n')
+    (tmp_path / "500.zen").write_text(ONE)
+    assert len(load_file(tmp_path / "410.zen").files) == 92
+    (diagnostic,) = failure(tmp_path / "0.zen").diagnostics
+    assert diagnostic.id == "nesting" and diagnostic.span is not None
+    assert Path(diagnostic.span.source.name).name == "100.zen"
+
+
 def test_missing_imports_are_all_told(tmp_path: Path) -> None:
     (tmp_path / "a.zen").write_text('import "b.zen"\nimport "c.zen"\n')
     error = failure(tmp_path / "a.zen")

@@ -152,6 +152,25 @@ def test_what_is_wrong(body: str, expected: list[str]) -> None:
     assert ids(f"topology t {{ {body} }}") == expected
 
 
+def chain(count: int, body: str) -> str:
+    """Topologies ``t0``, which starts like ``t1``, and so on; ``body`` says how."""
+    texts = [f"topology t{n} {{ {body.replace('NEXT', f't{n + 1}')} }}" for n in range(count)]
+    return "\n".join([*texts, f"topology t{count} {{ like ring(2) }}"])
+
+
+@pytest.mark.parametrize("body", ["like NEXT", "if 1 { if 1 { if 1 { like NEXT } } }"])
+def test_long_chains(body: str, tmp_path: Path) -> None:
+    (tmp_path / "chain.zen").write_text(chain(20, body))
+    assert load_topology(f"{tmp_path}/chain.zen:t0").size == 2
+    (tmp_path / "chain.zen").write_text(chain(2000, body))
+    assert ids(f"{tmp_path}/chain.zen:t0") == ["nesting"]
+
+
+def test_a_chain_has_no_more_declarations_than_one() -> None:
+    with pytest.raises(TopologyError, match="more than a million declarations"):
+        resolve_topology(load_text(chain(3, "like NEXT for i in 0 .. 300000 { let _a = i }")), "t0")
+
+
 def test_memory_of_loops() -> None:
     """A machine or a device at a time, or all of them over and over; what was said last is true."""
     start = time.process_time()

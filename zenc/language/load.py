@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
+from zenc.language.nesting import DEEPEST
 from zenc.language.parse import parse
 from zenc.language.syntax import File, Import
 from zenc.resources import directory
@@ -118,6 +119,9 @@ class _Loader:
             names = " -> ".join(p.name for p in (*chain[chain.index(key) :], key))
             message = f"'{statement.path}' is imported by itself: {names}"
             raise SchemeError(Diagnostic("import-cycle", message, statement.span))
+        if len(chain) > DEEPEST:
+            message = f"imports nest at most {DEEPEST} files deep"
+            raise SchemeError(Diagnostic("nesting", message, statement.span, help="import it from an earlier file"))
         if key not in self.files:
             self._add(_read(path, statement.span), path, (*chain, key))
 

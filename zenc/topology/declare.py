@@ -8,6 +8,7 @@ from math import prod
 
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
 from zenc.language import cluster
+from zenc.language.nesting import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
 from zenc.scheme.constants import Environment, constant_integer
 from zenc.scheme.report import Report, did_you_mean
@@ -31,13 +32,17 @@ class Declarer:
     chain: tuple[str, ...]
     alone: bool = False
     """Whether the declaration that is carried out is the only one of its topology."""
-    _count: int = 0
+    count: int = 0
+    """How many declarations were carried out."""
+    depth: int = 0
+    """How many blocks are open, those counted in which a topology starts like this one."""
     _looked_at: int = 0
     """How many of the problems are known to be no reason to stop."""
 
     def declare(self, body: cluster.Declarations) -> None:
         """Carry out ``body``. What is wrong is in the report; raises TopologyError where going on makes no sense."""
         mine: list[str] = []
+        self._demand_shallow(body)
         self.alone = len(body) == 1
         for declaration in body:
             self._demand_an_end(declaration.span)
@@ -46,10 +51,18 @@ class Declarer:
             self._one(declaration)
         for name in mine:
             self.environment.values.pop(name, None)
+        self.depth -= 1
+
+    def _demand_shallow(self, body: cluster.Declarations) -> None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            message = f"topologies that start like each other nest at most {DEEPEST} levels, blocks counted"
+            help = "start like the one that the last of them starts like"
+            raise TopologyError(Diagnostic("nesting", message, body[0].span if body else None, help=help))
 
     def _demand_an_end(self, span: Span | None) -> None:
-        self._count += 1
-        if self._count > _MOST_DECLARED:
+        self.count += 1
+        if self.count > _MOST_DECLARED:
             message = "this topology is too large: its loops come to more than a million declarations"
             raise TopologyError(Diagnostic("topology-too-large", message, span))
         if len(self.report.found) >= self._looked_at + _MOST_PROBLEMS:

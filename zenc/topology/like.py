@@ -63,7 +63,9 @@ def _like_topology(like: cluster.Like, other: cluster.Topology, declarer: Declar
     environment = bind_parameters(other, given, declarer.report)
     if not declarer.report.failed:
         chain = (*declarer.chain, other.name.text)
-        replace(declarer, environment=environment, chain=chain).declare(other.body)
+        inner = replace(declarer, environment=environment, chain=chain)
+        inner.declare(other.body)
+        declarer.count = inner.count
 
 
 def _like_builder(like: cluster.Like, declarer: Declarer) -> None:
