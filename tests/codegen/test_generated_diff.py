@@ -40,5 +40,6 @@ def test_a_revision_that_is_not_there_is_named(tmp_path):
 
 def test_a_tree_that_is_no_zenc_is_named(tmp_path):
     (tmp_path / "zenc").mkdir()
+    (tmp_path / "zenc" / "__init__.py").touch()  # else an installed zenc would be found
     with pytest.raises(SystemExit, match="can't be asked"):
         generated(tmp_path)
