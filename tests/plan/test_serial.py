@@ -196,11 +196,31 @@ def test_nesting_without_end():
         plan_from_json(data)
 
 
+AMONG_HOLDERS = plan_to_json(shipped_plan("holders", None))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"announce": {**AMONG_HOLDERS["announce"], "tier": 1}},
+        {"announce": {**AMONG_HOLDERS["announce"], "format": "dense"}},
+        {"pushes": [{**AMONG_HOLDERS["pushes"][0], "format": "coo"}]},
+        {"tiers": [{**AMONG_HOLDERS["tiers"][0], "partition": "centralization"}]},
+        {"tiers": [{**AMONG_HOLDERS["tiers"][0], "size": 2}, *AMONG_HOLDERS["tiers"]]},
+        {"mapping": {"kind": "contiguous"}},
+    ],
+)
+def test_what_is_not_for_holders(change):
+    assert plan_from_json(AMONG_HOLDERS).announce
+    with pytest.raises(ArtifactError, match="bad-plan"):
+        plan_from_json({**AMONG_HOLDERS, **change})
+
+
 WORDS = ["rank", "all", "part rank", "1 / (rank - 1)", "size << 70", "step", "send", "to", "at", "if", "a.zen:1:1"]
 
 
 @fuzzed(400)
-@given(damaged_json(sample(), WORDS))
+@given(st.sampled_from([sample(), AMONG_HOLDERS]).flatmap(lambda plan: damaged_json(plan, WORDS)))
 def test_damaged_json_is_an_error_or_another_plan(data):
     """What can be read at all can be proved or refused: nothing else comes out."""
     assert_planned(data)

@@ -218,9 +218,12 @@ class _Reader:
         inward = range(len(tiers))
         pushes, pulls = self.phases(data["pushes"], inward), self.phases(data["pulls"], reversed(inward))
         announce, mapping = self.announce(data), _mapping_from_json(data["mapping"])
+        phases = (*([announce] if announce else []), *pushes, *pulls)
         if (announce is not None) != isinstance(mapping, Holders):
             raise ValueError("units are announced under the mapping 'holders', and under no other")
-        _demand_meaning((*([announce] if announce else []), *pushes, *pulls))
+        if announce:
+            _demand_alone(tiers, phases)
+        _demand_meaning(phases)
         return Plan(
             scheme=_of_type(data["scheme"], str),
             doc=_of_type(data["doc"], str),
@@ -298,6 +301,13 @@ def _demand_nested(tiers: tuple[Tier, ...]) -> None:
         raise ValueError("the outermost tier, and it alone, has no size")
     if math.prod(tier.size or 1 for tier in tiers) > LARGEST_SIZE:
         raise ValueError(f"its tiers take more than {LARGEST_SIZE} ranks")
+
+
+def _demand_alone(tiers: tuple[Tier, ...], phases: Iterable[Phase]) -> None:
+    """Among holders the whole group shares the units out, and values travel alone."""
+    cut = [tier.partition for tier in tiers] == [Partition.PARALLELISM]
+    if not cut or any(phase.tier or phase.format is not Format.AUTO for phase in phases):
+        raise ValueError("under the mapping 'holders' there is one tier, of parallelism, and every format is auto")
 
 
 def _mapping_from_json(data: Json) -> Mapping:
