@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 
 from tests.support.damage import damaged_bytes, damaged_json
 from tests.support.fuzz import fuzzed
-from tests.support.survival import assert_imported
+from tests.support.survival import assert_imported, assert_said
 from tests.support.words import FOREIGN, WORDS
+from zenc.errors import ZencError
 from zenc.resources import directory
+from zenc.topology.builders import BUILDERS
+from zenc.topology.importers import IMPORT_OPTIONS
+from zenc.topology.load import load_topology
 
 SAMPLES = Path(__file__).parent / "samples"
 FILES = sorted([*SAMPLES.iterdir(), *(directory("schemes") / "topologies").glob("*.zen")])
@@ -158,3 +162,27 @@ def test_any_matrix(tmp_path: Path, lines: list[str], size: int, data: st.DataOb
         for a in names
     ]
     assert_imported(tmp_path / "given", "\n".join("\t".join(row) for row in [["", *names], *rows]).encode())
+
+
+SHIPPED = ["two_boxes", "p3", "p3:p3", "schemes/topologies/p3.zen:p3", *BUILDERS, *map(str, FILES)]
+PIECES = [
+    "(", ")", "=", ",", ":", " ", "\n", "{", "}", "nodes", "boxes", "k", "2", "-1", "1e999", "3 GB/s", "1 us", "\0",
+    "a" * 300, "(nodes = 2)", "(boxes = 3)", "(2, 3)", "(network_bandwidth = 1 GB/s)",
+]  # fmt: skip
+OPTIONS = st.sampled_from([*IMPORT_OPTIONS, "boxes", "k", ""]) | st.text(max_size=3)
+AMOUNTS = st.sampled_from(["2", "1 GB/s", "2 us", "1e999 TB/s", "", "9" * 200, 10**400])
+
+
+@fuzzed(200)
+@given(
+    st.sampled_from(["", *SHIPPED]),
+    st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=8).map("".join),
+    st.dictionaries(OPTIONS, AMOUNTS | st.integers(-3, 5) | st.floats() | st.text(max_size=5), max_size=2),
+)
+@example("ring", "(1 << 64)", {})
+@example("dgx", "(2, memory = 1 PB)", {"nodes": 2})
+def test_any_name_and_any_values(what: str, more: str, values: dict[str, Any]) -> None:
+    try:
+        assert load_topology(what + more, values).size
+    except ZencError as error:
+        assert_said(error)
