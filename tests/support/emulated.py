@@ -159,8 +159,8 @@ class _Rank:
     def close(self) -> None:
         self.device.use()
         self.group.unit.close_communicator(self.communicator)
-        self.group.unit.unload_kernels(self.kernels)
         self.device.close()
+        self.group.unit.unload_kernels(self.kernels)
 
     def all_reduce(self, tensor: torch.Tensor, number: int, op: str, changed: dict[str, Any]) -> Any:
         self.device.use()
