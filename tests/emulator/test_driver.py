@@ -139,7 +139,8 @@ def test_every_thread_needs_a_context(libraries):
 
 
 def test_calls_fail_on_demand(libraries):
-    libraries.fail_on("cuMemAlloc:2=2,cuStreamCreate@1:1=999")
+    libraries.fail_on("cuMemAlloc:2=2,cuStreamCreate@1:1=999,cuMemsetD8Async:1=1")
+    assert failure(libraries.call, "cuMemsetD8Async", 0, 0, 0, 0) == INVALID_VALUE
     first = libraries.new("cuMemAlloc_v2", 8)
     assert failure(libraries.new, "cuMemAlloc_v2", 8) == OUT_OF_MEMORY
     libraries.call("cuMemFree_v2", first)

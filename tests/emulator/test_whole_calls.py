@@ -19,6 +19,7 @@ CASES = {
     "agsparse": (2, "sum", sparse_tensor, torch.bfloat16),
     "holders": (3, "sum", sparse_tensor, torch.bfloat16),
     "sparcml": (4, "mean", sparse_tensor, torch.float64),
+    "zen": (3, "sum", sparse_tensor, torch.float32),
 }
 """Scheme -> ranks, operation, kind of tensor, dtype."""
 SLOW = pytest.mark.slow
@@ -59,3 +60,31 @@ def test_a_dead_peer_ends_calls_in_order(mode, tmp_path):
         "2": str(Outcome.DEADLINE_PASSED.value),
     }, ran.stderr
     assert "Sanitizer" not in ran.stderr
+
+
+FAULTS = (
+    "cuMemHostAlloc@1:1=2",
+    "cuMemAlloc@1:5=2",
+    "cuLaunchKernel@1:4=719",
+    "cuMemcpyDtoHAsync@1:1=1",
+    "cuMemsetD8Async@1:1=1",
+    "cuEventRecord@1:1=400",
+    "cuEventQuery@1:1=719",
+    "cuStreamWaitEvent@1:1=400",
+    "ncclSend@1:1=3",
+    "ncclRecv@1:2=3",
+    "ncclGroupEnd@1:1=2",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["thread", "address"])
+def test_failures_leave_nothing_behind(mode, tmp_path):
+    """One function of one rank fails once: all ranks hear of it, and nothing leaks or races."""
+    size, op, make, dtype = CASES["balanced"]
+    made = programs(compile("balanced", ranks=size).plan, size, mode)
+    for fault in FAULTS:
+        ran = run(made, drawn("balanced", make, size, dtype), op, tmp_path, seconds=2, EMULATOR_FAULTS=fault)
+        assert ran.returncode == 1, (fault, ran.stderr)
+        assert "call 1 of rank 1 failed with outcome" in ran.stderr, (fault, ran.stderr)
+        assert "Sanitizer" not in ran.stderr, (fault, ran.stderr)

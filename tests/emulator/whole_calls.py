@@ -20,6 +20,8 @@ from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.model import Plan
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
+from zenc.scheme.model import HierarchicalHash
+from zenc.targets import cpu
 from zenc.targets.cuda.call import DTYPE_NUMBERS
 from zenc.targets.geometry import Geometry
 
@@ -74,16 +76,24 @@ def run(
 
 def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str) -> bytes:
     parts = of.plan.parts(of.size)
-    geometry = Geometry(layout.units, layout.width, parts)
+    geometry = cpu.load(render(UnitInputs.of(of.plan))).geometry(layout.units, layout.width, parts)
     slots = [geometry.slots_of(part) for part in range(parts)]
     divisor, dense = of.size if op == "mean" else 1, not layout.is_sparse
     words = [of.size, layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name], layout.dtype.itemsize, divisor]
-    pieces = [_words([*words, int(dense), parts, *slots, 0])]
+    pieces = [_words([*words, int(dense), parts, *slots]), *_hashed(of.plan, geometry)]
     for tensor in tensors:
         given = contribution_of(tensor, layout)
         ids = [] if given.unit_ids is None else given.unit_ids.tolist()
         pieces += [_words([layout.units if dense else len(ids), *ids]), _padded(given.values)]
     return b"".join(pieces)
+
+
+def _hashed(plan: Plan, geometry: Geometry) -> list[bytes]:
+    """r1 and r2, and the tables with the number of their words before them."""
+    if not isinstance(plan.mapping, HierarchicalHash) or geometry.tables is None:
+        return [_words([0, 0, 0])]
+    tables = bytes(memoryview(geometry.tables.keep))  # type: ignore[arg-type]
+    return [np.array([plan.mapping.r1, plan.mapping.r2]).tobytes(), _words([len(tables) // 8]), tables]
 
 
 def _words(numbers: list[int]) -> bytes:

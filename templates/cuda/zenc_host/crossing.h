@@ -105,11 +105,11 @@ private:
         const CUstream side = static_cast<CUstream>(queue_.call.side);
         const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(device);
         if (!queue_.ok()) return;
-        check(queue_.call, api.cuEventRecord(group_.ready, queue_.stream), "cuEventRecord");
-        check(queue_.call, api.cuStreamWaitEvent(side, group_.ready, 0), "cuStreamWaitEvent");
-        if (bytes != 0)
-            check(queue_.call, api.cuMemcpyDtoHAsync_v2(host, from, bytes, side), "cuMemcpyDtoHAsync");
-        check(queue_.call, api.cuEventRecord(group_.there, side), "cuEventRecord");
+        Call& call = queue_.call;
+        if (!check(call, api.cuEventRecord(group_.ready, queue_.stream), "cuEventRecord")) return;
+        if (!check(call, api.cuStreamWaitEvent(side, group_.ready, 0), "cuStreamWaitEvent")) return;
+        if (bytes != 0) check(call, api.cuMemcpyDtoHAsync_v2(host, from, bytes, side), "cuMemcpyDtoHAsync");
+        check(call, api.cuEventRecord(group_.there, side), "cuEventRecord");
     }
 
     void read(const u8* host, const Several& uncounted, const std::vector<Watched>& watched,

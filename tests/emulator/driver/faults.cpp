@@ -30,9 +30,9 @@ std::vector<Fault>* parsed(const char* text) {
         char name[64];
         int where = ANYWHERE, code, length = 0;
         unsigned nth;
-        const bool anywhere = std::sscanf(next, "%63[a-zA-Z]:%u=%d%n", name, &nth, &code, &length) == 3;
+        const bool anywhere = std::sscanf(next, "%63[a-zA-Z0-9]:%u=%d%n", name, &nth, &code, &length) == 3;
         if (!anywhere &&
-            std::sscanf(next, "%63[a-zA-Z]@%d:%u=%d%n", name, &where, &nth, &code, &length) != 4) {
+            std::sscanf(next, "%63[a-zA-Z0-9]@%d:%u=%d%n", name, &where, &nth, &code, &length) != 4) {
             delete faults;
             return nullptr;
         }

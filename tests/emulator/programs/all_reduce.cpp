@@ -4,8 +4,8 @@
 //
 // CASE and RESULT are words of 8 bytes; values are as in memory, with zeros up to 8 bytes:
 //   CASE   = ranks, units, width, dtype, bytes of a value, divisor, is dense, parts, part slots [parts],
-//            words of tables, tables; then for each rank n (units of a dense tensor), ids [n] if sparse,
-//            values [n, width]
+//            r1, r2 (doubles), words of tables, tables; then for each rank n (units of a dense tensor), ids
+//            [n] if sparse, values [n, width]
 //   RESULT = for each rank count, ids [count] if sparse, values [count, width]
 #include <dlfcn.h>
 
@@ -91,7 +91,9 @@ struct Input {
 
 struct Case {
     i64 ranks, units, width, dtype, value_bytes, divisor, dense, parts;
-    std::vector<i64> part_slots, tables;
+    std::vector<i64> part_slots;
+    double r1, r2;
+    std::vector<i64> tables;
     std::vector<Input> inputs;
 
     explicit Case(Words words)
@@ -104,11 +106,19 @@ struct Case {
           dense(words.next()),
           parts(words.next()),
           part_slots(words.next(parts)),
+          r1(number(words.next())),
+          r2(number(words.next())),
           tables(words.next(words.next())) {
         for (i64 rank = 0; rank < ranks; rank++) {
             const i64 n = words.next();
             inputs.push_back({n, words.next(dense ? 0 : n), words.next(words_of(n))});
         }
+    }
+
+    static double number(i64 word) {
+        double value;
+        std::memcpy(&value, &word, sizeof value);
+        return value;
     }
 
     i64 words_of(i64 rows) const { return (rows * width * value_bytes + 7) / 8; }
@@ -131,10 +141,10 @@ public:
         CHECK(cuStreamDestroy_v2(side));
     }
 
+    // 0 if there is none left.
     u64 take(u64 bytes) {
         u64 memory = 0;
-        CHECK(cuMemAlloc_v2(&memory, bytes));
-        taken_.push_back(memory);
+        if (cuMemAlloc_v2(&memory, bytes) == 0) taken_.push_back(memory);
         return memory;
     }
 
@@ -207,6 +217,8 @@ private:
         call.width = case_.width;
         call.dtype = case_.dtype;
         if (!case_.tables.empty()) call.tables = device_.uploaded<u64>(case_.tables);
+        call.r1 = case_.r1;
+        call.r2 = case_.r2;
         call.part_slots = case_.part_slots.data();
         if (!case_.dense) call.ids = device_.uploaded<i64>(input_.ids);
         call.n = case_.dense ? 0 : input_.n;
