@@ -310,6 +310,8 @@ def star(**changes: Any) -> str:
         (star(edges=[*STAR["edges"], STAR["edges"][0]]), "duplicate-link", "twice"),
         (star(nodes=[*STAR["nodes"], {"id": "a"}]), "malformed-topology", "twice"),
         (star(nodes=[{"id": "a", "rank": 1}, {"id": "b", "rank": 1}]), "malformed-topology", "each once"),
+        (star(nodes=[{"id": "a", "rank": 0}, {"id": "b", "kind": "gpu"}]), "malformed-topology", "without a rank"),
+        (star(nodes=[{"id": "a", "rank": 0}, {"id": "b", "kind": "rank"}]), "malformed-topology", "without a rank"),
         (star(nodes=[{"id": "a", "memory": 0}]), "malformed-topology", "memory"),
         (star(graph={"levels": [["gpu", 4]]}), "malformed-topology", "come to 3 ranks"),
         (star(graph={"levels": "gpu"}), "malformed-topology", "node(4), gpu(8)"),

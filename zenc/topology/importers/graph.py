@@ -1,7 +1,8 @@
 """Graphs of anyone's making -> a draft: what node-link JSON and GraphML have in common.
 
 node   rank: 0 and up, or kind: rank | gpu | device makes it a rank; any other kind, such as switch, does not.
-       Where no node has either, all are ranks, in the order of the file. memory: bytes, or "80 GB"
+       Where one has rank, all ranks must. Where no node has either, all are ranks, in the order of the file.
+       memory: bytes, or "80 GB"
 link   bandwidth: bytes a second, or "100 Gbit/s"; latency: seconds, or "2 us", 0 where it is not given; kind
 graph  name, doc, levels: [["node", 4], ["gpu", 8]], or "node(4), gpu(8)"
 """
@@ -104,6 +105,9 @@ def _ranks(graph: Graph) -> dict[_Key, int]:
         ranks = [rank for rank in numbered.values() if isinstance(rank, int) and not isinstance(rank, bool)]
         if sorted(ranks) != list(range(len(numbered))):
             raise _malformed(graph, f"the ranks are not 0 to {len(numbered) - 1}, each once")
+        for id, data in graph.nodes:
+            if _kind(data) in _RANK_KINDS and _key(id) not in numbered:
+                raise _malformed(graph, f"node {_shown(id)} is a {_kind(data)} without a rank, and others have ranks")
         return numbered
     kinds = [_kind(data) for _, data in graph.nodes]
     nameless = all(kind is None for kind in kinds)
