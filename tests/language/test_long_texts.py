@@ -42,6 +42,8 @@ LONG: dict[str, Callable[[int], str]] = {
     "quotes": lambda n: '"\n' * n,
     "words": lambda n: "scheme a " * n,
     "links": lambda n: f"topology t {{ levels: gpu(2) {'link gpu(0) - gpu(1): 1 GB/s' * n} }}",
+    "unknown names": lambda n: f"scheme a {{ communication: schedule {{ push {{ {numbered('let a@ = b@ ', n)} }} }} }}",
+    "unknown schemes": lambda n: f"scheme t {{ {numbered('tier a@(2): b@ ', n)} }} {numbered('scheme c@ { }', n)}",
     "unused names": lambda n: f"topology t {{ like ring(2) {numbered('let a@ = 1 ', n)} }}",
 }
 MANY = 6_000
@@ -61,7 +63,8 @@ def test_long_texts(kind: str) -> None:
 
 
 def read_scheme(text: str) -> None:
-    resolve(load_text(text))
+    program = load_text(text)
+    resolve(program, next((scheme.name.text for scheme in program.main.schemes), None))
 
 
 def read_topology(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -321,3 +322,12 @@ def test_formats(value, format):
 def test_formats_that_there_are_not(value, found, words):
     (problem,) = problems(f"scheme a {{ communication: ring {REST} push: {value} }}")
     assert problem.id == found and words in f"{problem.message} {problem.help}"
+
+
+def test_of_many_names_some_are_listed() -> None:
+    lets = " ".join(f'let n{place} = {place} require n{place} == {place} ""' for place in range(50))
+    push = f'{lets} let x = n1x require x == 1 ""'
+    text = f"scheme a {{ communication: schedule {{ push {{ {push} }} pull {{ }} }} {REST} }}"
+    (diagnostic,) = problems(text)
+    assert diagnostic.message.startswith("unknown name 'n1x' (did you mean 'n1")
+    assert re.search(r", n\d+ and \d+ more$", diagnostic.notes[0]) and len(diagnostic.notes[0]) < 300

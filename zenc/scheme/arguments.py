@@ -10,7 +10,7 @@ from zenc.language.cluster import Topology
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.language.syntax import Argument, Parameter, Scheme, Word
 from zenc.scheme.constants import Environment, constant
-from zenc.scheme.report import Report, did_you_mean, unknown
+from zenc.scheme.report import Report, did_you_mean, listed, unknown
 
 _INTEGER = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|[0-9](_?[0-9])*)")
 _LONGEST = 100
@@ -23,7 +23,7 @@ def match_arguments(word: Word, names: Sequence[str], report: Report) -> dict[st
         if argument.name is not None:
             name = argument.name.text
             if name not in names:
-                choices = f"; one of {', '.join(names)}" if names else ""
+                choices = f"; one of {listed(names)}" if names else ""
                 message = f"'{word.name.text}' takes no argument '{name}'{choices}{did_you_mean(name, names)}"
                 report.error("wrong-arguments", message, argument.name.span)
                 continue
@@ -43,7 +43,7 @@ def match_arguments(word: Word, names: Sequence[str], report: Report) -> dict[st
 def _count(names: Sequence[str]) -> str:
     if not names:
         return "no arguments"
-    return f"at most {len(names)} argument{'s' if len(names) > 1 else ''} ({', '.join(names)})"
+    return f"at most {len(names)} argument{'s' if len(names) > 1 else ''} ({listed(names)})"
 
 
 def check_parameters(parameters: Sequence[Parameter], report: Report) -> None:

@@ -27,7 +27,7 @@ from zenc.language.schedule import (
     Unary,
     Variable,
 )
-from zenc.scheme.report import Report, did_you_mean
+from zenc.scheme.report import Report, did_you_mean, listed
 
 
 @dataclass
@@ -118,7 +118,7 @@ class Checker:
     def _variable(self, e: Variable, scope: Mapping[str, Let | None]) -> None:
         if e.name not in scope:
             message = f"unknown name '{e.name}'{did_you_mean(e.name, scope)}"
-            self.report.error("unknown-name", message, e.span, notes=(f"known here: {', '.join(scope)}",))
+            self.report.error("unknown-name", message, e.span, notes=(f"known here: {listed(scope)}",))
         elif scope[e.name] is None:
             self.used.add(e.name)
         else:

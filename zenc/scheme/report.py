@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, SchemeError, Span, raise_if_any
+
+MOST_LISTED = 40
+MOST_COMPARED = 200
+"""Names that one message gives, and that a slip is compared with: a text may have thousands of both, and of slips."""
 
 
 @dataclass
@@ -46,8 +51,15 @@ def _place(diagnostic: Diagnostic) -> tuple[str, int]:
 def unknown(kind: str, name: str, choices: Iterable[str], also: str = "") -> str:
     """``unknown KIND 'NAME'; one of A, B (did you mean 'A'?)``; ``also`` is a choice that is no name."""
     known = list(choices)
-    listed = ", ".join(known) + (f", or {also}" if also else "")
-    return f"unknown {kind} '{name}'; one of {listed}{did_you_mean(name, known)}"
+    return f"unknown {kind} '{name}'; one of {listed(known, also)}{did_you_mean(name, known)}"
+
+
+def listed(names: Iterable[str], also: str = "") -> str:
+    """``A, B``; of more than ``MOST_LISTED`` the first, and how many more there are."""
+    known = list(names)
+    shown = ", ".join(known[:MOST_LISTED])
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return shown + more + (f", or {also}" if also else "")
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
@@ -58,6 +70,6 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 
 def closest(name: str, choices: Iterable[str]) -> str | None:
     """The one of ``choices`` that ``name`` is most likely a slip of; None where none is close."""
-    by_folded = {choice.lower(): choice for choice in choices}
+    by_folded = {choice.lower(): choice for choice in itertools.islice(choices, MOST_COMPARED)}
     close = difflib.get_close_matches(name.lower(), by_folded, n=1)
     return by_folded[close[0]] if close else None

@@ -16,7 +16,7 @@ from zenc.language.load import Program, shipped_names
 from zenc.scheme import model
 from zenc.scheme.arguments import match_arguments
 from zenc.scheme.constants import Environment, constant, constant_integer
-from zenc.scheme.report import Report, did_you_mean, unknown
+from zenc.scheme.report import Report, did_you_mean, listed, unknown
 
 T = TypeVar("T")
 
@@ -141,7 +141,7 @@ class TierResolver:
         name = tier.name.text
         if name not in levels:
             help = f"write how many members it has: tier {name}(8)"
-            notes = (f"levels: {', '.join(self.levels)}{did_you_mean(name, self.levels)}",) if self.levels else ()
+            notes = (f"levels: {listed(self.levels)}{did_you_mean(name, self.levels)}",) if self.levels else ()
             self.report.error("tier-size", f"tier '{name}' has no size", tier.name.span, notes=notes, help=help)
         return levels.get(name)
 

@@ -11,7 +11,7 @@ from zenc.language import cluster
 from zenc.language.nesting import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
 from zenc.scheme.constants import Environment, constant_integer
-from zenc.scheme.report import Report, did_you_mean
+from zenc.scheme.report import Report, did_you_mean, listed
 from zenc.topology.draft import Draft, label_of
 from zenc.topology.like import start_like
 from zenc.topology.model import Node
@@ -193,7 +193,7 @@ class Declarer:
             self.report.error("wrong-range", f"a memory of {size:g} bytes", memory.size.span)
         elif name not in names:
             message = f"'{name}' is no level, and only levels have memory{did_you_mean(name, names)}"
-            notes = (f"levels: {', '.join(names) or 'none so far'}",)
+            notes = (f"levels: {listed(names) or 'none so far'}",)
             self.report.error("no-such-node", message, memory.place.span, notes=notes)
         elif problem := self.draft.set_memory(names.index(name), indices, int(size)):
             self.report.error("no-such-node", problem, memory.place.span)

@@ -13,7 +13,7 @@ from zenc.language import cluster
 from zenc.language.syntax import Name
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.constants import constant, constant_integer
-from zenc.scheme.report import did_you_mean
+from zenc.scheme.report import did_you_mean, listed
 from zenc.topology.builders import BUILDERS, summary
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.names import Names
@@ -44,7 +44,7 @@ def start_like(like: cluster.Like, declarer: Declarer) -> None:
         declarer.report.error("like-cycle", f"topology '{name}' would start like itself: {chain}", like.what.span)
     else:
         choices = [*BUILDERS, *others]
-        message = f"unknown topology '{name}'; one of {', '.join(choices)}{did_you_mean(name, choices)}"
+        message = f"unknown topology '{name}'; one of {listed(choices)}{did_you_mean(name, choices)}"
         declarer.report.error("unknown-builder", message, like.what.span)
 
 
@@ -114,7 +114,7 @@ def _matched(like: cluster.Like, names: list[str], placed: list[str], declarer: 
     matched: dict[str, cluster.Setting] = {}
     for place, setting in enumerate(like.settings):
         if setting.name is not None and setting.name.text not in names:
-            known = f"; one of {', '.join(names)}" if names else ""
+            known = f"; one of {listed(names)}" if names else ""
             message = f"'{like.what.text}' takes no '{setting.name.text}'{known}"
             message += did_you_mean(setting.name.text, names)
             declarer.report.error("wrong-arguments", message, setting.name.span)
