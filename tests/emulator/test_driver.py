@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.emulator.build import HERE, kernels
-from tests.emulator.libraries import Failed, Libraries
+from tests.emulator.libraries import Failed, Libraries, on_ranks
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE, INVALID_CONTEXT = 1, 2, 200, 201
 INVALID_HANDLE, NOT_FOUND, NOT_READY, LAUNCH_FAILED = 400, 500, 600, 719
@@ -33,9 +33,14 @@ def stream(libraries) -> Iterator[int]:
 
 
 @pytest.fixture
-def module(libraries) -> Iterator[int]:
+def image() -> bytes:
     sources = {name: (HERE / "samples" / name).read_text("utf-8") for name in ("correct.cu", "planted.cu")}
-    made = libraries.new("cuModuleLoadData", str(kernels(sources)).encode())
+    return str(kernels(sources)).encode()
+
+
+@pytest.fixture
+def module(libraries, image) -> Iterator[int]:
+    made = libraries.new("cuModuleLoadData", image)
     yield made
     libraries.error()
     libraries.call("cuModuleUnload", made)
@@ -128,6 +133,22 @@ def test_what_is_wrong_is_refused(libraries, stream, module, tmp_path):
     assert failure(libraries.call, "cuStreamSynchronize", 12345) == INVALID_HANDLE
     for threads in (0, 1025):
         assert failure(launch, libraries, halves, stream, [0], threads) == INVALID_VALUE
+
+
+def test_every_load_is_a_module_of_its_own(libraries, module, image):
+    """As ranks load and unload the same image: at the same time, each its own."""
+    together = threading.Barrier(4)
+
+    def load_and_unload(rank: int) -> None:
+        libraries.make_current(rank)
+        for _ in range(200):
+            own = libraries.new("cuModuleLoadData", image)
+            together.wait(60)
+            libraries.call("cuModuleUnload", own)
+            assert failure(libraries.call, "cuModuleUnload", own) == INVALID_HANDLE
+
+    assert on_ranks(4, load_and_unload) == [None] * 4
+    assert libraries.new("cuModuleGetFunction", module, b"compact")
 
 
 def test_every_thread_needs_a_context(libraries):

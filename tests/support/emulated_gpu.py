@@ -6,6 +6,7 @@ A device's memory is the host's there, so that tensors of the CPU pass for tenso
 from __future__ import annotations
 
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,6 +33,7 @@ class EmulatedGpu:
         self._libraries = Libraries()
         self._libraries.make_current(ordinal)
         self._streams = [self._libraries.new("cuStreamCreate", 1) for _ in range(2)]
+        weakref.finalize(self, _destroy, self._libraries, self._streams)
 
     left: int | None
 
@@ -54,6 +56,12 @@ class EmulatedGpu:
     def uploaded(self, words: Words) -> tuple[int, object]:
         copy = torch.frombuffer(words, dtype=torch.int64).clone()
         return copy.data_ptr(), copy
+
+
+def _destroy(libraries: Libraries, streams: list[int]) -> None:
+    """Each has threads, whose stacks would otherwise last as long as the process."""
+    for stream in streams:
+        libraries.call("cuStreamDestroy_v2", stream)
 
 
 class _Meeting:

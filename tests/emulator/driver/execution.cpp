@@ -16,9 +16,14 @@ namespace {
 constexpr unsigned MOST_ROWS = 65535;  // of a grid, in y and z
 constexpr unsigned MOST_BLOCKS = 0x7fffffff;
 
+// One load of a library of kernels, which may be loaded by several ranks.
+struct Module {
+    void* library;
+};
+
 Handles<Stream> streams;
 Handles<Event> events;
-Handles<void> modules;
+Handles<Module> modules;
 
 bool fits(dim3 blocks, dim3 threads) {
     const u64 size = static_cast<u64>(threads.x) * threads.y * threads.z;
@@ -46,22 +51,26 @@ extern "C" {
 
 Result cuModuleLoadData(void** module, const void* image) {
     if (const Result result = ready("cuModuleLoadData")) return result;
-    *module = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
-    if (!*module) return INVALID_IMAGE;
-    modules.add(*module);
+    void* library = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
+    if (!library) return INVALID_IMAGE;
+    auto* made = new Module{library};
+    modules.add(made);
+    *module = made;
     return SUCCESS;
 }
 
 Result cuModuleUnload(void* module) {
-    if (const Result result = known("cuModuleUnload", modules.has(module))) return result;
-    modules.remove(module);  // its code stays: a thread that ran a kernel may end later than the module
+    if (const Result result = ready("cuModuleUnload")) return result;
+    const Module* found = modules.remove(module);
+    if (!found) return INVALID_HANDLE;
+    delete found;  // the library stays, for sanitizers to name its lines at the end of the program
     return SUCCESS;
 }
 
 Result cuModuleGetFunction(const Kernel** function, void* module, const char* name) {
     if (const Result result = known("cuModuleGetFunction", modules.has(module))) return result;
     const std::string symbol = std::string("emulator_kernel_") + name;
-    *function = static_cast<const Kernel*>(dlsym(module, symbol.c_str()));
+    *function = static_cast<const Kernel*>(dlsym(static_cast<Module*>(module)->library, symbol.c_str()));
     return *function ? SUCCESS : NOT_FOUND;
 }
 

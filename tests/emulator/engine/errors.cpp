@@ -20,6 +20,8 @@ std::mutex mutex;
 std::string kept;
 std::atomic<bool> any{false};
 
+constexpr unsigned MOST_WORKERS = 4;  // unless asked for: every one maps a stack for each thread of a block
+
 double number(const char* name, double otherwise) {
     const char* value = std::getenv(name);
     return value && *value ? std::atof(value) : otherwise;
@@ -30,8 +32,9 @@ double number(const char* name, double otherwise) {
 const Settings& settings() {
     static const Settings read = {
         static_cast<unsigned long long>(number("EMULATOR_SEED", 0)),
-        std::max(1U, static_cast<unsigned>(
-                         number("EMULATOR_WORKERS", std::max(2U, std::thread::hardware_concurrency())))),
+        std::max(1U,
+                 static_cast<unsigned>(number(
+                     "EMULATOR_WORKERS", std::clamp(std::thread::hardware_concurrency(), 2U, MOST_WORKERS)))),
         number("EMULATOR_SECONDS", 20),
     };
     return read;
