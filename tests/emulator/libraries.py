@@ -18,7 +18,7 @@ from typing import Any
 from tests.emulator.build import engine
 
 NCCL_IN_PROGRESS = 7
-UINT8, INT64, FLOAT32 = 1, 4, 7
+UINT8, INT32, INT64, UINT64, FLOAT16, FLOAT32 = 1, 2, 4, 5, 6, 7
 """NCCL's types."""
 
 

@@ -4,82 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.emulator.libraries import FLOAT32, INT64, NCCL_IN_PROGRESS, Config, Failed, Libraries, UniqueId, on_ranks
-
-SYSTEM_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 2, 4, 5, 6
-
+from tests.emulator.libraries import FLOAT32, INT64, NCCL_IN_PROGRESS, Config, Failed, UniqueId
+from tests.emulator.ranks import INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, Rank
 
 SENT = np.array([5, 6, 7])
-
-
-@dataclass
-class Rank:
-    """One rank on its thread, with a communicator and a stream."""
-
-    libraries: Libraries
-    number: int
-    communicator: int
-    stream: int
-
-    def send(self, values: np.ndarray, peer: int, type: int = INT64) -> None:
-        self.libraries.call("ncclSend", values.ctypes, values.size, type, peer, self.communicator, self.stream)
-
-    def receive(self, values: np.ndarray, peer: int, type: int = INT64) -> None:
-        self.libraries.call("ncclRecv", values.ctypes, values.size, type, peer, self.communicator, self.stream)
-
-    def start(self) -> None:
-        self.libraries.call("ncclGroupStart")
-
-    def end(self) -> None:
-        self.libraries.call("ncclGroupEnd")
-
-    def wait(self) -> int:
-        """The asynchronous error when all is done."""
-        self.libraries.call("cuStreamSynchronize", self.stream)
-        return self.libraries.asynchronous_error(self.communicator)
-
-    def message(self) -> str:
-        return self.libraries.last_error(self.communicator)
-
-
-@pytest.fixture
-def libraries() -> Iterator[Libraries]:
-    made = Libraries()
-    yield made
-    made.fail_on("")
-
-
-@pytest.fixture
-def run(libraries) -> Callable[..., list[Any]]:
-    """run(size, body): the results of body(rank) on all ranks of a new communicator."""
-
-    def on_all(size: int, body: Callable[[Rank], Any]) -> list[Any]:
-        id = UniqueId()
-        libraries.call("ncclGetUniqueId", ctypes.byref(id))
-
-        def on_one(number: int) -> Any:
-            libraries.make_current(number)
-            communicator = libraries.new("ncclCommInitRank", size, id, number)
-            stream = libraries.new("cuStreamCreate", 0)
-            try:
-                return body(Rank(libraries, number, communicator, stream))
-            finally:
-                try:
-                    libraries.call("ncclCommAbort", communicator)
-                except Failed as problem:  # the body has destroyed it
-                    assert problem.code == INVALID_ARGUMENT
-                libraries.call("cuStreamDestroy_v2", stream)
-
-        return on_ranks(size, on_one)
-
-    return on_all
 
 
 def test_a_ring_of_groups(run):

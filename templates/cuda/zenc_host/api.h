@@ -52,6 +52,9 @@ struct ncclConfig_t {
 constexpr ncclResult_t ncclSuccess = 0;
 constexpr ncclResult_t ncclInProgress = 7;
 constexpr int ncclUint8 = 1;
+constexpr int ncclUint64 = 5;
+constexpr int ncclSum = 0;  // operations of ncclAllReduce
+constexpr int ncclMax = 2;
 constexpr int OLDEST_NCCL = 22800;  // major * 10000 + minor * 100 + patch
 
 #define ZENC_CUDA_CALLS(X)                                                                                \
@@ -97,7 +100,10 @@ constexpr int OLDEST_NCCL = 22800;  // major * 10000 + minor * 100 + patch
     X(ncclResult_t, ncclSend,                                                                                \
       (const void* from, unsigned long count, int type, int peer, ncclComm_t communicator, CUstream stream)) \
     X(ncclResult_t, ncclRecv,                                                                                \
-      (void* to, unsigned long count, int type, int peer, ncclComm_t communicator, CUstream stream))
+      (void* to, unsigned long count, int type, int peer, ncclComm_t communicator, CUstream stream))         \
+    X(ncclResult_t, ncclAllReduce,                                                                           \
+      (const void* from, void* to, unsigned long count, int type, int op, ncclComm_t communicator,           \
+       CUstream stream))
 
 #define ZENC_MEMBER(Result, name, parameters) Result(*name) parameters = nullptr;
 

@@ -1,4 +1,4 @@
-// NCCL 2.28, as far as it is here: point-to-point, in groups.
+// NCCL 2.28, as far as it is here: point-to-point and all-reduce, in groups.
 #pragma once
 
 #include <cstddef>
@@ -44,6 +44,8 @@ int ncclSend(const void* from, size_t count, int type, int peer, emulator::Commu
              emulator::Stream* stream);
 int ncclRecv(void* to, size_t count, int type, int peer, emulator::Communicator* communicator,
              emulator::Stream* stream);
+int ncclAllReduce(const void* from, void* to, size_t count, int type, int op,
+                  emulator::Communicator* communicator, emulator::Stream* stream);
 const char* ncclGetErrorString(int result);
 const char* ncclGetLastError(emulator::Communicator* communicator);
 }

@@ -12,24 +12,13 @@ namespace emulator {
 
 namespace {
 
-constexpr int TYPES = 10;
-constexpr size_t BYTES[TYPES] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-constexpr const char* NAMES[TYPES] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
-                                      "uint64", "float16", "float32", "float64", "bfloat16"};
-
-std::string described(const Transfer& transfer, int rank) {
-    return text("rank %d: %s of %zu %s %s rank %d", rank, transfer.sends ? "ncclSend" : "ncclRecv",
-                transfer.count, NAMES[transfer.type], transfer.sends ? "to" : "from", transfer.peer);
-}
-
-const Transfer& first_left(const Group& group) {
-    for (const Transfer& transfer : group.transfers)
-        if (!transfer.done) return transfer;
-    return group.transfers.front();
-}
-
 Seconds patience() {
     return Seconds(settings().seconds);
+}
+
+// Whether the group can't end without the rank.
+bool needs(const Group& group, int rank) {
+    return group.waits_to_reduce() || group.waits_to_meet(rank);
 }
 
 }  // namespace
@@ -63,9 +52,14 @@ bool World::wait_until_complete() {
     });
 }
 
+u64 World::next_number(int rank) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    return ranks_[rank].begun++;
+}
+
 void World::run(Group& group) {
     Rank& rank = ranks_[group.rank];
-    group.left = group.transfers.size();
     release(&group.before);
     {
         Unseen unseen;
@@ -79,7 +73,7 @@ void World::run(Group& group) {
             find_deadlock();
             changed_.notify_all();
         }
-        const auto ended = [&] { return group.left == 0 || rank.error || rank.aborted; };
+        const auto ended = [&] { return group.done() || rank.error || rank.aborted; };
         if (rank.dead)
             changed_.wait(lock, [&] { return rank.aborted; });
         else if (!changed_.wait_until(lock, until, ended))
@@ -105,9 +99,27 @@ void World::meet(Group& group) {
         }
         own.sends ? exchange(group, own, *other, *match) : exchange(*other, *match, group, own);
     }
-    for (const Transfer& own : group.transfers)
-        if (ranks_[own.peer].aborted && !ranks_[own.peer].dead && !own.done)
-            fail(group, NCCL_REMOTE_ERROR, text("rank %d aborted", own.peer));
+    if (group.waits_to_reduce()) meet_to_reduce();
+    for (int rank = 0; rank < size_; rank++)
+        if (ranks_[rank].aborted && !ranks_[rank].dead && needs(group, rank))
+            fail(group, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
+}
+
+// When all ranks have come with a reduction.
+void World::meet_to_reduce() {
+    std::vector<Group*> groups;
+    for (const Rank& rank : ranks_)
+        if (rank.group && !rank.error && rank.group->waits_to_reduce()) groups.push_back(rank.group);
+    if (groups.size() < ranks_.size()) return;
+    const std::string why = disagreement(groups);
+    if (why.empty()) return reduce(groups);
+    for (Group* group : groups) fail(*group, NCCL_INVALID_ARGUMENT, why);
+}
+
+// Whether the group can't end before the rank has come with something else than what it is at.
+bool World::waits_for(const Group& group, int rank) {
+    const Group* other = ranks_[rank].group;
+    return group.waits_to_meet(rank) || (group.waits_to_reduce() && !(other && other->waits_to_reduce()));
 }
 
 Transfer* World::partner(const Transfer& transfer, int rank) {
@@ -120,22 +132,20 @@ void World::exchange(Group& a, Transfer& from, Group& b, Transfer& to) {
     Seen seen;
     acquire(&a.before);
     acquire(&b.before);
-    std::memcpy(to.memory, from.memory, from.count * BYTES[from.type]);
+    std::memcpy(to.memory, from.memory, from.count * bytes_of(from.type));
     release(&a.after);
     release(&b.after);
     from.done = to.done = true;
-    a.left--;
-    b.left--;
 }
 
 // Ranks that wait for each other in a circle: of all that wait, those are taken out who wait only for ranks
 // that may still come, until none is left to take out.
 void World::find_deadlock() {
     std::vector<char> stuck;
-    for (const Rank& rank : ranks_) stuck.push_back(rank.group && rank.group->left > 0 && !rank.error);
+    for (const Rank& rank : ranks_) stuck.push_back(rank.group && !rank.group->done() && !rank.error);
     const auto waits = [&](const Group& group) {
-        for (const Transfer& transfer : group.transfers)
-            if (!transfer.done && stuck[transfer.peer]) return true;
+        for (int rank = 0; rank < size_; rank++)
+            if (stuck[rank] && waits_for(group, rank)) return true;
         return false;
     };
     for (bool changed = true; changed;) {
@@ -145,8 +155,7 @@ void World::find_deadlock() {
     }
     std::string circle;
     for (int rank = 0; rank < size_; rank++)
-        if (stuck[rank])
-            circle += (circle.empty() ? "" : "; ") + described(first_left(*ranks_[rank].group), rank);
+        if (stuck[rank]) circle += (circle.empty() ? "" : "; ") + described_first_left(*ranks_[rank].group);
     for (int rank = 0; rank < size_; rank++)
         if (stuck[rank])
             fail(*ranks_[rank].group, NCCL_INVALID_USAGE,
@@ -155,7 +164,7 @@ void World::find_deadlock() {
 
 void World::time_out(Group& group) {
     fail(group, NCCL_SYSTEM_ERROR,
-         described(first_left(group), group.rank) + text(" has waited for %.1f s", settings().seconds));
+         described_first_left(group) + text(" has waited for %.1f s", settings().seconds));
 }
 
 void World::fail(Group& group, int error, const std::string& why) {
@@ -175,12 +184,9 @@ void World::abort(int rank) {
 }
 
 void World::fail_waiting_for(int rank) {
-    for (Rank& other : ranks_) {
-        if (!other.group) continue;
-        for (const Transfer& transfer : other.group->transfers)
-            if (transfer.peer == rank && !transfer.done)
-                fail(*other.group, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
-    }
+    for (const Rank& other : ranks_)
+        if (other.group && needs(*other.group, rank))
+            fail(*other.group, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
 }
 
 void World::die(int rank) {

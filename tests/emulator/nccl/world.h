@@ -10,27 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/launch.h"
+#include "nccl/group.h"
 
 namespace emulator {
-
-struct Transfer {
-    bool sends;
-    void* memory;
-    size_t count;
-    int type, peer;
-    bool done;
-};
-
-// What one rank posts at once.
-struct Group {
-    int rank;
-    std::vector<Transfer> transfers;
-    u64 number;       // of the rank's groups
-    size_t left = 0;  // not done
-    char before = 0,
-         after = 0;  // order for race detectors: its posting before its copies, and these before its end
-};
 
 class World {
 public:
@@ -40,6 +22,9 @@ public:
     int join(int rank, int size);
     bool complete();
     bool wait_until_complete();
+
+    // The place of the rank's next group.
+    u64 next_number(int rank);
 
     // Posts the group after all earlier ones of its rank, and waits for its end.
     void run(Group& group);
@@ -57,8 +42,8 @@ public:
 private:
     struct Rank {
         bool joined = false, aborted = false, dead = false;
-        u64 ended = 0;           // groups
-        Group* group = nullptr;  // that waits
+        u64 begun = 0, ended = 0;  // groups
+        Group* group = nullptr;    // that waits
         int error = 0;
         std::string message;  // of the first error
     };
@@ -66,6 +51,8 @@ private:
     void meet(Group& group);
     void exchange(Group& a, Transfer& from, Group& b, Transfer& to);
     Transfer* partner(const Transfer& transfer, int rank);
+    void meet_to_reduce();
+    bool waits_for(const Group& group, int rank);
     void find_deadlock();
     void fail_waiting_for(int rank);
     void fail(Group& group, int error, const std::string& why);

@@ -1,0 +1,25 @@
+// Communicators, as ranks hold them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "driver/context.h"
+#include "nccl/nccl.h"
+#include "nccl/world.h"
+
+namespace emulator {
+
+// One rank's end.
+class Communicator {
+public:
+    std::shared_ptr<World> world;
+    int rank;
+    bool blocking;
+    bool settled = true;  // false: what was called last must first be asked for
+    std::string message;  // that a caller was shown
+};
+
+extern Handles<Communicator> communicators;
+
+}  // namespace emulator

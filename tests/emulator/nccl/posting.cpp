@@ -1,0 +1,108 @@
+// What is put on streams: sends, receives and reductions, in groups or alone.
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "driver/stream.h"
+#include "nccl/communicator.h"
+
+namespace emulator {
+
+namespace {
+
+struct Posted {
+    Communicator* communicator;
+    Stream* stream;
+    std::variant<Transfer, Reduction> work;
+};
+
+// Of this thread's calls since ncclGroupStart.
+thread_local int depth = 0;
+thread_local std::vector<Posted> posted;
+
+// Puts what was posted for one communicator on its stream.
+int post(Communicator& communicator, Group posted_now, Stream* stream) {
+    auto group = std::make_shared<Group>(std::move(posted_now));
+    group->rank = communicator.rank;
+    group->number = communicator.world->next_number(communicator.rank);
+    if (fault("dead", communicator.rank)) communicator.world->die(communicator.rank);
+    communicator.settled = communicator.blocking;
+    push(stream, [world = communicator.world, group] { world->run(*group); });
+    return communicator.blocking ? NCCL_SUCCESS : NCCL_IN_PROGRESS;
+}
+
+int post_all() {
+    int result = NCCL_SUCCESS;
+    const std::vector<Posted> all = std::exchange(posted, {});
+    std::map<Communicator*, Group> groups;
+    std::map<Communicator*, Stream*> streams;
+    for (const Posted& one : all) {
+        std::visit([&](const auto& work) { groups[one.communicator].add(work); }, one.work);
+        const auto [entry, first] = streams.emplace(one.communicator, one.stream);
+        if (!first && entry->second != one.stream) return NCCL_INVALID_USAGE;
+    }
+    for (auto& [communicator, group] : groups)
+        if (const int one = post(*communicator, std::move(group), streams[communicator])) result = one;
+    return result;
+}
+
+bool fits(const Communicator& communicator, const Transfer& transfer) {
+    return communicator.world->is_rank(transfer.peer) && (transfer.memory || !transfer.count);
+}
+
+// In place, or from other memory altogether.
+bool fits(const Communicator&, const Reduction& reduction) {
+    const auto from = reinterpret_cast<uintptr_t>(reduction.from),
+               to = reinterpret_cast<uintptr_t>(reduction.to);
+    const size_t bytes = reduction.count * bytes_of(reduction.type);
+    if (reduction.op < 0 || reduction.op >= REDUCTIONS || !is_reduced(reduction.type)) return false;
+    if (reduction.count && (!from || !to)) return false;
+    return from == to || from + bytes <= to || to + bytes <= from;
+}
+
+template <class Work>
+int add(const char* function, Communicator* communicator, Stream* stream, const Work& work) {
+    if (const int code = fault(function, current_device())) return code;
+    if (!communicators.has(communicator) || !is_stream(stream)) return NCCL_INVALID_ARGUMENT;
+    if (work.type < 0 || work.type >= TYPES || !communicator->settled) return NCCL_INVALID_ARGUMENT;
+    if (!fits(*communicator, work)) return NCCL_INVALID_ARGUMENT;
+    if (const int error = communicator->world->error(communicator->rank)) return error;
+    posted.push_back({communicator, stream, work});
+    return depth ? NCCL_SUCCESS : post_all();
+}
+
+}  // namespace
+
+}  // namespace emulator
+
+using namespace emulator;
+
+int ncclGroupStart() {
+    depth++;
+    return NCCL_SUCCESS;
+}
+
+int ncclGroupEnd() {
+    if (depth == 0) return NCCL_INVALID_USAGE;
+    if (--depth) return NCCL_SUCCESS;
+    const int code = fault("ncclGroupEnd", current_device());
+    if (!code) return post_all();
+    posted.clear();
+    return code;
+}
+
+int ncclSend(const void* from, size_t count, int type, int peer, Communicator* communicator, Stream* stream) {
+    const Transfer transfer = {true, const_cast<void*>(from), count, type, peer, false};
+    return add("ncclSend", communicator, stream, transfer);
+}
+
+int ncclRecv(void* to, size_t count, int type, int peer, Communicator* communicator, Stream* stream) {
+    return add("ncclRecv", communicator, stream, Transfer{false, to, count, type, peer, false});
+}
+
+int ncclAllReduce(const void* from, void* to, size_t count, int type, int op, Communicator* communicator,
+                  Stream* stream) {
+    return add("ncclAllReduce", communicator, stream, Reduction{from, to, count, type, op});
+}

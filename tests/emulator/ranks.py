@@ -1,0 +1,73 @@
+"""Ranks of one communicator, each on a thread of its own."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.emulator.libraries import INT64, Failed, Libraries, UniqueId, on_ranks
+
+SYSTEM_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 2, 4, 5, 6
+"""NCCL's results."""
+SUM, PRODUCT, MAXIMUM, MINIMUM = range(4)
+"""Its reductions."""
+
+
+@dataclass
+class Rank:
+    """One rank on its thread, with a communicator and a stream."""
+
+    libraries: Libraries
+    number: int
+    communicator: int
+    stream: int
+
+    def send(self, values: np.ndarray, peer: int, type: int = INT64) -> None:
+        self.libraries.call("ncclSend", values.ctypes, values.size, type, peer, self.communicator, self.stream)
+
+    def receive(self, values: np.ndarray, peer: int, type: int = INT64) -> None:
+        self.libraries.call("ncclRecv", values.ctypes, values.size, type, peer, self.communicator, self.stream)
+
+    def all_reduce(self, values: np.ndarray, out: np.ndarray, type: int, op: int) -> None:
+        self.libraries.call(
+            "ncclAllReduce", values.ctypes, out.ctypes, values.size, type, op, self.communicator, self.stream
+        )
+
+    def start(self) -> None:
+        self.libraries.call("ncclGroupStart")
+
+    def end(self) -> None:
+        self.libraries.call("ncclGroupEnd")
+
+    def wait(self) -> int:
+        """The asynchronous error when all is done."""
+        self.libraries.call("cuStreamSynchronize", self.stream)
+        return self.libraries.asynchronous_error(self.communicator)
+
+    def message(self) -> str:
+        return self.libraries.last_error(self.communicator)
+
+
+def on_communicator(libraries: Libraries, size: int, body: Callable[[Rank], Any]) -> list[Any]:
+    """The results of body(rank) on all ranks of a new communicator."""
+    id = UniqueId()
+    libraries.call("ncclGetUniqueId", ctypes.byref(id))
+
+    def on_one(number: int) -> Any:
+        libraries.make_current(number)
+        communicator = libraries.new("ncclCommInitRank", size, id, number)
+        stream = libraries.new("cuStreamCreate", 0)
+        try:
+            return body(Rank(libraries, number, communicator, stream))
+        finally:
+            try:
+                libraries.call("ncclCommAbort", communicator)
+            except Failed as problem:  # the body has destroyed it
+                assert problem.code == INVALID_ARGUMENT
+            libraries.call("cuStreamDestroy_v2", stream)
+
+    return on_ranks(size, on_one)
