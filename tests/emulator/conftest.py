@@ -8,15 +8,41 @@ from typing import Any
 
 import pytest
 
+from tests.emulator.build import HERE, kernels
 from tests.emulator.libraries import Libraries
 from tests.emulator.ranks import on_communicator
 
 
 @pytest.fixture
 def libraries() -> Iterator[Libraries]:
+    """With device 0 for this thread."""
     made = Libraries()
+    made.make_current(0)
     yield made
     made.fail_on("")
+    made.error()
+
+
+@pytest.fixture
+def stream(libraries) -> Iterator[int]:
+    made = libraries.new("cuStreamCreate", 0)
+    yield made
+    libraries.call("cuStreamDestroy_v2", made)
+
+
+@pytest.fixture
+def image() -> bytes:
+    """The kernels of all samples."""
+    sources = {name: (HERE / "samples" / name).read_text("utf-8") for name in ("correct.cu", "planted.cu")}
+    return str(kernels(sources)).encode()
+
+
+@pytest.fixture
+def module(libraries, image) -> Iterator[int]:
+    made = libraries.new("cuModuleLoadData", image)
+    yield made
+    libraries.error()
+    libraries.call("cuModuleUnload", made)
 
 
 @pytest.fixture

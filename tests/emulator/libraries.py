@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.emulator.build import engine
@@ -92,6 +92,24 @@ class Libraries:
 
 def _passed(argument: Any) -> Any:
     return ctypes.c_uint64(argument & 0xFFFF_FFFF_FFFF_FFFF) if isinstance(argument, int) else argument
+
+
+def failure(function: Callable[..., Any], *arguments: Any) -> int:
+    """The code with which it fails."""
+    try:
+        function(*arguments)
+    except Failed as problem:
+        return problem.code
+    raise AssertionError(f"{arguments} did not fail")
+
+
+def launch(libraries: Libraries, function: int, stream: int, words: Sequence[int], threads: int = 32) -> None:
+    """One block. The words are gone when this returns, as an argument block may be."""
+    values = [ctypes.c_uint64(word) for word in words]
+    parameters = (ctypes.c_void_p * len(words))(*(ctypes.addressof(value) for value in values))
+    libraries.call("cuLaunchKernel", function, 1, 1, 1, threads, 1, 1, 0, stream, parameters, None)
+    for value in values:
+        value.value = 0
 
 
 def on_ranks(size: int, body: Callable[[int], Any]) -> list[Any]:

@@ -4,61 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
 
 import numpy as np
-import pytest
 
-from tests.emulator.build import HERE, kernels
-from tests.emulator.libraries import Failed, Libraries, on_ranks
+from tests.emulator.libraries import failure, launch, on_ranks
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_IMAGE, INVALID_CONTEXT = 1, 2, 200, 201
 INVALID_HANDLE, NOT_FOUND, NOT_READY, LAUNCH_FAILED = 400, 500, 600, 719
-
-
-@pytest.fixture
-def libraries() -> Iterator[Libraries]:
-    made = Libraries()
-    made.make_current(0)
-    yield made
-    made.fail_on("")
-    made.error()
-
-
-@pytest.fixture
-def stream(libraries) -> Iterator[int]:
-    made = libraries.new("cuStreamCreate", 0)
-    yield made
-    libraries.call("cuStreamDestroy_v2", made)
-
-
-@pytest.fixture
-def image() -> bytes:
-    sources = {name: (HERE / "samples" / name).read_text("utf-8") for name in ("correct.cu", "planted.cu")}
-    return str(kernels(sources)).encode()
-
-
-@pytest.fixture
-def module(libraries, image) -> Iterator[int]:
-    made = libraries.new("cuModuleLoadData", image)
-    yield made
-    libraries.error()
-    libraries.call("cuModuleUnload", made)
-
-
-def launch(libraries: Libraries, function: int, stream: int, words: list[int], threads: int = 32) -> None:
-    """One block. The words are gone when this returns, as an argument block may be."""
-    values = [ctypes.c_uint64(word) for word in words]
-    parameters = (ctypes.c_void_p * len(words))(*(ctypes.addressof(value) for value in values))
-    libraries.call("cuLaunchKernel", function, 1, 1, 1, threads, 1, 1, 0, stream, parameters, None)
-    for value in values:
-        value.value = 0
-
-
-def failure(function, *arguments) -> int:
-    with pytest.raises(Failed) as raised:
-        function(*arguments)
-    return raised.value.code
 
 
 def test_a_kernel_runs_between_copies(libraries, stream, module):

@@ -19,9 +19,19 @@ constexpr Result INVALID_DEVICE = 101;
 constexpr Result INVALID_IMAGE = 200;
 constexpr Result INVALID_CONTEXT = 201;
 constexpr Result INVALID_HANDLE = 400;
+constexpr Result ILLEGAL_STATE = 401;
 constexpr Result NOT_FOUND = 500;
 constexpr Result NOT_READY = 600;
 constexpr Result LAUNCH_FAILED = 719;
+constexpr Result STREAM_CAPTURE_UNSUPPORTED = 900;
+constexpr Result STREAM_CAPTURE_INVALIDATED = 901;
+constexpr Result STREAM_CAPTURE_MERGE = 902;
+constexpr Result STREAM_CAPTURE_UNMATCHED = 903;
+constexpr Result STREAM_CAPTURE_UNJOINED = 904;
+constexpr Result STREAM_CAPTURE_ISOLATION = 905;
+constexpr Result STREAM_CAPTURE_IMPLICIT = 906;
+constexpr Result CAPTURED_EVENT = 907;
+constexpr Result STREAM_CAPTURE_WRONG_THREAD = 908;
 
 constexpr int DEVICES = 8;
 

@@ -12,6 +12,8 @@ using Address = u64;
 struct Context;
 class Stream;
 class Event;
+class Graph;
+class GraphExec;
 
 }  // namespace emulator
 
@@ -62,4 +64,16 @@ emulator::Result cuEventRecord(emulator::Event* event, emulator::Stream* stream)
 emulator::Result cuEventQuery(emulator::Event* event);
 emulator::Result cuEventSynchronize(emulator::Event* event);
 emulator::Result cuEventDestroy_v2(emulator::Event* event);
+
+// Modes are 0 (global), 1 (of the thread) and 2 (relaxed); a status is 0 (none), 1 (active) or 2
+// (invalidated).
+emulator::Result cuStreamBeginCapture_v2(emulator::Stream* stream, int mode);
+emulator::Result cuStreamEndCapture(emulator::Stream* stream, emulator::Graph** graph);
+emulator::Result cuStreamIsCapturing(emulator::Stream* stream, int* status);
+emulator::Result cuThreadExchangeStreamCaptureMode(int* mode);
+emulator::Result cuGraphInstantiateWithFlags(emulator::GraphExec** exec, emulator::Graph* graph,
+                                             unsigned long long flags);
+emulator::Result cuGraphLaunch(emulator::GraphExec* exec, emulator::Stream* stream);
+emulator::Result cuGraphExecDestroy(emulator::GraphExec* exec);
+emulator::Result cuGraphDestroy(emulator::Graph* graph);
 }

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "driver/capture.h"
 #include "driver/context.h"
-#include "driver/stream.h"
 #include "engine/settings.h"
 #include "engine/worker.h"
 
@@ -15,6 +15,7 @@ namespace {
 
 constexpr unsigned MOST_ROWS = 65535;  // of a grid, in y and z
 constexpr unsigned MOST_BLOCKS = 0x7fffffff;
+constexpr unsigned STREAM_NON_BLOCKING = 1;
 
 // One load of a library of kernels, which may be loaded by several ranks.
 struct Module {
@@ -82,15 +83,14 @@ Result cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, un
     if (!kernel || !fits(blocks, threads) || shared_bytes || extra) return INVALID_VALUE;
     std::vector<u64> words;
     for (int i = 0; i < kernel->count; i++) words.push_back(*static_cast<const u64*>(parameters[i]));
-    push(stream, [=] {
+    return submit(stream, [=] {
         if (!has_error()) run(*kernel, blocks, threads, words.data(), settings().seed);
     });
-    return SUCCESS;
 }
 
-Result cuStreamCreate(Stream** stream, unsigned) {
+Result cuStreamCreate(Stream** stream, unsigned flags) {
     if (const Result result = ready("cuStreamCreate")) return result;
-    *stream = new Stream;
+    *stream = new Stream(current_device(), !(flags & STREAM_NON_BLOCKING));
     streams.add(*stream);
     return SUCCESS;
 }
@@ -98,26 +98,28 @@ Result cuStreamCreate(Stream** stream, unsigned) {
 // When all that is on it is done.
 Result cuStreamDestroy_v2(Stream* stream) {
     if (!streams.remove(stream)) return INVALID_HANDLE;
+    forget(stream);
     delete stream;
     return SUCCESS;
 }
 
 Result cuStreamSynchronize(Stream* stream) {
     if (const Result result = known("cuStreamSynchronize", is_stream(stream))) return result;
+    if (const Result result = check_wait(stream)) return result;
     if (stream) stream->wait();
     return has_error() ? LAUNCH_FAILED : SUCCESS;
 }
 
 Result cuStreamQuery(Stream* stream) {
     if (const Result result = known("cuStreamQuery", is_stream(stream))) return result;
+    if (const Result result = check_wait(stream)) return result;
     return !stream || stream->idle() ? SUCCESS : NOT_READY;
 }
 
 Result cuStreamWaitEvent(Stream* stream, Event* event, unsigned) {
     if (const Result result = known("cuStreamWaitEvent", is_stream(stream) && events.has(event)))
         return result;
-    event->hold(stream);
-    return SUCCESS;
+    return hold(stream, *event);
 }
 
 Result cuEventCreate(Event** event, unsigned) {
@@ -129,17 +131,18 @@ Result cuEventCreate(Event** event, unsigned) {
 
 Result cuEventRecord(Event* event, Stream* stream) {
     if (const Result result = known("cuEventRecord", is_stream(stream) && events.has(event))) return result;
-    event->record(stream);
-    return SUCCESS;
+    return record(*event, stream);
 }
 
 Result cuEventQuery(Event* event) {
     if (const Result result = known("cuEventQuery", events.has(event))) return result;
+    if (const Result result = check_wait(*event)) return result;
     return event->complete() ? SUCCESS : NOT_READY;
 }
 
 Result cuEventSynchronize(Event* event) {
     if (const Result result = known("cuEventSynchronize", events.has(event))) return result;
+    if (const Result result = check_wait(*event)) return result;
     event->wait();
     return has_error() ? LAUNCH_FAILED : SUCCESS;
 }

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "driver/capture.h"
 #include "driver/context.h"
-#include "driver/stream.h"
 
 namespace emulator {
 
@@ -18,6 +18,7 @@ enum Kind { DEVICE, HOST };
 Result allocate(const char* function, Kind kind, size_t bytes, void** out) {
     if (const Result result = ready(function)) return result;
     if (bytes == 0) return INVALID_VALUE;
+    if (const Result result = check_unsafe()) return result;
     Unseen unseen;  // it is nobody's until it is given out
     *out = address_sanitizer()
                ? std::malloc(bytes)
@@ -32,6 +33,7 @@ Result allocate(const char* function, Kind kind, size_t bytes, void** out) {
 Result deallocate(Kind kind, void* memory) {
     if (!current_context()) return INVALID_CONTEXT;
     if (!memory) return SUCCESS;
+    if (const Result result = check_unsafe()) return result;
     void* found = memories[kind].remove(memory);
     std::free(found);
     return found ? SUCCESS : INVALID_VALUE;
@@ -45,10 +47,9 @@ Result copy(const char* function, void* to, const void* from, size_t bytes, Stre
     if (const Result result = ready(function)) return result;
     if (!is_stream(stream)) return INVALID_HANDLE;
     if (bytes && (!to || !from)) return INVALID_VALUE;
-    push(stream, [=] {
+    return submit(stream, [=] {
         if (!has_error()) std::memcpy(to, from, bytes);
     });
-    return SUCCESS;
 }
 
 }  // namespace
@@ -97,20 +98,18 @@ Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, Stream* stre
 Result cuMemsetD8Async(Address memory, unsigned char value, size_t bytes, Stream* stream) {
     if (const Result result = ready("cuMemsetD8Async")) return result;
     if (!is_stream(stream)) return INVALID_HANDLE;
-    push(stream, [=] {
+    return submit(stream, [=] {
         if (!has_error()) std::memset(at(memory), value, bytes);
     });
-    return SUCCESS;
 }
 
 Result cuMemsetD32Async(Address memory, unsigned value, size_t words, Stream* stream) {
     if (const Result result = ready("cuMemsetD32Async")) return result;
     if (!is_stream(stream)) return INVALID_HANDLE;
     if (memory % sizeof value) return INVALID_VALUE;
-    push(stream, [=] {
+    return submit(stream, [=] {
         if (has_error()) return;
         for (size_t i = 0; i < words; i++) std::memcpy(at(memory + sizeof value * i), &value, sizeof value);
     });
-    return SUCCESS;
 }
 }

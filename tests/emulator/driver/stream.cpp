@@ -7,7 +7,11 @@
 
 namespace emulator {
 
-Stream::Stream() : delays_(settings().seed), thread_([this] { serve(); }) {}
+Stream::Stream(int device, bool waits_for_null)
+    : device(device),
+      waits_for_null(waits_for_null),
+      delays_(settings().seed),
+      thread_([this] { serve(); }) {}
 
 Stream::~Stream() {
     {

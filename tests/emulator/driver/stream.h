@@ -7,14 +7,17 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "engine/launch.h"
 
 namespace emulator {
 
+struct Capture;
+
 class Stream {
 public:
-    Stream();
+    explicit Stream(int device = -1, bool waits_for_null = false);
     ~Stream();  // when all is done
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -22,6 +25,9 @@ public:
     void push(std::function<void()> work);
     bool idle();
     void wait();
+
+    const int device;
+    const bool waits_for_null;  // and that one for it
 
 private:
     struct Item {
@@ -49,6 +55,14 @@ public:
 
     // Nothing that is put on the stream later runs before it is complete.
     void hold(Stream* stream);
+
+    bool recorded() { return state_->newest() > 0; }
+
+    // What it was recorded after, if that was in a capture.
+    struct {
+        std::shared_ptr<Capture> capture;
+        std::vector<size_t> nodes;
+    } captured;
 
 private:
     // Outlives the event while a stream has to do with it.

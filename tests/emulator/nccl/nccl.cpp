@@ -98,6 +98,8 @@ const char* ncclGetErrorString(int result) {
     switch (result) {
         case NCCL_SUCCESS:
             return "no error";
+        case NCCL_UNHANDLED_CUDA_ERROR:
+            return "unhandled cuda error (run with NCCL_DEBUG=INFO for details)";
         case NCCL_SYSTEM_ERROR:
             return "unhandled system error";
         case NCCL_INVALID_ARGUMENT:

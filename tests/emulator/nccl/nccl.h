@@ -21,6 +21,7 @@ struct Config {
 };
 
 constexpr int NCCL_SUCCESS = 0;
+constexpr int NCCL_UNHANDLED_CUDA_ERROR = 1;
 constexpr int NCCL_SYSTEM_ERROR = 2;
 constexpr int NCCL_INVALID_ARGUMENT = 4;
 constexpr int NCCL_INVALID_USAGE = 5;

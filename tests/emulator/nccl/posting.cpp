@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "driver/stream.h"
+#include "driver/capture.h"
 #include "nccl/communicator.h"
 
 namespace emulator {
@@ -22,14 +22,17 @@ struct Posted {
 thread_local int depth = 0;
 thread_local std::vector<Posted> posted;
 
-// Puts what was posted for one communicator on its stream.
+// Puts what was posted for one communicator on its stream. In a capture its groups keep their order too.
 int post(Communicator& communicator, Group posted_now, Stream* stream) {
-    auto group = std::make_shared<Group>(std::move(posted_now));
-    group->rank = communicator.rank;
-    group->number = communicator.world->next_number(communicator.rank);
-    if (fault("dead", communicator.rank)) communicator.world->die(communicator.rank);
+    posted_now.rank = communicator.rank;
     communicator.settled = communicator.blocking;
-    push(stream, [world = communicator.world, group] { world->run(*group); });
+    const auto begin = [world = communicator.world, posted_now] {
+        auto group = std::make_shared<Group>(posted_now);
+        group->number = world->next_number(group->rank);
+        if (fault("dead", group->rank)) world->die(group->rank);
+        return [world, group] { world->run(*group); };
+    };
+    if (submit(stream, begin, &communicator)) return NCCL_UNHANDLED_CUDA_ERROR;
     return communicator.blocking ? NCCL_SUCCESS : NCCL_IN_PROGRESS;
 }
 

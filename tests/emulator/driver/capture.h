@@ -1,0 +1,41 @@
+// Capture: work that is put on capturing streams goes into a graph, and does not run.
+//
+// What may not be done meanwhile invalidates the capture, which then fails until it is ended.
+#pragma once
+
+#include <memory>
+
+#include "driver/context.h"
+#include "driver/graph.h"
+
+namespace emulator {
+
+enum class CaptureMode : int { GLOBAL, THREAD_LOCAL, RELAXED };
+enum class CaptureStatus : int { NONE, ACTIVE, INVALIDATED };
+
+// Puts work on a stream: makes it now, or each time that the graph of the stream's capture is launched. Of a
+// `series` one comes after the other, whatever streams they are on.
+Result submit(Stream* stream, Post post, const void* series = nullptr);
+Result submit(Stream* stream, Work work);
+Result submit(Stream* stream, GraphExec& graph);
+
+// What stands in the way of waiting for a stream or asking for its state; of the same for an event; of calls
+// that CUDA has as unsafe while streams capture, as of memory.
+Result check_wait(Stream* stream);
+Result check_wait(const Event& event);
+Result check_unsafe();
+
+Result record(Event& event, Stream* stream);
+Result hold(Stream* stream, Event& event);
+
+Result begin_capture(Stream* stream, CaptureMode mode);
+Result end_capture(Stream* stream, Graph& graph);
+Result capture_status(Stream* stream, CaptureStatus& status);
+
+// A stream that is no more: nobody can end its capture.
+void forget(Stream* stream);
+
+// Of this thread; returns the one before.
+CaptureMode exchange_mode(CaptureMode mode);
+
+}  // namespace emulator
