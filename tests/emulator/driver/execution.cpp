@@ -116,10 +116,11 @@ Result cuStreamQuery(Stream* stream) {
     return !stream || stream->idle() ? SUCCESS : NOT_READY;
 }
 
-Result cuStreamWaitEvent(Stream* stream, Event* event, unsigned) {
+// Without flags: an event from outside of a capture is none of its nodes here.
+Result cuStreamWaitEvent(Stream* stream, Event* event, unsigned flags) {
     if (const Result result = known("cuStreamWaitEvent", is_stream(stream) && events.has(event)))
         return result;
-    return hold(stream, *event);
+    return flags ? INVALID_VALUE : hold(stream, *event);
 }
 
 Result cuEventCreate(Event** event, unsigned) {
