@@ -34,7 +34,8 @@ class Stages:
         from zenc.runtime.gpu import TorchGpu
         from zenc.runtime.gpu_stage import gpu_stage
 
-        made = gpu_stage(self.artifact, TorchGpu(device), self.communicator, self.deadline)
+        with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
+            made = gpu_stage(self.artifact, TorchGpu(device), self.communicator, self.deadline)
         self._tell(str(device))
         return made
 
