@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-HEADERS := $(shell find templates tests/emulator -name '*.h' -o -name '*.cu' -o -path 'tests/emulator/*.cpp')
+HEADERS := $(shell find templates tests/emulator tests/gpu -name '*.h' -o -name '*.cu' -o -path 'tests/emulator/*.cpp' \
+	-o -path 'tests/gpu/*.cpp')
 
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=
@@ -16,7 +17,7 @@ RANKS ?= 4
 REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all fuzz lint format tables bench generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu fuzz lint format tables bench generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +31,9 @@ test: lint  ## lint, then the tests that take seconds each
 
 test-all: lint wheel-check  ## lint, all tests, and the wheel in an empty environment
 	$(BIN)/python -m pytest $(TESTS)
+
+test-gpu: $(STAMP)  ## what needs a GPU: kernels, ranks that share it, DDP; says so where there is none
+	$(BIN)/python -m pytest -m gpu $(TESTS)
 
 fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an hour or two
 	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)

@@ -5,6 +5,8 @@
 
 ``nvrtc`` compiles GPU kernels, without a GPU. It comes with the extra ``dev``; where it can't be had, the tests that
 ask for it are skipped if ZENC_WITHOUT_NVRTC is set, and fail otherwise.
+
+Tests marked ``gpu`` run only where ``-m`` names the mark; without a GPU they are skipped then.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gpu.machine import gpu
 from tests.support.fuzz import register_profiles
 from zenc.codegen.compilers import device_compiler
 from zenc.codegen.nvrtc import Nvrtc
@@ -28,6 +31,25 @@ register_profiles()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the files in tests/golden anew")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if "gpu" not in config.option.markexpr:
+        config.hook.pytest_deselected(items=marked)
+        items[:] = [item for item in items if item not in set(marked)]
+    elif marked and (missing := why_no_gpu()):
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=missing))
+
+
+def why_no_gpu() -> str:
+    """In a line; "" where there is one."""
+    try:
+        gpu()
+    except BuildError as error:
+        return f"there is no GPU: {error.diagnostics[0].message}"
+    return ""
 
 
 @pytest.fixture

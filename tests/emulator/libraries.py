@@ -1,4 +1,4 @@
-"""The stand-ins for CUDA's driver and NCCL, called from Python: what fails raises.
+"""CUDA's driver and NCCL, called from Python: what fails raises. They are the emulator's unless a path says otherwise.
 
     libraries = Libraries()
     libraries.make_current(0)
@@ -46,11 +46,12 @@ class Failed(Exception):
 
 
 class Libraries:
-    """Both stand-ins; they are in one library, at ``path``."""
+    """The library at ``path``: both stand-ins, which are in one, or CUDA's own driver."""
 
-    def __init__(self) -> None:
-        self.path = engine()
-        self.library = ctypes.CDLL(str(self.path))
+    def __init__(self, path: str | None = None) -> None:
+        self.path = path or str(engine())
+        self.library = ctypes.CDLL(self.path)
+        self.contexts: dict[int, int] = {}
         self.call("cuInit", 0)
 
     def call(self, function: str, *arguments: Any) -> None:
@@ -66,8 +67,16 @@ class Libraries:
         return out.value
 
     def make_current(self, device: int) -> None:
-        """Give this thread the context of a device."""
-        self.call("cuCtxSetCurrent", self.new("cuDevicePrimaryCtxRetain", device))
+        """Give this thread the primary context of a device, which is also PyTorch's."""
+        if device not in self.contexts:
+            self.contexts[device] = self.new("cuDevicePrimaryCtxRetain", self.new("cuDeviceGet", device))
+        self.call("cuCtxSetCurrent", self.contexts[device])
+
+    def copy(self, to: int, source: int, size: int, stream: int) -> None:
+        """Copy between the memory of the host, of any kind, and a device's; all is there when this returns."""
+        if size:
+            self.call("cuMemcpyAsync", to, source, size, stream)
+            self.call("cuStreamSynchronize", stream)
 
     def fail_on(self, faults: str) -> None:
         """Have calls fail: ``NAME:K=CODE``, ``NAME@DEVICE:K=CODE``, several with commas; "" for none."""

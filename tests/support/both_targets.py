@@ -1,7 +1,8 @@
-"""The same calls on both targets: threads over gloo's stand-in, and threads over the emulator."""
+"""The same calls on both targets: threads over gloo's stand-in, and threads over the emulator or a GPU."""
 
 from __future__ import annotations
 
+from tests.gpu.machine import Machine
 from tests.support.cases import DTYPES, assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.emulated import Emulated, Result
 from tests.support.local import collectives, run_all
@@ -11,10 +12,12 @@ from zenc.runtime.collective import Collective
 WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
 
 
-def assert_same(artifact: Artifact, size: int, kinds: tuple[str, ...], turn: int = 0) -> None:
+def assert_same(
+    artifact: Artifact, size: int, kinds: tuple[str, ...], turn: int = 0, machine: Machine | None = None
+) -> None:
     """Both targets sum the same tensors: bits, counts, and bytes by format are equal."""
     hosts = collectives(artifact, size)
-    with Emulated(artifact.plan, size) as ranks:
+    with Emulated(artifact.plan, size, machine=machine) as ranks:
         for kind in kinds:
             width, units, dtype = WIDTHS[turn % 3], UNITS[(turn + size) % 3], DTYPES[turn % 4]
             make = dense_tensor if turn % 3 == 2 else sparse_tensor

@@ -1,4 +1,4 @@
-"""Ranks as threads of one process that run call sequences of the CUDA target over the emulator.
+"""Ranks as threads of one process that run call sequences of the CUDA target, over the emulator unless told otherwise.
 
 with Emulated(plan, size) as ranks:
     results = ranks.run(tensors)            # of each rank its Result, or the error that its call ended with
@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from tests.emulator.build import compiled, engine, kernels
+from tests.emulator.build import compiled
 from tests.emulator.libraries import Libraries
+from tests.gpu.machine import Machine, emulator
 from zenc.codegen.holder_sequence import HolderSequence
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.sequence import Sequence
@@ -32,7 +33,10 @@ from zenc.targets.cuda.tables import Cuts, Words
 DEADLINE = 60.0
 STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 """How units are compiled here: at half the cost of those that run."""
-_POOL = ThreadPoolExecutor(max_workers=16)
+POOL = 1 << 24
+"""Bytes of a rank that shares its device."""
+ALIGNMENT = 256
+_THREADS = ThreadPoolExecutor(max_workers=16)
 
 
 def compiled_unit(sequences: Iterable[Sequence | HolderSequence]) -> CallSequence:
@@ -43,12 +47,19 @@ def compiled_unit(sequences: Iterable[Sequence | HolderSequence]) -> CallSequenc
 
 
 class Device:
-    """One device's memory and streams, used by one thread at a time."""
+    """A rank's memory and streams on a device, used by one thread at a time.
 
-    def __init__(self, ordinal: int) -> None:
-        self.ordinal, self.libraries = ordinal, Libraries()
+    Ranks that share a device take all their memory of it first: to ask for some may wait for all that runs there, and
+    so for ranks that wait for this one.
+    """
+
+    def __init__(self, rank: int, machine: Machine | None = None) -> None:
+        machine = machine or emulator()
+        self.ordinal, self.libraries = machine.device(rank), Libraries(machine.cuda)
         self.use()
         self.streams = [self.libraries.new("cuStreamCreate", 1) for _ in range(2)]
+        self.pool = self.libraries.new("cuMemAlloc_v2", POOL) if machine.shared else None
+        self.used = 0
         self.allocated: list[int] = []
         self.left: int | None = None
         """Allocations that calls have left; None: any number."""
@@ -62,8 +73,15 @@ class Device:
     def allocate(self, size: int) -> int:
         """Memory that lives until ``free_all``."""
         self.use()
+        if self.pool is not None:
+            return self._allocate_of(self.pool, size)
         self.allocated.append(self.libraries.new("cuMemAlloc_v2", max(size, 1)))
         return self.allocated[-1]
+
+    def _allocate_of(self, pool: int, size: int) -> int:
+        first, self.used = self.used, self.used + -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
+        assert self.used <= POOL, f"the tests need more than {POOL} bytes a rank"
+        return pool + first
 
     def allocate_for_call(self, size: int) -> int:
         """The same for a call, or 0 if there is none left."""
@@ -73,17 +91,17 @@ class Device:
         return 0 if self.left is not None and self.left < 0 else self.allocate(size)
 
     def copy_in(self, tensor: torch.Tensor) -> int:
-        """A copy of ``tensor``; memory of the emulator's devices is memory of the host."""
+        """A copy of ``tensor``."""
         return self.copy_bytes_in(tensor.contiguous().data_ptr(), tensor.numel() * tensor.element_size())
 
     def copy_bytes_in(self, source: int, size: int) -> int:
         address = self.allocate(size)
-        ctypes.memmove(address, source, size)
+        self.libraries.copy(address, source, size, self.streams[0])
         return address
 
-    @staticmethod
-    def copy_out(address: int, tensor: torch.Tensor) -> torch.Tensor:
-        ctypes.memmove(tensor.data_ptr(), address, tensor.numel() * tensor.element_size())
+    def copy_out(self, address: int, tensor: torch.Tensor) -> torch.Tensor:
+        size = tensor.numel() * tensor.element_size()
+        self.libraries.copy(tensor.data_ptr(), address, size, self.streams[0])
         return tensor
 
     def free_all(self) -> None:
@@ -92,10 +110,13 @@ class Device:
         for address in self.allocated:
             self.libraries.call("cuMemFree_v2", address)
         self.allocated.clear()
+        self.used = 0
 
     def close(self) -> None:
         for stream in self.streams:
             self.libraries.call("cuStreamDestroy_v2", stream)
+        if self.pool is not None:
+            self.libraries.call("cuMemFree_v2", self.pool)
 
 
 @dataclass
@@ -111,12 +132,19 @@ class Result:
 class Emulated:
     """The ranks of one group; ``deadline`` in seconds bounds every wait."""
 
-    def __init__(self, plan: Plan, size: int, deadline: float = DEADLINE, unit: CallSequence | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        size: int,
+        deadline: float = DEADLINE,
+        unit: CallSequence | None = None,
+        machine: Machine | None = None,
+    ) -> None:
         self.plan, self.size, self.deadline = plan, size, deadline
+        self.machine = machine or emulator()
         self.unit = unit or compiled_unit([lowered(plan, size, rank) for rank in range(size)])
-        library = str(engine())
-        self.unit.bind(library, library)
-        self.image = bytes(kernels(render(UnitInputs.of(plan), "cuda"))) + b"\0"
+        self.unit.bind(self.machine.cuda, self.machine.nccl)
+        self.image = self.machine.image(render(UnitInputs.of(plan), "cuda"))
         self.numbers = itertools.count(1)
 
     def __enter__(self) -> Emulated:
@@ -133,7 +161,7 @@ class Emulated:
 
     def each(self, work: Callable[[int], Any]) -> list[Any]:
         """``work(rank)`` for all ranks at once."""
-        return [done.result() for done in [_POOL.submit(work, rank) for rank in range(self.size)]]
+        return [done.result() for done in [_THREADS.submit(work, rank) for rank in range(self.size)]]
 
     def run(self, tensors: list[torch.Tensor], op: str = "sum", **changes: Any) -> list[Any]:
         """``all_reduce`` on all ranks: a Result of each, or the error that it ended with.
@@ -152,7 +180,7 @@ class Emulated:
 class _Rank:
     def __init__(self, group: Emulated, id: bytes | None, rank: int) -> None:
         self.group, self.rank = group, rank
-        self.device = Device(rank)
+        self.device = Device(rank, group.machine)
         self.kernels = group.unit.load_kernels(group.image)
         self.communicator = group.unit.open_communicator(id, group.size, rank, group.deadline)
 

@@ -48,13 +48,17 @@ class Piece:
         return self
 
     def descriptor(self) -> Segment:
+        """It keeps the arrays that it points to."""
         arrays = (self.bitmap, self.before, self.index, self.values)
         addresses = [None if array is None else array.ctypes.data for array in arrays]
-        return Segment(*addresses, self.slots, self.count, self.format, self.part)
+        made = Segment(*addresses, self.slots, self.count, self.format, self.part)
+        made.arrays = [array for array in arrays if array is not None]
+        return made
 
 
 def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
-    """What is uploaded of them; it keeps them."""
-    made = (Segment * max(len(pieces), 1))(*(piece.descriptor() for piece in pieces))
-    made.pieces = pieces
+    """What is uploaded of them; it keeps their arrays."""
+    descriptors = [piece.descriptor() for piece in pieces]
+    made = (Segment * max(len(pieces), 1))(*descriptors)
+    made.arrays = [array for descriptor in descriptors for array in descriptor.arrays]
     return made

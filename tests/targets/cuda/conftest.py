@@ -1,14 +1,18 @@
-"""The kernels of all mappings on the emulator, compiled once for all runs."""
+"""The kernels of all mappings, compiled once for all runs: on the emulator, and with ``-m gpu`` on a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import pytest
 
 from tests.emulator.device import Device
+from tests.gpu.device import GpuDevice
+from tests.gpu.machine import gpu
 from zenc.codegen.render import UnitInputs, render
+
+Open = Callable[[Mapping[str, str]], Device]
 
 SEED = 0x5EED
 INPUTS = {
@@ -20,9 +24,15 @@ INPUTS = {
 """What ``kernels_of`` makes of the same names for CPUs."""
 
 
+@pytest.fixture(scope="session", params=["emulator", pytest.param("gpu", marks=pytest.mark.gpu)])
+def opened(request: pytest.FixtureRequest) -> Open:
+    """What compiles rendered sources, and launches their kernels."""
+    return Device if request.param == "emulator" else lambda sources: GpuDevice(sources, gpu())
+
+
 @pytest.fixture(scope="session")
-def device_of() -> Callable[[str], Device]:
-    return cache(lambda mapping: Device(render(INPUTS[mapping], "cuda")))
+def device_of(opened: Open) -> Callable[[str], Device]:
+    return cache(lambda mapping: opened(render(INPUTS[mapping], "cuda")))
 
 
 @pytest.fixture(scope="session")

@@ -31,8 +31,8 @@ class Collected:
 
 
 @pytest.fixture(scope="module")
-def collecting() -> Device:
-    return Device({"collect.cu": SOURCE.read_text("utf-8")})
+def collecting(opened) -> Device:
+    return opened({"collect.cu": SOURCE.read_text("utf-8")})
 
 
 def collect(device, tensors, ids, k, parallel, serial, blocks=2, seed=None) -> Collected:
@@ -113,7 +113,8 @@ def test_orders_of_threads_change_the_memory_and_no_result(collecting, hashing, 
         assert np.array_equal(found.slots, slots) and np.array_equal(found.bitmap, bitmap)
         assert found.late.any(), "nothing was marked at once"
         memories.add(found.memory.tobytes())
-    assert len(memories) > 1
+    if isinstance(collecting, Device):  # a GPU may well take one order five times
+        assert len(memories) > 1
 
 
 def test_the_parallel_memory_takes_what_theory_says(collecting, hashing, at):

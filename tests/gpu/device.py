@@ -1,0 +1,54 @@
+"""Kernels on numpy arrays, launched one at a time by CUDA's driver: the twin of ``tests/emulator/device.py``."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.emulator.device import THREADS, LaunchError
+from tests.emulator.libraries import Failed, Libraries
+from tests.gpu.machine import Machine
+from tests.gpu.mirror import Mirror
+
+
+class GpuDevice:
+    """The kernels of ``sources`` (file name -> CUDA C++), compiled for the device of ``machine``."""
+
+    def __init__(self, sources: Mapping[str, str], machine: Machine) -> None:
+        self._libraries = Libraries(machine.cuda)
+        self._libraries.make_current(machine.device(0))
+        self._module = self._libraries.new("cuModuleLoadData", machine.image(sources))
+        self._stream = self._libraries.new("cuStreamCreate", 1)
+        self._ordinal = machine.device(0)
+
+    def launch(
+        self,
+        name: str,
+        grid: tuple[int, ...],
+        arguments: Sequence[Any],
+        threads: int = THREADS,
+        seed: int | None = None,
+    ) -> None:
+        """Run the kernel ``name`` on copies of ``arguments``, and write back what it has changed.
+
+        Arguments are those of the twin, which is also the one that compares them with the kernel's parameters; the
+        order of threads is the device's, whatever ``seed`` says. Raises LaunchError.
+        """
+        self._libraries.make_current(self._ordinal)
+        function = self._libraries.new("cuModuleGetFunction", self._module, name.encode())
+        mirror = Mirror(self._libraries, self._stream, arguments)
+        try:
+            self._run(function, grid, threads, mirror.words)
+            mirror.fetch()
+        except Failed as failed:
+            raise LaunchError(f"{name}: {failed}") from failed
+        finally:
+            mirror.free()
+
+    def _run(self, function: int, grid: tuple[int, ...], threads: int, words: Sequence[int]) -> None:
+        values = [ctypes.c_uint64(word) for word in words]
+        parameters = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
+        blocks = (*grid, 1, 1)[:3]
+        self._libraries.call("cuLaunchKernel", function, *blocks, threads, 1, 1, 0, self._stream, parameters, None)
+        self._libraries.call("cuStreamSynchronize", self._stream)

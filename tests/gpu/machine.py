@@ -1,0 +1,102 @@
+"""What kernels and call sequences run on in a test: an emulated machine, or the GPU of this one.
+
+``pytest -m gpu`` runs on the first GPU. With ZENC_TEST_GPU=emulated it runs on a GPU of the emulator, which shows that
+the tests themselves are right.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.emulator.build import MODES, compiled, engine, kernels
+from zenc.codegen.templates import headers, include_dirs
+from zenc.targets.cuda.driver import Driver, Nccl, driver, find_nccl
+from zenc.targets.cuda.kernels import kernels_for
+
+STAND_IN = Path(__file__).with_name("nccl.cpp")
+FLAGS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
+MULTI_RANK = "NCCL_MULTI_RANK_GPU_ENABLE"
+OLDEST_MULTI_RANK = 23003
+"""The NCCL from which on several ranks may share a GPU: 2.30.3, as NCCL writes it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Paths of CUDA's driver and of NCCL, and ``image``: rendered sources as the driver loads them.
+
+    Ranks have devices of their own, or all share device 0.
+    """
+
+    cuda: str
+    nccl: str
+    image: Callable[[Mapping[str, str]], bytes]
+    shared: bool
+
+    def device(self, rank: int) -> int:
+        return 0 if self.shared else rank
+
+
+@cache
+def emulator() -> Machine:
+    """A device for each rank, and the emulator's NCCL."""
+    return Machine(str(engine()), str(engine()), _emulated_image, shared=False)
+
+
+@cache
+def emulated_gpu(mode: str = "plain") -> Machine:
+    """One device of the emulator for all ranks, and the NCCL of ``nccl.cpp``, compiled for ``mode``."""
+    return Machine(str(engine()), stand_in(str(engine()), mode), _emulated_image, shared=True)
+
+
+@cache
+def real_gpu() -> Machine:
+    """This machine's first GPU for all ranks, and the NCCL of ``nccl.cpp``. Raises BuildError where there is none."""
+    started = driver()
+    started.gpu(0)
+    return Machine(started.path, stand_in(started.path), _image_of(started), shared=True)
+
+
+@cache
+def real_gpu_and_nccl() -> Machine:
+    """The first GPU for all ranks, and real NCCL. Raises BuildError where either is missing."""
+    return Machine(driver().path, find_nccl().path, _image_of(driver()), shared=True)
+
+
+def gpu() -> Machine:
+    """What tests marked ``gpu`` run on. Raises BuildError where there is no GPU."""
+    return emulated_gpu() if is_emulated() else real_gpu()
+
+
+def is_emulated() -> bool:
+    return os.environ.get("ZENC_TEST_GPU") == "emulated"
+
+
+def lacks_several_ranks(nccl: Nccl) -> str:
+    """Why several ranks can't share a GPU under this NCCL; "" if they can."""
+    if nccl.version < OLDEST_MULTI_RANK:
+        return f"NCCL {nccl.version} is older than {OLDEST_MULTI_RANK}: a GPU takes one rank"
+    return "" if os.environ.get(MULTI_RANK) == "1" else f"{MULTI_RANK}=1 is not set: a GPU takes one rank"
+
+
+def stand_in(cuda: str, mode: str = "plain") -> str:
+    """The path of an NCCL whose ranks are threads that share a device of the driver at ``cuda``."""
+    command = [*FLAGS, *MODES[mode], f'-DDRIVER="{cuda}"', *(f"-I{path}" for path in include_dirs("cuda"))]
+    return str(compiled([*command, str(STAND_IN)], {**headers("cuda"), "nccl.cpp": STAND_IN.read_text("utf-8")}))
+
+
+def _emulated_image(sources: Mapping[str, str]) -> bytes:
+    return bytes(kernels(sources)) + b"\0"
+
+
+def _image_of(started: Driver) -> Callable[[Mapping[str, str]], bytes]:
+    """The cubin for the first GPU of the one file of kernels in the sources."""
+
+    def image(sources: Mapping[str, str]) -> bytes:
+        (text,) = (text for name, text in sources.items() if name.endswith(".cu"))
+        return kernels_for(started.gpu(0), started, {"kernels.cu": text}).image
+
+    return image

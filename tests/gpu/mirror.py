@@ -1,0 +1,84 @@
+"""Arrays of numpy and tables of ctypes, as copies in a device's memory, for one launch.
+
+A table knows the arrays that its pointers lead into (``arrays``), and so its copy points to theirs. Ranges of the host
+that overlap are one range on the device, and every range keeps its place within ALIGNMENT bytes: what is aligned on the
+host is aligned there, and no better.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.emulator.libraries import Libraries
+
+ALIGNMENT = 256
+Table = ctypes.Array[Any] | ctypes.Structure
+
+
+class Mirror:
+    """The copies of all that ``arguments`` lead to. ``fetch`` brings back what kernels have written to arrays."""
+
+    def __init__(self, libraries: Libraries, stream: int, arguments: Sequence[Any]) -> None:
+        self.libraries, self.stream = libraries, stream
+        tables = [each for each in arguments if isinstance(each, ctypes.Array | ctypes.Structure)]
+        arrays = [each for each in arguments if isinstance(each, np.ndarray)]
+        arrays += [array for table in tables for array in getattr(table, "arrays", ())]
+        self.ranges = joined((array.ctypes.data, array.nbytes) for array in arrays if array.nbytes)
+        self.starts = [start for start, _ in self.ranges]
+        self.owned: list[int] = []
+        self.copies = [self._copy(start, size) for start, size in self.ranges]
+        self.words = [self._word(argument) for argument in arguments]
+
+    def _copy(self, start: int, size: int) -> int:
+        """The address of a copy in memory of its own, so that a tool sees who leaves it."""
+        shift = start % ALIGNMENT
+        self.owned.append(self.libraries.new("cuMemAlloc_v2", shift + size))
+        self.libraries.copy(self.owned[-1] + shift, start, size, self.stream)
+        return self.owned[-1] + shift
+
+    def _word(self, argument: Any) -> int:
+        if isinstance(argument, np.ndarray):
+            return self.address(argument.ctypes.data) if argument.nbytes else 0
+        if isinstance(argument, ctypes.Array | ctypes.Structure):
+            return self._table(argument)
+        return 0 if argument is None else int(argument) & 0xFFFF_FFFF_FFFF_FFFF
+
+    def _table(self, table: Table) -> int:
+        copy = type(table).from_buffer_copy(table)
+        for entry in [copy] if isinstance(copy, ctypes.Structure) else copy:
+            for name, kind, *_ in getattr(entry, "_fields_", ()):
+                if kind is ctypes.c_void_p and getattr(entry, name):
+                    setattr(entry, name, self.address(getattr(entry, name)))
+        return self._copy(ctypes.addressof(copy), ctypes.sizeof(copy))
+
+    def address(self, host: int) -> int:
+        """Where the byte at ``host`` has its copy. An empty array, which is nowhere, has none."""
+        at = bisect.bisect(self.starts, host) - 1
+        if at < 0 or host >= self.starts[at] + self.ranges[at][1]:
+            return 0
+        return self.copies[at] + host - self.starts[at]
+
+    def fetch(self) -> None:
+        for (start, size), copy in zip(self.ranges, self.copies, strict=True):
+            self.libraries.copy(start, copy, size, self.stream)
+
+    def free(self) -> None:
+        for address in self.owned:
+            self.libraries.call("cuMemFree_v2", address)
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(start, size) of ranges, ascending; those that overlap are one."""
+    found: list[tuple[int, int]] = []
+    for start, size in sorted(ranges):
+        if found and start < sum(found[-1]):
+            first, before = found[-1]
+            found[-1] = first, max(before, start + size - first)
+        else:
+            found.append((start, size))
+    return found

@@ -1,0 +1,142 @@
+"""The NCCL whose ranks share a GPU: its messages, its order, its errors; on the emulator's driver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.emulator.libraries import NCCL_IN_PROGRESS, UINT8, Config, Libraries, UniqueId
+from tests.gpu.machine import emulated_gpu
+
+INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 4, 5, 6
+BYTES, MUCH = 1000, 1 << 26
+
+
+class Pair:
+    """Two ranks, by one thread: each has a stream and memory for three messages."""
+
+    def __init__(self) -> None:
+        machine = emulated_gpu()
+        self.cuda, self.nccl = Libraries(machine.cuda), ctypes.CDLL(machine.nccl)
+        self.cuda.make_current(0)
+        assert self.nccl.ncclGetVersion(ctypes.byref(ctypes.c_int())) == 0
+        self.name = UniqueId()
+        self.nccl.ncclGetUniqueId(ctypes.byref(self.name))
+        self.streams = [self.cuda.new("cuStreamCreate", 1) for _ in range(2)]
+        self.memory = [self.cuda.new("cuMemAlloc_v2", 3 * BYTES) for _ in range(2)]
+        self.much = self.cuda.new("cuMemAlloc_v2", MUCH)
+        self.ranks = [self.joined(0), self.joined(1)]
+
+    def joined(self, rank: int, blocking: int = 0) -> ctypes.c_void_p:
+        made, config = ctypes.c_void_p(), Config(ctypes.sizeof(Config), 0xCAFEBEEF, 22800, blocking)
+        code = self.nccl.ncclCommInitRankConfig(ctypes.byref(made), 2, self.name, rank, ctypes.byref(config))
+        assert code == (INVALID_USAGE if blocking else NCCL_IN_PROGRESS)
+        return made
+
+    def post(self, rank: int, *messages: tuple[str, int, int]) -> int:
+        """A group of (function, number of the message, bytes)."""
+        assert self.nccl.ncclGroupStart() == 0
+        results = [
+            getattr(self.nccl, name)(
+                ctypes.c_uint64(self.memory[rank] + number * BYTES), ctypes.c_size_t(size), UINT8, 1 - rank,
+                self.ranks[rank], ctypes.c_uint64(self.streams[rank]),
+            )
+            for name, number, size in messages
+        ]  # fmt: skip
+        return max(*results, self.nccl.ncclGroupEnd())
+
+    def fill(self, rank: int, number: int, value: int) -> None:
+        """On the stream of the rank."""
+        where = self.memory[rank] + number * BYTES
+        self.cuda.call("cuMemsetD8Async", where, value, BYTES, self.streams[rank])
+
+    def be_busy(self, rank: int) -> None:
+        """Some tenths of a second on the stream of the rank."""
+        for _ in range(8):
+            self.cuda.call("cuMemsetD8Async", self.much, 0, MUCH, self.streams[rank])
+
+    def read(self, rank: int, number: int) -> set[int]:
+        out = np.zeros(BYTES, np.uint8)
+        self.cuda.copy(out.ctypes.data, self.memory[rank] + number * BYTES, BYTES, self.streams[rank])
+        return set(out.tolist())
+
+    def state(self, rank: int) -> int:
+        out = ctypes.c_int()
+        assert self.nccl.ncclCommGetAsyncError(self.ranks[rank], ctypes.byref(out)) == 0
+        return out.value
+
+    def close(self) -> None:
+        for rank in self.ranks:
+            self.nccl.ncclCommDestroy(rank)
+        for stream in self.streams:
+            self.cuda.call("cuStreamDestroy_v2", stream)
+        for memory in (*self.memory, self.much):
+            self.cuda.call("cuMemFree_v2", memory)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+def test_a_group_is_in_progress_until_the_other_side_has_come(pair):
+    pair.fill(0, 0, 7)
+    assert pair.post(0, ("ncclSend", 0, BYTES)) == NCCL_IN_PROGRESS
+    assert (pair.state(0), pair.state(1)) == (NCCL_IN_PROGRESS, 0)
+    pair.post(1, ("ncclRecv", 1, BYTES))
+    assert (pair.state(0), pair.state(1)) == (0, 0)
+    assert pair.read(1, 1) == {7}
+
+
+def test_a_circle_in_one_group(pair):
+    pair.fill(0, 0, 1), pair.fill(1, 0, 2)
+    pair.post(0, ("ncclSend", 0, BYTES), ("ncclRecv", 1, BYTES))
+    pair.post(1, ("ncclSend", 0, BYTES), ("ncclRecv", 1, BYTES))
+    assert (pair.read(0, 1), pair.read(1, 1)) == ({2}, {1})
+
+
+def test_messages_meet_in_their_order(pair):
+    pair.fill(0, 0, 1), pair.fill(0, 1, 2)
+    pair.post(0, ("ncclSend", 0, BYTES), ("ncclSend", 1, BYTES))
+    pair.post(1, ("ncclRecv", 2, BYTES), ("ncclRecv", 0, BYTES))
+    assert (pair.read(1, 2), pair.read(1, 0)) == ({1}, {2})
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_what_is_on_the_streams_keeps_its_order(pair, slow):
+    """A late sender is waited for, and a sender does not overwrite what a late receiver has still to take."""
+    pair.be_busy(slow)
+    pair.fill(0, 0, 3)
+    pair.post(0, ("ncclSend", 0, BYTES))
+    pair.post(1, ("ncclRecv", 1, BYTES))
+    pair.fill(0, 0, 9)
+    assert (pair.read(1, 1), pair.read(0, 0)) == ({3}, {9})
+
+
+def test_other_lengths_are_an_error_on_both_sides(pair):
+    pair.post(0, ("ncclSend", 0, BYTES))
+    pair.post(1, ("ncclRecv", 0, BYTES - 1))
+    assert (pair.state(0), pair.state(1)) == (INVALID_ARGUMENT, INVALID_ARGUMENT)
+
+
+def test_whoever_waits_for_one_that_gives_up_is_told(pair):
+    pair.post(0, ("ncclRecv", 0, BYTES))
+    pair.nccl.ncclCommAbort(pair.ranks.pop())
+    assert pair.state(0) == REMOTE_ERROR
+    assert pair.post(0, ("ncclSend", 0, BYTES)) == INVALID_USAGE
+
+
+def test_wrong_use_is_refused(pair):
+    where, size = ctypes.c_uint64(pair.memory[0]), ctypes.c_size_t(1)
+    for function, type, peer, code in (("ncclSend", UINT8, 1, INVALID_USAGE), ("ncclRecv", 4, 1, INVALID_ARGUMENT)):
+        stream = ctypes.c_uint64(pair.streams[0])
+        assert getattr(pair.nccl, function)(where, size, type, peer, pair.ranks[0], stream) == code
+    assert pair.post(0, ("ncclSend", 0, 1)) == NCCL_IN_PROGRESS
+    assert pair.post(0, ("ncclSend", 0, 1)) == INVALID_USAGE, "a group is under way"
+    assert pair.nccl.ncclGroupEnd() == INVALID_USAGE
+    pair.joined(1, blocking=1)
