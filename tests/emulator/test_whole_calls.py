@@ -3,55 +3,82 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.emulator.whole_calls import programs, results, run
-from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.local import collectives, run_all
+from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.compiler import compile
+from zenc.plan.requirements import allowed
 from zenc.targets.cuda.call import Outcome
 
-CASES = {
-    "balanced": (3, "sum", sparse_tensor, torch.float32),
-    "dense_ring": (4, "mean", dense_tensor, torch.float32),
-    "agsparse": (2, "sum", sparse_tensor, torch.bfloat16),
-    "holders": (3, "sum", sparse_tensor, torch.bfloat16),
-    "sparcml": (4, "mean", sparse_tensor, torch.float64),
-    "zen": (3, "sum", sparse_tensor, torch.float32),
-}
-"""Scheme -> ranks, operation, kind of tensor, dtype."""
+EVERY = cases(range(1, 9))
+"""Every shipped scheme with every number of ranks up to 8 that it allows."""
+MANY = [case for case in EVERY if case[1] not in (5, 6, 7)]
+FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
+"""Every shipped scheme once, among few ranks."""
+UNITS, WIDTHS = (400, 63, 1500, 1, 130), (3, 1, 64, 5)
 SLOW = pytest.mark.slow
 
 
-def drawn(scheme, make, size, dtype):
-    return [make("random", rank, size, 400, 3, dtype, 5) for rank in range(size)]
+def drawn(turn: int, size: int) -> tuple[list[torch.Tensor], str]:
+    """What ranks sum, and by which operation: all that matters goes round with ``turn``."""
+    kind, units, width, dtype = (row[turn % len(row)] for row in (KINDS, UNITS, WIDTHS, DTYPES))
+    make = dense_tensor if turn % 3 == 2 else sparse_tensor
+    return [make(kind, rank, size, units, width, dtype, turn) for rank in range(size)], ("sum", "mean")[turn // 2 % 2]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "mode"),
-    [
-        ("balanced", "thread"),
-        pytest.param("balanced", "address", marks=SLOW),
-        *(pytest.param(scheme, mode, marks=SLOW) for scheme in list(CASES)[1:] for mode in ("address", "thread")),
-    ],
-)
-def test_results_are_those_of_the_cpu(scheme, mode, tmp_path):
-    size, op, make, dtype = CASES[scheme]
-    artifact, inputs = compile(scheme, ranks=size), drawn(scheme, make, size, dtype)
-    expected = run_all(collectives(artifact, size), [tensor.clone() for tensor in inputs], op)
-    made = programs(artifact.plan, size, mode)
-    for wanted, found in zip(expected, results(made, inputs, op, tmp_path, 2, EMULATOR_SEED="1"), strict=True):
-        assert_same_bits([wanted, found])
+def assert_bits(
+    case: tuple[str, int], mode: str, turns: list[int], seeds: list[int], beside: list[tuple[str, int]], folder: Path
+) -> None:
+    """In two calls each, the last of which is compared."""
+    scheme, size = case
+    made, hosts = programs(scheme, size, mode, beside), collectives(compile(scheme, ranks=size), size)
+    for turn in turns:
+        inputs, op = drawn(turn, size)
+        expected = run_all(hosts, [tensor.clone() for tensor in inputs], op)
+        for seed in seeds:
+            found = results(made, inputs, op, folder, 2, EMULATOR_SEED=str(seed))
+            for wanted, result in zip(expected, found, strict=True):
+                assert_same_bits([wanted, result])
+
+
+@pytest.mark.parametrize("number", range(len(EVERY)), ids=lambda number: "-".join(map(str, EVERY[number])))
+def test_no_access_is_out_of_bounds(number, tmp_path):
+    """Nor is behaviour undefined, in an order that is drawn for each."""
+    assert_bits(EVERY[number], "address", [number], [number + 1], EVERY, tmp_path)
+
+
+@pytest.mark.parametrize("number", range(len(MANY)), ids=lambda number: "-".join(map(str, MANY[number])))
+def test_results_are_the_same_in_any_order(number, tmp_path):
+    assert_bits(MANY[number], "plain", [number + 4], [2 * number + 1, 2 * number + 2], MANY, tmp_path)
+
+
+@pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
+def test_no_threads_race(number, tmp_path):
+    assert_bits(FEW[number], "thread", [5 * number], [number + 1], FEW, tmp_path)
+
+
+@SLOW
+@pytest.mark.parametrize("mode", ["address", "thread"])
+@pytest.mark.parametrize("number", range(len(EVERY)), ids=lambda number: "-".join(map(str, EVERY[number])))
+def test_other_tensors_in_other_orders(number, mode, tmp_path):
+    turns = (1, 2, 3, 7) if mode == "address" else (1,)
+    assert_bits(EVERY[number], mode, [number + further for further in turns], [11, 12], EVERY, tmp_path)
+
+
+BALANCED = ("balanced", 3)
 
 
 @pytest.mark.parametrize("mode", ["thread", pytest.param("address", marks=SLOW)])
 def test_a_dead_peer_ends_calls_in_order(mode, tmp_path):
     """Nothing leaks, nothing races, nobody waits for ever."""
-    size, op, make, dtype = CASES["balanced"]
-    made = programs(compile("balanced", ranks=size).plan, size, mode)
-    ran = run(made, drawn("balanced", make, size, dtype), op, tmp_path, seconds=2, EMULATOR_FAULTS="dead@1:2=1")
+    made = programs(*BALANCED, mode, FEW)
+    ran = run(made, *drawn(0, made.size), tmp_path, seconds=2, EMULATOR_FAULTS="dead@1:2=1")
     failed = dict(re.findall(r"call 1 of rank (\d) failed with outcome (\d)", ran.stderr))
     assert ran.returncode == 1
     assert failed == {
@@ -77,14 +104,13 @@ FAULTS = (
 )
 
 
-@pytest.mark.slow
+@SLOW
 @pytest.mark.parametrize("mode", ["thread", "address"])
 def test_failures_leave_nothing_behind(mode, tmp_path):
     """One function of one rank fails once: all ranks hear of it, and nothing leaks or races."""
-    size, op, make, dtype = CASES["balanced"]
-    made = programs(compile("balanced", ranks=size).plan, size, mode)
+    made = programs(*BALANCED, mode, FEW)
     for fault in FAULTS:
-        ran = run(made, drawn("balanced", make, size, dtype), op, tmp_path, seconds=2, EMULATOR_FAULTS=fault)
+        ran = run(made, *drawn(0, made.size), tmp_path, seconds=2, EMULATOR_FAULTS=fault)
         assert ran.returncode == 1, (fault, ran.stderr)
         assert "call 1 of rank 1 failed with outcome" in ran.stderr, (fault, ran.stderr)
         assert "Sanitizer" not in ran.stderr, (fault, ran.stderr)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from tests.emulator.build import HERE, MODES, compiled, kernels, program
+from tests.support.shipped import plan_of_shipped
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.sequence_code import lowered, render_sequences
+from zenc.codegen.sequence_code import FILE, lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.model import Plan
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
@@ -28,6 +31,10 @@ from zenc.targets.geometry import Geometry
 FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
+Cases = Iterable[tuple[str, int]]
+"""Shipped schemes, each with a number of ranks."""
+
+
 @dataclass(frozen=True)
 class Programs:
     """What runs the calls of a plan: the kernels, the sequences of all ranks, and the program that calls them."""
@@ -36,16 +43,43 @@ class Programs:
     size: int
     kernels: Path
     unit: Path
+    entry: str
+    """The function of ``unit``."""
     program: Path
 
 
-def programs(plan: Plan, size: int, mode: str = "plain") -> Programs:
-    """All compiled for ``mode``, or found among those of earlier runs."""
-    sources = render_sequences([lowered(plan, size, rank) for rank in range(size)])
-    command = [*FLAGS, *MODES[mode], *(f"-I{path}" for path in include_dirs("cuda")), *sources]
-    unit = compiled(command, {**headers("cuda"), **sources}, sources)
+def programs(scheme: str, size: int, mode: str = "plain", beside: Cases = ()) -> Programs:
+    """All compiled for ``mode``, or found among those of earlier runs.
+
+    The unit has the sequences of ``beside`` as well: the headers, which are nearly all of it, are compiled once.
+    """
+    plan = plan_of_shipped(scheme)
+    unit = _unit(sorted({(scheme, size), *beside}), mode)
     made = kernels(render(UnitInputs.of(plan), "cuda"), mode)
-    return Programs(plan, size, made, unit, program(HERE / "programs" / "all_reduce.cpp", mode))
+    return Programs(plan, size, made, unit, _entry(scheme, size), program(HERE / "programs" / "all_reduce.cpp", mode))
+
+
+def _entry(scheme: str, size: int) -> str:
+    return f"{scheme}_{size}"
+
+
+def _unit(cases: Sequence[tuple[str, int]], mode: str) -> Path:
+    """The library of the sequences of ``cases``, every one as it is generated, under a name of its own."""
+    sources = {f"{_entry(*case)}.h": _sequences(*case) for case in cases}
+    lines = ['#include "zenc_host/entry.h"', '#include "zenc_host/holder_call.h"']
+    for case in cases:
+        name = _entry(*case)
+        lines += [f"#define zenc_all_reduce {name}", f"namespace of_{name} {{", f'#include "{name}.h"', "}"]
+        lines += ["#undef zenc_all_reduce"]
+    sources["unit.cpp"] = "\n".join([*lines, ""])
+    command = [*FLAGS, *MODES[mode], *(f"-I{path}" for path in include_dirs("cuda")), "unit.cpp"]
+    return compiled(command, {**headers("cuda"), **sources}, sources)
+
+
+@cache
+def _sequences(scheme: str, size: int) -> str:
+    plan = plan_of_shipped(scheme)
+    return render_sequences([lowered(plan, size, rank) for rank in range(size)])[FILE]
 
 
 def results(
@@ -69,7 +103,7 @@ def run(
     """The finished program; ``seconds`` bound every wait, ``variables`` are further ones of the environment."""
     case = folder / "case"
     case.write_bytes(_case(of, layout_of(tensors[0], of.plan.unit), tensors, op))
-    command = [of.program, of.kernels, of.unit, case, folder / "result", str(calls), str(seconds)]
+    command = [of.program, of.kernels, of.unit, of.entry, case, folder / "result", str(calls), str(seconds)]
     environment = {**os.environ, "EMULATOR_WORKERS": "1", **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
@@ -116,7 +150,8 @@ def _results(words: np.ndarray, size: int, layout: Layout) -> list[torch.Tensor]
 
     for _ in range(size):
         count = int(taken(1)[0])
-        ids = torch.from_numpy(taken(count if layout.is_sparse else 0))
+        ids = torch.empty(count if layout.is_sparse else 0, dtype=torch.int64)
+        ids.numpy()[:] = taken(len(ids))
         length = count * layout.width * layout.dtype.itemsize
         rows = torch.from_numpy(taken(-(-length // 8)).view(np.uint8)[:length]).view(layout.dtype)
         rows = rows.reshape(count, layout.width)

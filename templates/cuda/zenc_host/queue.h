@@ -80,16 +80,16 @@ public:
     // for no bytes and after a failure. It comes from the arena as long as that lasts; then small requests
     // share what the caller is asked for, since asking may take the lock of an interpreter.
     void* allocate(u64 bytes) {
-        bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        call.arena_wanted += bytes;
-        if (bytes > left_ && bytes > SMALL) return allocate_alone(bytes);
-        if (bytes > left_) {
+        const u64 room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        call.arena_wanted += room;
+        if (room > left_ && bytes > SMALL) return allocate_alone(bytes);
+        if (room > left_) {
             next_ = static_cast<u8*>(allocate_alone(CHUNK));
             left_ = CHUNK;
         }
         if (!ok() || bytes == 0) return nullptr;
-        left_ -= bytes;
-        return (next_ += bytes) - bytes;
+        left_ -= room;
+        return (next_ += room) - room;
     }
 
     template <class T>
@@ -112,7 +112,11 @@ public:
     Staging& staging;
 
 private:
+#ifdef __SANITIZE_ADDRESS__
+    static constexpr u64 SMALL = 0;  // what shares memory has no guard
+#else
     static constexpr u64 SMALL = 1 << 14;
+#endif
     static constexpr u64 CHUNK = 1 << 18;
 
     static u64 word(const void* pointer) { return reinterpret_cast<u64>(pointer); }

@@ -1,6 +1,6 @@
-// all_reduce KERNELS UNIT CASE RESULT CALLS SECONDS: ranks, threads of this process, sum what CASE says,
-// CALLS times, by the call sequences in UNIT with the kernels in KERNELS. No wait is longer than SECONDS.
-// Ends with 1 if a call failed.
+// all_reduce KERNELS UNIT ENTRY CASE RESULT CALLS SECONDS: ranks, threads of this process, sum what CASE
+// says, CALLS times, by the call sequences behind ENTRY in UNIT with the kernels in KERNELS. No wait is
+// longer than SECONDS. Ends with 1 if a call failed.
 //
 // CASE and RESULT are words of 8 bytes; values are as in memory, with zeros up to 8 bytes:
 //   CASE   = ranks, units, width, dtype, bytes of a value, divisor, is dense, parts, part slots [parts],
@@ -43,7 +43,7 @@ struct Unit {
     void (*close_communicator)(void* communicator);
     i64 (*all_reduce)(zenc::Call* call);
 
-    explicit Unit(const char* path) {
+    Unit(const char* path, const char* entry) {
         void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         check(library != nullptr, path);
         find(library, "zenc_bind", bind);
@@ -51,7 +51,7 @@ struct Unit {
         find(library, "zenc_unload_kernels", unload_kernels);
         find(library, "zenc_open_communicator", open_communicator);
         find(library, "zenc_close_communicator", close_communicator);
-        find(library, "zenc_all_reduce", all_reduce);
+        find(library, entry, all_reduce);
     }
 
     template <class Function>
@@ -258,9 +258,9 @@ private:
 }  // namespace
 
 int main(int, char** arguments) {
-    deadline = static_cast<i64>(1e6 * std::atof(arguments[6]));
-    const Case what{Words(arguments[3])};
-    const Unit unit(arguments[2]);
+    deadline = static_cast<i64>(1e6 * std::atof(arguments[7]));
+    const Case what{Words(arguments[4])};
+    const Unit unit(arguments[2], arguments[3]);
     Dl_info engine;
     check(dladdr(reinterpret_cast<void*>(cuInit), &engine) != 0, "dladdr");
     char error[512] = "";
@@ -272,11 +272,11 @@ int main(int, char** arguments) {
     for (i64 rank = 0; rank < what.ranks; rank++)
         threads.emplace_back([&, rank] {
             Rank own(what, unit, arguments[1], id, rank);
-            for (int call = 1; call <= std::atoi(arguments[5]); call++)
+            for (int call = 1; call <= std::atoi(arguments[6]); call++)
                 results[static_cast<size_t>(rank)] = own.sum(static_cast<u64>(call));
         });
     for (std::thread& thread : threads) thread.join();
-    std::FILE* file = std::fopen(arguments[4], "wb");
+    std::FILE* file = std::fopen(arguments[5], "wb");
     bool well = file != nullptr;
     for (const std::vector<i64>& words : results)
         well = well && !words.empty() && std::fwrite(words.data(), 8, words.size(), file) == words.size();
