@@ -1,42 +1,25 @@
 """What one rank does in a call under ``balanced by holders``, as straight-line steps over numbered rows.
 
     HolderSequence = rank size  cuts: Cut*  rows: number*  peers  phases: Stretch+  complete: number*
-    Cut            = part rank marked  pieces: number*        # slots of a part: those of one rank, or of several pieces
 
 The first phase is the announce: its parcels carry index sets, and number k is the set of rank k. Then the ranks
 agree; in later phases numbers are those of rows, and ``rows[number]`` is the cut whose slots they have. Rows 0 to
 ``size - 1`` are this rank's own of all parts. No parcel of rows is announced: all counts are known. ``peers`` are the
 ranks to which or from which there are such parcels; with these it compares what was agreed on.
 
-Which ranks hold which slots is known from the index sets, and so are the slots of what came from several: a cut. The
-owner of a part holds all of its slots, so what it has contributed to has the cut of the owner alone. ``marked`` cuts
-are needed as bitmaps, the others only as counts. The statements are what ``zenc.runtime.holders`` does.
+Cuts are those of ``zenc.codegen.cuts``. The statements are what ``zenc.runtime.holders`` does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
+from zenc.codegen.cuts import Cut, Cuts, Key, Ranks
 from zenc.codegen.statements import Kind, Merge, Parcel, Statement, Stretch, Transfer
 from zenc.plan.cargo import Cargo, Sets, verify_with_sets
 from zenc.plan.model import Phase, Plan
 from zenc.plan.program import Message, Program, Step, program
-
-Ranks: TypeAlias = tuple[int, ...]
-Key: TypeAlias = tuple[int, Ranks]
-"""A part, and ranks in ascending order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """``rank`` is -1 where there are ``pieces``."""
-
-    part: int
-    rank: int
-    marked: bool = False
-    pieces: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +39,9 @@ def holder_sequence(plan: Plan, size: int, rank: int) -> HolderSequence:
     steps = program(rounds, rank)
     lowering = _Lowering(rank, size, cargo, plan.one_shot(plan.pushes[0]))
     push, pull = lowering.pushed(plan.pushes[0], steps), lowering.pulled(plan.pulls[0], steps)
-    numbers = lowering.cuts.numbered()
-    rows = tuple(numbers[_canonical(key)] for key in lowering.rows)
+    cuts, rows = lowering.cuts.made(), lowering.cuts.numbers(lowering.rows)
     phases = (_announced(plan, steps, sets, rank), push, pull)
-    return HolderSequence(rank, size, lowering.cuts.made(), rows, _peers(push, pull), phases, lowering.complete())
+    return HolderSequence(rank, size, cuts, rows, _peers(push, pull), phases, lowering.complete())
 
 
 def _announced(plan: Plan, steps: Program, sets: Sets, rank: int) -> Stretch:
@@ -88,40 +70,6 @@ def _peers(*phases: Stretch) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class _Cuts:
-    """The cuts that are asked for, by part and ranks, and whether as bitmaps."""
-
-    marked: dict[Key, bool] = field(default_factory=dict)
-
-    def ask(self, of: Key, *, marked: bool) -> None:
-        part, ranks = key = _canonical(of)
-        several = len(ranks) > 1
-        self.marked[key] = self.marked.get(key, False) or marked or several
-        for rank in ranks if several else ():
-            self.ask((part, (rank,)), marked=True)
-
-    def numbered(self) -> dict[Key, int]:
-        """Their numbers: first those of one rank, and of these first the marked ones."""
-        order = sorted(self.marked, key=lambda key: (len(key[1]) > 1, not self.marked[key], key))
-        return {key: number for number, key in enumerate(order)}
-
-    def made(self) -> tuple[Cut, ...]:
-        numbers = self.numbered()
-        return tuple(
-            Cut(part, ranks[0], self.marked[part, ranks])
-            if len(ranks) == 1
-            else Cut(part, -1, True, tuple(numbers[part, (rank,)] for rank in ranks))
-            for part, ranks in numbers
-        )
-
-
-def _canonical(of: Key) -> Key:
-    """The owner alone has all slots that it has with others."""
-    part, ranks = of
-    return part, (part,) if part in ranks else ranks
-
-
-@dataclass(slots=True)
 class _Lowering:
     """Plays the program of one rank: ``rows[number]`` are a part and whose sum it is, ``held[part]`` are numbers."""
 
@@ -129,7 +77,7 @@ class _Lowering:
     size: int
     cargo: Cargo
     one_shot: bool
-    cuts: _Cuts = field(default_factory=_Cuts)
+    cuts: Cuts = field(default_factory=Cuts)
     rows: list[Key] = field(default_factory=list)
     held: list[list[int]] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)

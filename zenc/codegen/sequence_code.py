@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from zenc.codegen.holder_sequence import Cut, HolderSequence, holder_sequence
+from zenc.codegen.cuts import Cut
+from zenc.codegen.holder_sequence import HolderSequence, holder_sequence
 from zenc.codegen.render import environment
 from zenc.codegen.sequence import Sequence, sequence
 from zenc.codegen.statements import Statement

@@ -4,6 +4,7 @@
 
 #include "zenc_host/agreement.h"
 #include "zenc_host/entry.h"
+#include "zenc_host/row_bodies.h"
 
 namespace zenc {
 
@@ -79,6 +80,7 @@ public:
         Several own;
         for (i64 part = 0; part < group_.size; ++part) own.push_back(row(part));
         make_bodies(queue_, own, unit_bytes_);
+        for (Held* held : own) held->valued = true;
         if (queue_.ok()) agreement_.split(segments(own), sets[static_cast<u64>(group_.rank)]);
         PhaseCount& counted = call_.phases[ANNOUNCE];
         counted.bytes_sent += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
@@ -86,16 +88,11 @@ public:
     }
 
     // The sum of rows of one part, added in this order.
-    void merge(i64 result, Numbers numbers) {
-        for (const Sum& sum : sums_)
-            for (const i64 number : numbers)
-                if (sum.result == row(number)) return make_sums(), merge(result, numbers);
-        sums_.push_back({row(result), several(numbers)});
-    }
+    void merge(i64 result, Numbers numbers) { workshop_.sum(row(result), several(numbers)); }
 
     // Makes the result of the complete rows of all parts, and waits for it.
     void finish(Numbers complete) {
-        make_sums();
+        workshop_.make_values(END);
         take_time();
         if (queue_.ok()) join(segments(several(complete)));
         workshop_.cross(END, {}, {});
@@ -107,11 +104,6 @@ public:
     }
 
 private:
-    struct Sum {
-        Held* result;
-        Several from;
-    };
-
     // Until the ranks have agreed, all units are one part.
     Queue& queue_of_one_part() {
         call_.part_slots = &call_.units;
@@ -154,60 +146,8 @@ private:
 
     // Values without an index, of lengths that both ranks know.
     void exchange_rows() {
-        make_sums();
-        fill_up();
-        Several received;
-        for (const Parcel& parcel : receives_)
-            received.insert(received.end(), parcel.segments.begin(), parcel.segments.end());
-        if (queue_.ok()) make_bodies(queue_, received, unit_bytes_);
-        if (!queue_.ok()) return;
-        Exchange messages(queue_, group_);
-        for (const Parcel& parcel : sends_)
-            for (const Held* held : parcel.segments) messages.send(parcel.peer, held->at.values, body(*held));
-        for (const Parcel& parcel : receives_)
-            for (const Held* held : parcel.segments)
-                messages.receive(parcel.peer, held->at.values, body(*held));
-        messages.run();
-        PhaseCount& counted = call_.phases[kind_];
-        count(sends_, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
-        count(receives_, counted.bytes_received, counted.messages_received, counted.formats_received);
-    }
-
-    u64 body(const Held& held) const { return padded(held.at.count * unit_bytes_); }
-
-    // Zeros behind the values of what is sent.
-    void fill_up() {
-        if (unit_bytes_ % 8 == 0) return;
-        Segments sent;
-        for (const Parcel& parcel : sends_)
-            for (const Held* held : parcel.segments) sent.push_back(held->at);
-        if (!sent.empty()) encode(queue_, sent);
-    }
-
-    // A message without values is not sent.
-    void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {
-        for (const Parcel& parcel : parcels) {
-            i64 values = 0;
-            for (const Held* held : parcel.segments) values += static_cast<i64>(body(*held));
-            messages += values != 0;
-            bytes += values;
-            formats[FORMAT_DENSE] += values;
-        }
-    }
-
-    // All sums that were asked for, in one launch.
-    void make_sums() {
-        Several results;
-        for (const Sum& sum : sums_) results.push_back(sum.result);
-        make_bodies(queue_, results, unit_bytes_);
-        Segments from;
-        std::vector<Pieces> pieces;
-        for (const Sum& sum : sums_) {
-            pieces.push_back({from.size(), sum.from.size()});
-            for (const Held* held : sum.from) from.push_back(held->at);
-        }
-        sums_.clear();
-        if (queue_.ok() && !results.empty()) zenc::merge(queue_, segments(results), pieces, from);
+        workshop_.make_values(step_);
+        RowBodies(queue_, group_, unit_bytes_).exchange(sends_, receives_, call_.phases[kind_]);
     }
 
     void join(const Segments& parts) {
@@ -237,7 +177,6 @@ private:
     const std::vector<i64> cuts_of_;  // of all rows
     std::vector<Held> sets_;          // of all ranks
     std::vector<Held> rows_;
-    std::vector<Sum> sums_;  // not made yet
     Parcels sends_, receives_;
     Kind kind_ = ANNOUNCE;
     i64 step_ = END;

@@ -29,6 +29,9 @@ public:
     // The sum of segments of one part, added in this order.
     void merge(Held* result, Several from) { jobs_.push_back({Change::MERGE, result, std::move(from)}); }
 
+    // The same for a result that is marked, and whose count is known.
+    void sum(Held* result, Several from) { values_.add({Way::MERGE, result, std::move(from)}); }
+
     // The same segment with the slots that `format` fills up: all, or those of its blocks.
     void fill(Held* result, Held* from, i64 format) {
         result->at.format = format;
