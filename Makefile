@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-HEADERS := $(shell find templates tests/emulator tests/gpu -name '*.h' -o -name '*.cu' -o -path 'tests/emulator/*.cpp' \
-	-o -path 'tests/gpu/*.cpp')
+HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h' -o -name '*.cu' -o -path 'tests/emulator/*.cpp' \
+	-o -path 'tests/gpu/*.cpp' -o -path 'benchmarks/*.cpp')
 
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=

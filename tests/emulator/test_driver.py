@@ -137,3 +137,19 @@ def test_errors_have_names(libraries):
     libraries.call("cuGetErrorString", LAUNCH_FAILED, ctypes.byref(text))
     assert (name.value, text.value) == (b"CUDA_ERROR_LAUNCH_FAILED", b"unspecified launch failure")
     assert failure(libraries.call, "cuGetErrorName", -5, ctypes.byref(name)) == INVALID_VALUE
+
+
+def test_events_tell_the_time_between_them(libraries, stream):
+    first, second = (libraries.new("cuEventCreate", 0) for _ in range(2))
+    time = ctypes.c_float(-1)
+    assert failure(libraries.call, "cuEventElapsedTime", ctypes.byref(time), first, second) == INVALID_HANDLE
+    much = libraries.new("cuMemAlloc_v2", 1 << 24)
+    libraries.call("cuEventRecord", first, stream)
+    libraries.call("cuMemsetD8Async", much, 1, 1 << 24, stream)
+    libraries.call("cuEventRecord", second, stream)
+    libraries.call("cuStreamSynchronize", stream)
+    libraries.call("cuEventElapsedTime", ctypes.byref(time), first, second)
+    assert 0 < time.value < 10_000
+    for event in (first, second):
+        libraries.call("cuEventDestroy_v2", event)
+    libraries.call("cuMemFree_v2", much)

@@ -147,6 +147,16 @@ def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
     return [tensor.reshape(-1)]
 
 
+def with_one_nan(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` with one NaN in place of every other: which one a sum is depends on the processor."""
+    if tensor.layout is not torch.sparse_coo:
+        return torch.where(tensor.isnan(), torch.nan, tensor)
+    indices, values = tensor._indices(), with_one_nan(tensor._values())
+    return torch.sparse_coo_tensor(
+        indices, values, tensor.shape, is_coalesced=tensor.is_coalesced(), check_invariants=False
+    )
+
+
 def assert_same_units(results: list[torch.Tensor], inputs: list[torch.Tensor]) -> None:
     """Exactly the units that some rank had are there: none is dropped by value, none is made up."""
     everyone = torch.cat([tensor._indices() for tensor in inputs], dim=1)

@@ -63,6 +63,7 @@ emulator::Result cuEventCreate(emulator::Event** event, unsigned flags);
 emulator::Result cuEventRecord(emulator::Event* event, emulator::Stream* stream);
 emulator::Result cuEventQuery(emulator::Event* event);
 emulator::Result cuEventSynchronize(emulator::Event* event);
+emulator::Result cuEventElapsedTime(float* milliseconds, emulator::Event* start, emulator::Event* end);
 emulator::Result cuEventDestroy_v2(emulator::Event* event);
 
 // Modes are 0 (global), 1 (of the thread) and 2 (relaxed); a status is 0 (none), 1 (active) or 2

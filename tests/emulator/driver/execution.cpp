@@ -148,6 +148,15 @@ Result cuEventSynchronize(Event* event) {
     return has_error() ? LAUNCH_FAILED : SUCCESS;
 }
 
+Result cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
+    if (const Result result = known("cuEventElapsedTime", events.has(start) && events.has(end)))
+        return result;
+    if (!start->recorded() || !end->recorded()) return INVALID_HANDLE;
+    if (!start->complete() || !end->complete()) return NOT_READY;
+    *milliseconds = end->milliseconds_since(*start);
+    return SUCCESS;
+}
+
 Result cuEventDestroy_v2(Event* event) {
     if (!events.remove(event)) return INVALID_HANDLE;
     delete event;

@@ -107,6 +107,10 @@ void Event::hold(Stream* stream) {
     push(stream, [state = state_, record = state_->newest()] { state->wait_for(record); });
 }
 
+float Event::milliseconds_since(const Event& start) const {
+    return std::chrono::duration<float, std::milli>(state_->at - start.state_->at).count();
+}
+
 u64 Event::State::newest() {
     Unseen unseen;
     const std::lock_guard lock(mutex);
@@ -127,6 +131,7 @@ void Event::State::finish(u64 record) {
     Unseen unseen;
     const std::lock_guard lock(mutex);
     finished = record;
+    at = std::chrono::steady_clock::now();
     changed.notify_all();
 }
 

@@ -1,6 +1,7 @@
 // Streams and events: what is put on a stream runs later, in order, on an OS thread of its own.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -58,6 +59,9 @@ public:
 
     bool recorded() { return state_->newest() > 0; }
 
+    // Of two that are complete: from the one to this one.
+    float milliseconds_since(const Event& start) const;
+
     // What it was recorded after, if that was in a capture.
     struct {
         std::shared_ptr<Capture> capture;
@@ -70,6 +74,7 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         u64 recorded = 0, finished = 0;
+        std::chrono::steady_clock::time_point at;  // when the newest of the finished was
         char order = 0;
 
         u64 newest();
