@@ -1,4 +1,4 @@
-// The rows of a segment, up to 32 at a time for a warp, and copying them.
+// The rows of a segment, up to 32 at a time for a warp.
 #pragma once
 
 #include "zenc/launch.h"
@@ -95,41 +95,6 @@ ZENC_DEVICE i64 row_of(const Segment& segment, u64 word, u32 bit) {
 ZENC_DEVICE const u8* address_of(const Segment& segment, u64 word, u32 bit, u64 row_bytes) {
     const i64 row = row_of(segment, word, bit);
     return row < 0 ? nullptr : static_cast<const u8*>(segment.values) + static_cast<u64>(row) * row_bytes;
-}
-
-template <class T>
-ZENC_DEVICE T* shuffle(T* from, u32 of_lane) {
-    const u64 address = reinterpret_cast<u64>(from);
-    return reinterpret_cast<T*>(__shfl_sync(ALL_LANES, address, static_cast<int>(of_lane)));
-}
-
-// Rows are copied in chunks of 8 bytes, or of as many as divide them.
-template <class Chunk>
-ZENC_DEVICE void copy_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* to) {
-    if (chunks < WARP) {
-        const u32 each = static_cast<u32>(chunks), all = rows * each;
-        for (u32 i = lane(); i - lane() < all; i += WARP) {
-            const u32 row = each == 1 ? i : i / each;  // no division for single values
-            const Chunk* const source = shuffle(from, row % WARP);
-            if (i < all) to[i] = source == nullptr ? Chunk{0} : source[i - row * each];
-        }
-        return;
-    }
-    for (u32 row = 0; row < rows; ++row, to += chunks) {
-        const Chunk* const source = shuffle(from, row);
-        for (u64 i = lane(); i < chunks; i += WARP) to[i] = source == nullptr ? Chunk{0} : source[i];
-    }
-}
-
-// Writes `rows` <= 32 rows, one after another from `to` on: lane k knows where row k comes from. A row from
-// nowhere is +0.
-ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
-    if (row_bytes % 8 == 0)
-        copy_chunks(reinterpret_cast<const u64*>(from), rows, row_bytes / 8, reinterpret_cast<u64*>(to));
-    else if (row_bytes % 4 == 0)
-        copy_chunks(reinterpret_cast<const u32*>(from), rows, row_bytes / 4, reinterpret_cast<u32*>(to));
-    else
-        copy_chunks(reinterpret_cast<const u16*>(from), rows, row_bytes / 2, reinterpret_cast<u16*>(to));
 }
 
 }  // namespace zenc

@@ -4,6 +4,7 @@
 
 #include "zenc/geometry.h"
 #include "zenc_cuda/batches.h"
+#include "zenc_cuda/rows.h"
 
 namespace zenc {
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "zenc_cuda/owners.h"
+#include "zenc_cuda/rows.h"
 
 namespace zenc {
 

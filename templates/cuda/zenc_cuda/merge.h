@@ -9,6 +9,7 @@
 
 #include "zenc/values.h"
 #include "zenc_cuda/batches.h"
+#include "zenc_cuda/rows.h"
 
 namespace zenc {
 

@@ -1,10 +1,46 @@
-// Rows: how lanes share them, and how they are moved and divided.
+// Moving rows: those that end one behind another are copied as one piece, by `copy_rows`; those that end
+// anywhere, by groups of lanes, and divided, by `RowMover`.
 #pragma once
 
 #include "zenc/values.h"
 #include "zenc_cuda/search.h"
 
 namespace zenc {
+
+template <class T>
+ZENC_DEVICE T* shuffle(T* from, u32 of_lane) {
+    const u64 address = reinterpret_cast<u64>(from);
+    return reinterpret_cast<T*>(__shfl_sync(ALL_LANES, address, static_cast<int>(of_lane)));
+}
+
+// Rows are copied in chunks of 8 bytes, or of as many as divide them.
+template <class Chunk>
+ZENC_DEVICE void copy_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* to) {
+    if (chunks < WARP) {
+        const u32 each = static_cast<u32>(chunks), all = rows * each;
+        for (u32 i = lane(); i - lane() < all; i += WARP) {
+            const u32 row = each == 1 ? i : i / each;  // no division for single values
+            const Chunk* const source = shuffle(from, row % WARP);
+            if (i < all) to[i] = source == nullptr ? Chunk{0} : source[i - row * each];
+        }
+        return;
+    }
+    for (u32 row = 0; row < rows; ++row, to += chunks) {
+        const Chunk* const source = shuffle(from, row);
+        for (u64 i = lane(); i < chunks; i += WARP) to[i] = source == nullptr ? Chunk{0} : source[i];
+    }
+}
+
+// Writes `rows` <= 32 rows, one after another from `to` on: lane k knows where row k comes from. A row from
+// nowhere is +0.
+ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
+    if (row_bytes % 8 == 0)
+        copy_chunks(reinterpret_cast<const u64*>(from), rows, row_bytes / 8, reinterpret_cast<u64*>(to));
+    else if (row_bytes % 4 == 0)
+        copy_chunks(reinterpret_cast<const u32*>(from), rows, row_bytes / 4, reinterpret_cast<u32*>(to));
+    else
+        copy_chunks(reinterpret_cast<const u16*>(from), rows, row_bytes / 2, reinterpret_cast<u16*>(to));
+}
 
 // Lanes of a warp that work on one row together: as few as take it in one round of STEPS vectors each, so
 // that several loads of each lane are under way.
