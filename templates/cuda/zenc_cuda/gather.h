@@ -6,6 +6,7 @@
 
 namespace zenc {
 
+// A word a thread. Reads at most 40 bytes for each and writes 8.
 ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
         *rows[i].to = *rows[i].from - (rows[i].less != nullptr ? *rows[i].less : 0);

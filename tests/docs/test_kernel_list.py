@@ -1,0 +1,31 @@
+"""The page about CUDA lists exactly the kernels that there are, and what each reads and writes."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.pages import ROOT
+from zenc.codegen.templates import templates_dir
+
+PAGE = (ROOT / "docs" / "cuda.md").read_text("utf-8")
+KERNELS = (templates_dir() / "cuda" / "kernels.cu.j2").read_text("utf-8")
+COLUMNS = ["kernel", "what it makes", "one thread, or one warp", "reads", "writes"]
+
+
+def rows() -> list[list[str]]:
+    """Of all tables of kernels, without their heads."""
+    section = PAGE.partition("\n## Kernels\n")[2].partition("\n## ")[0]
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [cells for cells in lines if cells != COLUMNS and set(cells[0]) != {"-"}]
+
+
+def test_every_kernel_is_listed_once():
+    declared = re.findall(r"ZENC_KERNEL\(zenc_(\w+?)(?:_\{\{ name \}\})?,", KERNELS)
+    listed = [name for cells in rows() for name in re.findall(r"`(\w+)`", cells[0])]
+    assert sorted(listed) == sorted(declared)
+
+
+def test_each_says_what_it_makes_reads_and_writes():
+    assert rows()
+    for cells in rows():
+        assert len(cells) == len(COLUMNS) and all(cells), cells
