@@ -37,7 +37,8 @@ struct ncclUniqueId {
     char internal[128];
 };
 
-// As far as NCCL 2.18 has it: NCCL takes shorter ones, by `size`.
+// As far as NCCL 2.18 has it: NCCL takes shorter ones, by `size`, and gives what came after `version` its
+// default. A field of 2.25 lies in what is padding here, so that neither may say more than there is.
 struct ncclConfig_t {
     unsigned long size = sizeof(ncclConfig_t);
     unsigned magic = 0xcafebeef;
@@ -49,6 +50,8 @@ struct ncclConfig_t {
     const char* netName = nullptr;
     int splitShare = static_cast<int>(0x80000000);
 };
+
+static_assert(sizeof(ncclConfig_t) == 48, "the size in NCCL 2.18");
 
 constexpr ncclResult_t ncclSuccess = 0;
 constexpr ncclResult_t ncclInProgress = 7;

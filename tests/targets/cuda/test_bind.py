@@ -78,3 +78,19 @@ def test_old_versions_are_refused(binder, tmp_path):
 def test_a_driver_without_a_device_is_refused(binder, tmp_path):
     library = compile_library(tmp_path, "init", library_of(CALLS, init=100))
     assert binder(library, library) == f"cuInit of {library} failed: CUDA_ERROR_NO_DEVICE"
+
+
+def test_the_configuration_is_that_of_nccl_2_18(tmp_path):
+    """Offsets of the fields in ``nccl.h`` of that version, which later ones only add to."""
+    fields = ["size", "magic", "version", "blocking", "cgaClusterSize", "minCTAs", "maxCTAs", "netName", "splitShare"]
+    offsets = ", ".join(f"offsetof(zenc::ncclConfig_t, {field})" for field in fields)
+    text = (
+        '#include <cstddef>\n#include "zenc_host/api.h"\nextern "C" ZENC_EXPORT const unsigned long offsets[] = '
+        f'{{{offsets}}};\nextern "C" ZENC_EXPORT const zenc::ncclConfig_t made{{}};\n'
+    )
+    library = ctypes.CDLL(str(compile_library(tmp_path, "configuration", text)))
+    found = list((ctypes.c_ulong * len(fields)).in_dll(library, "offsets"))
+    assert found == [0, 8, 12, 16, 20, 24, 28, 32, 40]
+    words = list((ctypes.c_uint32 * 12).in_dll(library, "made"))
+    assert words[:4] == [48, 0, 0xCAFEBEEF, 21800] and words[4:8] == [1 << 31] * 4
+    assert words[8:11] == [0, 0, 1 << 31], "nothing is set: blocking is, by who makes one"
