@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -117,6 +117,10 @@ class EmulatedRank:
 
 def emulated_ranks(artifact: Artifact, size: int, deadline: float = 60.0) -> list[EmulatedRank]:
     """One loaded collective for each of ``size`` ranks; raises the error of the lowest rank that failed."""
+    return [rank.result() for rank in futures_of_ranks(artifact, size, deadline)]
+
+
+def futures_of_ranks(artifact: Artifact, size: int, deadline: float = 60.0) -> list[Future[EmulatedRank]]:
+    """The same as they are made; a rank that fails has an exception."""
     meeting = _Meeting(size)
-    made = [_POOL.submit(EmulatedRank, artifact, meeting, rank, deadline) for rank in range(size)]
-    return [rank.result() for rank in made]
+    return [_POOL.submit(EmulatedRank, artifact, meeting, rank, deadline) for rank in range(size)]

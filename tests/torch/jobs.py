@@ -172,6 +172,20 @@ def attach_twice(group: dist.ProcessGroup) -> None:
     zenc.attach(ddp, "balanced", deadline=30)
 
 
+def two_models(group: dist.ProcessGroup) -> None:
+    """A hook each, of two schemes over one group, whose steps take turns: both train as with DDP alone."""
+    ours, theirs = [wrapped(group) for _ in range(2)], wrapped(group)
+    for ddp, scheme in zip(ours, ("balanced", "agsparse"), strict=True):
+        zenc.attach(ddp, scheme, deadline=30)
+    for step in range(2):
+        for ddp in (*ours, theirs):
+            ddp.zero_grad()
+            ddp(batch(group.rank(), step))["out"].pow(2).sum().backward()
+        for mine, other, expected in zip(*(ddp.parameters() for ddp in (*ours, theirs)), strict=True):
+            for gradient in (mine.grad, other.grad):
+                torch.testing.assert_close(gradient.to_dense(), expected.grad.to_dense(), rtol=1e-5, atol=1e-6)
+
+
 def attach_plain(group: dist.ProcessGroup) -> None:
     zenc.attach(Model(), "balanced")  # type: ignore[arg-type]
 

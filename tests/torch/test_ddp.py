@@ -71,7 +71,12 @@ def test_the_advice_for_unused_parameters_works(four):
 
 
 def test_a_second_hook(four):
-    assert "error[hook-taken]" in failure(four, "attach_twice")
+    text = failure(four, "attach_twice")
+    assert "error[hook-taken]" in text and "help: attach once" in text
+
+
+def test_two_models_with_a_hook_each(four):
+    assert four.run(JOBS + "two_models", size=3) == [None] * 3
 
 
 def test_a_model_without_ddp(four):

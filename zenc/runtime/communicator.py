@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import itertools
 import json
+import os
 import weakref
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -37,6 +38,7 @@ class Communicator:
     broken: SynchronisationError | None = None
     kept: list[object] = field(default_factory=list)
     """What a call that failed may still have under way: gloo may yet write to its buffers."""
+    process: int = field(default_factory=os.getpid)
 
     @property
     def rank(self) -> int:
@@ -51,12 +53,20 @@ class Communicator:
         return self.calls
 
     def demand_whole(self) -> None:
-        """Raise the error that broke this communicator, if one did."""
+        """Raise the error that broke this communicator, if one did; ``forked`` in a process that was forked since."""
+        self.demand_own_process()
         if self.broken is not None:
             message = "an earlier call of this group failed, and its ranks are no longer in step"
             notes = (self.broken.diagnostics[0].message,)
             help = "end all ranks and start them again, from the last checkpoint"
             raise SynchronisationError(Diagnostic("group-broken", message, notes=notes, help=help)) from self.broken
+
+    def demand_own_process(self) -> None:
+        """Raise SynchronisationError ``forked`` in a child: its connections, threads and GPU are the parent's."""
+        if os.getpid() != self.process:
+            message = "this process was forked after the scheme was loaded, and is no rank of its group"
+            help = 'load schemes in the process that uses them; start processes by torchrun or with "spawn"'
+            raise SynchronisationError(Diagnostic("forked", message, help=help))
 
     def give_up(self, error: SynchronisationError, kept: object) -> None:
         """Leave the group for good, so that peers that wait for this rank learn of it at once."""
@@ -112,7 +122,8 @@ class Communicator:
             notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
             ranks = ", ".join(map(str, failed))
             message = f"rank {ranks} could not load its scheme"
-            raise SynchronisationError(Diagnostic("peer-failed", message, notes=notes))
+            help = "its own output says what to do"
+            raise SynchronisationError(Diagnostic("peer-failed", message, notes=notes, help=help))
         return pledges
 
 
@@ -194,5 +205,7 @@ EXIT_SECONDS = 30.0
 @atexit.register
 def _close_all() -> None:
     """Calls that nobody waited for still end, so that the peers get what they need."""
-    while _communicators:
-        _communicators.pop().close(EXIT_SECONDS)
+    own = [known for known in _communicators if known.process == os.getpid()]
+    for communicator in own:
+        _communicators.remove(communicator)
+        communicator.close(EXIT_SECONDS)

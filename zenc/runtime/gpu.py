@@ -75,7 +75,10 @@ class TorchGpu:
             copy = torch.frombuffer(words, dtype=torch.int64).to(self.device)
         except torch.OutOfMemoryError as error:
             message = f"there is no memory left on {self.device} for tables of {8 * len(words):,} bytes"
-            raise TensorError(Diagnostic("out-of-memory", message)) from error
+            help = (
+                "leave the schemes more of the GPU's memory: smaller batches, or fewer ids under hierarchical hashing"
+            )
+            raise TensorError(Diagnostic("out-of-memory", message, help=help)) from error
         torch.cuda.synchronize(self.device)
         return copy.data_ptr(), copy
 

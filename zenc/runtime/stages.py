@@ -8,6 +8,7 @@ import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
+from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.host_stage import host_stage
 from zenc.runtime.reduction import Stage
@@ -24,11 +25,23 @@ class Stages:
         self._made: dict[torch.device, Stage] = {}
 
     def on(self, device: torch.device) -> Stage:
-        """The stage for tensors on ``device``; raises BuildError, VerificationError and their like."""
+        """The stage for tensors on ``device``.
+
+        Raises TensorError ``other-gpu`` if there is one for another GPU, BuildError, VerificationError and their like.
+        """
         made = self._made.get(device)
         if made is None:
+            self._demand_one_gpu(device)
             made = self._made[device] = self._gpu(device) if device.type == "cuda" else self._host()
         return made
+
+    def _demand_one_gpu(self, device: torch.device) -> None:
+        """Other ranks would wait for this one on the GPU that it had before."""
+        for known in self._made:
+            if known.type == device.type == "cuda":
+                message = f"the tensor is on {device}, and this collective sums on {known}"
+                help = "one process a GPU: torch.cuda.set_device(local_rank) before anything else; or load it once more"
+                raise TensorError(Diagnostic("other-gpu", message, help=help))
 
     def _gpu(self, device: torch.device) -> Stage:
         from zenc.runtime.gpu import TorchGpu

@@ -73,7 +73,9 @@ def attach(
         ddp_model.register_comm_hook(state, zenc_hook)
     except RuntimeError as error:
         message = "this model has a communication hook already; DDP takes one"
-        raise SchemeError(Diagnostic("hook-taken", message, notes=(str(error).splitlines()[0][:200],))) from error
+        help = "attach once, before any register_comm_hook; another model wrapped in DDP takes a hook of its own"
+        notes = (str(error).splitlines()[0][:200],)
+        raise SchemeError(Diagnostic("hook-taken", message, notes=notes, help=help)) from error
     watch_unused(ddp_model, sparse)
     if not sparse and not asked:
         log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")

@@ -99,7 +99,11 @@ class Call(ctypes.Structure):
 
 _SAME_CALLS = "all ranks must call the same collectives, on tensors of the same shape and dtype, in the same order"
 _ERRORS: dict[Outcome, tuple[str, type[ZencError], str | None]] = {
-    Outcome.CUDA_FAILED: ("cuda-failed", SynchronisationError, None),
+    Outcome.CUDA_FAILED: (
+        "cuda-failed",
+        SynchronisationError,
+        "see what nvidia-smi and the system's log say of this GPU; CUDA_LAUNCH_BLOCKING=1 shows whose kernel failed",
+    ),
     Outcome.NCCL_FAILED: ("peer-lost", SynchronisationError, "a rank has died or given up: its own output says why"),
     Outcome.DEADLINE_PASSED: (
         "deadline",
@@ -107,7 +111,11 @@ _ERRORS: dict[Outcome, tuple[str, type[ZencError], str | None]] = {
         "see whether all ranks are alive and make the same calls; deadline= sets how long to wait",
     ),
     Outcome.DIFFERENT_CALLS: ("different-calls", SynchronisationError, _SAME_CALLS),
-    Outcome.OUT_OF_MEMORY: ("out-of-memory", TensorError, None),
+    Outcome.OUT_OF_MEMORY: (
+        "out-of-memory",
+        TensorError,
+        "leave a call more of the GPU's memory: smaller batches or tables, or torch.cuda.empty_cache() before it",
+    ),
     Outcome.BAD_UNIT: ("unit-out-of-range", TensorError, None),
     Outcome.CORRUPT_SEGMENT: ("corrupt-segment", SynchronisationError, None),
     Outcome.UNUSABLE_GROUP: (

@@ -65,14 +65,18 @@ class CallSequence:
         """
         text = _Text()
         if not self._library.zenc_bind(cuda.encode(), None if nccl is None else nccl.encode(), *text.arguments):
-            raise BuildError(Diagnostic("cuda-unavailable", text.value))
+            help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
+            raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
 
     def load_kernels(self, image: bytes) -> int:
         """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``."""
         text = _Text()
         kernels = self._library.zenc_load_kernels(image, *text.arguments)
         if not kernels:
-            raise BuildError(Diagnostic("library-broken", f"the kernels can't be loaded: {text.value}"))
+            help = (
+                "ZENC_CACHE_DIR=$(mktemp -d) has them compiled anew; a driver that is older than they are refuses them"
+            )
+            raise BuildError(Diagnostic("library-broken", f"the kernels can't be loaded: {text.value}", help=help))
         return int(kernels)
 
     def unload_kernels(self, kernels: int) -> None:

@@ -1,0 +1,153 @@
+"""What can be wrong around GPUs is an error of the rank that has it, says what to do, and leaves nobody waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import zenc
+from tests.support.cases import assert_same_bits, sparse_tensor
+from tests.support.drivers import NCCL, compiled, driver
+from tests.support.emulated_gpu import EmulatedGpu, emulated_ranks, futures_of_ranks
+from tests.support.local import collectives, run_all
+from tests.support.ranks import Ranks
+from zenc.codegen.arch import Arch
+from zenc.codegen.device import Cubin
+from zenc.runtime import gpu as gpu_module
+from zenc.runtime import gpu_stage as stage_module
+from zenc.runtime.stages import Stages
+from zenc.targets.cuda import driver as driver_module
+from zenc.targets.cuda import kernels as kernels_module
+from zenc.targets.cuda.driver import Driver, Gpu, find_nccl
+
+CUDA = [torch.device("cuda", index) for index in range(2)]
+
+
+def said(error: BaseException) -> tuple[str, str]:
+    """The id and the message of an error, which says what to do as well."""
+    assert isinstance(error, zenc.ZencError)
+    (diagnostic,) = error.diagnostics
+    assert diagnostic.help
+    return diagnostic.id, diagnostic.message
+
+
+def no_driver(_: Path) -> None:
+    Driver("libcuda_of_nobody.so.1")
+
+
+def old_driver(folder: Path) -> None:
+    Driver(driver(folder, version=11080))
+
+
+def no_nccl(_: Path) -> None:
+    find_nccl()
+
+
+def old_nccl(folder: Path) -> None:
+    driver_module.candidates = lambda _name: iter([Path(compiled(folder, "libnccl.so.2", NCCL, VERSION=22705))])
+    find_nccl()
+
+
+def other_architecture(folder: Path) -> None:
+    hopper, ampere = Cubin(Arch(9, 0), b"", "nvcc", 13), Gpu(0, "NVIDIA Test", Arch(8, 0))
+    kernels_module.kernels_for(ampere, Driver(driver(folder)), {"kernels.cu": ""}, [hopper])
+
+
+@pytest.fixture(scope="module")
+def artifact() -> zenc.Artifact:
+    """All of it compiled: what takes long after this waits for somebody."""
+    made = zenc.compile("balanced", ranks=2)
+    emulated_ranks(made, 2)
+    return made
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """A machine without NCCL and without a compiler for kernels."""
+    monkeypatch.setattr(driver_module, "NCCL", "libnccl_of_nobody.so.2")
+    monkeypatch.setattr(driver_module, "_is_loaded", lambda _name: False)
+    monkeypatch.setattr(driver_module, "candidates", lambda _name: iter(()))
+    monkeypatch.setattr(kernels_module, "find_compiler", lambda _cuda: (None, ("there is no NVRTC",)))
+
+
+@pytest.mark.parametrize(
+    ("lacking", "id", "message"),
+    [
+        (no_driver, "cuda-unavailable", "there is no CUDA driver"),
+        (old_driver, "cuda-unavailable", "is of CUDA 11.8; zenc needs 12.0"),
+        (no_nccl, "cuda-unavailable", "there is no NCCL"),
+        (old_nccl, "cuda-unavailable", "is NCCL 2.27.5; zenc needs 2.28.0"),
+        (other_architecture, "wrong-arch", "there are no kernels for NVIDIA Test, which is sm_80"),
+    ],
+)
+@pytest.mark.usefixtures("bare")
+def test_a_rank_that_lacks_something_is_named_by_all(lacking, id, message, artifact, monkeypatch, tmp_path):
+    whole: Callable[..., tuple[str, str | None]] = EmulatedGpu.libraries
+
+    def libraries(self: EmulatedGpu, size: int) -> tuple[str, str | None]:
+        if self.ordinal == 1:
+            lacking(tmp_path)
+        return whole(self, size)
+
+    monkeypatch.setattr(EmulatedGpu, "libraries", libraries)
+    first, second = (ended(rank) for rank in futures_of_ranks(artifact, 2, deadline=600))
+    assert said(second)[0] == id and message in said(second)[1]
+    assert said(first) == ("peer-failed", "rank 1 could not load its scheme")
+    assert message in first.diagnostics[0].notes[0]
+
+
+def ended(rank: Future) -> BaseException:
+    error = rank.exception(60)
+    assert error is not None
+    return error
+
+
+def test_a_tensor_on_another_gpu(monkeypatch):
+    """Than the first: refused before a byte moves. The first GPU, and the CPU, go on."""
+    monkeypatch.setattr(torch.cuda, "device", lambda _: torch.no_grad())
+    monkeypatch.setattr(gpu_module, "TorchGpu", lambda device: device)
+    monkeypatch.setattr(stage_module, "gpu_stage", lambda _, gpu, *rest: f"stage on {gpu}")
+    monkeypatch.setattr(Stages, "_host", lambda self: "stage on the host")
+    stages = Stages(None, SimpleNamespace(rank=1), 3.0)
+    assert stages.on(CUDA[0]) == "stage on cuda:0"
+    with pytest.raises(zenc.TensorError) as raised:
+        stages.on(CUDA[1])
+    assert said(raised.value) == ("other-gpu", "the tensor is on cuda:1, and this collective sums on cuda:0")
+    assert stages.on(CUDA[0]) == "stage on cuda:0" and stages.on(torch.device("cpu")) == "stage on the host"
+
+
+def test_a_tensor_on_a_device_of_another_kind():
+    (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
+    with pytest.raises(zenc.TensorError) as raised:
+        rank.collective.all_reduce(torch.ones(4, device="meta"))
+    assert said(raised.value)[0] == "unsupported-device"
+    assert rank.collective.all_reduce(torch.ones(4)).tolist() == [1] * 4
+
+
+def test_two_collectives_at_once_keep_apart():
+    """As of two models with a hook each: other schemes, streams and groups, calls in turn."""
+    names = ("balanced", "dense_ring")
+    artifacts = [zenc.compile(name, ranks=2) for name in names]
+    pairs = [emulated_ranks(artifact, 2) for artifact in artifacts]
+    for turn in range(3):
+        inputs = [
+            [sparse_tensor("random", rank, 2, 70, 3, torch.float32, turn + of) for rank in range(2)] for of in (0, 5)
+        ]
+        works = [
+            [rank.collective.all_reduce(tensor, async_op=True) for rank, tensor in zip(ranks, tensors, strict=True)]
+            for ranks, tensors in zip(pairs, inputs, strict=True)
+        ]
+        for artifact, under_way, tensors in zip(artifacts, works, inputs, strict=True):
+            assert_same_bits([*run_all(collectives(artifact, 2), tensors), *(work.wait() for work in under_way)])
+
+
+def test_a_process_that_was_forked_after_loading():
+    """The child is told, at once; the parent goes on."""
+    with Ranks(2) as ranks:
+        found = ranks.run("tests.runtime.jobs:forks_after_loading")
+    assert found == [("error[forked]", [3.0] * 3)] * 2
