@@ -6,17 +6,17 @@ The semantics are those of ``zenc.plan.model``; what the verifier plays with set
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence
+from operator import attrgetter
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.plan.formats import FILLING
-from zenc.plan.levels import levels_of
-from zenc.plan.model import Plan
-from zenc.plan.program import Message, Program, Step
+from zenc.plan.program import Message, Step
 from zenc.runtime.inbox import Inbox, Room
 from zenc.runtime.layout import Contribution
 from zenc.runtime.link import Link
 from zenc.runtime.outbox import Outbox
+from zenc.runtime.phases import RankPhase
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
 from zenc.runtime.summed import Summed
@@ -24,34 +24,27 @@ from zenc.runtime.transport import Transport
 from zenc.runtime.wire import Envelope
 from zenc.scheme.model import Format
 
+_origin = attrgetter("origin")
+
 
 class Exchange:
     """The state of one call on one rank: for every part the segments that it holds."""
 
     def __init__(
         self,
-        plan: Plan,
-        program: Program,
+        scheme: str,
+        phases: Sequence[RankPhase],
         transport: Transport,
         workshop: Workshop,
         call: Envelope,
         deadline: float,
         room: Room,
     ) -> None:
-        self.plan, self.program, self.workshop, self.rank = plan, program, workshop, transport.rank
-        self.size = transport.size
-        self.phases = (*plan.pushes, *plan.pulls)
-        self.one_shot, self.format, self.next_format = False, Format.AUTO, Format.AUTO
-        self.last: Mapping[int, int] = {}
-        link = Link(plan.scheme, deadline, transport, call)
+        self.phases, self.workshop, self.rank = phases, workshop, transport.rank
+        link = Link(scheme, deadline, transport, call)
         self.inbox, self.outbox = Inbox(link, workshop, room), Outbox(link, workshop)
         self.held: dict[int, list[Segment]] = {}
-        self.push_stats, self.pull_stats = PhaseStats(), PhaseStats()
-
-    @property
-    def stats(self) -> dict[str, PhaseStats]:
-        """By phase, in order."""
-        return {"push": self.push_stats, "pull": self.pull_stats}
+        self.stats = {"push": PhaseStats(), "pull": PhaseStats()}
 
     def counts_in(self, own: list[Segment]) -> list[int]:
         """The occupied units of each part that this rank contributed."""
@@ -66,33 +59,24 @@ class Exchange:
     def run(self, own: list[Segment]) -> Summed[Segment]:
         """From this rank's own segments to the complete ones, one a part."""
         self.held = {segment.part: [segment] for segment in own}
-        for number, steps in enumerate((*self.program.pushes, *self.program.pulls)):
-            self._begin(number)
-            is_push = number < len(self.program.pushes)
-            stats = self.push_stats if is_push else self.pull_stats
-            self._phase(steps, stats, self._join if is_push else self._replace)
-            if number + 1 < len(self.phases):
-                self._end(number, stats)
+        for phase in self.phases:
+            started = time.perf_counter()
+            stats, self.inbox.one_shot = self.stats["push" if phase.is_push else "pull"], phase.one_shot
+            for step in phase.steps:
+                arrived = self._step(step, phase.format, stats)
+                if phase.is_push:
+                    self._join(phase, step, arrived)
+                else:
+                    self._replace(arrived)
+            if not phase.is_last:
+                self._end(phase)
+            stats.seconds += time.perf_counter() - started
         return Summed([self.held[part][0] for part in sorted(self.held)], self.workshop)
-
-    def _begin(self, number: int) -> None:
-        """Take the settings of a phase."""
-        phase, following = self.phases[number], self.phases[number + 1 :]
-        self.one_shot = self.inbox.one_shot = self.plan.one_shot(phase)
-        self.format = phase.format
-        self.next_format = following[0].format if following else phase.format
-        self.last = self.program.last[number] if number < len(self.program.last) else {}
-
-    def _phase(self, steps: Iterable[Step], stats: PhaseStats, take: Callable[[Step, list[Segment]], None]) -> None:
-        started = time.perf_counter()
-        for step in steps:
-            take(step, self._step(step, self.format, stats))
-        stats.seconds += time.perf_counter() - started
 
     def _step(self, step: Step, format: Format, stats: PhaseStats) -> list[Segment]:
         """Be ready for everything, send everything, then take what comes."""
         posted = self.inbox.post(step)
-        self.outbox.send(step, [(message.peer, self._load(message)) for message in step.sends], format, stats)
+        self.outbox.send(step, [self._load(message) for message in step.sends], format, stats)
         found = self.inbox.receive(step, posted, stats)
         self.outbox.finish(step)
         return found
@@ -104,54 +88,41 @@ class Exchange:
             return self.held[first.part]
         return [s for p in message.pieces for s in self.held[p.part] if p.origin < 0 or s.origin == p.origin]
 
-    def _join(self, step: Step, arrived: list[Segment]) -> None:
+    def _join(self, phase: RankPhase, step: Step, arrived: list[Segment]) -> None:
         """The push: merge at once, in the order of the holders; or collect, under one-shot."""
         by_part: dict[int, list[Segment]] = {}
         for segment in arrived:
             by_part.setdefault(segment.part, []).append(segment)
         for part, segments in by_part.items():
-            segments = sorted([*self.held[part], *segments], key=lambda segment: segment.origin)
-            self.held[part] = segments if self.one_shot else [self._merged(segments, step.number)]
+            segments = sorted([*self.held[part], *segments], key=_origin)
+            if not phase.one_shot:
+                segments = [self.workshop.merge(segments, self.rank, phase.format_after(part, step.number))]
+            self.held[part] = segments
 
-    def _merged(self, segments: list[Segment], step: int) -> Segment:
-        """The sum, laid out for the message that will carry it: the next phase's, if this one moves it no more."""
-        last = self.last.get(segments[0].part, 0) <= step
-        return self.workshop.merge(segments, self.rank, self.next_format if last else self.format)
-
-    def _end(self, number: int, stats: PhaseStats) -> None:
+    def _end(self, phase: RankPhase) -> None:
         """Merge what was collected, and take the form of the next phase; but not what is needed no more."""
-        started = time.perf_counter()
-        needless = self.program.needless[number]
-        collected = self.one_shot and number < len(self.program.pushes)
-        origins = self._origins(number) if collected else None
         for part, segments in self.held.items():
-            if part not in needless:
-                if origins is not None:
-                    _demand_origins(origins, part, segments)
-                merged = self.workshop.merge(segments, self.rank, self.next_format)
-                self.held[part] = [self._reshaped(merged)]
-        stats.seconds += time.perf_counter() - started
+            if part not in phase.needless:
+                if phase.origins is not None:
+                    _demand_origins(phase.origins, part, segments)
+                merged = self.workshop.merge(segments, self.rank, phase.next_format)
+                self.held[part] = [self._reshaped(merged, phase)]
 
-    def _reshaped(self, segment: Segment) -> Segment:
-        """``segment`` without zeros where this phase alone was dense, and filled up as the next one says."""
-        if self.format is Format.DENSE and self.next_format is not Format.DENSE:
-            segment = self.workshop.sparsify(segment, self.next_format)
-        return self.workshop.filled(segment, self.next_format) if self.next_format in FILLING else segment
+    def _reshaped(self, segment: Segment, phase: RankPhase) -> Segment:
+        """``segment`` without zeros where ``phase`` alone was dense, and filled up as the next one says."""
+        if phase.format is Format.DENSE and phase.next_format is not Format.DENSE:
+            segment = self.workshop.sparsify(segment, phase.next_format)
+        return self.workshop.filled(segment, phase.next_format) if phase.next_format in FILLING else segment
 
-    def _origins(self, number: int) -> list[int]:
-        """The ranks that a push collects from."""
-        level = levels_of(self.plan, self.size)[self.phases[number].tier]
-        return list(level.peers(self.rank))
-
-    def _replace(self, _: Step, arrived: list[Segment]) -> None:
+    def _replace(self, arrived: list[Segment]) -> None:
         """The pull: what arrives is complete."""
         for segment in arrived:
             self.held[segment.part] = [segment]
 
 
-def _demand_origins(wanted: list[int], part: int, segments: list[Segment]) -> None:
+def _demand_origins(wanted: tuple[int, ...], part: int, segments: list[Segment]) -> None:
     """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, hang on that."""
-    origins = [segment.origin for segment in segments]
+    origins = tuple([segment.origin for segment in segments])
     if origins != wanted:
         message = f"part {part} was collected from ranks {', '.join(map(str, origins))}, and not once from each"
         raise SynchronisationError(Diagnostic("corrupt-message", message))

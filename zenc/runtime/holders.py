@@ -20,7 +20,7 @@ from zenc.plan.program import Message, Program, Step
 from zenc.runtime.agreement import Agreement
 from zenc.runtime.inbox import Inbox, Room
 from zenc.runtime.layout import Contribution
-from zenc.runtime.link import Link
+from zenc.runtime.link import Link, Sending
 from zenc.runtime.outbox import Outbox
 from zenc.runtime.rows import HEADER, Courier, Piece, Rows
 from zenc.runtime.segments import Segment, Workshop
@@ -92,8 +92,8 @@ class HolderExchange:
         sets = {self.rank: self.sets.framed(0, self.rank, own.count, own.bitmap, own.keep, Format.AUTO)}
         for step in self.program.announce:
             posted = self.inbox.post(step)
-            load = [(message.peer, self._sets_of(sets, message)) for message in step.sends]
-            self.outbox.send(step, load, Format.AUTO, self.announce_stats)
+            loads = [self._sets_of(sets, message) for message in step.sends]
+            self.outbox.send(step, loads, Format.AUTO, self.announce_stats)
             for segment in self.inbox.receive(step, posted, self.announce_stats):
                 sets[segment.origin] = segment
             self.outbox.finish(step)
@@ -135,8 +135,7 @@ class HolderExchange:
             posted = self._post(step, pieces)
             sending = self._send(step, stats)
             take(self._receive(step, posted, stats))
-            for pending, peer, size in sending:
-                self.link.wait(pending, peer, step, size, sending=True)
+            self.link.wait_all(sending, step)
         stats.seconds += time.perf_counter() - started
 
     def _post(self, step: Step, pieces: Callable[[Step, Message], list[Piece]]) -> list[Posted]:
@@ -159,7 +158,7 @@ class HolderExchange:
     def _pulled(self, _: Step, message: Message) -> list[Piece]:
         return [(piece.part, self.everyone) for piece in message.pieces]
 
-    def _send(self, step: Step, stats: PhaseStats) -> list[tuple[Pending, int, int]]:
+    def _send(self, step: Step, stats: PhaseStats) -> list[Sending]:
         sending, tag, send = [], self.link.tag(step, 0), self.link.transport.send
         for message in step.sends:
             rows = self._load(message)

@@ -17,6 +17,7 @@ from zenc.runtime.holders import HolderExchange
 from zenc.runtime.host import HostCall
 from zenc.runtime.inbox import Room
 from zenc.runtime.layout import Layout
+from zenc.runtime.phases import rank_phases
 from zenc.runtime.reduction import Opener, Stage
 from zenc.runtime.segments import Workshop
 from zenc.runtime.transport import Transport
@@ -33,11 +34,11 @@ def host_stage(plan: Plan, kernels: Kernels, transport: Transport, deadline: flo
 
 def _over_a_cut(plan: Plan, kernels: Kernels, transport: Transport, deadline: float) -> Stage:
     rounds, proof = verify(plan, transport.size)
-    steps, room = program(rounds, transport.rank), Room()
+    phases, room = rank_phases(plan, program(rounds, transport.rank), transport.size), Room()
 
     def prepare(layout: Layout) -> Opener:
         workshop = Workshop(kernels, kernels.geometry(layout.units, layout.width, proof.parts), layout)
-        return lambda call: HostCall(Exchange(plan, steps, transport, workshop, call, deadline, room), layout)
+        return lambda call: HostCall(Exchange(plan.scheme, phases, transport, workshop, call, deadline, room), layout)
 
     return prepare
 

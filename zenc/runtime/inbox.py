@@ -73,23 +73,19 @@ class Inbox:
         if not posted:
             return []
         (buffers, sizes), long = self._places(step), dict[int, Arrival]()
-        for index, (message, pending) in enumerate(zip(step.receives, posted, strict=True)):
+        for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
             self.link.wait(pending, message.peer, step, None)
-            if sizes[index].value > EAGER_BYTES:
-                long[index] = self._looked_at(step, message, buffers[index])  # its rest comes while others are awaited
+            if size.value > EAGER_BYTES:
+                long[message.peer] = self._looked_at(step, message, buffer)  # its rest comes while others are awaited
+        opened = self.workshop.open(self.link.head, step, buffers, self.link.transport.size, self.one_shot)
         found: list[Segment] = []
-        ranks, one_shot = self.link.transport.size, self.one_shot
-        for index, segment in enumerate(self.workshop.open(self.link.head, step, buffers)):
-            message = step.receives[index]
-            if segment is not None and len(message.pieces) == 1 and segment.origin < ranks:
-                assert segment.frame is not None
-                stats.received(segment.frame.size)
-                stats.body_received(segment.frame.format, segment.frame.size - HEADER_GAP)
-                if not one_shot:
-                    segment.origin = message.peer
+        for message, buffer, segment in zip(step.receives, buffers, opened, strict=True):
+            if segment is not None and (frame := segment.frame):
+                stats.received(frame.size)
+                stats.body_received(frame.format, frame.size - HEADER_GAP)
                 found.append(segment)
             else:
-                arrival = long.get(index) or self._looked_at(step, message, buffers[index])
+                arrival = long.get(message.peer) or self._looked_at(step, message, buffer)
                 found += self._take(step, arrival, stats)
         return found
 

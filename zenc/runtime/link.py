@@ -6,6 +6,8 @@ Every wait has a deadline, and its error names scheme, step, peer and bytes.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from typing import TypeAlias
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.plan.program import Step
@@ -14,6 +16,9 @@ from zenc.runtime.wire import Envelope, message_header
 
 ROUND_BITS = 14
 """Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
+
+Sending: TypeAlias = tuple[Pending, int, int]
+"""A packet that is being sent, the peer that it is for, and the bytes of the whole message."""
 
 
 class Link:
@@ -28,17 +33,30 @@ class Link:
         """The tag of the first (0) or second (1) packet of a message of ``step``."""
         return self._tag | (step.number & (1 << ROUND_BITS) - 1) << 1 | packet
 
-    def wait(self, pending: Pending, peer: int, step: Step, size: int | None, sending: bool = False) -> None:
-        """Wait for a packet of a message of ``size`` bytes; raises SynchronisationError if it does not get through."""
+    def wait(self, pending: Pending, peer: int, step: Step, size: int | None) -> None:
+        """Wait for a packet of a message of ``size`` bytes; raises SynchronisationError if it does not come."""
         started = time.perf_counter()
         try:
             pending.wait(self.deadline)
         except RuntimeError as error:
-            late = time.perf_counter() - started >= self.deadline * 0.95
-            what = "a message" if size is None else f"a message of {size:,} bytes"
-            toward = f"{what} {'to' if sending else 'from'} rank {peer}"
-            where = f"(scheme {self.scheme}, step {step.number}, call {self.call.call})"
-            raise _late(toward, where, self.deadline) if late else _lost(toward, where, error) from error
+            raise self._failed(error, time.perf_counter() - started, f"from rank {peer}", step, size) from error
+
+    def wait_all(self, sending: Iterable[Sending], step: Step) -> None:
+        """Wait until all that is ``sending`` is on its way; raises SynchronisationError if it does not get through."""
+        for pending, peer, size in sending:
+            started = time.perf_counter()
+            try:
+                pending.wait(self.deadline)
+            except RuntimeError as error:
+                raise self._failed(error, time.perf_counter() - started, f"to rank {peer}", step, size) from error
+
+    def _failed(
+        self, error: RuntimeError, seconds: float, toward: str, step: Step, size: int | None
+    ) -> SynchronisationError:
+        what = f"{'a message' if size is None else f'a message of {size:,} bytes'} {toward}"
+        where = f"(scheme {self.scheme}, step {step.number}, call {self.call.call})"
+        late = seconds >= self.deadline * 0.95
+        return _late(what, where, self.deadline) if late else _lost(what, where, error)
 
 
 def _late(toward: str, where: str, deadline: float) -> SynchronisationError:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import torch
 
 from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from zenc.plan.program import Step
-from zenc.runtime.link import Link
+from zenc.runtime.link import Link, Sending
 from zenc.runtime.segments import HEADER_GAP, Frame, Segment, Workshop
 from zenc.runtime.stats import PhaseStats
-from zenc.runtime.transport import EAGER_BYTES, Pending
+from zenc.runtime.transport import EAGER_BYTES
 from zenc.runtime.wire import SegmentHeader, message_header
 from zenc.scheme.model import Format
-
-Parcel: TypeAlias = tuple[int, Sequence[Segment]]
-"""A peer, and the segments that one message brings it."""
 
 
 class Outbox:
@@ -30,52 +26,47 @@ class Outbox:
 
     def __init__(self, link: Link, workshop: Workshop) -> None:
         self.link, self.workshop = link, workshop
-        self.sending: list[tuple[Pending, int, int]] = []
+        self.sending: list[Sending] = []
 
-    def send(self, step: Step, parcels: Sequence[Parcel], format: Format, stats: PhaseStats) -> None:
-        """Send every parcel as one message; ``finish`` waits for them."""
-        send, tag = self.link.transport.send, self.link.tag(step, 0)
-        for peer, buffer in self._messages(parcels, format, stats):
-            size = buffer.numel()
-            stats.sent(size)
+    def send(self, step: Step, loads: Sequence[Sequence[Segment]], format: Format, stats: PhaseStats) -> None:
+        """Send the segments of every message of ``step``; ``finish`` waits for them."""
+        send, tag, sending = self.link.transport.send, self.link.tag(step, 0), self.sending
+        for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
+            size, peer = buffer.numel(), message.peer
             if size <= EAGER_BYTES:
-                self.sending.append((send(peer, tag, buffer), peer, size))
+                sending.append((send(peer, tag, buffer), peer, size))
             else:
-                self.sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size))
-                self.sending.append((send(peer, self.link.tag(step, 1), buffer[EAGER_BYTES:]), peer, size))
+                sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size))
+                sending.append((send(peer, self.link.tag(step, 1), buffer[EAGER_BYTES:]), peer, size))
 
     def finish(self, step: Step) -> None:
         """Wait until all that was sent in ``step`` is on its way, so that its buffers may change."""
-        for pending, peer, size in self.sending:
-            self.link.wait(pending, peer, step, size, sending=True)
+        self.link.wait_all(self.sending, step)
         self.sending.clear()
 
-    def _messages(self, parcels: Sequence[Parcel], format: Format, stats: PhaseStats) -> list[tuple[int, torch.Tensor]]:
-        """(peer, message) of every parcel; the frames of those of one segment are sealed all at once."""
-        messages: list[tuple[int, torch.Tensor]] = []
+    def _messages(self, loads: Sequence[Sequence[Segment]], format: Format, stats: PhaseStats) -> list[torch.Tensor]:
+        """A message of each load; the frames of those of one segment are sealed all at once."""
+        messages: list[torch.Tensor] = []
         unsealed: list[Segment] = []
-        for peer, segments in parcels:
-            frame = self._frame(segments, format)
-            if frame is None:
-                messages.append((peer, self._together(segments, format, stats)))
+        for segments in loads:
+            if len(segments) != 1 or not (frame := segments[0].frame) or not self._fits(frame, segments[0], format):
+                messages.append(self._together(segments, format, stats))
                 continue
             if not frame.sealed:
                 frame.sealed = True
                 unsealed.append(segments[0])
             stats.body_sent(frame.format, frame.size - HEADER_GAP)
-            messages.append((peer, frame.message()))
+            messages.append(frame.message())
         if unsealed:
             self.workshop.seal(unsealed, self.link.head)
+        stats.sent(sum([message.numel() for message in messages]), len(messages))
         return messages
 
-    def _frame(self, segments: Sequence[Segment], format: Format) -> Frame | None:
-        """The frame of a segment that travels alone; None if it has none, or one laid out for another format."""
-        if len(segments) != 1:
-            return None
-        segment, frame = segments[0], segments[0].frame
-        if frame is None or frame.asked is format:
-            return frame
-        return frame if frame.format is self.workshop.wire_format(segment.part, segment.count, format) else None
+    def _fits(self, frame: Frame, segment: Segment, format: Format) -> bool:
+        """Whether ``frame`` is laid out as ``format`` says."""
+        if frame.asked is format:
+            return True
+        return frame.format is self.workshop.wire_format(segment.part, segment.count, format)
 
     def _together(self, segments: Sequence[Segment], format: Format, stats: PhaseStats) -> torch.Tensor:
         formats = [self.workshop.wire_format(s.part, s.count, format) for s in segments]

@@ -32,7 +32,7 @@ from zenc.plan.program import Step
 from zenc.runtime.layout import Contribution, Layout
 from zenc.runtime.transport import EAGER_BYTES
 from zenc.scheme.model import Format
-from zenc.targets.cpu.kernels import WIRE_NUMBERS, Expected, Kernels, Outgoing
+from zenc.targets.cpu.kernels import NO_PART, WIRE_NUMBERS, Expected, Kernels, Outgoing
 from zenc.targets.geometry import Geometry
 
 HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
@@ -110,7 +110,11 @@ class Workshop:
         else:
             kernels.mark_units(geometry, ids.data_ptr(), n, marks, slots)
         total = kernels.rank(marks, words, ranks)
-        segments = self._cut(scratch, ranks, total, rank, format)
+        starts = [*self.ranks_type.from_address(ranks)[:: self.part_words], total]
+        segments = [
+            self.framed(part, rank, end - start, marks + part * self.bitmap_bytes, scratch, format)
+            for part, (start, end) in enumerate(itertools.pairwise(starts))
+        ]
         outs = [segment.values for segment in segments]
         if ids is None:
             kernels.place_dense(self.dtype, geometry, values, marks, ranks, divisor, outs)
@@ -118,29 +122,12 @@ class Workshop:
             kernels.place_units(self.dtype, geometry, slots, n, values, marks, ranks, total, divisor, outs)
         return segments
 
-    def _cut(self, bitmap: torch.Tensor, before: int, total: int, rank: int, format: Format) -> list[Segment]:
-        """Segments of all parts, with frames in one arena; their values are yet to be placed."""
-        starts = [*self.ranks_type.from_address(before)[:: self.part_words], total]
-        counts = [end - start for start, end in itertools.pairwise(starts)]
-        layouts = [
-            wire_layout(format, slots, count, self.unit_bytes) for slots, count in zip(self.slots, counts, strict=True)
-        ]
-        sizes = [HEADER_GAP + body for *_, body in layouts]
-        arena = torch.empty(sum(sizes), dtype=torch.uint8)
-        at, marks, keep = arena.data_ptr() + HEADER_GAP, bitmap.data_ptr(), (bitmap, arena)
-        segments = []
-        for part, (buffer, size) in enumerate(zip(arena.split_with_sizes(sizes), sizes, strict=True)):
-            chosen, index, _ = layouts[part]
-            frame = Frame(buffer, size, chosen, format)
-            segments.append(Segment(part, rank, counts[part], marks, at + index, keep, frame))
-            at, marks = at + size, marks + self.bitmap_bytes
-        return segments
-
     def framed(self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format) -> Segment:
         """A segment with a frame of its own; its values are not there yet. ``keep`` owns the bitmap."""
         chosen, index, body = wire_layout(format, self.slots[part], count, self.unit_bytes)
-        arena = torch.empty(HEADER_GAP + body, dtype=torch.uint8)
-        frame, values = Frame(arena, HEADER_GAP + body, chosen, format), arena.data_ptr() + HEADER_GAP + index
+        size = HEADER_GAP + body
+        arena = torch.empty(size, dtype=torch.uint8)
+        frame, values = Frame(arena, size, chosen, format), arena.data_ptr() + HEADER_GAP + index
         return Segment(part, origin, count, bitmap, values, (keep, arena), frame)
 
     def filled(self, segment: Segment, format: Format) -> Segment:
@@ -215,26 +202,32 @@ class Workshop:
         """What ``open`` is to find in ``buffers``, which stay where they are as long as this workshop is kept."""
         known = self.expected.get(step.number)
         if known is None:
-            firsts = [message.pieces[0].part for message in step.receives]
-            messages = [
-                (buffer.data_ptr(), message.peer, part, self.slots[part])
-                for buffer, message, part in zip(buffers, step.receives, firsts, strict=True)
-            ]
+            messages = []
+            for buffer, message in zip(buffers, step.receives, strict=True):
+                part = message.pieces[0].part
+                expected = part if len(message.pieces) == 1 else NO_PART
+                messages.append((buffer.data_ptr(), message.peer, expected, self.slots[part]))
             known = self.expected[step.number] = Expected(messages)
         return known
 
-    def open(self, head: bytes, step: Step, buffers: Sequence[torch.Tensor]) -> list[Segment | None]:
-        """The segments of the messages of a step that carry one alone, and are all in the first packet; else None."""
+    def open(
+        self, head: bytes, step: Step, buffers: Sequence[torch.Tensor], ranks: int, one_shot: bool
+    ) -> list[Segment | None]:
+        """The segments of the messages of a step that are to carry one alone, and have it all in the first packet.
+
+        None for all other messages, and for a segment that is of none of the ``ranks``. Under ``one_shot`` headers
+        say whose a segment is; else it is its sender's.
+        """
         expected = self.expect(step, buffers)
         bitmaps = torch.empty(expected.count * self.part_words, dtype=torch.int64)
         bitmap, segments = bitmaps.data_ptr(), list[Segment | None]()
         opened = self.kernels.open(head, expected, EAGER_BYTES, self.unit_bytes, bitmap, self.part_words)
-        for (size, count, origin, wire, values), buffer, (message, _, part, _) in zip(
+        for (size, count, origin, wire, values), buffer, (message, sender, part, _) in zip(
             opened, buffers, expected.messages, strict=True
         ):
-            if size:
-                frame = Frame(buffer, size, WIRE_FORMATS[wire], None, True)
-                segments.append(Segment(part, origin, count, bitmap, message + values, (buffer, bitmaps), frame))
+            if size and origin < ranks:
+                frame, holder = Frame(buffer, size, WIRE_FORMATS[wire], None, True), origin if one_shot else sender
+                segments.append(Segment(part, holder, count, bitmap, message + values, (buffer, bitmaps), frame))
             else:
                 segments.append(None)
             bitmap += self.bitmap_bytes
@@ -278,7 +271,7 @@ class Workshop:
     def expand_units(self, segments: Sequence[Segment]) -> tuple[torch.Tensor, torch.Tensor]:
         """The complete segments of all parts as ascending unit ids [k] and values [k, width]."""
         bitmap = self._whole(segments)
-        count = sum(segment.count for segment in segments)
+        count = sum([segment.count for segment in segments])
         ids = torch.empty(count, dtype=torch.int64)
         rows = torch.empty(count, self.layout.width, dtype=self.layout.dtype)
         at = (bitmap.data_ptr(), [segment.values for segment in segments], ids.data_ptr(), rows.data_ptr())

@@ -24,9 +24,10 @@ class PhaseStats:
     formats_sent: dict[str, int] = field(default_factory=dict)
     formats_received: dict[str, int] = field(default_factory=dict)
 
-    def sent(self, size: int) -> None:
+    def sent(self, size: int, messages: int = 1) -> None:
+        """``messages`` of ``size`` bytes in all."""
         self.bytes_sent += size
-        self.messages_sent += 1
+        self.messages_sent += messages
 
     def received(self, size: int) -> None:
         self.bytes_received += size

@@ -20,7 +20,7 @@ def on_stream(
     call: Callable[[WorkT], torch.Tensor], tensor: torch.Tensor, asynchronous: bool
 ) -> Callable[[WorkT], torch.Tensor]:
     """``call`` on the right stream of the device of ``tensor``, whichever thread runs it."""
-    if tensor.device.type != "cuda":
+    if not tensor.is_cuda:
         return call
     device, current = tensor.device, torch.cuda.current_stream(tensor.device)
     stream = _own_stream(device) if asynchronous else current
@@ -42,7 +42,7 @@ def _own_stream(device: torch.device) -> torch.cuda.Stream:
 
 def handed_over(result: torch.Tensor) -> torch.Tensor:
     """``result`` of a call that has ended, for use on the current stream."""
-    if result.device.type == "cuda":
+    if result.is_cuda:
         used_by(result, torch.cuda.current_stream(result.device))
     return result
 

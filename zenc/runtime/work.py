@@ -52,7 +52,7 @@ class Work:
         if self._error is not None:
             raise self._error
         assert self._result is not None
-        return self._result if self.device.type == "cpu" else handed_over(self._result)
+        return handed_over(self._result)
 
     def get_future(self) -> torch.futures.Future[torch.Tensor]:
         """The result as a torch future, for those who compose with torch; waiting for it raises the call's error."""

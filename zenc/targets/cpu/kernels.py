@@ -80,6 +80,10 @@ Opened: TypeAlias = tuple[int, int, int, int, int]
 values begin in it."""
 
 
+NO_PART = -1
+"""Expected where a message has several segments: it is never opened."""
+
+
 class Expected:
     """Messages of one segment each: their addresses, senders, parts, and the slots of those. Kept from call to call."""
 
@@ -225,9 +229,9 @@ class Kernels:
         Values of one unit are summed in the order of the input; each is divided by ``divisor`` first. ``slots`` and
         ``bitmap`` are from ``mark_units``, ``before`` and ``distinct`` from ``rank``.
         """
-        g = geometry
-        place, outs = self._place_units[dtype], (c_void_p * g.parts)(*part_outs)
-        _count(place(*g.cut, slots, n, values, bitmap, before, distinct, divisor, outs))
+        place, outs = self._place_units[dtype], array("Q", part_outs)
+        at = outs.buffer_info()[0]
+        _count(place(*geometry.cut, slots, n, values, bitmap, before, distinct, divisor, at))
 
     def place_dense(
         self,
@@ -240,9 +244,9 @@ class Kernels:
         part_outs: Sequence[int],
     ) -> None:
         """Write each part's rows, as ``place_units`` does: the marked rows of ``tensor`` [units, width]."""
-        g = geometry
-        outs = (c_void_p * g.parts)(*part_outs)
-        _count(self._place_dense[dtype](*g.cut, tensor, bitmap, before, divisor, outs))
+        outs = array("Q", part_outs)
+        at = outs.buffer_info()[0]
+        _count(self._place_dense[dtype](*geometry.cut, tensor, bitmap, before, divisor, at))
 
     def densify(self, dtype: str, bitmap: int, slots: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [slots, width]: the values of the occupied slots of one part, +0 elsewhere."""
@@ -322,8 +326,8 @@ class Kernels:
 
     def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
         """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""
-        m = len(bitmaps)
-        return _count(self._union(m, (c_void_p * m)(*bitmaps), words, out))
+        pointers = array("Q", bitmaps)
+        return _count(self._union(len(bitmaps), pointers.buffer_info()[0], words, out))
 
     def merge(self, dtype: str, bitmaps: Sequence[int], values: Sequence[int], words: int, width: int, out: int) -> int:
         """Write ``out`` [count of the union, width]: the segments of one part, added in the order of the list.
@@ -331,15 +335,14 @@ class Kernels:
         A unit that one segment has is copied bit by bit. 16-bit sums are made in float32 and rounded once. Returns
         the count.
         """
-        m = len(bitmaps)
-        pointers = c_void_p * m
-        return _count(self._merge[dtype](m, pointers(*bitmaps), pointers(*values), words, width, out))
+        marks, rows = array("Q", bitmaps), array("Q", values)
+        at = marks.buffer_info()[0], rows.buffer_info()[0]
+        return _count(self._merge[dtype](len(bitmaps), *at, words, width, out))
 
     def expand_dense(self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], out: int) -> None:
         """Write ``out`` [units, width] from the segments of all parts; absent units are +0."""
-        g = geometry
-        pointers = (c_void_p * g.parts)(*part_values)
-        _count(self._expand_dense[dtype](*g.cut, bitmap, pointers, out))
+        pointers = array("Q", part_values)
+        _count(self._expand_dense[dtype](*geometry.cut, bitmap, pointers.buffer_info()[0], out))
 
     def expand_units(
         self,
@@ -351,10 +354,9 @@ class Kernels:
         values_out: int,
     ) -> int:
         """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns how many."""
-        g = geometry
-        pointers = (c_void_p * g.parts)(*part_values)
-        expand = self._expand_units[dtype]
-        return _count(expand(*g.cut, bitmap, pointers, units_out, values_out))
+        pointers = array("Q", part_values)
+        at = pointers.buffer_info()[0]
+        return _count(self._expand_units[dtype](*geometry.cut, bitmap, at, units_out, values_out))
 
 
 def _bind(library: ctypes.CDLL, name: str, kinds: str) -> _Function:
