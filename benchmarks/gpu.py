@@ -37,6 +37,7 @@ from zenc.targets.cuda.kernels import kernels_for
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 MAPPING = UnitInputs("permutation", 0x5EED)
+FLOORS = {"(mark + place + encode) / read": "at most 2 is wanted", "copy / place": "at least 0.7 is wanted"}
 STAGES = ("mark", "counts", "place", "encode")
 CACHED = 1 << 28
 """Bytes that no GPU keeps in its caches."""
@@ -205,7 +206,9 @@ def show(machine: str, found: dict[str, dict[str, float]], as_json: bool) -> Non
         return
     print(machine)
     for name, rows in found.items():
-        print(f"{name}\n" + "".join(f"  {row:32}{value:10.4f}\n" for row, value in rows.items()), end="")
+        print(name)
+        for row, value in rows.items():
+            print(f"  {row:32}{value:10.4f}  {FLOORS.get(row, '')}".rstrip())
 
 
 if __name__ == "__main__":

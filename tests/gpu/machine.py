@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.emulator.build import MODES, compiled, engine, kernels
+from tests.emulator.build import compiled, engine, kernels
 from zenc.codegen.templates import headers, include_dirs
 from zenc.targets.cuda.driver import Driver, Nccl, driver, find_nccl
 from zenc.targets.cuda.kernels import kernels_for
@@ -47,9 +47,9 @@ def emulator() -> Machine:
 
 
 @cache
-def emulated_gpu(mode: str = "plain") -> Machine:
-    """One device of the emulator for all ranks, and the NCCL of ``nccl.cpp``, compiled for ``mode``."""
-    return Machine(str(engine()), stand_in(str(engine()), mode), _emulated_image, shared=True)
+def emulated_gpu() -> Machine:
+    """One device of the emulator for all ranks, and the NCCL of ``nccl.cpp``."""
+    return Machine(str(engine()), stand_in(str(engine())), _emulated_image, shared=True)
 
 
 @cache
@@ -82,9 +82,9 @@ def lacks_several_ranks(nccl: Nccl) -> str:
     return "" if os.environ.get(MULTI_RANK) == "1" else f"{MULTI_RANK}=1 is not set: a GPU takes one rank"
 
 
-def stand_in(cuda: str, mode: str = "plain") -> str:
+def stand_in(cuda: str) -> str:
     """The path of an NCCL whose ranks are threads that share a device of the driver at ``cuda``."""
-    command = [*FLAGS, *MODES[mode], f'-DDRIVER="{cuda}"', *(f"-I{path}" for path in include_dirs("cuda"))]
+    command = [*FLAGS, f'-DDRIVER="{cuda}"', *(f"-I{path}" for path in include_dirs("cuda"))]
     return str(compiled([*command, str(STAND_IN)], {**headers("cuda"), "nccl.cpp": STAND_IN.read_text("utf-8")}))
 
 

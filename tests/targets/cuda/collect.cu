@@ -4,7 +4,7 @@
 using namespace zenc;
 
 template <int K>
-Geometry<HierarchicalHash<K>> geometry(i64 units, i64 parts, u64* tables) {
+ZENC_DEVICE Geometry<HierarchicalHash<K>> geometry(i64 units, i64 parts, u64* tables) {
     const HierarchicalHash<K> mapping(0x5eed, 0, 0, static_cast<u64>(units), static_cast<u64>(parts), tables);
     return {units, 1, parts, mapping};
 }

@@ -1,22 +1,12 @@
-// A gradient packed by the launchers, on the emulator: its devices' memory is that of the host.
+// A gradient packed by the launchers, in a device's memory, and fetched from there.
 #include "zenc_host/pack.h"
 
 #include <algorithm>
-#include <memory>
 #include <thread>
 
 namespace {
 
 using namespace zenc;
-
-std::vector<std::unique_ptr<u64[]>> allocated;
-
-u64 allocate(void*, u64 bytes) {
-    const u64 words = ceil_divide(bytes, 8);
-    allocated.emplace_back(new u64[words]);
-    for (u64 i = 0; i < words; ++i) allocated.back()[i] = 0xa5a5a5a5a5a5a5a5ULL;
-    return reinterpret_cast<u64>(allocated.back().get());
-}
 
 // Waits for all that was put on the stream.
 void wait(Call& call) {
@@ -27,6 +17,22 @@ void wait(Call& call) {
     while ((result = api.cuEventQuery(event)) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
     check(call, result, "the stream");
     api.cuEventDestroy_v2(event);
+}
+
+// Host memory `to` [n] = a device's, when that is done with it.
+template <class T>
+void fetch(Call& call, T* to, const void* from, u64 n) {
+    if (n == 0) return;
+    const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(from);
+    check(call, api.cuMemcpyDtoHAsync_v2(to, at, n * sizeof(T), static_cast<CUstream>(call.stream)),
+          "a copy");
+    wait(call);
+}
+
+u64 word(Call& call, const u64* from) {
+    u64 found = 0;
+    fetch(call, &found, from, 1);
+    return found;
 }
 
 }  // namespace
@@ -42,6 +48,7 @@ struct Gradient {
     void* kernels;
     void* stream;
     double r1, r2;
+    u64 (*allocate)(void* user, u64 bytes);
 };
 
 u64 part_words(const Gradient& of, i64 parts) {
@@ -56,32 +63,31 @@ extern "C" u64 pack(const Gradient* of, i64 parts, u64* bitmap, i64* counts, u8*
     call.part_slots = of->part_slots, call.ids = of->ids, call.n = of->n, call.values = of->values;
     call.divisor = of->divisor, call.kernels = of->kernels, call.stream = of->stream;
     call.r1 = of->r1, call.r2 = of->r2;
-    call.allocate = allocate;
+    call.allocate = of->allocate;
     Staging staging;
     Queue queue(call, staging);
     Pack pack(queue, parts);
     pack.mark();
     wait(call);
-    const u64 status = pack.status() == nullptr ? ~0ULL : *pack.status();
+    const u64 status = pack.status() == nullptr ? ~0ULL : word(call, pack.status());
     Segments segments(static_cast<u64>(parts));
     for (Segment& segment : segments) {
         segment.part = static_cast<u64>(&segment - segments.data());
         segment.slots = static_cast<u64>(of->part_slots[segment.part]);
         pack.show(segment);
-        segment.count = segment.before[words_of(segment.slots)] - segment.before[0];
+        segment.count = word(call, segment.before + words_of(segment.slots)) - word(call, segment.before);
         segment.values = queue.allocate(segment.count * static_cast<u64>(row_bytes(call)));
     }
     if (status == ~0ULL) pack.place(segments);
     wait(call);
-    std::strcpy(message, call.message);
     for (const Segment& segment : segments) {
         const u64 bytes = segment.count * static_cast<u64>(row_bytes(call));
-        std::copy(segment.bitmap, segment.bitmap + words_of(segment.slots), bitmap);
+        fetch(call, bitmap, segment.bitmap, words_of(segment.slots));
         bitmap += part_words(*of, parts);
         counts[segment.part] = static_cast<i64>(segment.count);
-        if (bytes != 0) std::memcpy(rows, segment.values, bytes);
+        fetch(call, rows, segment.values, bytes);
         rows += bytes;
     }
-    allocated.clear();
+    std::strcpy(message, call.message);
     return ok(call) ? status : ~1ULL;
 }

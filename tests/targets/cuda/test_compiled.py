@@ -7,6 +7,7 @@ wrong is to pass too few, too many, or in another order. How many there are is c
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,15 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
     assert set(found) == set(declared(source_of(inputs)))
     assert [usage for usage in found.values() if usage.spilled or usage.registers > MOST_REGISTERS] == []
     assert "warning" not in log
+
+
+def test_kernels_that_only_tests_have_compile_as_well(nvrtc):
+    """On a GPU they are launched too."""
+    source = Path(__file__).with_name("collect.cu").read_text("utf-8")
+    made = nvrtc.compile(source, device_headers(), (f"-arch={ARCHS[0]}", *FLAGS))
+    assert {f"{name}_{k}" for name in ("collect_units", "mark_collected") for k in (1, 2, 3, 16)} == set(
+        entries(made.ptx)
+    )
 
 
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.emulator.build import compiled, engine, kernels
-from tests.emulator.libraries import Libraries
+from tests.emulator.build import compiled
+from tests.gpu.machine import Machine, emulated_gpu, gpu
+from tests.support.emulated import Device
 from tests.targets.cuda.conftest import INPUTS
 from zenc.codegen.render import render
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.formats import DTYPE_BYTES
+from zenc.targets.cuda.call import ALLOCATE
 
 SOURCE = Path(__file__).with_name("pack.cpp")
 FLAGS = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -33,35 +36,47 @@ class Gradient(ctypes.Structure):
         ("stream", ctypes.c_void_p),
         ("r1", ctypes.c_double),
         ("r2", ctypes.c_double),
+        ("allocate", ALLOCATE),
     )
 
 
+@pytest.fixture(scope="module", params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
+def machine(request) -> Machine:
+    return emulated_gpu() if request.param == "emulated" else gpu()
+
+
 @pytest.fixture(scope="module")
-def library():
+def library(machine):
     command = [*FLAGS, *(f"-I{path}" for path in include_dirs("cuda")), str(SOURCE)]
     made = ctypes.CDLL(str(compiled(command, {**headers("cuda"), "pack.cpp": SOURCE.read_text("utf-8")})))
     made.pack.restype, made.zenc_load_kernels.restype = ctypes.c_uint64, ctypes.c_void_p
     error = ctypes.create_string_buffer(200)
-    assert made.zenc_bind(str(engine()).encode(), None, error, ctypes.c_uint64(200)), error.value
+    assert made.zenc_bind(machine.cuda.encode(), None, error, ctypes.c_uint64(200)), error.value
     return made
 
 
 @pytest.fixture
-def stream():
-    libraries = Libraries()
-    libraries.make_current(0)
-    made = libraries.new("cuStreamCreate", 0)
+def device(machine) -> Iterator[Device]:
+    made = Device(0, machine)
     yield made
-    libraries.call("cuStreamDestroy_v2", made)
+    made.close()
 
 
 @pytest.fixture(params=INPUTS)
-def pack(request, library, stream, kernels_of, at):
+def pack(request, library, machine, device, kernels_of, at):
     """pack(units, width, parts, dtype, ids or None, values, divisor) -> (tensors, status, bitmap, counts, rows)"""
     host, error = kernels_of(request.param), ctypes.create_string_buffer(200)
-    image = str(kernels(render(INPUTS[request.param], "cuda"))).encode()
+    image = machine.image(render(INPUTS[request.param], "cuda"))
     loaded = library.zenc_load_kernels(image, error, ctypes.c_uint64(200))
     assert loaded, error.value
+    allocate = ALLOCATE(lambda _, size: device.allocate(size))
+
+    def there(array):
+        return None if array is None else device.copy_bytes_in(array.ctypes.data, array.nbytes)
+
+    def tables_of(geometry):
+        words = geometry.tables.keep if geometry.tables else None
+        return None if words is None else device.copy_bytes_in(ctypes.addressof(words), ctypes.sizeof(words))
 
     def packed(units, width, parts, dtype, ids, values, divisor):
         tensors = at.Tensors(host, host.geometry(units, width, parts), dtype)
@@ -69,16 +84,18 @@ def pack(request, library, stream, kernels_of, at):
         part_slots = np.array([g.slots_of(part) for part in range(parts)])
         bitmap, counts, rows = np.zeros(g.words, np.uint64), np.zeros(parts, np.int64), tensors.values(units)
         gradient = Gradient(
-            units, width, list(DTYPE_BYTES).index(dtype.name), g.cut[3], part_slots.ctypes.data,
-            None if ids is None else ids.ctypes.data, 0 if ids is None else len(ids), values.ctypes.data, divisor,
-            loaded, stream, INPUTS[request.param].r1, INPUTS[request.param].r2,
+            units, width, list(DTYPE_BYTES).index(dtype.name), tables_of(g), part_slots.ctypes.data,
+            there(ids), 0 if ids is None else len(ids), there(values), divisor,
+            loaded, device.streams[0], INPUTS[request.param].r1, INPUTS[request.param].r2, allocate,
         )  # fmt: skip
         outs = (ctypes.c_void_p(array.ctypes.data) for array in (bitmap, counts, rows))
         status = library.pack(ctypes.byref(gradient), ctypes.c_int64(parts), *outs, message)
+        device.free_all()
         assert message.value == b""
         return tensors, status, bitmap, counts, rows[: counts.sum()]
 
     yield packed
+    device.use()
     library.zenc_unload_kernels(ctypes.c_void_p(loaded))
 
 
