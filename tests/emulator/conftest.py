@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from tests.emulator.build import HERE, kernels
+from tests.emulator.graphs import Graphs, graphs_on
 from tests.emulator.libraries import Libraries
 from tests.emulator.ranks import on_communicator
+from tests.gpu.machine import emulator, gpu
 
 
 @pytest.fixture
@@ -49,3 +51,17 @@ def module(libraries, image) -> Iterator[int]:
 def run(libraries) -> Callable[..., list[Any]]:
     """run(size, body): the results of body(rank) on all ranks of a new communicator."""
     return partial(on_communicator, libraries)
+
+
+@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
+def graphs(request) -> Iterator[Graphs]:
+    """On the emulator, and on a GPU."""
+    with graphs_on(emulator() if request.param == "emulated" else gpu()) as made:
+        yield made
+
+
+@pytest.fixture
+def emulated_graphs() -> Iterator[Graphs]:
+    """For what a GPU does not promise, or does not survive."""
+    with graphs_on(emulator()) as made:
+        yield made
