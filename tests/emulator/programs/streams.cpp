@@ -1,6 +1,6 @@
-// streams LIBRARY HOW FAULT: two ranks, each with two streams, send numbers to each other; with one fault of
-// the host. LIBRARY has the kernel add_one. HOW is direct, or graph: work is captured, and launched twice.
-// FAULT is none, early_event, no_wait, early_free or silent.
+// streams LIBRARY HOW FAULT: two ranks, each with two streams, send numbers to each other and agree on the
+// greatest; with one fault of the host. LIBRARY has the kernel add_one. HOW is direct, or graph: work is
+// captured, and launched twice. FAULT is none, early_event, no_wait, early_free or silent.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 using namespace emulator;
 
 constexpr size_t N = 1000;
-constexpr int UINT64 = 5, THREAD_LOCAL = 1;
+constexpr int UINT64 = 5, MAXIMUM = 2, THREAD_LOCAL = 1;
 
 std::string how, fault;
 const char* library;
@@ -63,6 +63,8 @@ void exchange(const Memory& memory, int peer, Communicator* communicator, Stream
     CHECK(ncclSend(reinterpret_cast<void*>(memory.own), N, UINT64, peer, communicator, stream));
     CHECK(ncclRecv(reinterpret_cast<void*>(memory.other), N, UINT64, peer, communicator, stream));
     CHECK(ncclGroupEnd());
+    auto* const own = reinterpret_cast<void*>(memory.own);
+    CHECK(ncclAllReduce(own, own, N, UINT64, MAXIMUM, communicator, stream));
 }
 
 // What a rank works with.
