@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zenc.chain import Drawing, Parameters, Report
     from zenc.codegen.artifact import Artifact
     from zenc.plan.explain import Explanation
+    from zenc.runtime.capacity import Shares
     from zenc.runtime.collective import Collective
     from zenc.topology.model import Topology
 
@@ -167,7 +168,11 @@ def draw(
 
 
 def load(
-    what: Artifact | Path_, group: dist.ProcessGroup | None = None, *, deadline: float | None = None
+    what: Artifact | Path_,
+    group: dist.ProcessGroup | None = None,
+    *,
+    deadline: float | None = None,
+    capacity: Shares | None = None,
 ) -> Collective:
     """Make a compiled scheme ready to run on a process group. All ranks of the group call this together.
 
@@ -175,14 +180,18 @@ def load(
         what: an artifact, the directory of a saved one, or a ``.zen`` file (compiled for the size of the group).
         group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them.
         deadline: seconds that any single wait may take; default ZENC_DEADLINE_S or 300.
+        capacity: on GPUs, make room for so many units instead of counting them first: the greatest density of any
+            rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
+            calls can be captured in CUDA graphs; messages have room for all that there may be. Where there is not
+            room a call is made again without, on all ranks. On the CPU it changes nothing.
 
     Raises:
-        ZencError: this rank's own scheme, artifact, compiler or cache is at fault.
+        ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.
         SynchronisationError: another rank failed, holds another scheme, or did not come.
     """
     from zenc.runtime.load import load_collective
 
-    return load_collective(lambda size: _obtained(what, size), group, seconds(deadline))
+    return load_collective(lambda size: _obtained(what, size), group, seconds(deadline), capacity)
 
 
 def _obtained(what: Artifact | Path_, size: int) -> Artifact:

@@ -10,8 +10,8 @@ from tests.support.cases import COMBINATIONS, FORMATS, INNER, scheme_text, tiere
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from tests.support.steps import assert_plays
-from zenc.codegen.sequence import Sequence, sequence
-from zenc.codegen.statements import Fill, Merge, Sparsify, Transfer
+from zenc.codegen.sequence import sequence
+from zenc.codegen.statements import Fill, Merge, Sequence, Sparsify, Transfer
 from zenc.errors import InternalError
 from zenc.plan.formats import FILLING
 from zenc.plan.model import Plan

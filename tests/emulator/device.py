@@ -34,6 +34,7 @@ class Segment(ctypes.Structure):
         ("count", ctypes.c_uint64),
         ("format", ctypes.c_int64),
         ("part", ctypes.c_uint64),
+        ("actual", ctypes.c_void_p),
     )
 
 

@@ -6,19 +6,19 @@ namespace {
 
 using namespace zenc;
 
-// The part of each segment, and the format that it is sent in first.
+// Of each segment its part, the format that it is sent in first, ranks, and slots for a unit.
 constexpr Slot SEGMENTS_1[] = {
-    {0, FORMAT_AUTO},  // 0
-    {1, NOT_SENT},  // 1
-    {2, FORMAT_AUTO},  // 2
-    {3, FORMAT_AUTO},  // 3
-    {1, NOT_SENT},  // 4
-    {1, NOT_SENT},  // 5
-    {1, NOT_SENT},  // 6
-    {1, FORMAT_BITMAP},  // 7
-    {2, NOT_SENT},  // 8
-    {3, NOT_SENT},  // 9
-    {0, NOT_SENT},  // 10
+    {0, FORMAT_AUTO, 1, 1},  // 0
+    {1, NOT_SENT, 1, 1},  // 1
+    {2, FORMAT_AUTO, 1, 1},  // 2
+    {3, FORMAT_AUTO, 1, 1},  // 3
+    {1, NOT_SENT, 1, 1},  // 4
+    {1, NOT_SENT, 1, 1},  // 5
+    {1, NOT_SENT, 1, 1},  // 6
+    {1, FORMAT_BITMAP, 4, 1},  // 7
+    {2, NOT_SENT, 4, 1},  // 8
+    {3, NOT_SENT, 4, 1},  // 9
+    {0, NOT_SENT, 4, 1},  // 10
 };
 
 void rank_1(Sequence& s) {

@@ -82,9 +82,9 @@ ZENC_KERNEL(zenc_place_once_f32, (i64 units, i64 width, i64 parts, u64* tables, 
 
 ZENC_KERNEL(zenc_place_summed_f32, (i64 units, i64 width, i64 parts, u64* tables,
     const zenc::Segment* segments, const i64* slots, const float* values, i64 divisor, const u64* keys,
-    i64 shift, const u64* starts, i64 distinct)) {
+    i64 shift, const u64* starts, const u64* distinct)) {
     const zenc::SummedInputs<float> inputs(keys, shift, values, width, divisor);
-    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, *distinct);
 }
 
 ZENC_KERNEL(zenc_place_popular_f32, (i64 units, i64 width, i64 parts, u64* tables,
@@ -111,9 +111,9 @@ ZENC_KERNEL(zenc_place_once_f64, (i64 units, i64 width, i64 parts, u64* tables, 
 
 ZENC_KERNEL(zenc_place_summed_f64, (i64 units, i64 width, i64 parts, u64* tables,
     const zenc::Segment* segments, const i64* slots, const double* values, i64 divisor, const u64* keys,
-    i64 shift, const u64* starts, i64 distinct)) {
+    i64 shift, const u64* starts, const u64* distinct)) {
     const zenc::SummedInputs<double> inputs(keys, shift, values, width, divisor);
-    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, *distinct);
 }
 
 ZENC_KERNEL(zenc_place_popular_f64, (i64 units, i64 width, i64 parts, u64* tables,
@@ -140,9 +140,9 @@ ZENC_KERNEL(zenc_place_once_f16, (i64 units, i64 width, i64 parts, u64* tables, 
 
 ZENC_KERNEL(zenc_place_summed_f16, (i64 units, i64 width, i64 parts, u64* tables,
     const zenc::Segment* segments, const i64* slots, const zenc::f16* values, i64 divisor, const u64* keys,
-    i64 shift, const u64* starts, i64 distinct)) {
+    i64 shift, const u64* starts, const u64* distinct)) {
     const zenc::SummedInputs<zenc::f16> inputs(keys, shift, values, width, divisor);
-    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, *distinct);
 }
 
 ZENC_KERNEL(zenc_place_popular_f16, (i64 units, i64 width, i64 parts, u64* tables,
@@ -169,9 +169,9 @@ ZENC_KERNEL(zenc_place_once_bf16, (i64 units, i64 width, i64 parts, u64* tables,
 
 ZENC_KERNEL(zenc_place_summed_bf16, (i64 units, i64 width, i64 parts, u64* tables,
     const zenc::Segment* segments, const i64* slots, const zenc::bf16* values, i64 divisor, const u64* keys,
-    i64 shift, const u64* starts, i64 distinct)) {
+    i64 shift, const u64* starts, const u64* distinct)) {
     const zenc::SummedInputs<zenc::bf16> inputs(keys, shift, values, width, divisor);
-    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, size(distinct));
+    zenc::place_summed(Places{geometry(units, width, parts, tables), segments}, slots, inputs, starts, *distinct);
 }
 
 ZENC_KERNEL(zenc_place_popular_bf16, (i64 units, i64 width, i64 parts, u64* tables,
@@ -198,6 +198,18 @@ ZENC_KERNEL(zenc_decode_index, (const zenc::Segment* segments, i64 n, zenc::Chec
     zenc::decode_indices(segments, n, checks, status);
 }
 
+ZENC_KERNEL(zenc_raise, (const zenc::Expected* words, i64 n, u64* raised)) {
+    zenc::raise(words, n, raised);
+}
+
+ZENC_KERNEL(zenc_weigh, (const zenc::Segment* segments, i64 n, u64* raised)) {
+    zenc::weigh(segments, n, raised);
+}
+
+ZENC_KERNEL(zenc_admit, (const zenc::Segment* segments, i64 n, const u64* raised)) {
+    zenc::admit(segments, n, *raised != 0);
+}
+
 ZENC_KERNEL(zenc_union, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of, const zenc::Segment* pieces)) {
     zenc::unite(targets, n, of, pieces);
 }
@@ -216,8 +228,9 @@ ZENC_KERNEL(zenc_spread, (const zenc::Segment* from, const zenc::Segment* to, i6
 }
 
 ZENC_KERNEL(zenc_expand_dense, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
-    i64 row_bytes, u8* out)) {
-    zenc::expand_dense(geometry(units, width, parts, tables), segments, size(row_bytes), out);
+    i64 row_bytes, const u64* veto, u8* out)) {
+    if (veto == nullptr || *veto == 0)
+        zenc::expand_dense(geometry(units, width, parts, tables), segments, size(row_bytes), out);
 }
 
 ZENC_KERNEL(zenc_expand_units, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,

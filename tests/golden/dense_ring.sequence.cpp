@@ -6,25 +6,25 @@ namespace {
 
 using namespace zenc;
 
-// The part of each segment, and the format that it is sent in first.
+// Of each segment its part, the format that it is sent in first, ranks, and slots for a unit.
 constexpr Slot SEGMENTS_1[] = {
-    {0, NOT_SENT},  // 0
-    {1, NOT_SENT},  // 1
-    {2, NOT_SENT},  // 2
-    {3, NOT_SENT},  // 3
-    {0, FORMAT_DENSE},  // 4
-    {1, NOT_SENT},  // 5
-    {2, NOT_SENT},  // 6
-    {3, NOT_SENT},  // 7
-    {3, NOT_SENT},  // 8
-    {3, FORMAT_DENSE},  // 9
-    {2, NOT_SENT},  // 10
-    {2, FORMAT_DENSE},  // 11
-    {1, NOT_SENT},  // 12
-    {1, FORMAT_DENSE},  // 13
-    {0, FORMAT_DENSE},  // 14
-    {3, FORMAT_DENSE},  // 15
-    {2, NOT_SENT},  // 16
+    {0, NOT_SENT, 1, 1},  // 0
+    {1, NOT_SENT, 1, 1},  // 1
+    {2, NOT_SENT, 1, 1},  // 2
+    {3, NOT_SENT, 1, 1},  // 3
+    {0, FORMAT_DENSE, 1, FULL},  // 4
+    {1, NOT_SENT, 1, FULL},  // 5
+    {2, NOT_SENT, 1, FULL},  // 6
+    {3, NOT_SENT, 1, FULL},  // 7
+    {3, NOT_SENT, 1, FULL},  // 8
+    {3, FORMAT_DENSE, 2, FULL},  // 9
+    {2, NOT_SENT, 2, FULL},  // 10
+    {2, FORMAT_DENSE, 3, FULL},  // 11
+    {1, NOT_SENT, 3, FULL},  // 12
+    {1, FORMAT_DENSE, 4, FULL},  // 13
+    {0, FORMAT_DENSE, 4, FULL},  // 14
+    {3, FORMAT_DENSE, 4, FULL},  // 15
+    {2, NOT_SENT, 4, FULL},  // 16
 };
 
 void rank_1(Sequence& s) {

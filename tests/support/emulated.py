@@ -21,8 +21,8 @@ from tests.emulator.libraries import Libraries
 from tests.gpu.machine import Machine, emulator
 from zenc.codegen.holder_sequence import HolderSequence
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.sequence import Sequence
 from zenc.codegen.sequence_code import lowered, render_sequences
+from zenc.codegen.statements import Sequence
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.model import Plan
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result

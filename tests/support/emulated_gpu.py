@@ -5,8 +5,11 @@ A device's memory is the host's there, so that tensors of the CPU pass for tenso
 
 from __future__ import annotations
 
+import ctypes
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -16,12 +19,14 @@ from tests.emulator.build import engine, kernels
 from tests.emulator.libraries import Libraries
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
+from zenc.runtime.capacity import Capacity
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu_stage import gpu_stage
 from zenc.runtime.work import Worker
 from zenc.targets.cuda.tables import Words
 
+NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)
 
 
@@ -52,6 +57,32 @@ class EmulatedGpu:
             if self.left < 0:
                 raise torch.OutOfMemoryError("the test has taken all memory")
         return torch.empty(size, dtype=torch.uint8)
+
+    def pinned(self, numbers: int) -> torch.Tensor:
+        return torch.zeros(numbers, dtype=torch.int64)
+
+    def ended(self, deadline: float) -> bool:
+        event = self._libraries.new("cuEventCreate", 0)
+        self._libraries.call("cuEventRecord", event, self._streams[0])
+        until = time.monotonic() + deadline
+        while self._libraries.library.cuEventQuery(ctypes.c_uint64(event)) == NOT_READY:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.001)
+        return True
+
+    def captured(self, work: Callable[[], None]) -> int:
+        """A graph of what ``work`` puts on the caller's stream, ready to be launched."""
+        self._libraries.make_current(self.ordinal)
+        self._libraries.call("cuStreamBeginCapture_v2", self._streams[0], 0)
+        work()
+        graph = ctypes.c_uint64()
+        self._libraries.call("cuStreamEndCapture", self._streams[0], ctypes.byref(graph))
+        return self._libraries.new("cuGraphInstantiateWithFlags", graph.value, 0)
+
+    def launch(self, graph: int) -> None:
+        self._libraries.make_current(self.ordinal)
+        self._libraries.call("cuGraphLaunch", graph, self._streams[0])
 
     def uploaded(self, words: Words) -> tuple[int, object]:
         copy = torch.frombuffer(words, dtype=torch.int64).clone()
@@ -106,21 +137,27 @@ class _Ranked:
 class EmulatedRank:
     """A collective on a GPU of its own."""
 
-    def __init__(self, artifact: Artifact, meeting: _Meeting, rank: int, deadline: float) -> None:
+    def __init__(
+        self, artifact: Artifact, meeting: _Meeting, rank: int, deadline: float, capacity: Capacity | None
+    ) -> None:
         self.gpu = EmulatedGpu(rank)
         group, transport = meeting.group_of(rank), _Ranked(rank, meeting.size)
         nothing: Any = None
         communicator = Communicator(nothing, group, transport, Worker(f"gpu-{rank}"))  # type: ignore[arg-type]
-        stage = gpu_stage(artifact, self.gpu, communicator, deadline)
+        stage = gpu_stage(artifact, self.gpu, communicator, deadline, capacity)
         self.collective = Collective(artifact, communicator, lambda _: stage)
 
 
-def emulated_ranks(artifact: Artifact, size: int, deadline: float = 60.0) -> list[EmulatedRank]:
+def emulated_ranks(
+    artifact: Artifact, size: int, deadline: float = 60.0, capacity: Capacity | None = None
+) -> list[EmulatedRank]:
     """One loaded collective for each of ``size`` ranks; raises the error of the lowest rank that failed."""
-    return [rank.result() for rank in futures_of_ranks(artifact, size, deadline)]
+    return [rank.result() for rank in futures_of_ranks(artifact, size, deadline, capacity)]
 
 
-def futures_of_ranks(artifact: Artifact, size: int, deadline: float = 60.0) -> list[Future[EmulatedRank]]:
+def futures_of_ranks(
+    artifact: Artifact, size: int, deadline: float = 60.0, capacity: Capacity | None = None
+) -> list[Future[EmulatedRank]]:
     """The same as they are made; a rank that fails has an exception."""
     meeting = _Meeting(size)
-    return [_POOL.submit(EmulatedRank, artifact, meeting, rank, deadline) for rank in range(size)]
+    return [_POOL.submit(EmulatedRank, artifact, meeting, rank, deadline, capacity) for rank in range(size)]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from zenc.codegen.cuts import Cut
 from zenc.codegen.holder_sequence import HolderSequence, holder_sequence
 from zenc.codegen.render import environment
-from zenc.codegen.sequence import Sequence, sequence
-from zenc.codegen.statements import Statement
+from zenc.codegen.sequence import sequence
+from zenc.codegen.statements import Sequence, Statement
 from zenc.plan.formats import WIRE_FORMATS
 from zenc.plan.model import Plan
 from zenc.scheme.model import Format

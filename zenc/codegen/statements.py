@@ -1,5 +1,7 @@
 """What sequences are made of: transfers and what is made of what came, over numbered segments.
 
+    Sequence  = rank size parts  segments: Segment*  own: number*  phases: Stretch+  complete: number*
+    Segment   = part ranks block spread asked?              # asked: what it is sent in first; None: it is not sent
     Stretch   = kind format  statements: Statement*         # one phase of the plan
     Statement = Transfer number sends: Parcel* receives: Parcel*       # one step
               | Merge result segments+                  # their sum, added in this order
@@ -64,6 +66,46 @@ class Stretch:
     kind: Kind
     format: Format
     statements: tuple[Statement, ...]
+
+
+FULL = 1 << 20
+"""Longer than any block: all slots are occupied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What ``ranks`` ranks contributed of a part.
+
+    Of blocks of ``block`` slots it surely has all or none, and every unit that was contributed makes it have ``spread``
+    slots at most, those that were filled up included.
+    """
+
+    part: int
+    ranks: int
+    block: int
+    spread: int
+    asked: Format | None = None
+
+    @property
+    def full(self) -> bool:
+        """Whether it surely has all slots."""
+        return self.block == FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """``own[part]`` is what this rank contributes, filled up if the first phase says so, ``complete[part]`` the sum.
+
+    Segments 0 to ``parts - 1`` are its gradient as it is.
+    """
+
+    rank: int
+    size: int
+    parts: int
+    segments: tuple[Segment, ...]
+    own: tuple[int, ...]
+    phases: tuple[Stretch, ...]
+    complete: tuple[int, ...]
 
 
 def needed_only(phases: Iterable[Stretch], needed: set[int]) -> tuple[Stretch, ...]:

@@ -1,12 +1,13 @@
 """Whose contributions, and whose segments, come with which message to one rank: known before anything moves.
 
     Cargo   = (step, peer, part) -> ranks                       # ascending; of pushed parts only
-    Origins = (step, peer, part) -> ranks                       # ascending; of parts pushed under one-shot only
+    Pieces  = (step, peer, part) -> (origin, contributors)*     # ascending; of pushed parts only
     Sets    = (step, peer) -> ranks                             # ascending; whose index sets are announced
 
-A cargo says whose contributions are in a message: under Holders that is enough to know its exact bytes. Origins say
-which segments one has that are kept apart, by the ranks that held them when the phase began. Numbers of steps are
-those of ``zenc.plan.program``. What a pull brings is complete, of all ranks.
+A cargo says whose contributions are in a message: under Holders that is enough to know its exact bytes. Pieces are
+the segments that one has, and how many ranks have contributed to each: under one-shot they are kept apart, by the ranks
+that held them when the phase began; else there is one, whose origin is the peer. Numbers of steps are those of
+``zenc.plan.program``. What a pull brings is complete, of all ranks.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from zenc.plan.rounds import Rounds
 from zenc.plan.verify import Proof, verify
 
 Cargo: TypeAlias = Mapping[tuple[int, int, int], tuple[int, ...]]
-Origins: TypeAlias = Mapping[tuple[int, int, int], tuple[int, ...]]
+Pieces: TypeAlias = Mapping[tuple[int, int, int], tuple[tuple[int, int], ...]]
 Sets: TypeAlias = Mapping[tuple[int, int], tuple[int, ...]]
 
 
@@ -54,20 +55,28 @@ def verify_with_sets(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, S
     return rounds, proof, sets, {(number + first, src, part): ranks for (number, src, part), ranks in found.items()}
 
 
-def verify_with_origins(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Origins]:
-    """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep whose segments its one-shot pushes bring."""
-    found: dict[tuple[int, int, int], set[int]] = {}
+def verify_with_pieces(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Pieces]:
+    """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep which segments its pushes bring ``rank``."""
+    found: dict[tuple[int, int, int], set[tuple[int, int]]] = {}
     played = 0
 
     def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
         nonlocal played
         played += 1
-        if kind == "push" and plan.one_shot(phase):
-            for src, part, holders in _arriving(deliveries, deliveries.holders, rank):
-                found.setdefault((played, src, part), set()).update(holders)
+        if kind != "push":
+            return
+        apart = plan.one_shot(phase)
+        for src, part, ranks in _arriving(deliveries, deliveries.holders if apart else deliveries.members, rank):
+            pieces = {(origin, _contributors(deliveries, origin, part)) for origin in ranks}
+            found.setdefault((played, src, part), set()).update(pieces if apart else {(src, len(ranks))})
 
     rounds, proof = verify(plan, size, observe)
-    return rounds, proof, {key: tuple(sorted(ranks)) for key, ranks in found.items()}
+    return rounds, proof, {key: tuple(sorted(pieces)) for key, pieces in found.items()}
+
+
+def _contributors(deliveries: Deliveries, origin: int, part: int) -> int:
+    """How many ranks contributed to what ``origin`` held of ``part`` when the phase began."""
+    return int(np.bitwise_count(deliveries.begun[origin, part]).sum()) if len(deliveries.begun) else 1
 
 
 def _arriving(deliveries: Deliveries, whose: Words, rank: int) -> list[tuple[int, int, list[int]]]:

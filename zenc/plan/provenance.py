@@ -34,7 +34,8 @@ class Deliveries:
 
     ``contributors`` counts the ranks whose contributions are delivered, ``pieces`` the pieces that are kept apart;
     ``members`` [rows, words] are those ranks, as bits, in a push. ``holders`` [rows, words] are, under one-shot
-    aggregation, the ranks that held those pieces when the phase began.
+    aggregation, the ranks that held those pieces when the phase began, and ``begun`` [size, parts, words] whose
+    contributions they then held, unless that was each its own.
     """
 
     src: Ints
@@ -46,6 +47,7 @@ class Deliveries:
     pieces: Ints
     members: Words
     holders: Words
+    begun: Words
 
 
 class Provenance:
@@ -165,7 +167,10 @@ class Provenance:
         original[order] = counts
         apart = np.bitwise_count(pieces).sum(axis=1).astype(np.int64)
         holders = pieces if self.one_shot else _NOBODY
-        self.deliveries = replace(rows, contributors=original, pieces=apart, members=members, holders=holders)
+        begun = self.before if self.one_shot and self.pushes else _NOBODY
+        self.deliveries = replace(
+            rows, contributors=original, pieces=apart, members=members, holders=holders, begun=begun
+        )
         return []
 
     def _grow(self, rows: Deliveries, order: Ints, starts: Ints) -> None:
@@ -270,7 +275,7 @@ def by_part(round_: Round) -> Deliveries:
     ends = np.cumsum(lengths)
     part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(round_.first, lengths)
     src, dst, origin, line = columns
-    return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY, _NOBODY)
+    return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY, _NOBODY, _NOBODY)
 
 
 def _mixed(values: Words) -> Words:

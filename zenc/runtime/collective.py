@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import torch
 
@@ -19,6 +19,9 @@ from zenc.runtime.streams import on_stream
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
 from zenc.scheme.model import Unit
+
+if TYPE_CHECKING:
+    from zenc.runtime.captured import Captured
 
 Operation = Literal["sum", "mean"]
 OPERATIONS = ("sum", "mean")
@@ -61,6 +64,7 @@ class Collective:
         are occupied units, ``density_in`` and ``density_out`` their share of ``units``. ``phases`` has for ``push``
         and ``pull``, and by holders for ``announce`` before them: bytes, messages, bytes by wire format, seconds, and
         ``imbalance``: the fullest part over the mean part, of this rank's own gradient, or of the sum (pull).
+        ``made_again``: in capacity mode there was not room for all, and the call was made exactly.
         """
         return self._stats.to_json() if self._stats else {}
 
@@ -95,9 +99,6 @@ class Collective:
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline.
         """
         self._communicator.demand_whole()
-        if op not in OPERATIONS:
-            message = f"unknown operation {op!r}; one of {', '.join(OPERATIONS)}"
-            raise TensorError(Diagnostic("unknown-operation", message))
         prepared = self._prepared(tensor, op, rows)
         number = self._communicator.next_call()
 
@@ -106,6 +107,16 @@ class Collective:
 
         worker, call = self._communicator.worker, on_stream(run, tensor, async_op)
         return worker.submit(call, tensor.device) if async_op else worker.run(call)
+
+    def capturable(self, tensor: torch.Tensor, op: Operation = "sum", rows: bool = False) -> Captured:
+        """An ``all_reduce`` of ``tensor`` that a CUDA graph can hold: see ``Captured``. All ranks ask for it together.
+
+        On GPUs, with ``capacity`` given to ``zenc.load``.
+        """
+        from zenc.runtime.captured import Captured
+
+        self._communicator.demand_whole()
+        return Captured(self, tensor, op, rows)
 
     def _run(self, tensor: torch.Tensor, prepared: Prepared, op: Operation, number: int, work: Work) -> torch.Tensor:
         """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""
@@ -122,13 +133,16 @@ class Collective:
             raise
         seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
         counts = found.counts_in, found.counts_out
-        self._stats = work.counted = CallStats(number, layout.units, *counts, opened.stats, *seconds)
+        self._stats = work.counted = CallStats(number, layout.units, *counts, opened.stats, *seconds, found.made_again)
         return found.tensor
 
     def _prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> Prepared:
         """What calls with this shape, dtype and operation share; raises TensorError as ``layout_of``."""
         if not isinstance(tensor, torch.Tensor):
             raise not_a_tensor(tensor)
+        if op not in OPERATIONS:
+            message = f"unknown operation {op!r}; one of {', '.join(OPERATIONS)}"
+            raise TensorError(Diagnostic("unknown-operation", message))
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
         key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows)
         known = self._known.get(key)

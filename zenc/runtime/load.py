@@ -9,13 +9,19 @@ import torch.distributed as dist
 
 from zenc.codegen.artifact import Artifact
 from zenc.errors import ZencError
+from zenc.runtime.capacity import Shares, capacity_of
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
 from zenc.runtime.stages import Stages
 from zenc.runtime.work import Work
 
 
-def load_collective(obtain: Callable[[int], Artifact], group: dist.ProcessGroup | None, deadline: float) -> Collective:
+def load_collective(
+    obtain: Callable[[int], Artifact],
+    group: dist.ProcessGroup | None,
+    deadline: float,
+    shares: Shares | None = None,
+) -> Collective:
     """Get the artifact, build it, and agree with all ranks that they hold the same one.
 
     A rank that fails on the way still takes part in the agreement, so that the others learn of it at once and by
@@ -25,14 +31,16 @@ def load_collective(obtain: Callable[[int], Artifact], group: dist.ProcessGroup 
     communicator.demand_whole()
     try:
         artifact = obtain(communicator.size)
-        stages = Stages(artifact, communicator, deadline)
+        capacity = capacity_of(shares, artifact.plan, communicator.size)
+        stages = Stages(artifact, communicator, deadline, capacity)
         device = _usual_device(communicator)
         if device.type == "cpu":
             stages.on(device)  # what can fail fails here, on all ranks at once
     except Exception as failure:
         _tell_failure(communicator, failure, deadline)
         raise
-    _agree(communicator, {"digest": artifact.plan.digest, "scheme": artifact.plan.scheme[:60], "error": ""}, deadline)
+    scheme = artifact.plan.scheme[:60] + (f" with {capacity}" if capacity else "")
+    _agree(communicator, {"digest": artifact.plan.digest, "scheme": scheme, "error": ""}, deadline)
     if device.type != "cpu":
         stages.on(device)  # has an agreement of its own
     return Collective(artifact, communicator, stages.on)

@@ -18,13 +18,17 @@ from zenc.runtime.wire import Envelope
 
 @dataclass(slots=True)  # not frozen: one is made in every call
 class Reduction:
-    """The sum, in the layout of the input, and what was counted on the way: occupied units of each part, seconds."""
+    """The sum, in the layout of the input, and what was counted on the way: occupied units of each part, seconds.
+
+    ``made_again``: there was not room for all in capacity mode.
+    """
 
     tensor: torch.Tensor
     counts_in: list[int]
     counts_out: list[int]
     seconds_pack: float
     seconds_expand: float
+    made_again: bool = False
 
 
 class Call(Protocol):

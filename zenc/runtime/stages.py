@@ -9,6 +9,7 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.capacity import Capacity
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.host_stage import host_stage
 from zenc.runtime.reduction import Stage
@@ -18,10 +19,16 @@ log = logging.getLogger("zenc")
 
 
 class Stages:
-    """What runs the plan of ``artifact`` on each device. ``deadline``: seconds for a build, and for any single wait."""
+    """What runs the plan of ``artifact`` on each device. ``deadline``: seconds for a build, and for any single wait.
 
-    def __init__(self, artifact: Artifact, communicator: Communicator, deadline: float) -> None:
+    With a ``capacity`` GPUs use capacity mode. On the CPU counts are known anyway, and all is exact.
+    """
+
+    def __init__(
+        self, artifact: Artifact, communicator: Communicator, deadline: float, capacity: Capacity | None = None
+    ) -> None:
         self.artifact, self.communicator, self.deadline = artifact, communicator, deadline
+        self.capacity = capacity
         self._made: dict[torch.device, Stage] = {}
 
     def on(self, device: torch.device) -> Stage:
@@ -48,7 +55,7 @@ class Stages:
         from zenc.runtime.gpu_stage import gpu_stage
 
         with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
-            made = gpu_stage(self.artifact, TorchGpu(device), self.communicator, self.deadline)
+            made = gpu_stage(self.artifact, TorchGpu(device), self.communicator, self.deadline, self.capacity)
         self._tell(str(device))
         return made
 

@@ -82,6 +82,7 @@ class CallStats:
     seconds: float
     seconds_pack: float
     seconds_expand: float
+    made_again: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As ``Collective.stats``."""
@@ -103,4 +104,5 @@ class CallStats:
             "seconds_pack": self.seconds_pack,
             "seconds_expand": self.seconds_expand,
             "call": self.call,
+            "made_again": self.made_again,
         }

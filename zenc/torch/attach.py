@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from zenc.codegen.artifact import Artifact
 from zenc.compiler import load
 from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.runtime.capacity import Shares
 from zenc.runtime.collective import Collective
 from zenc.torch.hook import ZencState, zenc_hook
 from zenc.torch.unused import watch_unused
@@ -43,6 +44,7 @@ def attach(
     *,
     dense: Iterable[str] = (),
     deadline: float | None = None,
+    capacity: Shares | None = None,
 ) -> Attachment:
     """Let a scheme synchronise the sparse gradients of ``ddp_model``; its dense ones stay with DDP, but for ``dense``.
 
@@ -55,6 +57,7 @@ def attach(
         dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
             step touches few rows, under an optimizer that takes no sparse gradients, such as Adam.
         deadline: seconds that any single wait may take; see ``zenc.load``.
+        capacity: room instead of counts, on GPUs; see ``zenc.load``.
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
@@ -67,7 +70,7 @@ def attach(
     sparse = _sparse_parameters(ddp_model.module)
     asked = _dense_parameters(ddp_model.module, dense, sparse)
     names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
-    collective = load(scheme, ddp_model.process_group, deadline=deadline)
+    collective = load(scheme, ddp_model.process_group, deadline=deadline, capacity=capacity)
     state = ZencState(collective, ddp_model.process_group, names, asked.values())
     try:
         ddp_model.register_comm_hook(state, zenc_hook)

@@ -1,8 +1,7 @@
 // How the blocks that read one segment agree on what is wrong with it.
 #pragma once
 
-#include "zenc/segment.h"
-#include "zenc_cuda/search.h"
+#include "zenc_cuda/slots.h"
 
 namespace zenc {
 
@@ -15,7 +14,7 @@ ZENC_DEVICE void blame(Check* check, u64 position, i64 status) {
 ZENC_DEVICE i64 verdict_of(const Segment& segment, Check* check) {
     const u64 fault = atomicMax(&check->fault, 0ULL);
     if (fault != 0) return -static_cast<i64>(~fault % 8);
-    return atomicAdd(&check->count, 0ULL) == segment.count ? 0 : WRONG_COUNT;
+    return atomicAdd(&check->count, 0ULL) == occupied(segment) ? 0 : WRONG_COUNT;
 }
 
 // Every block says how many slots each of its threads found. The last one to come writes the status, and

@@ -62,6 +62,7 @@ ZENC_DEVICE void collect_units(const Geometry<HierarchicalHash<K>>& geometry, co
         const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
         if (unit >= geometry.units) {
             atomicMin(status, i);
+            slots_out[i] = 0;
             continue;
         }
         const u64 part = geometry.mapping.part(unit);

@@ -17,9 +17,13 @@ struct CooIndex {
     const Index* in;
     u64 slots;
     u64 count;
+    bool has_end;  // else there is room behind the entries, in which anything may be
 
     ZENC_DEVICE explicit CooIndex(const Segment& segment)
-        : in(reinterpret_cast<const Index*>(segment.index)), slots(segment.slots), count(segment.count) {}
+        : in(reinterpret_cast<const Index*>(segment.index)),
+          slots(segment.slots),
+          count(occupied(segment)),
+          has_end(segment.actual == nullptr) {}
 
     ZENC_DEVICE bool absent() const { return false; }
 
@@ -45,7 +49,7 @@ struct CooIndex {
 
     ZENC_DEVICE void find_stray_bits(Check* check) const {
         constexpr u64 IN_A_WORD = 8 / sizeof(Index);
-        if (count % IN_A_WORD != 0 && in[count] != 0) blame(check, 1 + count, STRAY_BITS);
+        if (has_end && count % IN_A_WORD != 0 && in[count] != 0) blame(check, 1 + count, STRAY_BITS);
     }
 };
 
@@ -112,10 +116,15 @@ ZENC_DEVICE u64 decode_words(const Segment& segment, Check* check) {
     return found;
 }
 
+// Whether what came can be a segment: it has no more slots than there are, or room for them.
+ZENC_DEVICE bool can_be(const Segment& segment) {
+    return segment.count <= segment.slots && (segment.actual == nullptr || *segment.actual <= segment.count);
+}
+
 // Returns the slots that this thread wrote.
 ZENC_DEVICE u64 decode_index(const Segment& segment, Check* check, Shared shared) {
     const bool first = thread_of_row() == 0;
-    if (segment.count > segment.slots) {
+    if (!can_be(segment)) {
         if (first) blame(check, 0, WRONG_COUNT);
         return 0;
     }

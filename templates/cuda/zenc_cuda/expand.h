@@ -82,7 +82,7 @@ ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment*
                                i64* units, u8* out) {
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         u64 start = 0;
-        for (u64 k = 0; k < part; ++k) start += segments[k].count;
+        for (u64 k = 0; k < part; ++k) start += occupied(segments[k]);
         const u8* const values = static_cast<const u8*>(segments[part].values);
         RowBatches batch(segments[part], row_bytes);
         while (batch.next()) {

@@ -1,6 +1,7 @@
 // All algorithms of the CUDA target. The generated unit instantiates them for one mapping.
 #pragma once
 
+#include "zenc_cuda/admit.h"
 #include "zenc_cuda/collect.h"
 #include "zenc_cuda/decode.h"
 #include "zenc_cuda/encode.h"

@@ -17,7 +17,7 @@ ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
 }
 
 // Sets the bits of the slots of n units, and slots_out[i] = slot of ids[i]. *status, which is ~0 before,
-// becomes the smallest i whose id is out of range; then its slot is not written.
+// becomes the smallest i whose id is out of range; its slot is 0.
 //
 // Reads 8 and writes 8 bytes a unit, and reads and sets a bit.
 template <class Mapping>
@@ -27,6 +27,7 @@ ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i
         const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
         if (unit >= geometry.units) {
             atomicMin(status, i);
+            slots_out[i] = 0;
             continue;
         }
         const u64 slot = geometry.slot_of(unit);

@@ -6,6 +6,12 @@
 
 namespace zenc {
 
+// How many slots are occupied; never more than there is room for, whatever a peer says.
+ZENC_DEVICE u64 occupied(const Segment& segment) {
+    if (segment.actual == nullptr || *segment.actual > segment.count) return segment.count;
+    return *segment.actual;
+}
+
 // The occupied slots of a segment; or, if `absent`, all the others.
 struct Slots {
     const u64* bitmap;

@@ -19,10 +19,10 @@ public:
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
         for (const Parcel& parcel : sends)
-            for (const Held* held : parcel.segments) messages.send(parcel.peer, held->at.index, body(*held));
+            for (const Held* held : parcel.segments) messages.send(parcel.peer, start_of(*held), body(*held));
         for (const Parcel& parcel : receives)
             for (const Held* held : parcel.segments)
-                messages.receive(parcel.peer, held->at.index, body(*held));
+                messages.receive(parcel.peer, start_of(*held), body(*held));
         messages.run();
         read(receives, workshop);
         count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
@@ -30,18 +30,15 @@ public:
     }
 
 private:
-    WireLayout layout(const Held& held) const {
-        return wire_layout(asked_, held.at.slots, held.at.count, unit_bytes_);
-    }
-
-    u64 body(const Held& held) const { return layout(held).body_bytes; }
+    i64 format(const Held& held) const { return layout_of(held, asked_, unit_bytes_).format; }
+    u64 body(const Held& held) const { return body_bytes(held, asked_, unit_bytes_); }
 
     // The index of all segments that are sent, once each.
     void write(const Parcels& sends) {
         Segments written;
         for (const Parcel& parcel : sends) {
             for (Held* held : parcel.segments) {
-                if (held->at.format != layout(*held).format) lay_out_anew(*held);
+                if (held->at.format != format(*held)) lay_out_anew(*held);
                 if (!held->indexed) written.push_back(held->at);
                 held->indexed = true;
             }
@@ -51,18 +48,20 @@ private:
 
     // A segment that was sent, or received, in another format, or was not meant to be sent.
     void lay_out_anew(Held& held) {
-        const void* const values = held.at.values;
+        const Segment old = held.at;
         held.asked = asked_;
         held.indexed = false;
         make_bodies(queue_, {&held}, unit_bytes_);
-        if (queue_.ok()) queue_.copy(held.at.values, values, held.at.count * unit_bytes_);
+        if (!queue_.ok()) return;
+        queue_.copy(held.at.actual, old.actual, head_bytes(held));
+        queue_.copy(held.at.values, old.values, held.at.count * unit_bytes_);
     }
 
     void make_room(const Parcels& receives) {
         Several received;
         for (const Parcel& parcel : receives) {
             for (Held* held : parcel.segments) {
-                if (!parcel.counted) know_count(*held, held->at.slots);
+                if (!parcel.counted && !held->counted) know_count(*held, held->at.slots);
                 held->asked = asked_;
                 held->valued = held->indexed = true;
                 received.push_back(held);
@@ -92,9 +91,9 @@ private:
             ++messages;
             bytes += static_cast<i64>(parcel.control());
             for (const Held* held : parcel.segments) {
-                const WireLayout chosen = layout(*held);
-                bytes += static_cast<i64>(chosen.body_bytes);
-                formats[chosen.format] += static_cast<i64>(chosen.body_bytes);
+                const i64 size = static_cast<i64>(body(*held));
+                bytes += size;
+                formats[format(*held)] += size;
             }
         }
     }

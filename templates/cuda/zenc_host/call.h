@@ -53,6 +53,12 @@ struct Call {
     void* arena;      // device memory for all but the results, or null; `allocate` gives what it lacks
     u64 arena_bytes;  // of it; aligned as well
     i64 deadline;     // microseconds for any single wait
+    // Capacity mode (docs/adr/0024-capacity-mode.md), where own_share > 0: of the slots of a part the
+    // gradient of a rank occupies own_share at most, and a sum sum_share. Else the call is made again,
+    // exactly.
+    double own_share, sum_share;
+    u64* report;  // [1 + 2 * parts] pinned: the call is captured, and what it finds comes here with each
+                  // replay: 1 if it has to be made again, counts_in, counts_out. Null: it is not captured
     // What came of it.
     i64* ids_out;      // [count_out], ascending, from `allocate`
     void* values_out;  // [count_out, width], from `allocate`
@@ -60,6 +66,7 @@ struct Call {
     u64 arena_wanted;      // bytes: an arena of so many would have sufficed
     i64* counts_in;        // [parts] in the caller's memory: occupied units of this rank's own gradient
     i64* counts_out;       // [parts]: of the sum
+    i64 made_again;        // 1: there was not room for all in capacity mode
     PhaseCount phases[3];  // push, pull, announce
     i64 outcome;
     i64 peer;  // whom a failure concerns, or -1

@@ -101,6 +101,11 @@ ZENC_EXPORT void* zenc_open_communicator(const zenc::u8* id, zenc::i64 ranks, ze
     return nullptr;
 }
 
+// Ends what is under way, also what a graph replays. The group can't be used again.
+ZENC_EXPORT void zenc_abort_communicator(void* communicator) {
+    zenc::abort(*static_cast<zenc::Communicator*>(communicator));
+}
+
 // No call may be under way, on the host or on its stream.
 ZENC_EXPORT void zenc_close_communicator(void* communicator) {
     zenc::close(static_cast<zenc::Communicator*>(communicator));

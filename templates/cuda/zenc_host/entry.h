@@ -28,18 +28,34 @@ inline void clear_results(Call& call) {
     call.outcome = DONE;
     call.peer = -1;
     call.detail = 0;
+    call.made_again = 0;
     call.message[0] = 0;
 }
 
 // Nothing of a failed call may go on behind the caller's back; peers wait for it in vain.
 inline void give_up(Call& call, Communicator& group) {
     abort(group);
+    if (call.report != nullptr) return;  // what is captured has not begun
     Patience patience(call.deadline);
     const CUstream streams[] = {static_cast<CUstream>(call.stream), static_cast<CUstream>(call.side)};
     for (const CUstream stream : streams) {
         if (api.cuEventRecord(group.ready, stream) != CUDA_SUCCESS) continue;
         while (api.cuEventQuery(group.ready) == CUDA_ERROR_NOT_READY && patience.wait()) continue;
     }
+}
+
+// A call for which capacity mode had no room. Its input is as it was.
+template <class Program>
+inline void play_exactly(const Program& program, Call& call, Communicator& group) {
+    const double own_share = call.own_share;
+    const u64 wanted = call.arena_wanted;
+    call.own_share = 0;
+    call.arena_wanted = 0;
+    call.count_out = 0;
+    group.staging.reset();
+    program.play(call, group);
+    call.own_share = own_share;
+    if (wanted > call.arena_wanted) call.arena_wanted = wanted;
 }
 
 // `programs` say what they do in `play`, of one rank each.
@@ -58,6 +74,8 @@ inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
     if (check(call, api.cuCtxSetCurrent(group.context), "cuCtxSetCurrent")) {
         group.staging.reset();
         mine->play(call, group);
+        if (call.report != nullptr) group.staging.keep();
+        if (ok(call) && call.made_again != 0) play_exactly(*mine, call, group);
     }
     if (!ok(call)) give_up(call, group);
     return call.outcome;

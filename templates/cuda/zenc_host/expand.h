@@ -9,14 +9,14 @@ static const Kernel EXPAND_DENSE("zenc_expand_dense");
 static const Kernel MARK_FOUND("zenc_mark_found");
 static const Kernel EXPAND_UNITS("zenc_expand_units");
 
-// Every unit of call.dense_out.
-inline void expand_dense(Queue& queue, const Segments& parts) {
+// Every unit of call.dense_out; nothing where `veto` is there, and is not 0.
+inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
     const Call& call = queue.call;
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
     const auto [table] = upload_all(queue, parts);
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
     queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, call.units, call.width, number_of(parts),
-                 call.tables, table, row_bytes(call), call.dense_out);
+                 call.tables, table, row_bytes(call), veto, call.dense_out);
 }
 
 // The units of all parts as one segment, marked and ranked. Contiguous units, which ascend from part to part,

@@ -15,7 +15,7 @@ static const Kernel ROW_STARTS("zenc_row_starts");
 struct Grouped {
     u64* keys;     // [n], sorted
     u64 shift;     // bits of a position in a key
-    u64* starts;   // [distinct + 1]: the first key of each row
+    u64* starts;   // the first key of each row, and behind them n
     u64* popular;  // the number of rows of more than MOST_INPUTS inputs, and they
 };
 
@@ -57,7 +57,8 @@ private:
     u64 *keys_, *other_, *counts_, *work_;
 };
 
-// The inputs in `slots` [n], which have `distinct` rows in the segments of `parts` (a table on the device).
+// The inputs in `slots` [n], which have `distinct` rows, or fewer, in the segments of `parts` (a table on the
+// device).
 inline Grouped group(Queue& queue, i64 parts, const Segment* table, const i64* slots, u64 distinct) {
     const Call& call = queue.call;
     const u64 n = static_cast<u64>(call.n), shift = bits_below(n);

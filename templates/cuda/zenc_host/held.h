@@ -9,9 +9,12 @@
 namespace zenc {
 
 // A segment's bitmap and ranks are there from the beginning (on the stream). Its count becomes known when it
-// has crossed to the host; its values are made after that, in a body of just the right size.
+// has crossed to the host; its values are made after that, in a body of just the right size. In capacity mode
+// the count is the room, known from the beginning, and the actual count is the head of the body; segments
+// that surely have all slots are as ever.
 struct Held {
     Segment at = {};
+    bool roomy = false;        // its body has a head
     i64 asked = FORMAT_DENSE;  // what it is sent in first; dense, which has no index, if it is not sent
     bool counted = false;
     bool valued = false;
@@ -44,22 +47,39 @@ inline u64 aligned(u64 bytes) {
     return (bytes + 15) / 16 * 16;
 }
 
+// How a segment travels when a phase asks for a format; without its head.
+inline WireLayout layout_of(const Held& held, i64 asked, u64 unit_bytes) {
+    const Segment& at = held.at;
+    return (held.roomy ? room_layout : wire_layout)(asked, at.slots, at.count, unit_bytes);
+}
+
+inline u64 head_bytes(const Held& held) {
+    return held.roomy ? 8 : 0;
+}
+
+// Where a body begins, and its bytes.
+inline u8* start_of(const Held& held) {
+    return held.at.index - head_bytes(held);
+}
+
+inline u64 body_bytes(const Held& held, i64 asked, u64 unit_bytes) {
+    return head_bytes(held) + layout_of(held, asked, unit_bytes).body_bytes;
+}
+
 // Room for index and values of segments whose counts are known, in the format that each is asked for.
 inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
-    std::vector<WireLayout> layouts;
     u64 bytes = 0;
-    for (const Held* held : which) {
-        layouts.push_back(wire_layout(held->asked, held->at.slots, held->at.count, unit_bytes));
-        bytes += aligned(layouts.back().body_bytes);
-    }
+    for (const Held* held : which) bytes += aligned(body_bytes(*held, held->asked, unit_bytes));
     u8* next = queue.allocate<u8>(bytes);
     if (!queue.ok()) return;
-    for (u64 i = 0; i < which.size(); ++i) {
-        Segment& at = which[i]->at;
-        at.format = layouts[i].format;
-        at.index = next;
-        at.values = next + layouts[i].index_bytes;
-        next += aligned(layouts[i].body_bytes);
+    for (Held* held : which) {
+        const WireLayout layout = layout_of(*held, held->asked, unit_bytes);
+        Segment& at = held->at;
+        at.format = layout.format;
+        at.actual = held->roomy ? reinterpret_cast<u64*>(next) : nullptr;
+        at.index = next + head_bytes(*held);
+        at.values = at.index + layout.index_bytes;
+        next += aligned(head_bytes(*held) + layout.body_bytes);
     }
 }
 

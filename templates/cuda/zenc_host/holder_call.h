@@ -24,9 +24,10 @@ public:
         : call_(call),
           group_(group),
           queue_(call, group.staging),
-          pack_(queue_of_one_part(), 1),
+          capacity_(queue_),
+          pack_(queue_of_one_part(), capacity_, 1),
           unit_bytes_(static_cast<u64>(row_bytes(call))),
-          workshop_(queue_, group, pack_, unit_bytes_),
+          workshop_(queue_, group, capacity_, pack_, unit_bytes_),
           agreement_(queue_, group, workshop_, tables.cuts, tables.number_of_cuts, tables.pieces),
           cuts_of_(tables.rows, tables.rows + tables.number_of_rows),
           sets_(static_cast<u64>(group.size)),
@@ -170,6 +171,7 @@ private:
     Call& call_;
     Communicator& group_;
     Queue queue_;
+    Capacity capacity_;  // off
     Pack pack_;
     const u64 unit_bytes_;
     Workshop workshop_;

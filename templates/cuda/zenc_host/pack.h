@@ -2,6 +2,7 @@
 // when the host knows the counts, the values.
 #pragma once
 
+#include "zenc_host/capacity.h"
 #include "zenc_host/collect.h"
 #include "zenc_host/group.h"
 
@@ -16,7 +17,7 @@ static const Kernel PLACE_DENSE("zenc_place_dense", Typed::YES);
 
 class Pack {
 public:
-    Pack(Queue& queue, i64 parts) : queue_(queue), parts_(parts) {
+    Pack(Queue& queue, Capacity& capacity, i64 parts) : queue_(queue), capacity_(capacity), parts_(parts) {
         u64 largest = 0;
         for (i64 part = 0; part < parts; ++part) {
             const u64 slots = static_cast<u64>(queue.call.part_slots[part]);
@@ -31,8 +32,8 @@ public:
         bitmap_ = queue_.allocate<u64>(words + work);
         before_ = queue_.allocate<u64>(words + 1);
         queue_.clear(bitmap_, 8 * (words + work));
-        const Segments whole = {{bitmap_, before_, nullptr, nullptr, 64 * words, 0, FORMAT_BITMAP, 0}};
-        const auto [table, status] = upload_all(queue_, whole, std::vector<u64>{~0ULL});
+        whole_ = {bitmap_, before_, nullptr, nullptr, 64 * words, 64 * words, FORMAT_BITMAP, 0, nullptr};
+        const auto [table, status] = upload_all(queue_, Segments{whole_}, std::vector<u64>{~0ULL});
         if (queue_.call.ids != nullptr)
             mark_units(const_cast<u64*>(status));
         else
@@ -50,18 +51,29 @@ public:
     // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.
     const u64* status() const { return status_; }
 
-    // The values of the segments of all parts, whose counts are known.
+    // Before values are placed in capacity mode: all of them have room, or no part has any.
+    void admit(const Segments& parts) {
+        whole_.actual = queue_.allocate<u64>(1);
+        if (!queue_.ok()) return;
+        if (status_ != nullptr) capacity_.expect({{status_, ~0ULL}});
+        capacity_.weigh(parts);
+        capacity_.admit({whole_});
+    }
+
+    // The values of the segments of all parts, whose counts are known, or their room.
     void place(const Segments& parts) const {
-        u64 distinct = 0;
-        for (const Segment& part : parts) distinct += part.count;
-        if (distinct == 0) return;
+        const u64 n = static_cast<u64>(queue_.call.n);
+        u64 rows = 0;
+        for (const Segment& part : parts) rows += part.count;
+        if (queue_.call.ids != nullptr && rows > n) rows = n;
+        if (rows == 0) return;
         const auto [table] = upload_all(queue_, parts);
         if (queue_.call.ids == nullptr)
             place_dense(table, blocks_for_rows(parts, bytes_of_row()));
-        else if (static_cast<u64>(queue_.call.n) == distinct)
+        else if (n == rows && !capacity_.on())
             place_once(table);
         else
-            place_summed(table, distinct);
+            place_summed(table, rows);
     }
 
 private:
@@ -91,18 +103,20 @@ private:
                       call.width, parts_, call.tables, table, slots_, call.n, call.values, call.divisor);
     }
 
-    void place_summed(const Segment* table, u64 distinct) const {
+    // There are `most` rows, or fewer in capacity mode.
+    void place_summed(const Segment* table, u64 most) const {
         const Call& call = queue_.call;
-        const Grouped by_row = group(queue_, parts_, table, slots_, distinct);
+        const Grouped by_row = group(queue_, parts_, table, slots_, most);
+        const u64* const distinct = capacity_.on() ? whole_.actual : before_ + words_of(whole_.slots);
         const u64 width = static_cast<u64>(call.width), rows = rows_for(ceil_divide(width, SUM_COLUMNS));
         const u64 lanes = width < 32 ? width : 32;
-        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * distinct), rows, call.units, call.width, parts_,
+        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, call.units, call.width, parts_,
                       call.tables, table, slots_, call.values, call.divisor, by_row.keys, by_row.shift,
                       by_row.starts, distinct);
-        if (const u64 most = popular_words(static_cast<u64>(call.n)) - 1)
-            queue_.launch(PLACE_POPULAR, most < POPULAR_BLOCKS ? most : POPULAR_BLOCKS, rows, call.units,
-                          call.width, parts_, call.tables, table, slots_, call.values, call.divisor,
-                          by_row.keys, by_row.shift, by_row.starts, by_row.popular);
+        if (const u64 popular = popular_words(static_cast<u64>(call.n)) - 1)
+            queue_.launch(PLACE_POPULAR, popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS, rows,
+                          call.units, call.width, parts_, call.tables, table, slots_, call.values,
+                          call.divisor, by_row.keys, by_row.shift, by_row.starts, by_row.popular);
     }
 
     void place_dense(const Segment* table, u64 blocks) const {
@@ -116,8 +130,10 @@ private:
     static constexpr u64 POPULAR_BLOCKS = 128;  // most gradients have few popular rows
 
     Queue& queue_;
+    Capacity& capacity_;
     const i64 parts_;
     u64 part_words_ = 0;
+    Segment whole_ = {};  // all parts, one behind the other
     u64* bitmap_ = nullptr;
     u64* before_ = nullptr;
     i64* slots_ = nullptr;

@@ -18,6 +18,24 @@ struct Parcel {
 
 using Parcels = std::vector<Parcel>;
 
+// Fails unless NCCL has begun with what it returned `result` for.
+inline void demand_begun(Queue& queue, Communicator& group, ncclResult_t result, const char* what) {
+    result = settled(group, result, queue.call.deadline);
+    if (result == ncclInProgress)
+        fail(queue.call, DEADLINE_PASSED, -1, "NCCL did not begin with %s within the deadline of %g s", what,
+             queue.call.deadline / 1e6);
+    else if (result != ncclSuccess)
+        fail(queue.call, NCCL_FAILED, -1, "%s failed: %s", what, api.ncclGetErrorString(result));
+}
+
+// words [n] on the device become the greatest of all ranks, each by itself.
+inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
+    if (!queue.ok()) return;
+    const ncclResult_t result =
+        api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, group.nccl, queue.stream);
+    demand_begun(queue, group, result, "an all-reduce");
+}
+
 // The messages of one NCCL group: bytes, to and from several ranks. Messages to one rank stay in their order.
 class Exchange {
 public:
@@ -36,13 +54,7 @@ public:
         }
         const ncclResult_t ended = api.ncclGroupEnd();
         if (result == ncclSuccess || result == ncclInProgress) result = ended;
-        result = settled(group_, result, queue_.call.deadline);
-        if (result == ncclInProgress)
-            fail(queue_.call, DEADLINE_PASSED, -1,
-                 "NCCL did not begin to exchange within the deadline of %g s", queue_.call.deadline / 1e6);
-        else if (result != ncclSuccess)
-            fail(queue_.call, NCCL_FAILED, -1, "a group of messages failed: %s",
-                 api.ncclGetErrorString(result));
+        demand_begun(queue_, group_, result, "a group of messages");
     }
 
 private:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zenc_host/bodies.h"
+#include "zenc_host/report.h"
 
 namespace zenc {
 
@@ -9,11 +10,15 @@ enum Kind : i64 { PUSH = 0, PULL = 1, ANNOUNCE = 2 };
 enum class Announced { NO, YES };
 
 constexpr i64 NOT_SENT = FORMAT_DENSE;  // values without an index
+constexpr i64 FULL = 1 << 20;
 
-// A segment of a sequence: its part, and the format in which it is sent first.
+// A segment of a sequence: what `ranks` ranks contributed of a part, the format in which it is sent first,
+// and how many slots each unit may make it have, those that were filled up included. FULL: it has all slots.
 struct Slot {
     i64 part;
     i64 asked;
+    i64 ranks;
+    i64 spread;
 };
 
 class Sequence {
@@ -22,26 +27,30 @@ public:
         : call_(call),
           group_(group),
           queue_(call, group.staging),
-          pack_(queue_, parts),
+          capacity_(queue_),
+          pack_(queue_, capacity_, parts),
           unit_bytes_(static_cast<u64>(row_bytes(call))),
-          workshop_(queue_, group, pack_, unit_bytes_),
+          workshop_(queue_, group, capacity_, pack_, unit_bytes_),
           parts_(parts),
           held_(static_cast<u64>(n)) {
         for (i64 i = 0; i < n; ++i) {
             held(i)->at.part = static_cast<u64>(segments[i].part);
             held(i)->at.slots = static_cast<u64>(call.part_slots[segments[i].part]);
             held(i)->asked = segments[i].asked;
+            if (capacity_.on() && segments[i].spread != FULL) make_room(*held(i), segments[i]);
         }
     }
 
     // This rank's own gradient becomes segments 0 to parts - 1.
     void pack() {
+        capacity_.begin();
         pack_.mark();
         for (i64 part = 0; part < parts_; ++part) {
             pack_.show(held(part)->at);
             workshop_.own(held(part));
         }
-        if (const u64* const status = pack_.status()) workshop_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
+        if (const u64* const status = pack_.status(); status != nullptr && !capacity_.on())
+            workshop_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
     }
 
     // Opens a phase, in which messages are asked to be in `format`.
@@ -80,9 +89,13 @@ public:
         workshop_.mark(END);
         workshop_.make_values(END);
         take_time();
+        if (capacity_.on()) agree();
         if (queue_.ok()) expand(several(complete));
-        workshop_.cross(END, {}, {});
-        if (!queue_.ok()) return;
+        if (capacity_.on())
+            report(several(own), several(complete));
+        else
+            workshop_.cross(END, {}, {});
+        if (!queue_.ok() || call_.report != nullptr) return;
         i64* count = call_.counts_in;
         for (const i64 segment : own) *count++ = static_cast<i64>(held(segment)->at.count);
         count = call_.counts_out;
@@ -99,7 +112,37 @@ private:
     }
 
     Parcel parcel(i64 peer, Numbers segments, Announced announced) {
-        return {peer, several(segments), announced == Announced::YES, format_ != FORMAT_DENSE};
+        const bool exact = !capacity_.on();
+        return {peer, several(segments), exact && announced == Announced::YES,
+                exact && format_ != FORMAT_DENSE};
+    }
+
+    void make_room(Held& held, const Slot& slot) {
+        held.roomy = true;
+        know_count(held, capacity_.room(held.at.slots, slot.ranks, slot.spread));
+    }
+
+    // Whether the call has to be made again, on all ranks.
+    void agree() {
+        if (!queue_.ok()) return;
+        capacity_.expect(workshop_.watched());
+        capacity_.agree(group_);
+    }
+
+    // Brings to the host whether the call has to be made again, and all counts.
+    void report(const Several& own, const Several& complete) {
+        std::vector<Number> numbers = {{0, capacity_.raised()}};
+        for (const Several* segments : {&own, &complete})
+            for (const Held* each : *segments) numbers.push_back({each->at.count, each->at.actual});
+        const u64* found = report_numbers(queue_, group_, numbers);
+        if (!queue_.ok() || call_.report != nullptr) return;
+        call_.made_again = static_cast<i64>(*found++);
+        for (Held* each : own) each->at.count = *found++;
+        call_.count_out = 0;
+        for (Held* each : complete) {
+            each->at.count = *found++;
+            call_.count_out += static_cast<i64>(each->at.count);
+        }
     }
 
     bool has_controls() const {
@@ -116,7 +159,7 @@ private:
             call_.count_out += static_cast<i64>(each->at.count);
         }
         if (call_.dense_out != nullptr) {
-            expand_dense(queue_, segments);
+            expand_dense(queue_, segments, capacity_.raised());
             return;
         }
         const u64 count = static_cast<u64>(call_.count_out);
@@ -137,6 +180,7 @@ private:
     Call& call_;
     Communicator& group_;
     Queue queue_;
+    Capacity capacity_;
     Pack pack_;
     const u64 unit_bytes_;
     Workshop workshop_;

@@ -16,13 +16,21 @@ public:
     Staging& operator=(const Staging&) = delete;
 
     ~Staging() {
-        for (const Chunk& chunk : chunks_) api.cuMemFreeHost(chunk.memory);
+        keep();
+        for (const Chunk& chunk : kept_) api.cuMemFreeHost(chunk.memory);
     }
 
     // Makes all memory free again. The device must have passed what was copied from it.
     void reset() {
         chunk_ = 0;
         used_ = 0;
+    }
+
+    // Keeps what was taken as it is, for good: a captured call reads it with every replay.
+    void keep() {
+        kept_.insert(kept_.end(), chunks_.begin(), chunks_.end());
+        chunks_.clear();
+        reset();
     }
 
     // Room for some bytes until the next reset, aligned to 16; null after a failure.
@@ -53,7 +61,7 @@ private:
         return true;
     }
 
-    std::vector<Chunk> chunks_;
+    std::vector<Chunk> chunks_, kept_;
     u64 chunk_ = 0;
     u64 used_ = 0;
 };

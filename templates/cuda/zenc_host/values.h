@@ -20,8 +20,8 @@ struct Recipe {
 // Recipes, in an order in which they can be followed.
 class Values {
 public:
-    Values(Queue& queue, const Pack& pack, u64 unit_bytes)
-        : queue_(queue), pack_(pack), unit_bytes_(unit_bytes) {}
+    Values(Queue& queue, Capacity& capacity, Pack& pack, u64 unit_bytes)
+        : queue_(queue), capacity_(capacity), pack_(pack), unit_bytes_(unit_bytes) {}
 
     void add(Recipe recipe) { recipes_.push_back(std::move(recipe)); }
 
@@ -50,6 +50,7 @@ private:
         for (u64 i = first; i < end; ++i) results.push_back(recipes_[i].result);
         make_bodies(queue_, results, unit_bytes_);
         if (!queue_.ok()) return;
+        if (capacity_.on()) admit(recipes_[first].way, results);
         Segments to, from;
         std::vector<Pieces> pieces;
         for (u64 i = first; i < end; ++i) {
@@ -66,8 +67,22 @@ private:
         for (Held* held : results) held->valued = true;
     }
 
+    // In capacity mode nothing is written for which there is no room.
+    void admit(Way way, const Several& results) {
+        Segments roomy;
+        for (const Held* held : results)
+            if (held->roomy) roomy.push_back(held->at);
+        if (roomy.empty()) return;
+        if (way == Way::PLACE)
+            pack_.admit(roomy);
+        else
+            capacity_.weigh(roomy);
+        capacity_.admit(roomy);
+    }
+
     Queue& queue_;
-    const Pack& pack_;
+    Capacity& capacity_;
+    Pack& pack_;
     const u64 unit_bytes_;
     std::vector<Recipe> recipes_;
 };

@@ -17,12 +17,12 @@ struct Job {
 
 class Workshop {
 public:
-    Workshop(Queue& queue, Communicator& group, const Pack& pack, u64 unit_bytes)
-        : queue_(queue), group_(group), values_(queue, pack, unit_bytes) {}
+    Workshop(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack, u64 unit_bytes)
+        : queue_(queue), group_(group), values_(queue, capacity, pack, unit_bytes) {}
 
     // A segment of this rank's own gradient, which is marked already.
     void own(Held* held) {
-        uncounted_.push_back(held);
+        if (!held->counted) uncounted_.push_back(held);
         values_.add({Way::PLACE, held, {}});
     }
 
@@ -43,6 +43,13 @@ public:
 
     // Something that the next crossing looks at.
     void watch(const Watched& word) { watched_.push_back(word); }
+
+    // What the next crossing would look at, if there were one.
+    std::vector<Expected> watched() const {
+        std::vector<Expected> found;
+        for (const Watched& each : watched_) found.push_back({each.word, each.right});
+        return found;
+    }
 
     // Bitmaps and ranks of all that was asked for.
     void mark(i64 step) {
@@ -103,15 +110,16 @@ private:
         for (u64 i = first; i < end; ++i) settle(jobs_[i]);
     }
 
-    // The count of a result is known if it has all slots; else it will cross.
+    // The count of a result is known if it has all slots; else it will cross, unless room was made for it.
     void settle(Job& job) {
         Held* const result = job.result;
         bool full = job.change == Change::FILL && result->at.format == FORMAT_DENSE;
         for (const Held* held : job.from)
-            full |= job.change != Change::SPARSIFY && held->counted && held->at.count == held->at.slots;
-        if (full)
+            full |= job.change != Change::SPARSIFY && held->counted && !held->roomy &&
+                    held->at.count == held->at.slots;
+        if (full && !result->roomy)
             know_count(*result, result->at.slots);
-        else
+        else if (!result->counted)
             uncounted_.push_back(result);
         const Way way = job.change == Change::MERGE ? Way::MERGE : Way::SPREAD;
         values_.add({way, result, std::move(job.from)});

@@ -26,6 +26,12 @@ ZENC_HD inline u64 control_bytes(u64 segments) {
     return sizeof(ControlHeader) + 8 * segments;
 }
 
+// A word on the device, and what it is unless something is wrong.
+struct Expected {
+    const u64* word;
+    u64 right;
+};
+
 // A word that a kernel writes to one place from others: *to = *from, less *less if that is not null.
 struct Gathered {
     const u64* from;

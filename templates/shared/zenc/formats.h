@@ -21,7 +21,7 @@
 
 // Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.toolchain has
 // its twin.
-#define ZENC_ABI_VERSION 8
+#define ZENC_ABI_VERSION 9
 
 #if defined(__BYTE_ORDER__)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zenc's wire formats are little endian");
@@ -124,6 +124,17 @@ ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_
     }
     const u64 index = index_bytes(format, slots, count);
     return {format, index, index + padded(count * unit_bytes)};
+}
+
+// The same for `room` units, of which only some may be there: where all is laid out before counts are known,
+// full parts have an index too, and elias_fano, whose layout follows from the count, does not serve.
+ZENC_HD inline WireLayout room_layout(i64 asked, u64 slots, u64 room, u64 unit_bytes) {
+    i64 format = asked;
+    if (asked == FORMAT_AUTO || asked == FORMAT_ELIAS_FANO)
+        format = index_bytes(FORMAT_COO, slots, room) < index_bytes(FORMAT_BITMAP, slots, room)
+                     ? FORMAT_COO
+                     : FORMAT_BITMAP;
+    return wire_layout(format, slots, room, unit_bytes);
 }
 
 }  // namespace zenc

@@ -20,6 +20,8 @@ struct Segment {
     u64 count;     // occupied slots
     i64 format;    // FORMAT_...: how `index` is written
     u64 part;
+    u64* actual;  // null; or the number of occupied slots, ahead of the index, where `count` is only the
+                  // room that there is for them (docs/adr/0024-capacity-mode.md)
 };
 
 // The segments [first, first + number) of a table: those that one target is made of.
@@ -35,7 +37,7 @@ struct Check {
     u64 arrived;  // blocks that are done
 };
 
-static_assert(sizeof(Segment) == 64 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
+static_assert(sizeof(Segment) == 72 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
               "descriptors are uploaded as they are");
 
 // The words of `before`: one for each word of the bitmap, and the total.

@@ -66,7 +66,8 @@ extern "C" u64 pack(const Gradient* of, i64 parts, u64* bitmap, i64* counts, u8*
     call.allocate = of->allocate;
     Staging staging;
     Queue queue(call, staging);
-    Pack pack(queue, parts);
+    Capacity capacity(queue);
+    Pack pack(queue, capacity, parts);
     pack.mark();
     wait(call);
     const u64 status = pack.status() == nullptr ? ~0ULL : word(call, pack.status());

@@ -69,7 +69,7 @@ def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
     _, device, kernels = both
     for tensors, bitmap, placed, pieces in cases(kernels, at, dtype):
         out = tensors.values(tensors.geometry.units + 1)
-        arguments = [*cut(tensors), table(pieces), row_bytes(tensors), out]
+        arguments = [*cut(tensors), table(pieces), row_bytes(tensors), None, out]
         device.launch("zenc_expand_dense", (2, 1), arguments, seed=at.DTYPES.index(dtype))
         assert np.array_equal(out[:-1].view(np.uint8), tensors.expand_dense(bitmap, placed).view(np.uint8))
         assert (out[-1:].view(np.uint8) == 0xA5).all()

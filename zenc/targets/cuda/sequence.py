@@ -24,6 +24,7 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
     "zenc_unique_id": (c_int64, (c_char_p, c_char_p, c_uint64)),
     "zenc_open_communicator": (c_void_p, (c_char_p, c_int64, c_int64, c_int64, c_char_p, c_uint64)),
+    "zenc_abort_communicator": (None, (c_void_p,)),
     "zenc_close_communicator": (None, (c_void_p,)),
     "zenc_all_reduce": (c_int64, (c_void_p,)),
 }
@@ -108,6 +109,10 @@ class CallSequence:
         if not group:
             raise _not_made(text.value)
         return int(group)
+
+    def abort_communicator(self, communicator: int) -> None:
+        """End what is under way, also what a graph replays. The group can't be used again."""
+        self._library.zenc_abort_communicator(communicator)
 
     def close_communicator(self, communicator: int) -> None:
         """No call may be under way, on the host or on its stream."""

@@ -1,0 +1,176 @@
+"""Capacity mode of collectives on emulated GPUs, and calls that graphs hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+import zenc
+from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
+from tests.support.local import collectives, run_all
+from zenc.runtime.capacity import Capacity, capacity_of
+from zenc.runtime.captured import Captured
+from zenc.runtime.collective import Operation
+
+UNITS, WIDTH = 300, 3
+MAKERS: dict[str, Callable[..., torch.Tensor]] = {"sparse": sparse_tensor, "dense": dense_tensor}
+_POOL = ThreadPoolExecutor(max_workers=8)
+
+
+def on_all(ranks: list[EmulatedRank], work: Callable[[int], Any]) -> list[Any]:
+    return [done.result() for done in [_POOL.submit(work, rank) for rank in range(len(ranks))]]
+
+
+def gradients(make: Callable[..., torch.Tensor], size: int, seed: int, kind: str = "random") -> list[torch.Tensor]:
+    return [make(kind, rank, size, UNITS, WIDTH, torch.float32, seed) for rank in range(size)]
+
+
+def cpu_sums(artifact: zenc.Artifact, inputs: list[torch.Tensor], op: str = "sum") -> list[torch.Tensor]:
+    return run_all(collectives(artifact, len(inputs)), [tensor.clone() for tensor in inputs], op)
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("zen", 4), ("dense_ring", 2), ("balanced", 1)])
+def test_sums_are_those_of_the_cpu(name, size, make):
+    artifact = zenc.compile(name, ranks=size)
+    ranks = emulated_ranks(artifact, size, capacity=Capacity(0.5, 1.0))
+    for seed, kind in enumerate(("random", "everything", "empty_on_one")):
+        inputs = gradients(make, size, seed, kind)
+        found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs], "mean")
+        assert_same_bits([*cpu_sums(artifact, inputs, "mean"), *found])
+        assert [rank.collective.stats["made_again"] for rank in ranks] == [kind == "everything"] * size
+
+
+class Graphs:
+    """A call on each rank, held by a graph: of ``tensors``, one a rank."""
+
+    def __init__(
+        self, name: str, tensors: list[torch.Tensor], capacity: Capacity, op: Operation = "sum", deadline: float = 60
+    ) -> None:
+        self.artifact = zenc.compile(name, ranks=len(tensors))
+        self.ranks = emulated_ranks(self.artifact, len(tensors), deadline, capacity)
+        collectives = [rank.collective for rank in self.ranks]
+        self.calls: list[Captured] = on_all(self.ranks, lambda rank: collectives[rank].capturable(tensors[rank], op))
+        self.graphs = on_all(self.ranks, lambda rank: self.ranks[rank].gpu.captured(self.calls[rank].enqueue))
+
+    def replayed(self) -> list[torch.Tensor]:
+        def one(rank: int) -> torch.Tensor:
+            self.ranks[rank].gpu.launch(self.graphs[rank])
+            return self.calls[rank].result()
+
+        return on_all(self.ranks, one)
+
+
+@pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("zen", 4), ("dense_ring", 2), ("sparcml", 4)])
+def test_a_graph_sums_what_a_dense_tensor_holds_at_each_replay(name, size):
+    tensors = [torch.zeros(UNITS, WIDTH) for _ in range(size)]
+    graphs = Graphs(name, tensors, Capacity(0.5, 1.0), "mean")
+    assert all(not tensor.any() for tensor in tensors), "nothing has been summed yet"
+    for seed, kind in enumerate(("random", "one_unit", "everything", "empty_on_all", "random")):
+        inputs = gradients(dense_tensor, size, seed, kind)
+        for tensor, given in zip(tensors, inputs, strict=True):
+            tensor.copy_(given)
+        results = graphs.replayed()
+        assert_same_bits([*cpu_sums(graphs.artifact, inputs, "mean"), *results])
+        assert all(result is tensor for result, tensor in zip(results, tensors, strict=True))
+
+
+def test_a_graph_sums_sparse_tensors_of_as_many_units_as_were_captured():
+    size = 3
+    tensors = gradients(sparse_tensor, size, 1)
+    graphs = Graphs("balanced", tensors, Capacity(0.3, 0.6))
+    kept = []
+    for seed in range(3):
+        for rank, tensor in enumerate(tensors):
+            generator = torch.Generator().manual_seed(10 * seed + rank)
+            count = tensor._nnz()
+            tensor._indices().copy_(torch.randint(0, UNITS, (1, count), generator=generator))
+            tensor._values().copy_(torch.randn(count, WIDTH, generator=generator))
+        kept.append((cpu_sums(graphs.artifact, tensors), graphs.replayed()))
+    for wanted, found in kept:
+        assert_same_bits([*wanted, *found])
+
+
+def test_without_room_a_replay_is_made_again():
+    """On all ranks, of which one had no room; the input is as it was, and the next replay is as ever."""
+    tensors = [torch.zeros(UNITS, WIDTH) for _ in range(3)]
+    graphs = Graphs("balanced", tensors, Capacity(0.1, 0.3))
+    for full in (True, False):
+        for rank, tensor in enumerate(tensors):
+            tensor.zero_()
+            tensor[rank] = 1 + rank
+            if full and rank == 1:
+                tensor.fill_(5)
+        wanted = cpu_sums(graphs.artifact, tensors)
+        assert_same_bits([*wanted, *graphs.replayed()])
+
+
+def test_ordinary_calls_go_between_replays():
+    """They use the same group and the same pinned memory."""
+    tensors = [torch.zeros(UNITS, WIDTH) for _ in range(2)]
+    graphs = Graphs("balanced", tensors, Capacity(0.5, 1.0))
+    for seed in range(3):
+        inputs = gradients(sparse_tensor, 2, seed)
+        assert_same_bits(
+            [*cpu_sums(graphs.artifact, inputs), *run_all([rank.collective for rank in graphs.ranks], inputs)]
+        )
+        held = gradients(dense_tensor, 2, 7 + seed)
+        for tensor, given in zip(tensors, held, strict=True):
+            tensor.copy_(given)
+        assert_same_bits([*cpu_sums(graphs.artifact, held), *graphs.replayed()])
+
+
+def test_a_peer_that_does_not_replay_is_missed():
+    graphs = Graphs("balanced", [torch.zeros(UNITS, WIDTH) for _ in range(2)], Capacity(0.5, 1.0), deadline=3)
+    graphs.ranks[0].gpu.launch(graphs.graphs[0])
+    with pytest.raises(zenc.SynchronisationError) as caught:
+        graphs.calls[0].result()
+    assert caught.value.diagnostics[0].id == "deadline"
+    with pytest.raises(zenc.SynchronisationError) as later:
+        graphs.ranks[0].collective.all_reduce(torch.ones(4, 3))
+    assert later.value.diagnostics[0].id == "group-broken"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "tensor"),
+    [(None, torch.zeros(4, 3)), (Capacity(1, 1), torch.zeros(4, 6)[:, ::2])],
+    ids=["exact mode", "gaps"],
+)
+def test_what_no_graph_can_hold(capacity, tensor):
+    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=capacity)[0]
+    with pytest.raises(zenc.TensorError) as caught:
+        rank.collective.capturable(tensor)
+    assert caught.value.diagnostics[0].id == "not-capturable"
+
+
+def test_a_result_is_of_a_replay():
+    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=Capacity(1, 1))[0]
+    with pytest.raises(zenc.TensorError) as caught:
+        rank.collective.capturable(torch.zeros(4, 3)).result()
+    assert caught.value.diagnostics[0].id == "not-capturable"
+
+
+def test_capacities():
+    plan = zenc.compile("balanced", ranks=4).plan
+    assert capacity_of(None, plan, 4) is None
+    assert capacity_of(0.1, plan, 4) == Capacity(0.1, 0.4)
+    assert capacity_of(0.5, plan, 4) == Capacity(0.5, 1.0)
+    assert capacity_of((0.1, 0.2), plan, 4) == Capacity(0.1, 0.2)
+
+
+@pytest.mark.parametrize("given", [0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan")])
+def test_shares_that_are_none(given):
+    with pytest.raises(zenc.ZencError) as caught:
+        capacity_of(given, zenc.compile("balanced", ranks=4).plan, 4)
+    assert caught.value.diagnostics[0].id == "bad-capacity"
+
+
+def test_holders_ask_first():
+    with pytest.raises(zenc.ZencError) as caught:
+        capacity_of(0.1, zenc.compile("holders", ranks=4).plan, 4)
+    assert caught.value.diagnostics[0].id == "no-capacity-mode"
