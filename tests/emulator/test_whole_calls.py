@@ -90,7 +90,6 @@ def test_a_dead_peer_ends_calls_in_order(mode, tmp_path):
 
 
 FAULTS = (
-    "cuMemHostAlloc@1:1=2",
     "cuMemAlloc@1:5=2",
     "cuLaunchKernel@1:4=719",
     "cuMemcpyDtoHAsync@1:1=1",

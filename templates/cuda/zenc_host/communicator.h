@@ -35,12 +35,15 @@ inline ncclResult_t settled(const Communicator& group, ncclResult_t result, i64 
     return result;
 }
 
-inline bool make_events(Communicator& group, ErrorText error) {
+// Events, and pinned memory.
+inline bool prepare(Communicator& group, ErrorText error) {
     api.cuCtxGetCurrent(&group.context);
     if (group.context == nullptr) return refuse(error, "no CUDA context is current in this thread");
     for (CUevent* event : {&group.ready, &group.there})
         if (const CUresult result = api.cuEventCreate(event, CU_EVENT_DISABLE_TIMING))
             return refuse(error, "cuEventCreate failed: %s", name_of(result));
+    if (const CUresult result = group.staging.prepare())
+        return refuse(error, "cuMemHostAlloc failed: %s", name_of(result));
     return true;
 }
 
@@ -93,7 +96,7 @@ ZENC_EXPORT void* zenc_open_communicator(const zenc::u8* id, zenc::i64 ranks, ze
     group->size = ranks;
     zenc::ncclUniqueId name = {};
     if (ranks > 1) std::memcpy(name.internal, id, sizeof name.internal);
-    if (zenc::make_events(*group, {error, size}) &&
+    if (zenc::prepare(*group, {error, size}) &&
         (ranks == 1 || zenc::join(*group, name, deadline, {error, size})))
         return group;
     zenc::abort(*group);

@@ -20,6 +20,10 @@ public:
         for (const Chunk& chunk : kept_) api.cuMemFreeHost(chunk.memory);
     }
 
+    // Takes some memory before there are calls. To ask for pinned memory may wait for all that runs on the
+    // device, and so, in a call, for messages of other groups that wait for this rank.
+    CUresult prepare() { return add(CHUNK); }
+
     // Makes all memory free again. The device must have passed what was copied from it.
     void reset() {
         chunk_ = 0;
@@ -54,11 +58,14 @@ private:
     };
 
     bool grow(Call& call, u64 bytes) {
+        return check(call, add(bytes < CHUNK ? CHUNK : bytes), "cuMemHostAlloc");
+    }
+
+    CUresult add(u64 bytes) {
         void* memory = nullptr;
-        bytes = bytes < CHUNK ? CHUNK : bytes;
-        if (!check(call, api.cuMemHostAlloc(&memory, bytes, 0), "cuMemHostAlloc")) return false;
-        chunks_.push_back({static_cast<u8*>(memory), bytes});
-        return true;
+        const CUresult result = api.cuMemHostAlloc(&memory, bytes, 0);
+        if (result == CUDA_SUCCESS) chunks_.push_back({static_cast<u8*>(memory), bytes});
+        return result;
     }
 
     std::vector<Chunk> chunks_, kept_;

@@ -147,7 +147,7 @@ def test_a_unit_out_of_range(three, unit):
     assert set(ids_of([errors[0], errors[2]])) <= {"deadline", "peer-lost"}
 
 
-@pytest.mark.parametrize("function", ["cuLaunchKernel", "cuMemcpyHtoDAsync", "cuEventRecord", "cuMemHostAlloc"])
+@pytest.mark.parametrize("function", ["cuLaunchKernel", "cuMemcpyHtoDAsync", "cuEventRecord"])
 def test_a_function_of_cuda_fails(alone, function):
     alone.fail_on(f"{function}:1=700")
     (error,) = alone.run(inputs_of(1))
@@ -155,6 +155,13 @@ def test_a_function_of_cuda_fails(alone, function):
     assert function in text_of(error)
     alone.fail_on("")
     assert isinstance(alone.run(inputs_of(1))[0], Result)
+
+
+def test_no_pinned_memory(alone):
+    alone.ranks[0].device.use()
+    alone.fail_on("cuMemHostAlloc:1=2")
+    with pytest.raises(SynchronisationError, match="cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY"):
+        alone.unit.open_communicator(None, 1, 0, 1.0)
 
 
 def test_a_function_of_nccl_fails(three):
