@@ -98,13 +98,13 @@ def wire_format(format: Format, slots: int, count: int) -> Format:
 
 def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tuple[Format, int, int]:
     """(wire format, bytes of the index, bytes of the body) of a segment: all of the above in one call."""
-    values = (count * unit_bytes + 7) // 8 * 8
+    values = count * unit_bytes + 7 & -8
     if format is not _AUTO:
         index = index_bytes(format, slots, count)
         return format, index, index + values
     if count == slots:
         return _DENSE, 0, values
-    coo = (count * (4 if slots <= 1 << 32 else 8) + 7) // 8 * 8
+    coo = count * (4 if slots <= 1 << 32 else 8) + 7 & -8
     bitmap, elias_fano = (slots + 63) // 64 * 8, _elias_fano_bytes(slots, count)
     if coo <= bitmap and coo <= elias_fano:
         return _COO, coo, coo + values

@@ -81,8 +81,7 @@ class Inbox:
         found: list[Segment] = []
         for message, buffer, segment in zip(step.receives, buffers, opened, strict=True):
             if segment is not None and (frame := segment.frame):
-                stats.received(frame.size)
-                stats.body_received(frame.format, frame.size - HEADER_GAP)
+                stats.segment_received(frame.format, frame.size, frame.size - HEADER_GAP)
                 found.append(segment)
             else:
                 arrival = long.get(message.peer) or self._looked_at(step, message, buffer)

@@ -44,7 +44,7 @@ class Layout:
         return self.sparse_dim > 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made in every call
 class Contribution:
     """One rank's input. ``unit_ids`` is None for a dense one; both tensors are contiguous."""
 

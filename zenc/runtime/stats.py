@@ -33,6 +33,12 @@ class PhaseStats:
         self.bytes_received += size
         self.messages_received += 1
 
+    def segment_received(self, format: Format, size: int, body: int) -> None:
+        """A message of ``size`` bytes that carries one segment of ``body`` bytes."""
+        self.bytes_received += size
+        self.messages_received += 1
+        self.formats_received[format] = self.formats_received.get(format, 0) + body
+
     def body_sent(self, format: Format, size: int) -> None:
         self.formats_sent[format] = self.formats_sent.get(format, 0) + size
 

@@ -26,7 +26,7 @@ _SEGMENT = struct.Struct("<IIQ")
 assert _MESSAGE.size == MESSAGE_HEADER_BYTES and _SEGMENT.size == SEGMENT_HEADER_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: one is made in every call
 class Envelope:
     """What all messages of a call share: the call's number, its signature, and the units of its tensor."""
 
