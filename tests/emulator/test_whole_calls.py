@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.emulator.whole_calls import programs, results, run
+from tests.emulator.whole_calls import EXACT, Shares, programs, results, run
 from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.compiler import compile
 from zenc.plan.requirements import allowed
+from zenc.scheme.model import Holders
 from zenc.targets.cuda.call import Outcome
 
 EVERY = cases(range(1, 9))
@@ -21,6 +22,7 @@ EVERY = cases(range(1, 9))
 MANY = [case for case in EVERY if case[1] not in (5, 6, 7)]
 FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
 """Every shipped scheme once, among few ranks."""
+WITH_ROOM = [case for case in FEW if not isinstance(plan_of_shipped(case[0]).mapping, Holders)]
 UNITS, WIDTHS = (400, 63, 1500, 1, 130), (3, 1, 64, 5)
 SLOW = pytest.mark.slow
 
@@ -33,7 +35,13 @@ def drawn(turn: int, size: int) -> tuple[list[torch.Tensor], str]:
 
 
 def assert_bits(
-    case: tuple[str, int], mode: str, turns: list[int], seeds: list[int], beside: list[tuple[str, int]], folder: Path
+    case: tuple[str, int],
+    mode: str,
+    turns: list[int],
+    seeds: list[int],
+    beside: list[tuple[str, int]],
+    folder: Path,
+    shares: Shares = EXACT,
 ) -> None:
     """In two calls each, the last of which is compared."""
     scheme, size = case
@@ -42,7 +50,7 @@ def assert_bits(
         inputs, op = drawn(turn, size)
         expected = run_all(hosts, [tensor.clone() for tensor in inputs], op)
         for seed in seeds:
-            found = results(made, inputs, op, folder, 2, EMULATOR_SEED=str(seed))
+            found = results(made, inputs, op, folder, 2, shares, EMULATOR_SEED=str(seed))
             for wanted, result in zip(expected, found, strict=True):
                 assert_same_bits([wanted, result])
 
@@ -61,6 +69,17 @@ def test_results_are_the_same_in_any_order(number, tmp_path):
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_no_threads_race(number, tmp_path):
     assert_bits(FEW[number], "thread", [5 * number], [number + 1], FEW, tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["address", pytest.param("thread", marks=SLOW)])
+@pytest.mark.parametrize("number", range(len(WITH_ROOM)), ids=lambda number: "-".join(map(str, WITH_ROOM[number])))
+def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
+    """Where there is room for all, and where there is not."""
+    case = WITH_ROOM[number]
+    for turn, shares in enumerate(((1.0, 1.0), (0.3, 0.6), (0.02, 0.05))):
+        assert_bits(
+            case, mode, [3 * number + turn], [number + 1], EVERY if mode == "address" else FEW, tmp_path, shares
+        )
 
 
 @SLOW

@@ -33,6 +33,9 @@ FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra",
 
 Cases = Iterable[tuple[str, int]]
 """Shipped schemes, each with a number of ranks."""
+Shares = tuple[float, float]
+"""The capacity of a rank's own gradient, and of the sum."""
+EXACT = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,16 @@ def _sequences(scheme: str, size: int) -> str:
 
 
 def results(
-    of: Programs, tensors: list[torch.Tensor], op: str, folder: Path, calls: int = 1, **variables: str
+    of: Programs,
+    tensors: list[torch.Tensor],
+    op: str,
+    folder: Path,
+    calls: int = 1,
+    shares: Shares = EXACT,
+    **variables: str,
 ) -> list[torch.Tensor]:
     """What all ranks get, of the last of ``calls`` calls. The program must say nothing at all."""
-    ran = run(of, tensors, op, folder, calls, **variables)
+    ran = run(of, tensors, op, folder, calls, shares=shares, **variables)
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr[:6000]
     return _results(np.fromfile(folder / "result", np.int64), of.size, layout_of(tensors[0], of.plan.unit))
 
@@ -98,23 +107,24 @@ def run(
     folder: Path,
     calls: int = 1,
     seconds: float = 120.0,
+    shares: Shares = EXACT,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """The finished program; ``seconds`` bound every wait, ``variables`` are further ones of the environment."""
     case = folder / "case"
-    case.write_bytes(_case(of, layout_of(tensors[0], of.plan.unit), tensors, op))
+    case.write_bytes(_case(of, layout_of(tensors[0], of.plan.unit), tensors, op, shares))
     command = [of.program, of.kernels, of.unit, of.entry, case, folder / "result", str(calls), str(seconds)]
     environment = {**os.environ, "EMULATOR_WORKERS": "1", **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
 
-def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str) -> bytes:
+def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, shares: Shares) -> bytes:
     parts = of.plan.parts(of.size)
     geometry = cpu.load(render(UnitInputs.of(of.plan))).geometry(layout.units, layout.width, parts)
     slots = [geometry.slots_of(part) for part in range(parts)]
     divisor, dense = of.size if op == "mean" else 1, not layout.is_sparse
     words = [of.size, layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name], layout.dtype.itemsize, divisor]
-    pieces = [_words([*words, int(dense), parts, *slots]), *_hashed(of.plan, geometry)]
+    pieces = [_words([*words, int(dense), parts, *slots]), np.array(shares).tobytes(), *_hashed(of.plan, geometry)]
     for tensor in tensors:
         given = contribution_of(tensor, layout)
         ids = [] if given.unit_ids is None else given.unit_ids.tolist()
