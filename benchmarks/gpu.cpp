@@ -116,10 +116,11 @@ Segments with_bodies(Queue& queue, Set& set) {
 void run(Call& call, i64 parts, i64 sets, u64 set_bytes, float* times, i64* counts) {
     Staging staging;
     Queue queue(call, staging);
+    Capacity exactly(queue);
     Marks marks;
     std::vector<Set> all;
     for (i64 i = 0; i < sets; ++i)
-        all.push_back({Pack(queue, parts), std::vector<Held>(static_cast<u64>(parts)),
+        all.push_back({Pack(queue, exactly, parts), std::vector<Held>(static_cast<u64>(parts)),
                        static_cast<const u8*>(call.values) + static_cast<u64>(i) * set_bytes, nullptr});
     const void* const first = call.values;
     const auto for_each = [&](auto work) {
