@@ -17,7 +17,7 @@ from zenc.codegen.templates import headers, include_dirs
 from zenc.targets.cuda.driver import Driver, Nccl, driver, find_nccl
 from zenc.targets.cuda.kernels import kernels_for
 
-STAND_IN = Path(__file__).with_name("nccl.cpp")
+STAND_IN = Path(__file__).with_name("nccl.cpp"), Path(__file__).with_name("all_reduce.h")
 FLAGS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")
 MULTI_RANK = "NCCL_MULTI_RANK_GPU_ENABLE"
 OLDEST_MULTI_RANK = 23003
@@ -84,8 +84,8 @@ def lacks_several_ranks(nccl: Nccl) -> str:
 
 def stand_in(cuda: str) -> str:
     """The path of an NCCL whose ranks are threads that share a device of the driver at ``cuda``."""
-    command = [*FLAGS, f'-DDRIVER="{cuda}"', *(f"-I{path}" for path in include_dirs("cuda"))]
-    return str(compiled([*command, str(STAND_IN)], {**headers("cuda"), "nccl.cpp": STAND_IN.read_text("utf-8")}))
+    command = [*FLAGS, f'-DDRIVER="{cuda}"', *(f"-I{path}" for path in include_dirs("cuda")), str(STAND_IN[0])]
+    return str(compiled(command, {**headers("cuda"), **{path.name: path.read_text("utf-8") for path in STAND_IN}}))
 
 
 def _emulated_image(sources: Mapping[str, str]) -> bytes:

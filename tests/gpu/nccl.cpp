@@ -7,10 +7,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
-#include <vector>
 
-#include "zenc_host/bind.h"
+#include "all_reduce.h"
 
 using namespace zenc;
 
@@ -39,10 +39,14 @@ struct Group {
 struct Rank {
     bool joined = false, aborted = false;
     std::unique_ptr<Group> group;  // until all of it is on the streams
+    std::unique_ptr<Reduction> reduction;
     ncclResult_t error = ncclSuccess;
 };
 
-using World = std::vector<Rank>;
+struct World {
+    std::vector<Rank> ranks;
+    AllReduce all_reduce;
+};
 
 std::mutex mutex;  // of all worlds
 
@@ -59,7 +63,7 @@ struct zenc::ncclComm {
     std::shared_ptr<World> world;
     int rank;
 
-    Rank& own() const { return (*world)[static_cast<u64>(rank)]; }
+    Rank& own() const { return world->ranks[static_cast<u64>(rank)]; }
 };
 
 namespace {
@@ -78,6 +82,7 @@ void fail(Rank& rank, ncclResult_t error) {
 void drop(Rank& rank) {
     if (rank.group) api.cuEventDestroy_v2(rank.group->posted);
     rank.group.reset();
+    rank.reduction.reset();
 }
 
 // The receiver's stream copies when the sender has got so far, and the sender's goes on when that is done.
@@ -102,7 +107,7 @@ Message* partner(Group& of_peer, int rank, bool sends) {
 }
 
 void meet(World& world, int rank, Message& own) {
-    Rank &mine = world[static_cast<u64>(rank)], &other = world[static_cast<u64>(own.peer)];
+    Rank &mine = world.ranks[static_cast<u64>(rank)], &other = world.ranks[static_cast<u64>(own.peer)];
     if (own.done || !other.group) return;
     Message* const match = partner(*other.group, rank, own.sends);
     if (match == nullptr) return;
@@ -117,24 +122,43 @@ void meet(World& world, int rank, Message& own) {
     own.done = match->done = true;
 }
 
-// All that has both of its sides is put on the streams; a group of which that is all ends.
+// All messages that have both of their sides are put on the streams; a group of which that is all ends.
 void settle(World& world) {
-    for (u64 rank = 0; rank < world.size(); ++rank) {
-        if (!world[rank].group) continue;
+    for (u64 rank = 0; rank < world.ranks.size(); ++rank) {
+        if (!world.ranks[rank].group) continue;
         bool done = true;
-        for (Message& own : world[rank].group->messages) {
+        for (Message& own : world.ranks[rank].group->messages) {
             meet(world, static_cast<int>(rank), own);
-            if (!own.done && world[static_cast<u64>(own.peer)].aborted) fail(world[rank], REMOTE_ERROR);
+            if (!own.done && world.ranks[static_cast<u64>(own.peer)].aborted)
+                fail(world.ranks[rank], REMOTE_ERROR);
             done &= own.done;
         }
-        if (done) drop(world[rank]);
+        if (done) drop(world.ranks[rank]);
+    }
+}
+
+// The all-reduce that every rank has posted, or that can't be any more.
+void reduce(World& world) {
+    std::vector<Reduction> all;
+    bool aborted = false, alike = true;
+    for (const Rank& rank : world.ranks) {
+        aborted |= rank.aborted;
+        if (rank.reduction) all.push_back(*rank.reduction);
+        alike &= !rank.reduction || rank.reduction->words == all[0].words;
+    }
+    if (all.size() < world.ranks.size() && !aborted) return;
+    ncclResult_t result = aborted ? REMOTE_ERROR : alike ? ncclSuccess : INVALID_ARGUMENT;
+    if (result == ncclSuccess && world.all_reduce.run(all) != CUDA_SUCCESS) result = CUDA_ERROR;
+    for (Rank& rank : world.ranks) {
+        if (rank.reduction) fail(rank, result);
+        rank.reduction.reset();
     }
 }
 
 ncclResult_t post(ncclComm_t communicator, CUstream stream, std::vector<Message> messages) {
     const std::lock_guard lock(mutex);
     Rank& own = communicator->own();
-    if (own.group || own.error != ncclSuccess) return INVALID_USAGE;
+    if (own.group || own.reduction || own.error != ncclSuccess) return INVALID_USAGE;
     auto group = std::make_unique<Group>(Group{stream, nullptr, std::move(messages)});
     if (api.cuEventCreate(&group->posted, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return CUDA_ERROR;
     own.group = std::move(group);
@@ -144,7 +168,8 @@ ncclResult_t post(ncclComm_t communicator, CUstream stream, std::vector<Message>
 }
 
 ncclResult_t add(ncclComm_t communicator, CUstream stream, const Message& message) {
-    const bool is_rank = message.peer >= 0 && static_cast<u64>(message.peer) < communicator->world->size();
+    const bool is_rank =
+        message.peer >= 0 && static_cast<u64>(message.peer) < communicator->world->ranks.size();
     if (depth == 0 || (posted_to != nullptr && (posted_to != communicator || posted_on != stream)))
         return INVALID_USAGE;
     if (!is_rank || message.peer == communicator->rank) return INVALID_ARGUMENT;
@@ -158,19 +183,22 @@ std::shared_ptr<World> world_of(const ncclUniqueId& id, int size) {
     static std::map<std::string, std::weak_ptr<World>> worlds;
     std::weak_ptr<World>& known = worlds[id.internal];
     std::shared_ptr<World> world = known.lock();
-    if (!world) known = world = std::make_shared<World>(static_cast<u64>(size));
+    if (!world) {
+        known = world = std::make_shared<World>();
+        world->ranks.resize(static_cast<u64>(size));
+    }
     return world;
 }
 
 ncclResult_t join(const std::shared_ptr<World>& world, int size, int rank) {
-    const bool fits = size >= 1 && world->size() == static_cast<u64>(size) && rank >= 0 && rank < size;
-    if (!fits || (*world)[static_cast<u64>(rank)].joined) return INVALID_ARGUMENT;
-    (*world)[static_cast<u64>(rank)].joined = true;
+    const bool fits = size >= 1 && world->ranks.size() == static_cast<u64>(size) && rank >= 0 && rank < size;
+    if (!fits || world->ranks[static_cast<u64>(rank)].joined) return INVALID_ARGUMENT;
+    world->ranks[static_cast<u64>(rank)].joined = true;
     return ncclInProgress;
 }
 
 bool complete(const World& world) {
-    for (const Rank& rank : world)
+    for (const Rank& rank : world.ranks)
         if (!rank.joined) return false;
     return true;
 }
@@ -181,6 +209,7 @@ ncclResult_t leave(ncclComm_t communicator, bool aborts) {
     communicator->own().aborted = aborts;
     drop(communicator->own());
     settle(*communicator->world);
+    if (aborts) reduce(*communicator->world);
     delete communicator;
     return ncclSuccess;
 }
@@ -222,7 +251,7 @@ ZENC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int si
 ZENC_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error) {
     const std::lock_guard lock(mutex);
     const Rank& own = communicator->own();
-    const bool going_on = own.group || !complete(*communicator->world);
+    const bool going_on = own.group || own.reduction || !complete(*communicator->world);
     *error = own.error != ncclSuccess ? own.error : going_on ? ncclInProgress : ncclSuccess;
     return ncclSuccess;
 }
@@ -258,9 +287,15 @@ ZENC_EXPORT ncclResult_t ncclRecv(void* to, unsigned long count, int type, int p
     return add(communicator, stream, {false, to, count, peer, false});
 }
 
-// Captured calls alone have it, and those are for ranks with a GPU each: graphs that are launched can't wait
-// for each other's hosts, as ranks do here.
-ZENC_EXPORT ncclResult_t ncclAllReduce(const void*, void*, unsigned long, int, int, ncclComm_t, CUstream) {
-    return INVALID_USAGE;
+// Of 64-bit words, the greatest of each: what calls ask for. It waits for the streams of all ranks.
+ZENC_EXPORT ncclResult_t ncclAllReduce(const void* from, void* to, unsigned long words, int type, int op,
+                                       ncclComm_t communicator, CUstream stream) {
+    if (type != ncclUint64 || op != ncclMax || words > MOST_WORDS) return INVALID_ARGUMENT;
+    const std::lock_guard lock(mutex);
+    Rank& own = communicator->own();
+    if (depth != 0 || own.group || own.reduction || own.error != ncclSuccess) return INVALID_USAGE;
+    own.reduction = std::make_unique<Reduction>(Reduction{from, to, words, stream});
+    reduce(*communicator->world);
+    return ncclInProgress;
 }
 }

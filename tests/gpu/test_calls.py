@@ -18,6 +18,7 @@ from zenc.targets.cuda.driver import find_nccl
 EVERY = tuple(KINDS)
 FEW = ("empty_on_one", "many_times", "random")
 SOON = 4.0
+F32 = torch.float32
 
 
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
@@ -58,10 +59,21 @@ def test_real_nccl(with_nccl, name, size):
     assert_same(compile(name, ranks=size), size, EVERY, 1, with_nccl)
 
 
+@pytest.mark.parametrize(("share", "again"), [(1.0, 0), (0.01, 1)])
+def test_capacity_mode(machine, share, again):
+    """With room for all, and with too little: then the call is made again."""
+    artifact, inputs = compile("balanced", ranks=3), [sparse_tensor("random", r, 3, 400, 5, F32, 2) for r in range(3)]
+    wanted = run_all(collectives(artifact, 3), [tensor.clone() for tensor in inputs])
+    with Emulated(artifact.plan, 3, machine=machine) as ranks:
+        found = ranks.run(inputs, own_share=[share] * 3, sum_share=[share] * 3)
+    assert_same_bits([*wanted, *(result.tensor for result in found)])
+    assert [result.call.made_again for result in found] == [again] * 3
+
+
 def test_ranks_in_different_calls_are_told_and_the_next_group_is_whole(machine):
     plan, inputs = (
         plan_of_shipped("balanced"),
-        [sparse_tensor("random", r, 3, 63, 3, torch.float32, 1) for r in range(3)],
+        [sparse_tensor("random", r, 3, 63, 3, F32, 1) for r in range(3)],
     )
     with Emulated(plan, 3, SOON, machine=machine) as ranks:
         errors = ranks.run(inputs, number=[5, 6, 5])

@@ -12,6 +12,7 @@ from tests.emulator.libraries import NCCL_IN_PROGRESS, UINT8, Config, Libraries,
 from tests.gpu.machine import emulated_gpu
 
 INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 4, 5, 6
+UINT64, MAX = 5, 2
 BYTES, MUCH = 1000, 1 << 26
 
 
@@ -47,6 +48,12 @@ class Pair:
             for name, number, size in messages
         ]  # fmt: skip
         return max(*results, self.nccl.ncclGroupEnd())
+
+    def reduce(self, rank: int, words: int = BYTES // 8 // 2) -> int:
+        """The greatest words of message 0, into message 1."""
+        first, second = (ctypes.c_uint64(self.memory[rank] + number * BYTES) for number in (0, 1))
+        stream = ctypes.c_uint64(self.streams[rank])
+        return self.nccl.ncclAllReduce(first, second, ctypes.c_size_t(words), UINT64, MAX, self.ranks[rank], stream)
 
     def fill(self, rank: int, number: int, value: int) -> None:
         """On the stream of the rank."""
@@ -116,6 +123,30 @@ def test_what_is_on_the_streams_keeps_its_order(pair, slow):
     pair.post(1, ("ncclRecv", 1, BYTES))
     pair.fill(0, 0, 9)
     assert (pair.read(1, 1), pair.read(0, 0)) == ({3}, {9})
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_all_get_the_greatest_words(pair, slow):
+    pair.be_busy(slow)
+    pair.fill(0, 0, 3), pair.fill(1, 0, 5), pair.fill(0, 1, 0), pair.fill(1, 1, 0)
+    assert pair.reduce(0) == NCCL_IN_PROGRESS == pair.state(0)
+    assert pair.reduce(1) == NCCL_IN_PROGRESS and (pair.state(0), pair.state(1)) == (0, 0)
+    assert (pair.read(0, 1), pair.read(1, 1)) == ({0, 5}, {0, 5})
+    assert (pair.read(0, 0), pair.read(1, 0)) == ({3}, {5})
+    pair.fill(0, 0, 9)
+    pair.reduce(1), pair.reduce(0)
+    assert (pair.read(0, 1), pair.read(1, 1)) == ({0, 9}, {0, 9})
+
+
+def test_an_all_reduce_of_other_lengths_fails(pair):
+    pair.reduce(0, 1), pair.reduce(1, 2)
+    assert (pair.state(0), pair.state(1)) == (INVALID_ARGUMENT, INVALID_ARGUMENT)
+
+
+def test_an_all_reduce_without_all_ranks_fails(pair):
+    pair.reduce(0)
+    pair.nccl.ncclCommAbort(pair.ranks.pop())
+    assert pair.state(0) == REMOTE_ERROR
 
 
 def test_other_lengths_are_an_error_on_both_sides(pair):
