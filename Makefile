@@ -33,7 +33,7 @@ test-all: lint wheel-check  ## lint, all tests, and the wheel in an empty enviro
 	$(BIN)/python -m pytest $(TESTS)
 
 test-gpu: $(STAMP)  ## what needs a GPU: kernels, ranks that share it, DDP; says so where there is none
-	$(BIN)/python -m pytest -m gpu $(TESTS)
+	$(BIN)/python -m pytest -m gpu $(or $(TESTS),tests/gpu tests/targets/cuda)
 
 fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an hour or two
 	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)

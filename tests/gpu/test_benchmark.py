@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,6 +56,27 @@ def test_what_is_packed_wrong_is_not_measured(script, bench):
     gradient.occupied += 1
     with pytest.raises(RuntimeError, match="the GPU counts 70 units, and there are 71"):
         script.packed(bench, gradient, 2, 1)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_it_prints(script, bench, monkeypatch, capsys, as_json):
+    machine = emulated_gpu()
+    started = SimpleNamespace(path=machine.cuda, cuda=13, gpu=lambda ordinal: SimpleNamespace(name="NVIDIA Test"))
+    monkeypatch.setattr(script, "driver", lambda: started)
+    monkeypatch.setattr(
+        script, "kernels_for", lambda gpu, driver, sources: SimpleNamespace(image=machine.image(sources))
+    )
+    sizes = ["--repeat", "1", "--parts", "2", "--dense-units", "3000", "--row-units", "200"]
+    monkeypatch.setattr(sys, "argv", ["gpu.py", *sizes, *(["--json"] if as_json else [])])
+    script.main()
+    printed = capsys.readouterr().out
+    if as_json:
+        found = json.loads(printed)
+        assert found["machine"] == "NVIDIA Test, CUDA 13"
+        assert set(found["milliseconds and ratios"]) == {"dense, 3,000, 5.2 %", "rows, 200 x 128, 1 %"}
+    else:
+        assert printed.startswith("NVIDIA Test, CUDA 13\ndense, 3,000, 5.2 %\n  mark")
+        assert printed.count(" is wanted\n") == 2
 
 
 @pytest.mark.parametrize(("flags", "said"), [([], "not measured\n"), (["--json"], '"not measured"\n')])
