@@ -50,7 +50,7 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 	$(if $(HEADERS),$(BIN)/clang-format -i $(HEADERS))
 
 tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.lark
-	$(BIN)/python tools/grammar_tables.py
+	$(BIN)/python -m zenc.language.grammar
 
 bench: $(STAMP)  ## all benchmarks in benchmarks/, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

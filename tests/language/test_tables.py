@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -12,9 +13,8 @@ from hypothesis import strategies as st
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
-from tools import grammar_tables
 from zenc.errors import Source
-from zenc.language import lexer, parse
+from zenc.language import grammar, lexer, parse, tables
 from zenc.language.rules import Rules
 from zenc.resources import directory
 
@@ -52,7 +52,7 @@ def plain(item: object) -> object:
 
 @lru_cache(maxsize=1)
 def lark() -> Lark:
-    return grammar_tables.grammar(GRAMMAR.read_text(encoding="utf-8"))
+    return grammar.grammar(GRAMMAR.read_text(encoding="utf-8"))
 
 
 def by_lark(text: str, start: Start) -> object:
@@ -71,7 +71,19 @@ def by_tables(text: str, start: Start) -> object:
 
 def test_the_tables_are_those_of_the_grammar() -> None:
     known = GRAMMAR.with_suffix(".json").read_text(encoding="utf-8")
-    assert grammar_tables.text_of(grammar_tables.tables(lark())) == known, "the grammar has changed: run make tables"
+    made = grammar.text_of(grammar.worked_out(GRAMMAR.read_text(encoding="utf-8")))
+    assert made == known, "the grammar has changed: run make tables"
+
+
+def test_a_grammar_that_was_changed_is_read_by_lark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, whatever the file beside it says."""
+    text = GRAMMAR.read_text(encoding="utf-8")
+    (tmp_path / "zen.json").write_bytes(GRAMMAR.with_suffix(".json").read_bytes())
+    (tmp_path / "zen.lark").write_text(text.replace('"scheme"', '"synchronise"'), encoding="utf-8")
+    monkeypatch.setattr(tables, "directory", lambda name: tmp_path)
+    changed, known = tables.tables.__wrapped__(), tables.tables()
+    assert "SYNCHRONISE" in changed.terminals.keys() | set(changed.words.values())
+    assert "SYNCHRONISE" not in known.terminals.keys() | set(known.words.values())
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.splitlines()[0])

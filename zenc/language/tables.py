@@ -13,15 +13,19 @@
              Same = Item                        # its item and nothing else
     Item   = offset | [offset] | None           # a symbol, counted from the end; a list of several; an option not taken
 
-They lie in ``grammar/zen.json``, which ``tools/grammar_tables.py`` makes of ``grammar/zen.lark``.
+lark works them out of ``grammar/zen.lark``. Those of the grammar that comes with zenc lie beside it, in
+``grammar/zen.json``, which spares lark's tenth of a second in every process; of a grammar that was changed they are
+worked out when it is read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from zenc.resources import directory
@@ -59,8 +63,24 @@ class Tables:
 @lru_cache(maxsize=1)
 def tables() -> Tables:
     """The tables of the language."""
-    data = json.loads((directory("grammar") / "zen.json").read_text(encoding="utf-8"))
+    folder = directory("grammar")
+    grammar = (folder / "zen.lark").read_text(encoding="utf-8")
+    data = _kept(folder / "zen.json", grammar) or _worked_out(grammar)
     return Tables(**{**data, "rules": [_rule(rule) for rule in data["rules"]]})
+
+
+def _kept(path: Path, grammar: str) -> dict[str, Any] | None:
+    """The tables in a file, if it has those of ``grammar``."""
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return data if data.pop("grammar", "") == hashlib.sha256(grammar.encode()).hexdigest() else None
+
+
+def _worked_out(grammar: str) -> dict[str, Any]:
+    from zenc.language.grammar import worked_out
+
+    data = worked_out(grammar)
+    del data["grammar"]
+    return data
 
 
 def _rule(data: dict[str, Any]) -> Rule:

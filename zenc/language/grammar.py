@@ -1,6 +1,6 @@
-"""Works out the tables of the grammar: ``grammar/zen.lark``, read by lark, to ``grammar/zen.json``.
+"""The tables of a grammar, which lark reads and works out.
 
-    python tools/grammar_tables.py          # or: make tables
+    python -m zenc.language.grammar         # or: make tables; writes grammar/zen.json anew
 
 ``zenc/language/tables.py`` says what is in them. States and rules have an order of their own, which does not hang on
 that of lark's sets, so that the same grammar gives the same file.
@@ -8,10 +8,10 @@ that of lark's sets, so that the same grammar gives the same file.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from lark import Lark, Token
@@ -19,7 +19,8 @@ from lark.grammar import Rule, Terminal
 from lark.lexer import PatternStr, TerminalDef
 from lark.parsers.lalr_analysis import Shift
 
-GRAMMAR = Path(__file__).resolve().parents[1] / "grammar"
+from zenc.resources import directory
+
 STARTS = ("start_file", "start_block", "start_expression")
 WORD = "WORD"
 """The terminal that is read to its end in every state, so that ``total`` is never ``to`` and ``tal``."""
@@ -49,8 +50,17 @@ def grammar(text: str) -> Lark:
     )
 
 
-def tables(lark: Lark) -> Data:
-    """The tables of a grammar, as JSON data."""
+def worked_out(text: str) -> Data:
+    """The tables of a grammar, as JSON data, with what they are of."""
+    return {"grammar": fingerprint(text), **_tables(grammar(text))}
+
+
+def fingerprint(text: str) -> str:
+    """What tells a grammar from any other."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _tables(lark: Lark) -> Data:
     rules = sorted(lark.rules, key=lambda rule: (rule.origin.name, [symbol.name for symbol in rule.expansion]))
     empty = {rule.origin.name for rule in rules if not rule.expansion}
     # So what a rule reads starts where its first symbol starts, and ends where its last one ends.
@@ -162,8 +172,9 @@ def _lines(value: object) -> str:
 
 
 def main() -> None:
-    lark = grammar((GRAMMAR / "zen.lark").read_text(encoding="utf-8"))
-    (GRAMMAR / "zen.json").write_text(text_of(tables(lark)), encoding="utf-8")
+    folder = directory("grammar")
+    text = (folder / "zen.lark").read_text(encoding="utf-8")
+    (folder / "zen.json").write_text(text_of(worked_out(text)), encoding="utf-8")
 
 
 if __name__ == "__main__":
