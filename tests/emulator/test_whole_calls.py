@@ -82,6 +82,22 @@ def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
         )
 
 
+@pytest.mark.parametrize("scheme", ["balanced", "zen"])
+def test_popular_units_without_room_stay_in_it(scheme, tmp_path):
+    """Units that come hundreds of times, beside so many others that there is no room."""
+    size = 3
+    case = (scheme, size)
+    inputs = []
+    for rank in range(size):
+        ids = torch.cat([torch.full((200,), rank), torch.arange(0, 900, 2), torch.full((300,), 777)])
+        values = torch.randn(len(ids), 3, generator=torch.Generator().manual_seed(rank))
+        inputs.append(torch.sparse_coo_tensor(ids[None], values, (900, 3), check_invariants=False))
+    wanted = run_all(collectives(compile(scheme, ranks=size), size), inputs)
+    found = results(programs(*case, "address", EVERY), inputs, "sum", tmp_path, 2, (0.1, 0.2), EMULATOR_SEED="3")
+    for expected, result in zip(wanted, found, strict=True):
+        assert_same_bits([expected, result])
+
+
 @SLOW
 @pytest.mark.parametrize("mode", ["address", "thread"])
 @pytest.mark.parametrize("number", range(len(EVERY)), ids=lambda number: "-".join(map(str, EVERY[number])))
