@@ -150,7 +150,7 @@ def _pieces(tensor: torch.Tensor) -> list[torch.Tensor]:
 def with_one_nan(tensor: torch.Tensor) -> torch.Tensor:
     """``tensor`` with one NaN in place of every other: which one a sum is depends on the processor."""
     if tensor.layout is not torch.sparse_coo:
-        return torch.where(tensor.isnan(), torch.nan, tensor)
+        return tensor.clone().masked_fill_(tensor.isnan(), torch.nan)
     indices, values = tensor._indices(), with_one_nan(tensor._values())
     return torch.sparse_coo_tensor(
         indices, values, tensor.shape, is_coalesced=tensor.is_coalesced(), check_invariants=False

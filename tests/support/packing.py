@@ -109,7 +109,7 @@ class Marked:
             keys, shift, starts, popular = self.grouped()
             inputs = [*arguments, values, divisor, keys, shift, starts]
             rows = -(-values.shape[1] // 64) if values.size else 1
-            self.packer.launch_typed("zenc_place_summed", [*inputs, self.distinct], rows)
+            self.packer.launch_typed("zenc_place_summed", [*inputs, np.array([self.distinct], np.uint64)], rows)
             self.packer.launch_typed("zenc_place_popular", [*inputs, popular], rows)
         return self.joined()
 
