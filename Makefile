@@ -13,11 +13,13 @@ HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=
 RANKS ?= 4
+# What the lab measures: make bench-lab LAB='--ranks 4 --density 0.1 --json lab.json'
+LAB ?=
 # What generated-diff compares with: make generated-diff REVISION=main
 REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu fuzz lint format tables bench generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-lab generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,8 +54,12 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.lark
 	$(BIN)/python -m zenc.language.grammar
 
-bench: $(STAMP)  ## all benchmarks in benchmarks/, one after the other
+bench: $(STAMP)  ## all benchmarks in benchmarks/, one after the other, the lab last
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+	@$(MAKE) --no-print-directory bench-lab
+
+bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine plays; as root, else over loopback
+	$(BIN)/python -m benchmarks.lab $(LAB)
 
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
 	$(BIN)/python tests/codegen/generated_diff.py $(REVISION)

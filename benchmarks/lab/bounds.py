@@ -1,0 +1,29 @@
+"""What no scheme can go below, for the units of a run. Values alone: indices and headers come on top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from zenc.plan.figures import figures
+from zenc.plan.gradients import Gradients
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``receive_bytes`` (B1) and ``bandwidth_bytes`` (B2) of the busiest rank; ``seconds`` is B2 over the rate."""
+
+    receive_bytes: int
+    bandwidth_bytes: int
+    seconds: float | None
+
+
+def bounds(of: Gradients, bits_per_second: float | None) -> Bounds:
+    """B1: a rank receives every unit that another rank holds at least once. B2: ``zenc.plan.figures``."""
+    holders = of.holders()
+    union = int(np.count_nonzero(holders))
+    alone = [int(np.count_nonzero(holders[ids] == 1)) for ids in of.held]
+    bandwidth = figures(of).bound_bytes
+    seconds = bandwidth * 8 / bits_per_second if bits_per_second else None
+    return Bounds((union - min(alone)) * of.unit_bytes, bandwidth, seconds)

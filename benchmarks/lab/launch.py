@@ -1,0 +1,87 @@
+"""Starts a worker for each rank, on the hosts of a cluster or on loopback, and collects their records."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+from benchmarks.lab.cluster import Cluster
+from benchmarks.lab.settings import LabError, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PORT = 29500
+"""In a network of its own every port is free."""
+
+
+def launch(settings: Settings, seconds: float) -> list[dict[str, Any]]:
+    """The records of all ranks, by rank. Raises LabError when one fails, or when they take more than ``seconds``."""
+    network = Cluster(settings.ranks, settings.rate, settings.burst, settings.queue) if settings.rate else nullcontext()
+    with network as cluster, ExitStack() as files:
+        records = [files.enter_context(tempfile.TemporaryFile()) for _ in range(settings.ranks)]
+        port = PORT if cluster else free_port()
+        ranks = [start(rank, settings, port, record, cluster) for rank, record in enumerate(records)]
+        try:
+            wait(ranks, seconds)
+        finally:
+            for process in ranks:
+                process.kill()
+                process.wait()
+        return [last_line(record) for record in records]
+
+
+def start(
+    rank: int, settings: Settings, port: int, record: IO[bytes], cluster: Cluster | None
+) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "benchmarks.lab.worker"]
+    environment = {
+        **os.environ,
+        "RANK": str(rank),
+        "WORLD_SIZE": str(settings.ranks),
+        "MASTER_ADDR": Cluster.address(0) if cluster else "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "GLOO_SOCKET_IFNAME": "eth0" if cluster else "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = cluster.command(rank, words) if cluster else words
+    with tempfile.TemporaryFile() as given:
+        given.write(json.dumps(settings.to_json()).encode())
+        given.seek(0)
+        return subprocess.Popen(command, stdin=given, stdout=record, cwd=ROOT, env=environment)
+
+
+def last_line(record: IO[bytes]) -> dict[str, Any]:
+    """What a worker printed last; the libraries in it may have printed before."""
+    record.seek(0)
+    found: dict[str, Any] = json.loads(record.read().splitlines()[-1])
+    return found
+
+
+def wait(ranks: list[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Until all have ended well; the first that does not ends the wait."""
+    deadline = time.monotonic() + seconds
+    while any(process.poll() is None for process in ranks):
+        failed(ranks)
+        if time.monotonic() > deadline:
+            raise LabError(f"the ranks took more than {seconds:g} s; take fewer --rounds, or more with --limit")
+        time.sleep(0.05)
+    failed(ranks)
+
+
+def failed(ranks: list[subprocess.Popen[bytes]]) -> None:
+    for rank, process in enumerate(ranks):
+        if process.poll():
+            raise LabError(f"rank {rank} ended with {process.returncode}; what it said stands above")
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

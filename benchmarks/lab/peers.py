@@ -1,0 +1,82 @@
+"""What is compared: each peer turns a sparse gradient of this rank into the sum over all ranks.
+
+torch-dense    torch.distributed.all_reduce of the dense tensor
+torch-coo      torch.distributed.all_reduce of the sparse COO tensor
+any other      a scheme of zenc, by its name or its file, on the sparse tensor; a dense scheme on the dense one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+import zenc
+
+TORCH = ("torch-dense", "torch-coo")
+
+
+class Peer:
+    """``prepare()`` makes what a call needs that is not to be timed; ``call()`` is timed; ``sent()`` counts bytes."""
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        self.gradient = gradient
+        self.input = gradient
+
+    def prepare(self) -> None:
+        self.input = self.gradient
+
+    def call(self) -> torch.Tensor:
+        raise NotImplementedError
+
+    def counted(self) -> tuple[int, int] | None:
+        """Bytes that the last call sent and received by its own count, TCP left out; None where it does not count."""
+        return None
+
+
+class TorchDense(Peer):
+    def __init__(self, gradient: torch.Tensor) -> None:
+        super().__init__(gradient)
+        self.dense = gradient.to_dense()
+        self.input = torch.empty_like(self.dense)
+
+    def prepare(self) -> None:
+        self.input.copy_(self.dense)
+
+    def call(self) -> torch.Tensor:
+        dist.all_reduce(self.input)
+        return self.input
+
+
+class TorchSparse(Peer):
+    def prepare(self) -> None:
+        self.input = self.gradient.clone()
+
+    def call(self) -> torch.Tensor:
+        dist.all_reduce(self.input)
+        return self.input.coalesce()
+
+
+class Scheme(Peer):
+    def __init__(self, gradient: torch.Tensor, name: str) -> None:
+        super().__init__(gradient)
+        self.collective = zenc.load(name)
+
+    def call(self) -> torch.Tensor:
+        return self.collective.all_reduce(self.input)
+
+    def counted(self) -> tuple[int, int] | None:
+        stats = self.collective.stats
+        return stats["bytes_sent"], stats["bytes_received"]
+
+
+def is_dense(name: str) -> bool:
+    """Whether a peer sends the whole tensor, which takes so long that it is to take part in few rounds."""
+    return "dense" in name
+
+
+def peer(name: str, gradient: torch.Tensor) -> Peer:
+    """The peer ``name`` on this rank; all ranks make it together."""
+    known: dict[str, Callable[[torch.Tensor], Peer]] = {"torch-dense": TorchDense, "torch-coo": TorchSparse}
+    return known[name](gradient) if name in known else Scheme(gradient, name)

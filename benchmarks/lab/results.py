@@ -1,0 +1,150 @@
+"""From the records of all ranks to what a run has shown.
+
+    Report = settings x machine x bounds x (peer -> Row)
+
+A call takes from the first rank that starts it to the last that ends it, by the clock that all ranks share. Ratios are
+paired: the time of a peer over that of the reference in the same round, so that slow rounds hit both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median, quantiles
+from typing import Any
+
+from benchmarks.lab.bounds import Bounds
+from benchmarks.lab.settings import Settings, bits_per_second
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median between its quartiles."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one peer did. Bytes are those of the busiest rank, in a median round.
+
+    ``sent`` and ``received`` are those of the interface, which counts all peers alike, or on loopback by the peer's own
+    count, if it has one. ``wire`` is the share of the link that the busiest rank filled, ``processor`` the share of all
+    cores that the ranks used.
+    """
+
+    rounds: int
+    seconds: Spread
+    ratio: Spread
+    counted_sent: int | None
+    counted_received: int | None
+    interface_sent: int | None
+    interface_received: int | None
+    wire: float | None
+    processor: float
+
+    @property
+    def sent(self) -> int | None:
+        return self.counted_sent if self.interface_sent is None else self.interface_sent
+
+    @property
+    def received(self) -> int | None:
+        return self.counted_received if self.interface_received is None else self.interface_received
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    settings: Settings
+    machine: dict[str, Any]
+    bounds: Bounds
+    rows: dict[str, Row]
+    samples: dict[str, list[list[dict[str, Any]]]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with every sample of every rank: [peer][rank][call]."""
+        return {
+            "settings": self.settings.to_json(),
+            "machine": self.machine,
+            "bounds": asdict(self.bounds),
+            "peers": {name: {**asdict(row), "bounds": over(row, self.bounds)} for name, row in self.rows.items()},
+            "samples": self.samples,
+        }
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Quartiles by linear interpolation between the values."""
+    if len(values) == 1:
+        return Spread(values[0], values[0], values[0])
+    low, middle, high = quantiles(values, n=4, method="inclusive")
+    return Spread(low, middle, high)
+
+
+def over(row: Row, by: Bounds) -> dict[str, float | None]:
+    """How far ``row`` is above the bounds: received over B1, sent over B2, time over B2 / rate."""
+    return {
+        "receive": ratio(row.received, by.receive_bytes),
+        "bandwidth": ratio(row.sent, by.bandwidth_bytes),
+        "time": ratio(row.seconds.median, by.seconds),
+    }
+
+
+def ratio(value: float | None, base: float | None) -> float | None:
+    return None if value is None or not base else value / base
+
+
+def report(settings: Settings, by: Bounds, records: Sequence[dict[str, Any]]) -> Report:
+    """What ``records``, one a rank, amount to."""
+    samples = {name: [record["samples"][name] for record in records] for name in settings.peers}
+    calls = {name: counted_rounds(of_peer) for name, of_peer in samples.items()}
+    base = {number: taken(call) for number, call in calls[settings.reference].items()}
+    machine = records[0]["machine"]
+    rate = bits_per_second(settings.rate) if settings.rate else None
+    rows = {name: row(of_peer, base, rate, machine["cores"]) for name, of_peer in calls.items()}
+    return Report(settings, machine, by, rows, samples)
+
+
+Call = list[dict[str, Any]]
+"""The samples of all ranks of one call."""
+
+
+def counted_rounds(of_peer: Sequence[Sequence[dict[str, Any]]]) -> dict[int, Call]:
+    """Round -> call, without those that warm up."""
+    calls = [list(call) for call in zip(*of_peer, strict=True)]
+    return {call[0]["round"]: call for call in calls if call[0]["round"] >= 0}
+
+
+def taken(call: Call) -> float:
+    return float(max(s["ended"] for s in call) - min(s["started"] for s in call))
+
+
+def row(calls: dict[int, Call], base: dict[int, float], rate: float | None, cores: int) -> Row:
+    seconds = {number: taken(call) for number, call in calls.items()}
+    paired = [took / base[number] for number, took in seconds.items() if number in base]
+    sent = busiest(calls, "interface", 0)
+    wires = [busy(call) * 8 / rate / taken(call) for call in calls.values()] if rate else None
+    used = [sum(s["processor"] for s in call) / cores / taken(call) for call in calls.values()]
+    return Row(
+        rounds=len(calls),
+        seconds=spread(list(seconds.values())),
+        ratio=spread(paired),
+        counted_sent=busiest(calls, "counted", 0),
+        counted_received=busiest(calls, "counted", 1),
+        interface_sent=sent,
+        interface_received=busiest(calls, "interface", 1),
+        wire=median(wires) if wires else None,
+        processor=median(used),
+    )
+
+
+def busiest(calls: dict[int, Call], counter: str, way: int) -> int | None:
+    """Bytes of the rank with most of them, in the median round."""
+    if any(s[counter] is None for call in calls.values() for s in call):
+        return None
+    return round(median(max(int(s[counter][way]) for s in call) for call in calls.values()))
+
+
+def busy(call: Call) -> int:
+    """Bytes through the fullest direction of the fullest link."""
+    return max(int(count) for s in call for count in s["interface"])

@@ -1,0 +1,69 @@
+"""What one run measures. Data: it is what the lab, its workers and the JSON of a report share.
+
+    Settings = ranks x (rate burst queue | loopback) x workload x peers x rounds x seed
+
+Nothing here imports more than Python has.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)bit", re.IGNORECASE)
+_FACTOR = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+
+
+class LabError(Exception):
+    """The lab can't do what was asked for; the message says why, and what would help."""
+
+
+def bits_per_second(rate: str) -> float:
+    """``100mbit`` as a number; the units are those of tc."""
+    found = _RATE.fullmatch(rate)
+    if not found or not float(found[1]):
+        raise LabError(f"{rate!r} is no rate; write one as tc does, for instance 100mbit or 1gbit")
+    return float(found[1]) * _FACTOR[found[2].lower()]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """``rows`` or ``elements``: ``units`` of ``width`` float32 values, of which every rank holds ``density``.
+
+    ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.
+    """
+
+    kind: str
+    units: int
+    width: int
+    density: float
+    zipf: float
+    permuted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One point of the lab. ``rate`` is empty on loopback; ``burst`` in bytes and ``queue`` as tc takes them.
+
+    ``dense_rounds``: in how many of the ``rounds`` dense all-reduces take part, which send the whole tensor.
+    """
+
+    ranks: int
+    rate: str
+    burst: int
+    queue: str
+    workload: Workload
+    peers: tuple[str, ...]
+    reference: str
+    rounds: int
+    dense_rounds: int
+    warm_up: int
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Settings:
+        return Settings(**{**data, "workload": Workload(**data["workload"]), "peers": tuple(data["peers"])})

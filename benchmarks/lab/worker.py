@@ -1,0 +1,133 @@
+"""One rank: calls every peer in turns, and writes down what each call took.
+
+    Record = rank x machine x (peer -> Sample*)
+    Sample = round, started, ended, processor seconds, bytes of the interface and bytes by the peer's own count
+
+``benchmarks.lab.launch`` starts it with RANK, WORLD_SIZE and MASTER_* set and the settings at standard input, and reads
+the record, as JSON, from the last line that it prints.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.lab.peers import Peer, is_dense, peer
+from benchmarks.lab.settings import Settings
+from benchmarks.lab.workloads import Expected, sparse_gradient, units_of
+
+SECONDS = 120
+"""That a rank waits for another one at most."""
+
+
+def main() -> None:
+    end_with_parent()
+    settings = Settings.from_json(json.load(sys.stdin))
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=timedelta(seconds=SECONDS))
+    record = measured(settings)
+    dist.barrier()
+    dist.destroy_process_group()
+    print(json.dumps(record))
+
+
+def measured(settings: Settings) -> dict[str, Any]:
+    """The record of this rank; raises LabError where a sum is wrong."""
+    rank = dist.get_rank()
+    of = units_of(settings.workload, settings.ranks, settings.seed)
+    gradient, expected = sparse_gradient(of, rank, settings.seed), Expected(of, settings.seed)
+    peers = {name: peer(name, gradient) for name in settings.peers}
+    samples: dict[str, list[dict[str, Any]]] = {name: [] for name in peers}
+    for number, name in turns(settings):
+        result, sample = timed(peers[name])
+        if not any(s["round"] < 0 for s in samples[name]):
+            expected.check(result, name)
+        samples[name].append({"round": number, **sample})
+        if not rank:
+            took = sample["ended"] - sample["started"]
+            print(f"round {number + 1:3} of {settings.rounds}  {name:24} {took * 1e3:9.1f} ms", file=sys.stderr)
+    return {"rank": rank, "machine": machine(), "samples": samples}
+
+
+def turns(settings: Settings) -> Iterator[tuple[int, str]]:
+    """Who calls when, alike on all ranks: a new order every round. Rounds below zero warm up, dense ones once."""
+    order, chance = list(settings.peers), random.Random(settings.seed)
+    for number in range(-settings.warm_up, settings.rounds):
+        chance.shuffle(order)
+        for name in order:
+            if not is_dense(name) or -1 <= number < settings.dense_rounds:
+                yield number, name
+
+
+def timed(peer: Peer) -> tuple[torch.Tensor, dict[str, Any]]:
+    """One call from a barrier on. Bytes of the interface include the barrier after the call, by which all have left."""
+    peer.prepare()
+    dist.barrier()
+    dist.barrier()  # the first waits for the slowest, the second lets all go within a round trip
+    before, processor = interface_bytes(), processor_seconds()
+    started = time.monotonic()
+    result = peer.call()
+    ended = time.monotonic()
+    processor = processor_seconds() - processor
+    dist.barrier()
+    after = interface_bytes()
+    return result, {
+        "started": started,
+        "ended": ended,
+        "processor": processor,
+        "interface": [b - a for a, b in zip(before, after, strict=True)] if before and after else None,
+        "counted": peer.counted(),
+    }
+
+
+def processor_seconds() -> float:
+    """User and system time of this process, with all its threads."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def interface_bytes() -> tuple[int, int] | None:
+    """Sent and received by this host; None on loopback, which all ranks share."""
+    device = os.environ["GLOO_SOCKET_IFNAME"]
+    if device == "lo":
+        return None
+    for line in Path("/proc/self/net/dev").read_text().splitlines():
+        name, _, numbers = line.partition(":")
+        if name.strip() == device:
+            counts = numbers.split()
+            return int(counts[8]), int(counts[0])
+    raise OSError(f"there is no interface {device}")
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
+    }
+
+
+def end_with_parent() -> None:
+    """A lab that is killed leaves no rank behind."""
+    parent_death_signal = 1
+    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
