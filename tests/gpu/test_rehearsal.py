@@ -1,0 +1,39 @@
+"""Without a GPU: the tests for one end well, and say why they do nothing; and they run on a GPU of the emulator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import why_no_gpu
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, **variables: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", *arguments]
+    environment = {key: value for key, value in os.environ.items() if key != "ZENC_TEST_GPU"}
+    ran = subprocess.run(
+        command, cwd=ROOT, env={**environment, **variables}, capture_output=True, text=True, timeout=1700
+    )
+    assert ran.returncode == 0, (ran.stdout + ran.stderr)[-6000:]
+    return ran.stdout
+
+
+def test_they_are_skipped_without_one():
+    missing = why_no_gpu()
+    if not missing:
+        pytest.skip("there is a GPU")
+    printed = run("tests/gpu/test_ddp.py", "tests/targets/cuda/test_scan.py")
+    assert "there is no GPU: " in printed and "passed" not in printed and "skipped" in printed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_they_run_on_an_emulated_one():
+    printed = run("tests/gpu", "tests/targets/cuda", ZENC_TEST_GPU="emulated")
+    assert int(printed.split(" passed")[0].split()[-1]) > 400
