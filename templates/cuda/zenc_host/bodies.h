@@ -49,12 +49,14 @@ private:
     // A segment that was sent, or received, in another format, or was not meant to be sent.
     void lay_out_anew(Held& held) {
         const Segment old = held.at;
+        const Room body = held.body;
         held.asked = asked_;
         held.indexed = false;
         make_bodies(queue_, {&held}, unit_bytes_);
         if (!queue_.ok()) return;
         queue_.copy(held.at.actual, old.actual, head_bytes(held));
         queue_.copy(held.at.values, old.values, held.at.count * unit_bytes_);
+        queue_.release(body);
     }
 
     void make_room(const Parcels& receives) {

@@ -15,6 +15,8 @@ struct Program {
 
     void play(Call& call, Communicator& group) const {
         Sequence sequence(call, group, parts, segments, number_of_segments);
+        steps(sequence);  // counts the uses of each segment, and nothing else
+        sequence.start();
         steps(sequence);
     }
 };

@@ -38,6 +38,13 @@ public:
 
     u64* keys() const { return keys_; }
 
+    // All but the keys.
+    void release() {
+        queue_.release(other_, n_);
+        queue_.release(counts_, digit_words(n_));
+        queue_.release(work_, passes_ * work_words_);
+    }
+
     void sort() {
         for (u64 pass = 0; pass < passes_; ++pass)
             sort_by(shift_ + pass * DIGIT_BITS, work_ + pass * work_words_);
@@ -68,6 +75,7 @@ inline Grouped group(Queue& queue, i64 parts, const Segment* table, const i64* s
     queue.launch(MAKE_KEYS, Queue::blocks_for(n), 1, call.units, call.width, parts, call.tables, table, slots,
                  n, shift, sorter.keys());
     sorter.sort();
+    sorter.release();
     const Grouped made = {sorter.keys(), shift, queue.allocate<u64>(distinct + 1),
                           queue.allocate<u64>(popular_words(n))};
     queue.clear(made.popular, 8);

@@ -19,6 +19,8 @@ struct Held {
     bool counted = false;
     bool valued = false;
     bool indexed = false;  // the index is written, in at.format
+    Room marks, body;      // its own: none of segments that share theirs
+    u64 uses = 0;          // that are still to come
 };
 
 using Several = std::vector<Held*>;
@@ -29,22 +31,40 @@ inline void know_count(Held& held, u64 count) {
     held.counted = true;
 }
 
-// Room for bitmaps and ranks of their own.
-inline void make_marks(Queue& queue, const Several& which) {
-    u64 words = 0;
-    for (const Held* held : which) words += words_of(held->at.slots) + words_with_total(held->at.slots);
-    u64* next = queue.allocate<u64>(words);
+// Aligned for the widest loads.
+inline u64 aligned(u64 bytes) {
+    return (bytes + 15) / 16 * 16;
+}
+
+// Memory for the bytes that rooms ask for: what was released, and for all others one allocation.
+inline void make_rooms(Queue& queue, const std::vector<Room*>& rooms) {
+    u64 bytes = 0;
+    for (Room* room : rooms) {
+        room->at = queue.reuse(room->bytes);
+        if (room->at == nullptr) bytes += aligned(room->bytes);
+    }
+    u8* next = queue.allocate<u8>(bytes);
     if (!queue.ok()) return;
-    for (Held* held : which) {
-        held->at.bitmap = next;
-        held->at.before = next + words_of(held->at.slots);
-        next = held->at.before + words_with_total(held->at.slots);
+    for (Room* room : rooms) {
+        if (room->at != nullptr) continue;
+        room->at = next;
+        next += aligned(room->bytes);
     }
 }
 
-// Bodies are aligned for the widest loads.
-inline u64 aligned(u64 bytes) {
-    return (bytes + 15) / 16 * 16;
+// Room for bitmaps and ranks of their own.
+inline void make_marks(Queue& queue, const Several& which) {
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->marks.bytes = 8 * (words_of(held->at.slots) + words_with_total(held->at.slots));
+        rooms.push_back(&held->marks);
+    }
+    make_rooms(queue, rooms);
+    if (!queue.ok()) return;
+    for (Held* held : which) {
+        held->at.bitmap = reinterpret_cast<u64*>(held->marks.at);
+        held->at.before = held->at.bitmap + words_of(held->at.slots);
+    }
 }
 
 // How a segment travels when a phase asks for a format; without its head.
@@ -68,18 +88,28 @@ inline u64 body_bytes(const Held& held, i64 asked, u64 unit_bytes) {
 
 // Room for index and values of segments whose counts are known, in the format that each is asked for.
 inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
-    u64 bytes = 0;
-    for (const Held* held : which) bytes += aligned(body_bytes(*held, held->asked, unit_bytes));
-    u8* next = queue.allocate<u8>(bytes);
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->body.bytes = body_bytes(*held, held->asked, unit_bytes);
+        rooms.push_back(&held->body);
+    }
+    make_rooms(queue, rooms);
     if (!queue.ok()) return;
     for (Held* held : which) {
         const WireLayout layout = layout_of(*held, held->asked, unit_bytes);
         Segment& at = held->at;
         at.format = layout.format;
-        at.actual = held->roomy ? reinterpret_cast<u64*>(next) : nullptr;
-        at.index = next + head_bytes(*held);
+        at.actual = held->roomy ? reinterpret_cast<u64*>(held->body.at) : nullptr;
+        at.index = held->body.at + head_bytes(*held);
         at.values = at.index + layout.index_bytes;
-        next += aligned(head_bytes(*held) + layout.body_bytes);
+    }
+}
+
+// Its memory, for others. Nothing uses it any more.
+inline void release(Queue& queue, Held& held) {
+    for (Room* room : {&held.marks, &held.body}) {
+        queue.release(*room);
+        *room = {};
     }
 }
 

@@ -61,7 +61,23 @@ public:
     }
 
     // The values of the segments of all parts, whose counts are known, or their room.
-    void place(const Segments& parts) const {
+    void place(const Segments& parts) {
+        place_all(parts);
+        if (queue_.ok() && slots_ != nullptr) queue_.release(slots_, static_cast<u64>(queue_.call.n));
+        slots_ = nullptr;
+    }
+
+    // What `show` gave is no longer used by anybody.
+    void release_marks() {
+        if (bitmap_ == nullptr) return;
+        const u64 words = static_cast<u64>(parts_) * part_words_;
+        queue_.release(bitmap_, words + scan_words(words + 1));
+        queue_.release(before_, words + 1);
+        bitmap_ = before_ = nullptr;
+    }
+
+private:
+    void place_all(const Segments& parts) const {
         const u64 n = static_cast<u64>(queue_.call.n);
         u64 rows = 0;
         for (const Segment& part : parts) rows += part.count;
@@ -76,7 +92,6 @@ public:
             place_summed(table, rows);
     }
 
-private:
     void mark_units(u64* status) {
         const Call& call = queue_.call;
         const u64 n = static_cast<u64>(call.n);
@@ -117,6 +132,8 @@ private:
             queue_.launch(PLACE_POPULAR, popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS, rows,
                           call.units, call.width, parts_, call.tables, table, slots_, call.values,
                           call.divisor, by_row.keys, by_row.shift, by_row.starts, by_row.popular);
+        queue_.release(by_row.keys, static_cast<u64>(call.n));
+        queue_.release(by_row.starts, most + 1);
     }
 
     void place_dense(const Segment* table, u64 blocks) const {

@@ -7,6 +7,7 @@
 #include "zenc_host/failure.h"
 #include "zenc_host/hash_tables.h"
 #include "zenc_host/kernels.h"
+#include "zenc_host/spare.h"
 #include "zenc_host/staging.h"
 
 namespace zenc {
@@ -76,10 +77,12 @@ public:
         check(call, api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
     }
 
-    // Uninitialised device memory, aligned to ALIGNMENT, that lives until the call's caller drops it. Null
-    // for no bytes and after a failure. It comes from the arena as long as that lasts; then small requests
-    // share what the caller is asked for, since asking may take the lock of an interpreter.
+    // Uninitialised device memory, aligned to ALIGNMENT, that lives until it is released, or the call's
+    // caller drops it. Null for no bytes and after a failure. It is what was released, or comes from the
+    // arena as long as that lasts; then small requests share what the caller is asked for, since asking may
+    // take the lock of an interpreter.
     void* allocate(u64 bytes) {
+        if (u8* const released = reuse(bytes)) return released;
         const u64 room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         call.arena_wanted += room;
         if (room > left_ && bytes > SMALL) return allocate_alone(bytes);
@@ -95,6 +98,24 @@ public:
     template <class T>
     T* allocate(u64 n) {
         return static_cast<T*>(allocate(n * sizeof(T)));
+    }
+
+    // Memory of a size that is worth it that was released, or null.
+    u8* reuse(u64 bytes) { return bytes < LEAST_REUSED ? nullptr : spare_.take(bytes, ALIGNMENT); }
+
+    // Nothing that is put on the queue from here on uses this memory, which came from here.
+    void release(Room room) {
+#ifdef __SANITIZE_ADDRESS__
+        if (ok() && room.bytes != 0)  // who uses it all the same shall notice
+            check(call, api.cuMemsetD8Async(address(room.at), 0xCD, room.bytes, stream), "cuMemsetD8Async");
+#else
+        spare_.give(room);
+#endif
+    }
+
+    template <class T>
+    void release(T* memory, u64 n) {
+        release(Room{reinterpret_cast<u8*>(memory), n * sizeof(T)});
     }
 
     // Memory that outlives the arena, for results: the address is one that `allocate` of the call gave.
@@ -118,6 +139,7 @@ private:
     static constexpr u64 SMALL = 1 << 14;
 #endif
     static constexpr u64 CHUNK = 1 << 18;
+    static constexpr u64 LEAST_REUSED = 1 << 10;
 
     static u64 word(const void* pointer) { return reinterpret_cast<u64>(pointer); }
     static u64 word(i64 number) { return static_cast<u64>(number); }
@@ -136,6 +158,7 @@ private:
 
     u8* next_;  // of the arena, or of memory that small requests share
     u64 left_;
+    Spare spare_;
 };
 
 }  // namespace zenc

@@ -41,8 +41,12 @@ public:
         }
     }
 
+    // Until this is called, what the steps use is counted, and nothing happens.
+    void start() { counts_ = false; }
+
     // This rank's own gradient becomes segments 0 to parts - 1.
     void pack() {
+        if (counts_) return;
         capacity_.begin();
         pack_.mark();
         for (i64 part = 0; part < parts_; ++part) {
@@ -55,39 +59,61 @@ public:
 
     // Opens a phase, in which messages are asked to be in `format`.
     void begin(Kind kind, i64 format) {
+        if (counts_) return;
         take_time();
         kind_ = kind;
         format_ = format;
     }
 
     void send(i64 peer, Numbers segments, Announced announced = Announced::YES) {
+        if (!use(segments, sent_)) return;
         sends_.push_back(parcel(peer, segments, announced));
     }
 
     void receive(i64 peer, Numbers segments, Announced announced = Announced::YES) {
+        if (counts_) return;
         receives_.push_back(parcel(peer, segments, announced));
     }
 
     // Exchanges the messages of a step.
     void exchange(i64 step) {
+        if (counts_) return;
         workshop_.mark(step);
         if (has_controls()) workshop_.cross(step, sends_, receives_);
         workshop_.make_values(step);
+        release(spent_);
         PhaseCount& counted = call_.phases[kind_];
         Bodies(queue_, group_, format_, unit_bytes_).exchange(sends_, receives_, counted, workshop_);
         sends_.clear();
         receives_.clear();
+        release(sent_);
+        release_own();
     }
 
-    void merge(i64 result, Numbers segments) { workshop_.merge(held(result), several(segments)); }
-    void fill(i64 result, i64 segment, i64 format) { workshop_.fill(held(result), held(segment), format); }
-    void sparsify(i64 result, i64 segment) { workshop_.sparsify(held(result), held(segment)); }
+    void merge(i64 result, Numbers segments) {
+        if (use(segments, spent_)) workshop_.merge(held(result), several(segments));
+    }
+
+    void fill(i64 result, i64 segment, i64 format) {
+        if (use({segment}, spent_)) workshop_.fill(held(result), held(segment), format);
+    }
+
+    void sparsify(i64 result, i64 segment) {
+        if (use({segment}, spent_)) workshop_.sparsify(held(result), held(segment));
+    }
 
     // Makes the result of the complete segments of all parts, and waits for it. `own` are those that this
     // rank has contributed.
     void finish(Numbers own, Numbers complete) {
+        if (counts_) {
+            use(complete, spent_);
+            if (capacity_.on()) use(own, spent_);  // whose counts are still on the device
+            return;
+        }
         workshop_.mark(END);
         workshop_.make_values(END);
+        release(spent_);
+        release_own();
         take_time();
         if (capacity_.on()) agree();
         if (queue_.ok()) expand(several(complete));
@@ -104,6 +130,32 @@ public:
 
 private:
     Held* held(i64 number) { return &held_[static_cast<u64>(number)]; }
+
+    // Whether the steps are taken. What is used for the last time goes to `spent`, until that is done.
+    bool use(Numbers segments, Several& spent) {
+        for (const i64 segment : segments) {
+            Held* const used = held(segment);
+            if (counts_)
+                ++used->uses;
+            else if (--used->uses == 0)
+                spent.push_back(used);
+        }
+        return !counts_;
+    }
+
+    // All that was asked of them is on the queue.
+    void release(Several& spent) {
+        if (!queue_.ok()) return;
+        for (Held* each : spent) zenc::release(queue_, *each);
+        spent.clear();
+    }
+
+    // The same for the marks of all own segments, which are one piece.
+    void release_own() {
+        bool used = !queue_.ok();
+        for (i64 part = 0; part < parts_; ++part) used |= held(part)->uses != 0;
+        if (!used) pack_.release_marks();
+    }
 
     Several several(Numbers numbers) {
         Several found;
@@ -186,6 +238,8 @@ private:
     Workshop workshop_;
     const i64 parts_;
     std::vector<Held> held_;
+    Several sent_, spent_;  // for the last time: in messages, for other segments
+    bool counts_ = true;
     Parcels sends_, receives_;
     Kind kind_ = PUSH;
     i64 format_ = NO_PHASE;

@@ -1,0 +1,80 @@
+"""What calls of the CUDA target take of a GPU's memory beside input and result, counted over the emulator.
+
+python -m tests.support.device_memory     prints the table of docs/cuda.md
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from tests.support.emulated import Emulated, Result
+from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.plan.requirements import allowed
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The memory of one call, of the rank that takes most: all that it asks for but its result."""
+
+    scheme: str
+    size: int
+    units: int
+    width: int
+    ids: int
+    """Of the rank's own gradient, duplicates counted."""
+    taken: int
+    """Bytes."""
+    moved: int
+    """Bytes that the rank sends and receives: the payload."""
+
+    @property
+    def bitmap(self) -> int:
+        """The bytes of a bit a unit."""
+        return -(-self.units // 8)
+
+    @property
+    def beyond(self) -> float:
+        """What is taken beyond the payload, in bitmaps."""
+        return (self.taken - self.moved) / self.bitmap
+
+
+def taken(scheme: str, size: int, units: int, width: int, density: float, times: int = 1) -> Taken:
+    """Random float32 gradients of ``density`` on each rank, every unit ``times`` times."""
+    generator = torch.Generator().manual_seed(units + size)
+    inputs = [_drawn(units, width, int(units * density), times, generator) for _ in range(size)]
+    with Emulated(plan_of_shipped(scheme), size) as ranks:
+        results = ranks.run(inputs)
+    counted = []
+    for result in results:
+        assert isinstance(result, Result), result
+        moved = sum(phase.bytes_sent + phase.bytes_received for phase in result.call.phases)
+        counted.append((result.call.arena_wanted, moved))
+    return Taken(scheme, size, units, width, inputs[0]._nnz(), *max(counted))
+
+
+def _drawn(units: int, width: int, count: int, times: int, generator: torch.Generator) -> torch.Tensor:
+    ids = torch.randperm(units, generator=generator)[:count].repeat(times)
+    values = torch.randn(len(ids), width, generator=generator)
+    return torch.sparse_coo_tensor(ids[None], values, (units, width), check_invariants=False)
+
+
+CASES = ((1 << 17, 1, 0.01), (1 << 17, 1, 0.1), (1 << 14, 64, 0.01))
+"""Units, width, density."""
+
+
+def table() -> str:
+    """Of every shipped scheme what is taken, in bytes, and beyond the payload, in bitmaps; as Markdown."""
+    lines = ["| scheme | ranks |" + "".join(f" {u:,} x {w}, {100 * d:g} % |" for u, w, d in CASES)]
+    lines += ["| --- | --: |" + " --: |" * len(CASES)]
+    for name in SHIPPED:
+        size = allowed(plan_of_shipped(name), (4, 8))[0]
+        cells = [taken(name, size, *case) for case in CASES]
+        texts = [f"{cell.taken:,} / {cell.moved:,}: {cell.beyond:.1f}" for cell in cells]
+        lines.append(f"| `{name}` | {size} | " + " | ".join(texts) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

@@ -1,0 +1,46 @@
+"""What calls take of a GPU's memory: never more than is written in docs/cuda.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.device_memory import taken
+from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.plan.requirements import allowed
+
+SMALL = 16_384
+"""Bytes of tables, counts and scans, whatever the gradient."""
+
+
+OVER_A_CUT = [name for name in SHIPPED if name != "holders"]
+CASES = [(1 << 17, 1, 0.01), (1 << 14, 64, 0.01), (1 << 15, 1, 0.3)]
+"""Units, width, density."""
+
+
+@pytest.mark.parametrize("name", OVER_A_CUT)
+def test_it_is_bounded_by_messages_and_bitmaps(name):
+    """By what is moved, twice, and the bitmaps of one tensor a rank and of the sum, with their ranks."""
+    size = allowed(plan_of_shipped(name), (4, 8))[0]
+    for case in CASES:
+        found = taken(name, size, *case)
+        assert found.taken <= 2 * found.moved + 2 * (size + 1) * found.bitmap + 8 * found.ids + SMALL, case
+
+
+def test_by_holders_it_is_bounded_by_messages_bitmaps_and_units():
+    for case in CASES:
+        found = taken("holders", 4, *case)
+        units = 4 * found.ids  # of the sum, at most
+        assert found.taken <= 2 * found.moved + 2 * (4 + 1) * found.bitmap + 40 * units + SMALL, case
+
+
+def test_balanced_needs_less_than_it_moves_where_rows_are_wide():
+    found = taken("balanced", 4, 1 << 15, 64, 0.01)
+    assert found.taken < found.moved
+    assert taken("balanced", 4, 1 << 17, 1, 0.01).beyond < 4.5
+
+
+def test_duplicates_are_sorted_in_memory_that_is_used_again():
+    """In some 26 bytes an id, which what is received lies in later: not all of them add up."""
+    once, twice = (taken("balanced", 4, 1 << 16, 4, 0.02, times) for times in (1, 2))
+    assert twice.ids == 2 * once.ids
+    assert twice.taken - once.taken <= 24 * twice.ids + SMALL
