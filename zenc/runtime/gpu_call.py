@@ -78,7 +78,8 @@ class GpuCall:
         """
         loaded = self.loaded
         counts_in, counts_out = (ctypes.c_int64 * loaded.parts)(), (ctypes.c_int64 * loaded.parts)()
-        self._fill(contribution_of(tensor, self.layout), target, divisor, counts_in, counts_out)
+        contribution = contribution_of(tensor, self.layout)  # maybe a copy, which has to live as long as the call
+        self._fill(contribution, target, divisor, counts_in, counts_out)
         callback = ALLOCATE(allocate)
         self.call.allocate = callback
         self.call.report = None if report is None else report.data_ptr()
