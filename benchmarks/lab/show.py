@@ -56,7 +56,7 @@ def caption(report: Report) -> str:
     return (
         f"MB of the busiest rank: counted by the scheme as sent; sent and received by {bytes_}. Bound: B2 / rate. "
         f"Ratio: time over {report.settings.reference} in the same round. Wire, cpu: shares of the fullest link and of "
-        f"all cores. Congestion control {report.machine['congestion_control']}."
+        f"all cores."
     )
 
 

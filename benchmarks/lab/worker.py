@@ -119,7 +119,6 @@ def machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "congestion_control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(),
     }
 
 

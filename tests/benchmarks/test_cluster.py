@@ -98,6 +98,19 @@ def test_hosts_and_ports_are_shaped_and_apart():
     assert not owned(cluster.owner)
 
 
+def test_connections_are_cubic_at_both_ends():
+    """Whatever the machine's default is."""
+    server = "s = socket.create_server(('', 5000)); print('listens', flush=True); c, _ = s.accept()"
+    client = f"c = socket.create_connection(('{Cluster.address(0)}', 5000))"
+    asked = "; print(c.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).strip(b'\\0').decode())"
+    with Cluster(2, "100mbit") as cluster:
+        words = [[sys.executable, "-c", f"import socket; {code}{asked}"] for code in (server, client)]
+        passive = subprocess.Popen(cluster.command(0, words[0]), stdout=subprocess.PIPE, text=True)
+        assert passive.stdout and passive.stdout.readline() == "listens\n"
+        active = subprocess.run(cluster.command(1, words[1]), capture_output=True, text=True, check=True, timeout=20)
+        assert passive.communicate(timeout=20)[0] == active.stdout == "cubic\n"
+
+
 def test_what_can_not_be_made_is_told_and_leaves_nothing():
     with pytest.raises(LabError, match="qdisc replace"), Cluster(2, "nonsense"):
         pass

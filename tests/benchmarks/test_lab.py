@@ -111,7 +111,7 @@ def known_records() -> list[dict[str, object]]:
         fast = [sample(k, 10.0 + rank / 8, 11.0 + k - (1 - rank) / 4, 1000) for k in range(4)]
         slow = [sample(k, 50.0, 52.0 + 4 * k - rank / 2, 4000 + rank) for k in range(2)]
         samples = {"balanced": [sample(-1, 0.0, 9.0, 0), *fast], "torch-dense": slow}
-        records.append({"rank": rank, "machine": {"cores": 2, "congestion_control": "cubic"}, "samples": samples})
+        records.append({"rank": rank, "machine": {"cores": 2}, "samples": samples})
     return records
 
 
