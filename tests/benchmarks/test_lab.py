@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.lab.__main__ import parser, settings_of
+from benchmarks.lab.__main__ import parser, rate_of, settings_of
 from benchmarks.lab.bounds import bounds
+from benchmarks.lab.cluster import why_not
 from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Spread, report, spread
 from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second
@@ -155,6 +156,19 @@ def test_rates(rate, bits):
 def test_what_can_not_be_measured_is_refused(arguments, said):
     with pytest.raises(LabError, match=re.escape(said)):
         settings_of(parser().parse_args(["--network", "loopback", *arguments]))
+
+
+def test_without_the_right_it_says_so_and_takes_loopback(monkeypatch, capsys):
+    monkeypatch.setattr("shutil.which", lambda name: f"/sbin/{name}")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert why_not() == "root, to make network namespaces"
+    assert rate_of("loopback", "100mbit") == "" and not capsys.readouterr().err
+    assert rate_of("auto", "100mbit") == ""
+    assert "takes root, to make network namespaces; running over loopback" in capsys.readouterr().err
+    with pytest.raises(LabError, match="takes root"):
+        rate_of("shaped", "100mbit")
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "tc" else name)
+    assert why_not() == "the program tc (Debian: apt install iproute2 procps)"
 
 
 def test_two_ranks_over_loopback(tmp_path):
