@@ -74,10 +74,12 @@ class Exchange:
         return Summed([self.held[part][0] for part in sorted(self.held)], self.workshop)
 
     def _step(self, step: Step, format: Format, stats: PhaseStats) -> list[Segment]:
-        """Be ready for everything, send everything, then take what comes."""
+        """Be ready for everything, send everything, then take what comes; all first packets before any rest."""
         posted = self.inbox.post(step)
         self.outbox.send(step, [self._load(message) for message in step.sends], format, stats)
-        found = self.inbox.receive(step, posted, stats)
+        long = self.inbox.await_first(step, posted)
+        self.outbox.send_rests(step)
+        found = self.inbox.receive(step, long, stats)
         self.outbox.finish(step)
         return found
 

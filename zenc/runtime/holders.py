@@ -94,7 +94,9 @@ class HolderExchange:
             posted = self.inbox.post(step)
             loads = [self._sets_of(sets, message) for message in step.sends]
             self.outbox.send(step, loads, Format.AUTO, self.announce_stats)
-            for segment in self.inbox.receive(step, posted, self.announce_stats):
+            long = self.inbox.await_first(step, posted)
+            self.outbox.send_rests(step)
+            for segment in self.inbox.receive(step, long, self.announce_stats):
                 sets[segment.origin] = segment
             self.outbox.finish(step)
         if set(sets) != set(self.everyone):

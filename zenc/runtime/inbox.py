@@ -68,15 +68,20 @@ class Inbox:
             kept = self.room[step.number] = buffers, [bytes_of_message(buffer.data_ptr()) for buffer in buffers]
         return kept
 
-    def receive(self, step: Step, posted: Sequence[Pending], stats: PhaseStats) -> list[Segment]:
-        """What arrives in ``step``, in no order: all first packets, then the rest of the long messages."""
-        if not posted:
-            return []
+    def await_first(self, step: Step, posted: Sequence[Pending]) -> dict[int, Arrival]:
+        """Wait for all first packets of ``step``, and be ready for the rest of the long ones, which are by sender."""
         (buffers, sizes), long = self._places(step), dict[int, Arrival]()
         for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
             self.link.wait(pending, message.peer, step, None)
             if size.value > EAGER_BYTES:
-                long[message.peer] = self._looked_at(step, message, buffer)  # its rest comes while others are awaited
+                long[message.peer] = self._looked_at(step, message, buffer)
+        return long
+
+    def receive(self, step: Step, long: dict[int, Arrival], stats: PhaseStats) -> list[Segment]:
+        """What arrives in ``step``, in no order, after ``await_first`` has found the ``long`` messages."""
+        buffers = self._places(step)[0]
+        if not buffers:
+            return []
         opened = self.workshop.open(self.link.head, step, buffers, self.link.transport.size, self.one_shot)
         found: list[Segment] = []
         for message, buffer, segment in zip(step.receives, buffers, opened, strict=True):

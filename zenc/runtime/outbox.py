@@ -27,9 +27,10 @@ class Outbox:
     def __init__(self, link: Link, workshop: Workshop) -> None:
         self.link, self.workshop = link, workshop
         self.sending: list[Sending] = []
+        self.rests: list[tuple[torch.Tensor, int]] = []
 
     def send(self, step: Step, loads: Sequence[Sequence[Segment]], format: Format, stats: PhaseStats) -> None:
-        """Send the segments of every message of ``step``; ``finish`` waits for them."""
+        """Send the first packet of every message of ``step``, which is all of most; ``finish`` waits for them."""
         send, tag, sending = self.link.transport.send, self.link.tag(step, 0), self.sending
         for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
             size, peer = buffer.numel(), message.peer
@@ -37,7 +38,18 @@ class Outbox:
                 sending.append((send(peer, tag, buffer), peer, size))
             else:
                 sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size))
-                sending.append((send(peer, self.link.tag(step, 1), buffer[EAGER_BYTES:]), peer, size))
+                self.rests.append((buffer, peer))
+
+    def send_rests(self, step: Step) -> None:
+        """Send what is left of long messages, once this rank is ready for those of its peers.
+
+        A transport may ask a receiver whether it is ready, as gloo does. An answer that stands behind a long message on
+        the same link comes only after it, so that two ranks would send to each other one after the other.
+        """
+        for buffer, peer in self.rests:
+            rest = self.link.transport.send(peer, self.link.tag(step, 1), buffer[EAGER_BYTES:])
+            self.sending.append((rest, peer, buffer.numel()))
+        self.rests.clear()
 
     def finish(self, step: Step) -> None:
         """Wait until all that was sent in ``step`` is on its way, so that its buffers may change."""

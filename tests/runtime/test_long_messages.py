@@ -1,0 +1,40 @@
+"""Messages of more than a first packet: their rests wait until their rank is ready for those of its peers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.support import local
+from tests.support.cases import assert_same_bits, sparse_tensor
+from tests.support.local import collectives, run_all
+from zenc.compiler import compile
+
+
+@pytest.mark.parametrize("name", ["balanced", "sparcml", "dense_ring", "holders", "zen"])
+def test_rests_are_sent_when_all_first_packets_of_the_step_are_in(name, monkeypatch):
+    """A step's first packets are sent, then awaited, then the rests are posted, and only then sent."""
+    size, events = 4, {rank: [] for rank in range(4)}
+    send, receive = local.LocalTransport.send, local.LocalTransport.receive
+
+    def sent(self, peer, tag, buffer):
+        events[self.rank].append(("sends rest" if tag & 1 else "sends first", tag >> 1))
+        return send(self, peer, tag, buffer)
+
+    def received(self, peer, tag, buffer):
+        if tag & 1:
+            events[self.rank].append(("is ready for rest", tag >> 1))
+        return receive(self, peer, tag, buffer)
+
+    monkeypatch.setattr(local.LocalTransport, "send", sent)
+    monkeypatch.setattr(local.LocalTransport, "receive", received)
+    inputs = [sparse_tensor("random", rank, size, 200_000, 2, torch.float32, 1) for rank in range(size)]
+    artifact = compile(name, ranks=size)
+    assert_same_bits(run_all(collectives(artifact, size), inputs))
+    order = ("sends first", "is ready for rest", "sends rest")
+    for of_rank in events.values():
+        steps = {}
+        for what, step in of_rank:
+            steps.setdefault(step, []).append(order.index(what))
+        assert any(2 in of_step for of_step in steps.values()), "nothing was long"
+        assert all(of_step == sorted(of_step) for of_step in steps.values()), steps
