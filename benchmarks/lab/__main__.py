@@ -22,9 +22,9 @@ from benchmarks.lab.launch import launch
 from benchmarks.lab.peers import TORCH
 from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Report, report
-from benchmarks.lab.settings import LabError, Settings, bits_per_second
+from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second
 from benchmarks.lab.show import table
-from benchmarks.lab.workloads import KINDS, units_of, workload_of
+from benchmarks.lab.workloads import KINDS, TRACE, trace_of, units_of, workload_of
 
 SCHEMES = ("balanced", "holders", "sparcml", "agsparse")
 
@@ -52,7 +52,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")
     made.add_argument("--burst", type=int, default=70_000, metavar="BYTES", help="of the token bucket (70000)")
     made.add_argument("--queue", default="2mb", help="at every link, each way, as tc takes it (2mb)")
-    made.add_argument("--workload", choices=tuple(KINDS), default="rows")
+    made.add_argument("--workload", choices=(*KINDS, "trace"), default="rows")
+    made.add_argument("--indices", metavar="FILE", help="a recorded trace (the first step of the language model)")
     made.add_argument("--density", type=float, metavar="D", help="share of units that a rank holds (rows 0.02)")
     made.add_argument("--units", type=int, metavar="U", help="rows (200000) or elements (4000000)")
     made.add_argument("--zipf", type=float, metavar="S", help="exponent units are drawn by, 0 for evenly (rows 1.05)")
@@ -85,7 +86,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         rate=rate_of(options.network, options.rate),
         burst=options.burst,
         queue=options.queue,
-        workload=workload_of(options.workload, options.density, options.zipf, options.units, options.permuted),
+        workload=workload_in(options),
         peers=peers,
         reference=reference,
         rounds=options.rounds,
@@ -93,6 +94,18 @@ def settings_of(options: argparse.Namespace) -> Settings:
         warm_up=2,
         seed=options.seed,
     )
+
+
+def workload_in(options: argparse.Namespace) -> Workload:
+    """Drawn, or recorded; raises LabError for options of the one that are given for the other."""
+    drawing = {name: getattr(options, name) for name in ("density", "units", "zipf")}
+    if options.workload != "trace":
+        if options.indices:
+            raise LabError("--indices is for --workload trace")
+        return workload_of(options.workload, **drawing, permuted=options.permuted)
+    if given := [f"--{name}" for name, value in drawing.items() if value is not None]:
+        raise LabError(f"a trace is recorded, not drawn: leave {' and '.join(given)} out")
+    return trace_of(Path(options.indices or TRACE), options.ranks, options.permuted)
 
 
 def rate_of(network: str, rate: str) -> str:

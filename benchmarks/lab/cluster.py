@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from benchmarks.lab.settings import LabError
+from benchmarks.lab.settings import ROOT, LabError
 
 PREFIX = "zenclab"
 SUBNET = "10.77.0.0/24"
@@ -161,8 +161,7 @@ def _lives(owner: str) -> bool:
 def _watch(owner: str) -> subprocess.Popen[bytes]:
     code = "from benchmarks.lab.cluster import watch; watch()"
     command = [sys.executable, "-c", code, owner]
-    root = Path(__file__).resolve().parents[2]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=root, start_new_session=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, cwd=ROOT, start_new_session=True)
 
 
 def _kill_in(namespace: str) -> None:

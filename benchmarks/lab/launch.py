@@ -10,13 +10,11 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack, nullcontext
-from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.lab.cluster import Cluster
-from benchmarks.lab.settings import LabError, Settings
+from benchmarks.lab.settings import ROOT, LabError, Settings
 
-ROOT = Path(__file__).resolve().parents[2]
 PORT = 29500
 """In a network of its own every port is free."""
 

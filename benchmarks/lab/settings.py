@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TRACES = Path(__file__).parent / "traces"
+"""Rows of real training steps; ``benchmarks.lab.record`` makes them."""
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)bit", re.IGNORECASE)
 _FACTOR = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
@@ -29,9 +34,10 @@ def bits_per_second(rate: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """``rows`` or ``elements``: ``units`` of ``width`` float32 values, of which every rank holds ``density``.
+    """``rows``, ``elements`` or ``trace``: ``units`` of ``width`` float32 values, of which a rank holds ``density``.
 
     ``zipf`` is the exponent of the law by which units are drawn, 0 for evenly; ``permuted``: not in order of it.
+    ``indices`` is the file, from ``ROOT``, with the units of a trace, which are not drawn.
     """
 
     kind: str
@@ -40,6 +46,7 @@ class Workload:
     density: float
     zipf: float
     permuted: bool = False
+    indices: str = ""
 
 
 @dataclass(frozen=True, slots=True)

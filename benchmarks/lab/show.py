@@ -14,8 +14,9 @@ def title(report: Report) -> str:
     """What was measured, in a line or two."""
     settings, load = report.settings, report.settings.workload
     network = f"{settings.rate}, burst {settings.burst} B, queue {settings.queue}" if settings.rate else "loopback"
-    drawn = f"Zipf {load.zipf:g}{', permuted' if load.permuted else ''}" if load.zipf else "drawn evenly"
-    tensor = f"{load.kind}: {load.units:,} x {load.width}, {load.density:.3g} held by a rank, {drawn}"
+    drawn = f"Zipf {load.zipf:g}" if load.zipf else load.indices or "drawn evenly"
+    order = ", permuted" if load.permuted else ""
+    tensor = f"{load.kind}: {load.units:,} x {load.width}, {load.density:.3g} held by a rank, {drawn}{order}"
     return f"{settings.ranks} ranks, {network}; {tensor}; seed {settings.seed}"
 
 

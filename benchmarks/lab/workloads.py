@@ -1,12 +1,15 @@
-"""The gradients of a run: which units each rank holds, and their values. The same everywhere, from the seed alone."""
+"""The gradients of a run: which units each rank holds, and their values. The same everywhere, for the same settings."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.lab.settings import LabError, Workload
-from zenc.plan.gradients import Gradients, gradients
+from benchmarks.lab.settings import ROOT, TRACES, LabError, Workload
+from zenc.errors import SchemeError
+from zenc.plan.gradients import Gradients, gradients, read_gradients
 from zenc.plan.synthetic import Load, drawn
 
 KINDS = {
@@ -14,16 +17,35 @@ KINDS = {
     "elements": Workload("elements", units=4_000_000, width=1, density=0.01, zipf=0.0),
 }
 """Rows of an embedding, drawn as words of a corpus are; or single elements, drawn evenly."""
+TRACE = TRACES / "language_model-1.npz"
+"""What the first step of the demonstration's training touched."""
 
 
 def units_of(workload: Workload, size: int, seed: int) -> Gradients:
-    """What ``zenc explain --units --width --density --zipf --seed`` draws with the same numbers, unless permuted."""
-    load = Load(workload.units, workload.width, "f32", workload.density, workload.zipf or None, None, seed)
-    of = drawn(load, size)
+    """What ``zenc explain --units --width --density --zipf --seed`` draws with the same numbers, unless permuted.
+
+    Of a trace the recorded units of the first ``size`` ranks.
+    """
+    if workload.indices:
+        of = recorded(workload.indices, size)
+    else:
+        load = Load(workload.units, workload.width, "f32", workload.density, workload.zipf or None, None, seed)
+        of = drawn(load, size)
     if not workload.permuted:
         return of
     to = np.random.default_rng([seed, size, workload.units]).permutation(workload.units)
     return gradients(of.units, of.width, of.dtype, [np.sort(to[ids]) for ids in of.held])
+
+
+def recorded(indices: str, size: int) -> Gradients:
+    """The units of the first ``size`` ranks in a file that ``zenc explain --indices`` takes, from ``ROOT``."""
+    try:
+        of = read_gradients(ROOT / indices)
+    except SchemeError as error:
+        raise LabError(str(error)) from error
+    if size > of.size:
+        raise LabError(f"{indices} has the units of {of.size} ranks, not of {size}; benchmarks.lab.record records more")
+    return gradients(of.units, of.width, "f32", list(of.held[:size]))
 
 
 def values_of(of: Gradients, rank: int, seed: int) -> torch.Tensor:
@@ -77,3 +99,11 @@ def workload_of(kind: str, density: float | None, zipf: float | None, units: int
         base.zipf if zipf is None else zipf,
         permuted,
     )
+
+
+def trace_of(file: Path, size: int, permuted: bool) -> Workload:
+    """What is recorded in ``file`` of the first ``size`` ranks."""
+    full = file.resolve()
+    indices = str(full.relative_to(ROOT) if full.is_relative_to(ROOT) else full)
+    of = recorded(indices, size)
+    return Workload("trace", of.units, of.width, of.density, 0.0, permuted, indices)

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from corpus import Corpus
-from lane import Lane
 from rich.console import Console
 from rich.table import Table
 
+from examples.language_model.corpus import Corpus
+from examples.language_model.lane import Lane
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build import build
 from zenc.torch.attach import Attachment

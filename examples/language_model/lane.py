@@ -13,14 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from examples.language_model.batches import Batch
+
 LOOPBACK = Path("/proc/net/dev")
-
-
-@dataclass(frozen=True)
-class Batch:
-    before: Tensor
-    target: Tensor
-    negatives: Tensor
 
 
 @dataclass

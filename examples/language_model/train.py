@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -23,27 +23,30 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 
-sys.path.insert(0, str(Path(__file__).parent))
-import compare
-import corpus
-from lane import Batch, Lane
-from model import LanguageModel, draw_negatives
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from examples.language_model import compare, corpus
+from examples.language_model.batches import Batches, windows
+from examples.language_model.lane import Lane
+from examples.language_model.model import Sizes, new_model, optimisers
 
 SCHEME = Path(__file__).resolve().parents[2] / "schemes" / "balanced.zen"
 EVALUATIONS = 5
 HELD_OUT_WORDS = 512
 """A rank; the loss over the whole vocabulary takes longer than a training step."""
 UNSYNCHRONISED_STEPS = 15
+SIZES = {
+    "vocabulary": "words, at least 50000",
+    "width": "columns of the word vectors",
+    "context": "words before the predicted one",
+    "batch": "predictions a rank and step",
+    "samples": "negative samples a step",
+}
 
 
 @dataclass(frozen=True)
 class Settings:
+    sizes: Sizes
     steps: int
-    vocabulary: int
-    width: int
-    context: int
-    batch: int
-    samples: int
     rate: float
     scheme: str
     json: Path | None
@@ -52,15 +55,14 @@ class Settings:
 def parse() -> Settings:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300, help="training steps of each model (default: 300)")
-    parser.add_argument("--vocabulary", type=int, default=60_000, help="words (default: 60000, at least 50000)")
-    parser.add_argument("--width", type=int, default=64, help="columns of the word vectors (default: 64)")
-    parser.add_argument("--context", type=int, default=6, help="words before the predicted one (default: 6)")
-    parser.add_argument("--batch", type=int, default=1024, help="predictions a rank and step (default: 1024)")
-    parser.add_argument("--samples", type=int, default=1024, help="negative samples a step (default: 1024)")
+    for size, help in SIZES.items():
+        default = getattr(Sizes, size)
+        parser.add_argument(f"--{size}", type=int, default=default, help=f"{help} (default: {default})")
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate (default: 0.1)")
     parser.add_argument("--scheme", default=str(SCHEME), help="what zenc compiles (default: schemes/balanced.zen)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to FILE")
-    return Settings(**vars(parser.parse_args()))
+    given = vars(parser.parse_args())
+    return Settings(Sizes(**{size: given.pop(size) for size in SIZES}), **given)
 
 
 def share_corpus(size: int) -> corpus.Corpus:
@@ -71,46 +73,17 @@ def share_corpus(size: int) -> corpus.Corpus:
     return found[0]
 
 
-def new_lane(name: str, settings: Settings, vocabulary: int) -> Lane:
+def new_lane(name: str, settings: Settings) -> Lane:
     """A model with the weights that every lane and rank starts from."""
-    torch.manual_seed(20)
-    model = LanguageModel(vocabulary, settings.width, settings.context)
-    # Rare words need longer strides than frequent ones, hence Adagrad. It starts above zero, so that a gradient that is
-    # zero but for rounding moves nothing: else the two lanes would part for no other reason than that.
-    tables = torch.optim.Adagrad(model.tables(), lr=settings.rate, initial_accumulator_value=1e-7)
-    hidden = torch.optim.SGD(model.hidden.parameters(), lr=2 * settings.rate)
-    return Lane(name, DistributedDataParallel(model), (tables, hidden))
-
-
-@dataclass(frozen=True)
-class Batches:
-    """What this rank trains on: words of its own, and the negatives that all ranks draw from one seed.
-
-    One seed means fewer different rows to sum (the "seeding" of Patwary et al., Language Modeling at Scale, 2018).
-    """
-
-    text: corpus.Corpus
-    settings: Settings
-    own: torch.Generator
-    common: torch.Generator
-
-    def next(self) -> Batch:
-        words = windows(self.text.train, self.settings.batch, self.settings.context, self.own)
-        negatives = draw_negatives(self.text.vocabulary, self.settings.samples, self.common)
-        return Batch(words[:, :-1], words[:, -1], negatives)
-
-
-def windows(text: torch.Tensor, count: int, context: int, generator: torch.Generator) -> torch.Tensor:
-    """``(count, context + 1)`` words that follow each other, from random places of ``text``."""
-    ends = torch.randint(context, len(text), (count, 1), generator=generator)
-    return text[ends + torch.arange(-context, 1)].long()
+    model = new_model(settings.sizes)
+    return Lane(name, DistributedDataParallel(model), optimisers(model, settings.rate))
 
 
 def train(lanes: list[Lane], text: corpus.Corpus, settings: Settings, progress: Progress) -> list[float]:
     """Alternate the lanes' steps; returns the seconds of some backward passes that synchronise nothing."""
-    own, common = torch.Generator().manual_seed(1000 + dist.get_rank()), torch.Generator().manual_seed(1)
-    held_out = windows(text.held_out, HELD_OUT_WORDS, settings.context, own)
-    batches = Batches(text, settings, own, common)
+    batches = Batches.of_rank(dist.get_rank(), text.train, settings.sizes)
+    chance = torch.Generator().manual_seed(2000 + dist.get_rank())
+    held_out = windows(text.held_out, HELD_OUT_WORDS, settings.sizes.context, chance)
     bar = progress.add_task("training both models", total=settings.steps, loss="")
     every = max(1, settings.steps // EVALUATIONS)
     for step in range(settings.steps):
@@ -147,8 +120,9 @@ def main() -> int:
     dist.init_process_group("gloo")
     console = Console(quiet=dist.get_rank() != 0)
     console.print(f"reading Python's standard library; {dist.get_world_size()} processes, gloo", highlight=False)
-    text = share_corpus(settings.vocabulary)
-    lanes = [new_lane("DDP", settings, text.vocabulary), new_lane("zenc", settings, text.vocabulary)]
+    text = share_corpus(settings.sizes.vocabulary)
+    settings = replace(settings, sizes=replace(settings.sizes, vocabulary=text.vocabulary))
+    lanes = [new_lane("DDP", settings), new_lane("zenc", settings)]
     handle = zenc.attach(lanes[1].ddp, settings.scheme)
     lanes[1].reports = lambda: handle.stats.values()
     with show_progress(console) as progress:
