@@ -13,13 +13,15 @@ HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=
 RANKS ?= 4
+# Points of the suite to measure, instead of all: make bench POINTS='rows-8 rows-16'
+POINTS ?=
 # What the lab measures: make bench-lab LAB='--ranks 4 --density 0.1 --json lab.json'
 LAB ?=
 # What generated-diff compares with: make generated-diff REVISION=main
 REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-lab generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-parts bench-lab generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,9 +56,11 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.lark
 	$(BIN)/python -m zenc.language.grammar
 
-bench: $(STAMP)  ## all benchmarks in benchmarks/, one after the other, the lab last
+bench: $(STAMP)  ## the suite of the lab, as root and on an idle machine: 20 minutes, then docs/benchmarks.md anew
+	$(BIN)/python -m benchmarks.lab.suite $(if $(POINTS),--only $(POINTS))
+
+bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
-	@$(MAKE) --no-print-directory bench-lab
 
 bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine plays; as root, else over loopback
 	$(BIN)/python -m benchmarks.lab $(LAB)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.table import Table
 
 from benchmarks.lab.results import Report, Row, Spread, over
+from benchmarks.lab.settings import Settings
 
 BYTES = ("counted", "sent", "/ B2", "received", "/ B1")
 TIMES = ("ms", "quartiles", "/ bound", "ratio", "quartiles", "wire", "cpu")
@@ -12,7 +15,11 @@ TIMES = ("ms", "quartiles", "/ bound", "ratio", "quartiles", "wire", "cpu")
 
 def title(report: Report) -> str:
     """What was measured, in a line or two."""
-    settings, load = report.settings, report.settings.workload
+    return described(report.settings)
+
+
+def described(settings: Settings) -> str:
+    load = settings.workload
     network = f"{settings.rate}, burst {settings.burst} B, queue {settings.queue}" if settings.rate else "loopback"
     drawn = f"Zipf {load.zipf:g}" if load.zipf else load.indices or "drawn evenly"
     order = ", permuted" if load.permuted else ""
@@ -30,7 +37,7 @@ def table(report: Report) -> Table:
     bound_ms = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
     made.add_row("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", bound_ms)
     for name, row in sorted(report.rows.items(), key=lambda item: item[1].sent or 0):
-        made.add_row(name, *cells(row, report))
+        made.add_row(label(name), *cells(row, report))
     return made
 
 
@@ -59,6 +66,11 @@ def caption(report: Report) -> str:
         f"Ratio: time over {report.settings.reference} in the same round. Wire, cpu: shares of the fullest link and of "
         f"all cores."
     )
+
+
+def label(peer: str) -> str:
+    """A scheme from a file goes by the name of the file."""
+    return Path(peer).stem if peer.endswith(".zen") else peer
 
 
 def megabytes(count: int | None) -> str:

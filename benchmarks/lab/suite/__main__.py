@@ -1,0 +1,101 @@
+"""Measures the points of the suite, one after the other, and writes docs/benchmarks.md anew.
+
+    python -m benchmarks.lab.suite                      all points, as root: see --list for how long it takes
+    python -m benchmarks.lab.suite --only rows-8        some of them again; the results of the others stay
+    python -m benchmarks.lab.suite --page               no measurement: the page from the results that there are
+
+Each point goes to docs/benchmarks/NAME.json. A point that fails is named at the end; the others are measured, and an
+older result of it stays. Times mean something only on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.lab.cluster import why_not
+from benchmarks.lab.settings import ROOT, LabError
+from benchmarks.lab.suite.figures import figures
+from benchmarks.lab.suite.measure import measured
+from benchmarks.lab.suite.page import with_results
+from benchmarks.lab.suite.points import POINTS, Point
+from benchmarks.lab.suite.results import Results, load, save
+
+PAGE, FOLDER = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks"
+
+
+def main() -> None:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
+    options = parser().parse_args()
+    points = [point for point in POINTS if not options.only or point.name in options.only]
+    if options.list:
+        print(listed(points, load(FOLDER, POINTS)))
+        return
+    if options.lab and not options.to:
+        raise SystemExit("suite: --lab measures something else than the page says; give it a folder with --to")
+    if not options.page and not options.lab and (missing := why_not()):
+        raise SystemExit(f"suite: a shaped network takes {missing}")
+    failed = [] if options.page else measure(points, options.to or FOLDER, shlex.split(options.lab))
+    if not options.to:
+        write(PAGE, FOLDER)
+    if failed:
+        raise SystemExit(f"suite: not measured: {', '.join(failed)}")
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.lab.suite",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [point.name for point in POINTS]
+    made.add_argument("--only", nargs="+", choices=names, default=[], metavar="NAME", help=" ".join(names))
+    made.add_argument("--list", action="store_true", help="the points, and about how long they take")
+    made.add_argument("--page", action="store_true", help="only write the page, from the results that there are")
+    made.add_argument("--to", type=Path, metavar="FOLDER", help="where results go; the page stays as it is then")
+    made.add_argument(
+        "--lab", default="", metavar="WORDS", help="more options for each point, to try it out; with --to"
+    )
+    return made
+
+
+def listed(points: Sequence[Point], results: Results) -> str:
+    """A line a point. The time is that of the last run, where there was one."""
+    seconds = {point.name: results[point.name].seconds if point.name in results else point.seconds for point in points}
+    width = max(len(name) for name in seconds)
+    lines = [f"{point.name:{width}} {seconds[point.name]:5.0f} s  {point.shows}" for point in points]
+    return "\n".join([*lines, f"{'':{width}} {sum(seconds.values()):5.0f} s"])
+
+
+def measure(points: Sequence[Point], folder: Path, more: Sequence[str]) -> list[str]:
+    """Save the result of each point; returns the names of those that failed."""
+    failed = []
+    for number, point in enumerate(points, 1):
+        left = sum(each.seconds for each in points[number - 1 :])
+        print(f"suite: {number} of {len(points)}, {point.name}: {point.shows}; about {left} s left", file=sys.stderr)
+        try:
+            save(folder, measured(point, more))
+        except LabError as error:
+            print(f"suite: {error}", file=sys.stderr)
+            failed.append(point.name)
+    return failed
+
+
+def write(page: Path, folder: Path) -> None:
+    """The page and its figures from the results in ``folder``; a figure that nothing is left for goes."""
+    results = load(folder, POINTS)
+    drawn = figures(results)
+    for old in folder.glob("*.svg"):
+        if old.name not in drawn:
+            old.unlink()
+    for name, svg in drawn.items():
+        (folder / name).write_text(svg, encoding="utf-8")
+    page.write_text(with_results(page.read_text(encoding="utf-8"), results, drawn), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""The marked part of docs/benchmarks.md, made of results alone: targets, tables, figures, machines, commands.
+
+What has not been measured is called so, and nothing stands in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.lab.results import Row, Spread, over
+from benchmarks.lab.settings import LabError
+from benchmarks.lab.show import described, label, megabytes, quartiles, times
+from benchmarks.lab.suite.figures import CAPTIONS
+from benchmarks.lab.suite.points import POINTS, Point
+from benchmarks.lab.suite.results import Result, Results
+from benchmarks.lab.suite.targets import TARGETS, Target
+
+BEGIN, END = "<!-- results: written by the suite -->", "<!-- end of results -->"
+NOT_MEASURED = "not measured"
+LEFT, RIGHT = "---", "---:"
+
+
+def with_results(page: str, results: Results, figures: Iterable[str]) -> str:
+    """``page`` with its marked part made anew; ``figures`` are the names of the files that there are."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise LabError(f"the page has no part between {BEGIN} and {END}")
+    points = (section(point, results) for point in POINTS)
+    parts = [targets(results), pictures(figures), "## Points", *points, machines(results)]
+    inner = "\n\n".join(part for part in parts if part)
+    return f"{before}{BEGIN}\n\n{inner}\n\n{END}{after}"
+
+
+def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ways, *rows))
+
+
+def targets(results: Results) -> str:
+    rows = [row_of_target(target, results) for target in TARGETS]
+    verdicts = [row[-1] for row in rows]
+    said = ", ".join(f"{verdicts.count(word)} {word}" for word in ("met", "missed", NOT_MEASURED))
+    ways = (LEFT, RIGHT, RIGHT, LEFT)
+    return f"## Targets\n\nOf {len(rows)}: {said}.\n\n" + table(("", "target", "measured", ""), ways, rows)
+
+
+def row_of_target(target: Target, results: Results) -> tuple[str, str, str, str]:
+    goal = f"{'at least' if target.least else 'at most'} {target.goal:.2f}"
+    found = target.quantity(results)
+    if found is None:
+        return target.what, goal, "", NOT_MEASURED
+    return target.what, goal, shown(found), "met" if target.met(found) else "missed"
+
+
+def shown(found: float | Spread) -> str:
+    """To three digits, so that what misses a target of two by little is seen to."""
+    return f"{found.median:.3f} ({quartiles(found, 1, 3)})" if isinstance(found, Spread) else f"{found:.3f}"
+
+
+def pictures(figures: Iterable[str]) -> str:
+    return "\n\n".join(f"![{CAPTIONS[name.removesuffix('.svg')]}](benchmarks/{name})" for name in figures)
+
+
+def section(point: Point, results: Results) -> str:
+    """One point: what it is, a row for each peer, and how it was measured."""
+    title = f"### `{point.name}`: {point.shows}"
+    if point.name not in results:
+        return f"{title}\n\nNot measured."
+    result = results[point.name]
+    return "\n\n".join((title, f"{described(result.settings)}.", rows_of(result), foot(result)))
+
+
+def rows_of(result: Result) -> str:
+    base = result.best()
+    bytes_ = ("counted MB", "sent MB", "/ B2", "received MB", "/ B1")
+    heads = ("", *bytes_, "ms", "quartiles", "/ bound", f"over `{base}`", "quartiles", "wire", "cpu")
+    by = result.bounds
+    seconds = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
+    bound = ("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", seconds)
+    ordered = sorted(result.rows.items(), key=lambda item: item[1].counted_sent or item[1].sent or 0)
+    rows = [cells(name, row, result, base) for name, row in ordered]
+    return table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), [(*bound, *[""] * (len(heads) - len(bound))), *rows])
+
+
+def cells(name: str, row: Row, result: Result, base: str) -> tuple[str, ...]:
+    above, ratio = over(row, result.bounds), result.over(name, base)
+    return (
+        f"**`{label(name)}`**" if name == base else f"`{label(name)}`",
+        megabytes(row.counted_sent),
+        megabytes(row.sent),
+        times(above["bandwidth"]),
+        megabytes(row.received),
+        times(above["receive"]),
+        f"{row.seconds.median * 1e3:.1f}",
+        quartiles(row.seconds, 1e3, 1),
+        times(above["time"]),
+        times(ratio.median),
+        quartiles(ratio, 1, 2),
+        times(row.wire),
+        times(row.processor),
+    )
+
+
+def foot(result: Result) -> str:
+    rounds = max(row.rounds for row in result.rows.values())
+    took = f"{rounds} rounds in {result.seconds:.0f} s, in which others used {result.others * 100:.1f} % of the cores"
+    return f"{took}; commit {result.machine['commit']}:\n\n```\n{result.command}\n```"
+
+
+def machines(results: Results) -> str:
+    """A line for each machine with its versions, and what was measured on it."""
+    points: dict[str, list[str]] = {}
+    for name, result in results.items():
+        points.setdefault(machine(result), []).append(f"`{name}`")
+    if not points:
+        return ""
+    lines = [f"* {text}: {', '.join(names)}" for text, names in points.items()]
+    return "## Machines\n\n" + "\n".join(lines)
+
+
+def machine(result: Result) -> str:
+    has = result.machine
+    versions = f"Linux {has['kernel']}, Python {has['python']}, PyTorch {has['torch']}, {has['compiler']}"
+    return f"{has['cores']} cores of {has['processor']}, {versions}, zenc {has['zenc']}"

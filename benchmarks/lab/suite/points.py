@@ -1,0 +1,66 @@
+"""What the suite measures. Data: to add a point, add it here.
+
+    Point = name x what it shows x module x words x seconds
+
+A point is one run of a module that takes ``--json FILE`` and writes what ``benchmarks.lab`` writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SCHEMES = ("holders", "balanced", "zen", "sparcml", "agsparse")
+"""At every point, the first one for the ratios of the run."""
+LIBRARY = ("sparcml_split", "kylix", "sparse_ps", "omnireduce")
+"""Schemes that take longer, at one point only."""
+RANGE = "benchmarks/lab/schemes/range.zen"
+OURS = ("holders", "balanced")
+"""Schemes of zenc's own, the best of which stands for it at a point; all others are written down as published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """``words`` follow ``python -m module``; ``seconds`` is about how long it takes, start included."""
+
+    name: str
+    shows: str
+    words: tuple[str, ...]
+    seconds: int
+    module: str = "benchmarks.lab"
+
+    @property
+    def command(self) -> str:
+        return " ".join(("python -m", self.module, *self.words))
+
+
+def point(
+    name: str,
+    shows: str,
+    seconds: int,
+    options: str,
+    schemes: tuple[str, ...] = SCHEMES,
+    peers: tuple[str, ...] = ("torch-coo",),
+) -> Point:
+    """A point of the lab itself, on a shaped network."""
+    words = ("--network", "shaped", *options.split(), "--schemes", *schemes, "--peers", *peers)
+    return Point(name, shows, words, seconds)
+
+
+POINTS = (
+    point("rows-2", "rows at 2 %, 2 ranks", 30, "--ranks 2"),
+    point("rows-4", "rows at 2 %, 4 ranks", 50, "--ranks 4"),
+    point("rows-8", "rows at 2 %, 8 ranks", 95, "--ranks 8"),
+    point("rows-16", "rows at 2 %, 16 ranks", 165, "--ranks 16 --rounds 11"),
+    point("rows-8-10pct", "rows at 10 %, 8 ranks", 150, "--ranks 8 --density 0.1 --rounds 5"),
+    point("rows-8-permuted", "rows at 2 % in a random order, 8 ranks", 95, "--ranks 8 --permuted"),
+    point("rows-8-queue", "rows at 2 %, 8 ranks, queues of 256 kB", 110, "--ranks 8 --queue 256kb"),
+    point("elements-8", "single elements at 1 %, 8 ranks", 65, "--ranks 8 --workload elements"),
+    point("elements-8-5pct", "single elements at 5 %, 8 ranks", 125,
+          "--ranks 8 --workload elements --density 0.05 --rounds 9"),
+    point("trace-8", "rows of a real training step, 8 ranks", 35, "--ranks 8 --workload trace"),
+    point("trace-16", "rows of a real training step, 16 ranks", 60, "--ranks 16 --workload trace"),
+    point("range-8", "ranges of rows in the order of their frequency, 8 ranks", 125, "--ranks 8 --rounds 11",
+          (*SCHEMES, RANGE)),
+    point("library-8", "the library, and the dense tensor in one round, 8 ranks", 140,
+          "--ranks 8 --rounds 4 --dense-rounds 1", (*SCHEMES, *LIBRARY), ("torch-coo", "torch-dense")),
+)  # fmt: skip
