@@ -14,8 +14,9 @@ SCHEMES = ("holders", "balanced", "zen", "sparcml", "agsparse")
 LIBRARY = ("sparcml_split", "kylix", "sparse_ps", "omnireduce")
 """Schemes that take longer, at one point only."""
 RANGE = "benchmarks/lab/schemes/range.zen"
-OURS = ("holders", "balanced")
-"""Schemes of zenc's own, the best of which stands for it at a point; all others are written down as published."""
+OURS = ("holders", "balanced", "hierarchical_centralization")
+"""Schemes as zenc writes them, the best of which stands for it at a point; all others are written down as published."""
+ELEMENTS = ("balanced", "hierarchical_centralization", "holders", "zen", "sparcml", "agsparse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ POINTS = (
     point("rows-8-10pct", "rows at 10 %, 8 ranks", 150, "--ranks 8 --density 0.1 --rounds 5"),
     point("rows-8-permuted", "rows at 2 % in a random order, 8 ranks", 95, "--ranks 8 --permuted"),
     point("rows-8-queue", "rows at 2 %, 8 ranks, queues of 256 kB", 110, "--ranks 8 --queue 256kb"),
-    point("elements-8", "single elements at 1 %, 8 ranks", 65, "--ranks 8 --workload elements"),
-    point("elements-8-5pct", "single elements at 5 %, 8 ranks", 125,
-          "--ranks 8 --workload elements --density 0.05 --rounds 9"),
+    point("elements-8", "single elements at 1 %, 8 ranks", 75, "--ranks 8 --workload elements", ELEMENTS),
+    point("elements-8-5pct", "single elements at 5 %, 8 ranks", 140,
+          "--ranks 8 --workload elements --density 0.05 --rounds 9", ELEMENTS),
     point("trace-8", "rows of a real training step, 8 ranks", 35, "--ranks 8 --workload trace"),
     point("trace-16", "rows of a real training step, 16 ranks", 60, "--ranks 16 --workload trace"),
     point("range-8", "ranges of rows in the order of their frequency, 8 ranks", 125, "--ranks 8 --rounds 11",
