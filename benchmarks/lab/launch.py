@@ -9,23 +9,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from typing import IO, Any
 
 from benchmarks.lab.cluster import Cluster
-from benchmarks.lab.settings import ROOT, LabError, Settings
+from benchmarks.lab.settings import ROOT, LabError, Run
 
 PORT = 29500
 """In a network of its own every port is free."""
 
 
-def launch(settings: Settings, seconds: float) -> list[dict[str, Any]]:
-    """The records of all ranks, by rank. Raises LabError when one fails, or when they take more than ``seconds``."""
+Words = Sequence[str]
+
+
+def launch(settings: Run[Any], seconds: float, worker: Words = ("benchmarks.lab.worker",)) -> list[dict[str, Any]]:
+    """The records of all ranks, by rank, from ``worker``: a module and its arguments.
+
+    Raises LabError when a rank fails, or when they take more than ``seconds``.
+    """
     network = Cluster(settings.ranks, settings.rate, settings.burst, settings.queue) if settings.rate else nullcontext()
     with network as cluster, ExitStack() as files:
         records = [files.enter_context(tempfile.TemporaryFile()) for _ in range(settings.ranks)]
         port = PORT if cluster else free_port()
-        ranks = [start(rank, settings, port, record, cluster) for rank, record in enumerate(records)]
+        ranks = [start(rank, settings, worker, port, record, cluster) for rank, record in enumerate(records)]
         try:
             wait(ranks, seconds)
         finally:
@@ -36,9 +43,9 @@ def launch(settings: Settings, seconds: float) -> list[dict[str, Any]]:
 
 
 def start(
-    rank: int, settings: Settings, port: int, record: IO[bytes], cluster: Cluster | None
+    rank: int, settings: Run[Any], worker: Words, port: int, record: IO[bytes], cluster: Cluster | None
 ) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "benchmarks.lab.worker"]
+    words = [sys.executable, "-m", *worker]
     environment = {
         **os.environ,
         "RANK": str(rank),

@@ -18,14 +18,10 @@ TORCH = ("torch-dense", "torch-coo")
 
 
 class Peer:
-    """``prepare()`` makes what a call needs that is not to be timed; ``call()`` is timed; ``sent()`` counts bytes."""
-
-    def __init__(self, gradient: torch.Tensor) -> None:
-        self.gradient = gradient
-        self.input = gradient
+    """``prepare()`` makes what a call needs and is not timed; ``call()`` is timed; ``counted()`` counts its bytes."""
 
     def prepare(self) -> None:
-        self.input = self.gradient
+        pass
 
     def call(self) -> torch.Tensor:
         raise NotImplementedError
@@ -35,7 +31,15 @@ class Peer:
         return None
 
 
-class TorchDense(Peer):
+class Sum(Peer):
+    """Of ``gradient``, over all ranks."""
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        self.gradient = gradient
+        self.input = gradient
+
+
+class TorchDense(Sum):
     def __init__(self, gradient: torch.Tensor) -> None:
         super().__init__(gradient)
         self.dense = gradient.to_dense()
@@ -49,7 +53,7 @@ class TorchDense(Peer):
         return self.input
 
 
-class TorchSparse(Peer):
+class TorchSparse(Sum):
     def prepare(self) -> None:
         self.input = self.gradient.clone()
 
@@ -58,7 +62,7 @@ class TorchSparse(Peer):
         return self.input.coalesce()
 
 
-class Scheme(Peer):
+class Scheme(Sum):
     def __init__(self, gradient: torch.Tensor, name: str) -> None:
         super().__init__(gradient)
         self.collective = zenc.load(name)

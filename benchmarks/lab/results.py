@@ -14,7 +14,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.lab.bounds import Bounds
-from benchmarks.lab.settings import Settings, bits_per_second
+from benchmarks.lab.settings import Run, Settings, bits_per_second
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,27 @@ def ratio(value: float | None, base: float | None) -> float | None:
     return None if value is None or not base else value / base
 
 
-def report(settings: Settings, by: Bounds, records: Sequence[dict[str, Any]]) -> Report:
-    """What ``records``, one a rank, amount to."""
-    samples = {name: [record["samples"][name] for record in records] for name in settings.peers}
-    calls = {name: counted_rounds(of_peer) for name, of_peer in samples.items()}
-    base = {number: taken(call) for number, call in calls[settings.reference].items()}
-    machine = records[0]["machine"]
-    rate = bits_per_second(settings.rate) if settings.rate else None
-    rows = {name: row(of_peer, base, rate, machine["cores"]) for name, of_peer in calls.items()}
-    return Report(settings, machine, by, rows, samples)
+Records = Sequence[dict[str, Any]]
+"""What the ranks of a run have written down, one a rank."""
+
+
+def report(settings: Settings, by: Bounds, records: Records) -> Report:
+    """What ``records`` amount to."""
+    samples = samples_of(settings, records)
+    return Report(settings, records[0]["machine"], by, rows_of(settings, records), samples)
+
+
+def samples_of(run: Run[Any], records: Records) -> dict[str, list[list[dict[str, Any]]]]:
+    """[peer][rank][call]."""
+    return {name: [record["samples"][name] for record in records] for name in run.peers}
+
+
+def rows_of(run: Run[Any], records: Records) -> dict[str, Row]:
+    """What each peer did."""
+    calls = {name: counted_rounds(of_peer) for name, of_peer in samples_of(run, records).items()}
+    base = {number: taken(call) for number, call in calls[run.reference].items()}
+    rate = bits_per_second(run.rate) if run.rate else None
+    return {name: row(of_peer, base, rate, records[0]["machine"]["cores"]) for name, of_peer in calls.items()}
 
 
 Call = list[dict[str, Any]]

@@ -1,6 +1,7 @@
 """What one run measures. Data: it is what the lab, its workers and the JSON of a report share.
 
-    Settings = ranks x (rate burst queue | loopback) x workload x peers x rounds x seed
+    Run      = ranks x (rate burst queue | loopback) x workload x peers x rounds x seed
+    Settings = a Run of all-reduces         # a Run of training steps: benchmarks.lab.training.settings
 
 Nothing here imports more than Python has.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = Path(__file__).parent / "traces"
@@ -49,9 +50,12 @@ class Workload:
     indices: str = ""
 
 
+Load = TypeVar("Load")
+
+
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """One point of the lab. ``rate`` is empty on loopback; ``burst`` in bytes and ``queue`` as tc takes them.
+class Run(Generic[Load]):
+    """Who takes turns at what, and where. ``rate`` is empty on loopback; ``burst`` in bytes, ``queue`` as tc takes it.
 
     ``dense_rounds``: in how many of the ``rounds`` dense all-reduces take part, which send the whole tensor.
     """
@@ -60,7 +64,7 @@ class Settings:
     rate: str
     burst: int
     queue: str
-    workload: Workload
+    workload: Load
     peers: tuple[str, ...]
     reference: str
     rounds: int
@@ -68,8 +72,17 @@ class Settings:
     warm_up: int
     seed: int
 
+    def network(self) -> str:
+        """In words."""
+        return f"{self.rate}, burst {self.burst} B, queue {self.queue}" if self.rate else "loopback"
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(Run[Workload]):
+    """One point of the lab."""
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Settings:

@@ -20,11 +20,10 @@ def title(report: Report) -> str:
 
 def described(settings: Settings) -> str:
     load = settings.workload
-    network = f"{settings.rate}, burst {settings.burst} B, queue {settings.queue}" if settings.rate else "loopback"
     drawn = f"Zipf {load.zipf:g}" if load.zipf else load.indices or "drawn evenly"
     order = ", permuted" if load.permuted else ""
     tensor = f"{load.kind}: {load.units:,} x {load.width}, {load.density:.3g} held by a rank, {drawn}{order}"
-    return f"{settings.ranks} ranks, {network}; {tensor}; seed {settings.seed}"
+    return f"{settings.ranks} ranks, {settings.network()}; {tensor}; seed {settings.seed}"
 
 
 def table(report: Report) -> Table:

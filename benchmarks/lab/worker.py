@@ -18,7 +18,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.lab.peers import Peer, is_dense, peer
-from benchmarks.lab.settings import Settings
+from benchmarks.lab.settings import Run, Settings
 from benchmarks.lab.workloads import Expected, sparse_gradient, units_of
 
 SECONDS = 120
@@ -35,11 +35,16 @@ SECONDS = 120
 
 
 def main() -> None:
+    work(lambda given: measured(Settings.from_json(given)))
+
+
+def work(measure: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Be a rank: ``measure`` turns the settings at standard input into what is printed."""
     end_with_parent()
-    settings = Settings.from_json(json.load(sys.stdin))
+    given = json.load(sys.stdin)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", timeout=timedelta(seconds=SECONDS))
-    record = measured(settings)
+    record = measure(given)
     dist.barrier()
     dist.destroy_process_group()
     print(json.dumps(record))
@@ -50,20 +55,32 @@ def measured(settings: Settings) -> dict[str, Any]:
     rank = dist.get_rank()
     of = units_of(settings.workload, settings.ranks, settings.seed)
     gradient, expected = sparse_gradient(of, rank, settings.seed), Expected(of, settings.seed)
-    peers = {name: peer(name, gradient) for name in settings.peers}
+    unchecked = set(settings.peers)
+
+    def check_first(result: torch.Tensor, name: str) -> None:
+        if name in unchecked:
+            unchecked.remove(name)
+            expected.check(result, name)
+
+    return record_of(settings, {name: peer(name, gradient) for name in settings.peers}, check_first)
+
+
+def record_of(
+    settings: Run[Any], peers: Mapping[str, Peer], see: Callable[[torch.Tensor, str], None]
+) -> dict[str, Any]:
+    """The record of this rank, whose ``peers`` take turns; ``see`` is shown what each call gives back."""
     samples: dict[str, list[dict[str, Any]]] = {name: [] for name in peers}
     for number, name in turns(settings):
         result, sample = timed(peers[name])
-        if not any(s["round"] < 0 for s in samples[name]):
-            expected.check(result, name)
+        see(result, name)
         samples[name].append({"round": number, **sample})
-        if not rank:
+        if not dist.get_rank():
             took = sample["ended"] - sample["started"]
             print(f"round {number + 1:3} of {settings.rounds}  {name:24} {took * 1e3:9.1f} ms", file=sys.stderr)
-    return {"rank": rank, "machine": machine(), "samples": samples}
+    return {"rank": dist.get_rank(), "machine": machine(), "samples": samples}
 
 
-def turns(settings: Settings) -> Iterator[tuple[int, str]]:
+def turns(settings: Run[Any]) -> Iterator[tuple[int, str]]:
     """Who calls when, alike on all ranks: a new order every round. Rounds below zero warm up, dense ones once."""
     order, chance = list(settings.peers), random.Random(settings.seed)
     for number in range(-settings.warm_up, settings.rounds):

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.lab.__main__ import parser, rate_of, settings_of
+from benchmarks.lab.__main__ import parser, settings_of
 from benchmarks.lab.bounds import bounds
 from benchmarks.lab.cluster import why_not
+from benchmarks.lab.options import rate_of
 from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Spread, report, spread
 from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second

@@ -1,0 +1,84 @@
+"""What the commands of the lab have in common: options of a network and of turns, and what comes of them."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.lab.cluster import why_not
+from benchmarks.lab.settings import LabError, bits_per_second
+
+
+def new_parser(prog: str, description: str | None) -> argparse.ArgumentParser:
+    """With the options of the network."""
+    made = argparse.ArgumentParser(
+        prog=f"python -m {prog}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--ranks", type=int, default=8, metavar="N")
+    made.add_argument("--network", choices=("auto", "shaped", "loopback"), default="auto")
+    made.add_argument("--rate", default="100mbit", help="of every link, each way, as tc takes it (100mbit)")
+    made.add_argument("--burst", type=int, default=70_000, metavar="BYTES", help="of the token bucket (70000)")
+    made.add_argument("--queue", default="2mb", help="at every link, each way, as tc takes it (2mb)")
+    return made
+
+
+def add_turns(made: argparse.ArgumentParser, dense_rounds: int) -> None:
+    """The options of how peers take turns."""
+    made.add_argument("--reference", metavar="PEER", help="whose time the ratios are to (the first scheme)")
+    made.add_argument("--rounds", type=int, default=15)
+    made.add_argument(
+        "--dense-rounds", type=int, default=dense_rounds, help=f"rounds with dense all-reduces ({dense_rounds})"
+    )
+    made.add_argument("--seed", type=int, default=1)
+    made.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="for all of it (600)")
+    made.add_argument("--json", metavar="FILE", help="everything, with every sample")
+
+
+def run_of(options: argparse.Namespace, peers: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a ``Run`` but for its workload. Raises LabError for what can't be."""
+    if not peers:
+        raise LabError("there is nothing to compare; name --schemes, --peers or both")
+    reference = options.reference or peers[0]
+    if reference not in peers:
+        raise LabError(f"--reference {reference} is not among {', '.join(peers)}")
+    if min(options.ranks, options.rounds, options.dense_rounds) < 1:
+        raise LabError("--ranks, --rounds and --dense-rounds are 1 or more")
+    bits_per_second(options.rate)
+    same = {name: getattr(options, name) for name in ("ranks", "burst", "queue", "rounds", "dense_rounds", "seed")}
+    rate = rate_of(options.network, options.rate)
+    return {**same, "rate": rate, "peers": peers, "reference": reference, "warm_up": 2}
+
+
+def rate_of(network: str, rate: str) -> str:
+    """The rate, or "" for loopback: where it was asked for, or where nothing else is possible, which is then said."""
+    if network == "loopback":
+        return ""
+    missing = why_not()
+    if missing and network == "shaped":
+        raise LabError(f"a shaped network takes {missing}")
+    if missing:
+        print(f"lab: a shaped network takes {missing}; running over loopback instead", file=sys.stderr)
+    return "" if missing else rate
+
+
+def carry_out(command: Callable[[], Table]) -> None:
+    """Print the table of ``command``; a LabError ends the process with its message."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
+    try:
+        table = command()
+    except LabError as error:
+        raise SystemExit(f"lab: {error}") from error
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def write(file: str | None, text: str) -> None:
+    """``text`` to ``file``, where one was asked for."""
+    if file:
+        Path(file).write_text(text)

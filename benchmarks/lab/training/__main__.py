@@ -1,0 +1,70 @@
+"""Training compared on a slow network that this machine plays: DDP as it is, and DDP with gradients summed by zenc.
+
+    python -m benchmarks.lab.training --ranks 8 --rate 100mbit --schemes holders balanced
+
+The model is the language model of examples/language_model, its text the standard library of this Python. Steps of all
+lanes take turns, from equal weights and on equal batches, so their losses have to be equal. Root, network, bytes and
+times are as in ``python -m benchmarks.lab``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from benchmarks.lab.launch import launch
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
+from benchmarks.lab.training.report import Report, report, table
+from benchmarks.lab.training.settings import DDP, Training
+from examples.language_model import corpus
+from examples.language_model.model import Sizes
+
+SCHEMES = ("holders", "balanced")
+
+
+def main() -> None:
+    options = parser().parse_args()
+    carry_out(lambda: measured(options))
+
+
+def measured(options: argparse.Namespace) -> Table:
+    found = run(training_of(options), options.limit)
+    write(options.json, json.dumps(found.to_json(), indent=1) + "\n")
+    return table(found)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = new_parser("benchmarks.lab.training", __doc__)
+    made.add_argument("--schemes", nargs="*", default=list(SCHEMES), metavar="SCHEME", help="names or .zen files")
+    made.add_argument("--peers", nargs="*", choices=DDP, default=list(DDP), metavar="PEER", help=" ".join(DDP))
+    for size in fields(Sizes):
+        made.add_argument(f"--{size.name}", type=int, default=size.default, metavar="N", help=f"({size.default})")
+    add_turns(made, dense_rounds=2)
+    return made
+
+
+def training_of(options: argparse.Namespace) -> Training:
+    """Raises LabError for what can't be."""
+    run = run_of(options, tuple(dict.fromkeys([*options.schemes, *options.peers])))
+    return Training(workload=Sizes(**{size.name: getattr(options, size.name) for size in fields(Sizes)}), **run)
+
+
+def run(training: Training, limit: float) -> Report:
+    """The text is read once, and its word ids are handed to the ranks in a file."""
+    text = corpus.read(training.workload.vocabulary)
+    training = replace(training, workload=replace(training.workload, vocabulary=text.vocabulary))
+    with tempfile.TemporaryDirectory() as folder:
+        words = Path(folder) / "words.npy"
+        np.save(words, text.train.numpy())
+        records = launch(training, limit, ("benchmarks.lab.training.worker", str(words)))
+    return report(training, text.describe(), records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""What one run of training measures. Data.
+
+Training = a Run of training steps, with the sizes of the model and its batches as the workload
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.lab.settings import Run
+from examples.language_model.model import Sizes
+
+DDP = ("ddp-dense", "ddp-sparse")
+"""DDP's own ways; all other peers are schemes of zenc."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training(Run[Sizes]):
+    """One point of training. Its seed draws the order of turns; weights and batches are those of the demonstration."""
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Training:
+        return Training(**{**data, "workload": Sizes(**data["workload"]), "peers": tuple(data["peers"])})
