@@ -50,10 +50,10 @@ def point(
 POINTS = (
     point("rows-2", "rows at 2 %, 2 ranks", 30, "--ranks 2"),
     point("rows-4", "rows at 2 %, 4 ranks", 50, "--ranks 4"),
-    point("rows-8", "rows at 2 %, 8 ranks", 95, "--ranks 8"),
+    point("rows-8", "rows at 2 %, 8 ranks", 85, "--ranks 8"),
     point("rows-16", "rows at 2 %, 16 ranks", 165, "--ranks 16 --rounds 11"),
     point("rows-8-10pct", "rows at 10 %, 8 ranks", 150, "--ranks 8 --density 0.1 --rounds 5"),
-    point("rows-8-permuted", "rows at 2 % in a random order, 8 ranks", 95, "--ranks 8 --permuted"),
+    point("rows-8-permuted", "rows at 2 % in a random order, 8 ranks", 85, "--ranks 8 --permuted"),
     point("rows-8-queue", "rows at 2 %, 8 ranks, queues of 256 kB", 110, "--ranks 8 --queue 256kb"),
     point("elements-8", "single elements at 1 %, 8 ranks", 75, "--ranks 8 --workload elements", ELEMENTS),
     point("elements-8-5pct", "single elements at 5 %, 8 ranks", 140,
