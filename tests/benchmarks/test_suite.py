@@ -15,13 +15,15 @@ from benchmarks.lab.__main__ import parser as lab_parser
 from benchmarks.lab.bounds import Bounds
 from benchmarks.lab.results import Row, Spread, spread
 from benchmarks.lab.settings import ROOT, LabError, Settings
+from benchmarks.lab.show import described
 from benchmarks.lab.suite import __main__ as suite
 from benchmarks.lab.suite.figures import figures
 from benchmarks.lab.suite.measure import about
 from benchmarks.lab.suite.page import BEGIN, END, section, targets, with_results
-from benchmarks.lab.suite.points import OURS, POINTS, RANGE, SCHEMES, Point
-from benchmarks.lab.suite.results import Result, load, rounded, save, text_of
+from benchmarks.lab.suite.points import OURS, POINTS, RANGE, SCHEMES, TRAINING, Point
+from benchmarks.lab.suite.results import Result, load, rounded, run_of, save, text_of
 from benchmarks.lab.suite.targets import TARGETS
+from benchmarks.lab.training.__main__ import parser as training_parser
 from benchmarks.lab.workloads import KINDS
 
 FOLDER = ROOT / "docs" / "benchmarks"
@@ -33,6 +35,7 @@ def result(name: str, times: dict[str, list[float]], rate: str = "100mbit", **co
     """Of the point ``name``: ``times`` in seconds, bytes as ``counted`` or 1000."""
     peers = tuple(times)
     settings = Settings(8, rate, 70_000, "2mb", KINDS["rows"], peers, peers[0], 3, 3, 2, 1)
+    run = run_of(settings.to_json())
     rows = {}
     for peer, of_peer in times.items():
         sent = None if peer.startswith("torch") else counted.get(peer, 1000)
@@ -40,7 +43,7 @@ def result(name: str, times: dict[str, list[float]], rate: str = "100mbit", **co
         rows[peer] = Row(len(of_peer), spread(of_peer), ratio, sent, sent, 1100, 1100, 0.9, 0.1)
     machine = {"cores": 2, "kernel": "6.1", "python": "3.11.7", "torch": "2.13.0", **about(), "processor": "Some CPU"}
     command = f"python -m benchmarks.lab for {name}"
-    return Result(name, command, settings, machine, Bounds(900, 1000, 0.5), rows, times, 61.4, 0.0041)
+    return Result(name, command, described(settings), run, machine, Bounds(900, 1000, 0.5), rows, times, 61.4, 0.0041)
 
 
 ROWS = result(
@@ -87,7 +90,10 @@ def test_points_are_runs_of_less_than_three_minutes_that_compare_the_same():
     assert len(BY_NAME) == len(POINTS)
     for point in POINTS:
         assert point.seconds < 180
-        if point.module == "benchmarks.lab":
+        if point.module == TRAINING:
+            options = training_parser().parse_args(point.words)
+            assert {*OURS} & {*options.schemes} and "ddp-sparse" in options.peers
+        else:
             options = lab_parser().parse_args(point.words)
             assert options.network == "shaped" and {*SCHEMES} <= {*options.schemes} and "torch-coo" in options.peers
             assert all((ROOT / name).exists() for name in options.schemes if name.endswith(".zen"))
@@ -155,6 +161,15 @@ def test_the_page_shows_a_point():
         with_results("a page", {}, [])
 
 
+def test_training_has_losses_and_no_bounds():
+    steps = replace(result("training-8", {"holders": [1.0, 2.0], "ddp-sparse": [2.0, 3.0]}), bounds=None, apart=2.5e-6)
+    shown = section(BY_NAME["training-8"], {"training-8": steps})
+    assert "| ms | quartiles | over `holders` |" in shown and "losses differ by 2.5e-06 at most" in shown
+    assert "bound" not in shown and "/ B" not in shown
+    assert Result.from_json(json.loads(json.dumps(steps.to_json()))) == steps
+    assert "training-8" in figures({"training-8": steps})["ratios.svg"]
+
+
 def test_figures_are_the_same_every_time():
     times = {**ROWS.samples, RANGE: [4.0, 8.0, 12.0], "torch-dense": [80.0]}
     measured = {"rows-2": replace(ROWS, point="rows-2"), "rows-8": ROWS, "library-8": result("library-8", times)}
@@ -218,6 +233,8 @@ def test_a_point_over_loopback(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_point_over_loopback(tmp_path):
-    recorded = [point.name for point in POINTS if "trace" in point.words]
-    over_loopback(tmp_path, [name for name in BY_NAME if name not in recorded], "--units 2000")
-    assert set(over_loopback(tmp_path, recorded, "")) == set(BY_NAME)
+    drawn = [point.name for point in POINTS if point.module != TRAINING and "trace" not in point.words]
+    over_loopback(tmp_path, drawn, "--units 2000")
+    found = over_loopback(tmp_path, [name for name in BY_NAME if name not in drawn], "--dense-rounds 1")
+    assert set(found) == set(BY_NAME) and found["training-8"].title.startswith("2 ranks, loopback; language model")
+    assert found["training-8"].apart is not None and found["trace-8"].apart is None

@@ -66,8 +66,7 @@ def scale(results: Results) -> Figure | None:
         line = {**line, "markersize": 4, "linewidth": 1}
         sent.plot(list(having), [(row.sent or 0) / 1e6 for row in having.values()], **line)
         took.errorbar(list(having), *bars([row.seconds for row in having.values()], 1e3), capsize=2, **line)
-    for axes, bound in ((sent, [r.bounds.bandwidth_bytes / 1e6 for r in found.values()]),
-                        (took, [(r.bounds.seconds or 0) * 1e3 for r in found.values()])):  # fmt: skip
+    for axes, bound in zip((sent, took), zip(*map(bounds, found.values()), strict=True), strict=True):
         axes.plot(sizes, bound, color="black", linestyle="--", linewidth=1, label="bound B2")
         axes.set_xticks(sizes)
         axes.set_ylim(bottom=0)
@@ -103,16 +102,21 @@ def library(results: Results) -> Figure | None:
     names, rows = [label(peer) for peer in peers], [result.rows[peer] for peer in peers]
     figure, (sent, took) = panels(2, 0.8 + 0.28 * len(peers))
     sent.plot([(row.sent or 0) / 1e6 for row in rows], names, "o")
-    sent.axvline(result.bounds.bandwidth_bytes / 1e6, color="black", linewidth=0.5)
     sent.set(xscale="log", xlabel="MB sent by the busiest rank; line: B2")
     middle, away = bars([row.seconds for row in rows], 1e3)
     took.errorbar(middle, names, xerr=away, fmt="o")
-    took.axvline((result.bounds.seconds or 0) * 1e3, color="black", linewidth=0.5)
     took.set(xscale="log", xlabel="ms of a call, median and quartiles; line: B2 / rate")
     took.tick_params(labelleft=False)
-    for axes in (sent, took):
+    for axes, bound in zip((sent, took), bounds(result), strict=True):
         axes.grid(axis="y", linewidth=0.3)
+        axes.axvline(bound, color="black", linewidth=0.5)
     return figure
+
+
+def bounds(result: Result) -> tuple[float, float]:
+    """B2 in MB, and B2 over the rate in ms."""
+    assert result.bounds and result.bounds.seconds, "all-reduces on a shaped network have bounds"
+    return result.bounds.bandwidth_bytes / 1e6, result.bounds.seconds * 1e3
 
 
 def bars(spreads: Sequence[Spread], factor: float) -> tuple[list[float], list[list[float]]]:

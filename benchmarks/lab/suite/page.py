@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from benchmarks.lab.bounds import Bounds
 from benchmarks.lab.results import Row, Spread, over
 from benchmarks.lab.settings import LabError
-from benchmarks.lab.show import described, label, megabytes, quartiles, times
+from benchmarks.lab.show import label, megabytes, quartiles, times
 from benchmarks.lab.suite.figures import CAPTIONS
 from benchmarks.lab.suite.points import POINTS, Point
 from benchmarks.lab.suite.results import Result, Results
@@ -18,6 +19,7 @@ from benchmarks.lab.suite.targets import TARGETS, Target
 BEGIN, END = "<!-- results: written by the suite -->", "<!-- end of results -->"
 NOT_MEASURED = "not measured"
 LEFT, RIGHT = "---", "---:"
+NO_BOUNDS = Bounds(0, 0, None)
 
 
 def with_results(page: str, results: Results, figures: Iterable[str]) -> str:
@@ -67,23 +69,27 @@ def section(point: Point, results: Results) -> str:
     if point.name not in results:
         return f"{title}\n\nNot measured."
     result = results[point.name]
-    return "\n\n".join((title, f"{described(result.settings)}.", rows_of(result), foot(result)))
+    return "\n\n".join((title, f"{result.title}.", rows_of(result), foot(result)))
 
 
 def rows_of(result: Result) -> str:
-    base = result.best()
+    """Without the columns in which nothing stands."""
+    base, by = result.best(), result.bounds
     bytes_ = ("counted MB", "sent MB", "/ B2", "received MB", "/ B1")
     heads = ("", *bytes_, "ms", "quartiles", "/ bound", f"over `{base}`", "quartiles", "wire", "cpu")
-    by = result.bounds
-    seconds = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
-    bound = ("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", seconds)
-    ordered = sorted(result.rows.items(), key=lambda item: item[1].counted_sent or item[1].sent or 0)
+    ordered = sorted(result.rows.items(), key=lambda item: item[1].sent or item[1].counted_sent or 0)
     rows = [cells(name, row, result, base) for name, row in ordered]
-    return table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), [(*bound, *[""] * (len(heads) - len(bound))), *rows])
+    if by:
+        seconds = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
+        bound = ("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", seconds)
+        rows.insert(0, (*bound, *[""] * (len(heads) - len(bound))))
+    kept = [k for k in range(len(heads)) if any(row[k] for row in rows)]
+    shown = [[row[k] for k in kept] for row in (heads, *rows)]
+    return table(shown[0], (LEFT, *[RIGHT] * (len(kept) - 1)), shown[1:])
 
 
 def cells(name: str, row: Row, result: Result, base: str) -> tuple[str, ...]:
-    above, ratio = over(row, result.bounds), result.over(name, base)
+    above, ratio = over(row, result.bounds or NO_BOUNDS), result.over(name, base)
     return (
         f"**`{label(name)}`**" if name == base else f"`{label(name)}`",
         megabytes(row.counted_sent),
@@ -104,7 +110,8 @@ def cells(name: str, row: Row, result: Result, base: str) -> tuple[str, ...]:
 def foot(result: Result) -> str:
     rounds = max(row.rounds for row in result.rows.values())
     took = f"{rounds} rounds in {result.seconds:.0f} s, in which others used {result.others * 100:.1f} % of the cores"
-    return f"{took}; commit {result.machine['commit']}:\n\n```\n{result.command}\n```"
+    apart = f"; losses differ by {result.apart:.1e} at most" if result.apart is not None else ""
+    return f"{took}{apart}; commit {result.machine['commit']}:\n\n```\n{result.command}\n```"
 
 
 def machines(results: Results) -> str:

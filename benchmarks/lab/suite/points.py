@@ -2,17 +2,18 @@
 
     Point = name x what it shows x module x words x seconds
 
-A point is one run of a module that takes ``--json FILE`` and writes what ``benchmarks.lab`` writes.
+A point is one run of ``benchmarks.lab`` or ``benchmarks.lab.training``, in less than three minutes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+SUMS, TRAINING = "benchmarks.lab", "benchmarks.lab.training"
 SCHEMES = ("holders", "balanced", "zen", "sparcml", "agsparse")
 """At every point, the first one for the ratios of the run."""
-LIBRARY = ("sparcml_split", "kylix", "sparse_ps", "omnireduce")
-"""Schemes that take longer, at one point only."""
+LIBRARY = ("hierarchical_centralization", "sparcml_split", "kylix", "sparse_ps", "omnireduce")
+"""At one point only."""
 RANGE = "benchmarks/lab/schemes/range.zen"
 OURS = ("holders", "balanced", "hierarchical_centralization")
 """Schemes as zenc writes them, the best of which stands for it at a point; all others are written down as published."""
@@ -27,7 +28,7 @@ class Point:
     shows: str
     words: tuple[str, ...]
     seconds: int
-    module: str = "benchmarks.lab"
+    module: str
 
     @property
     def command(self) -> str:
@@ -41,10 +42,11 @@ def point(
     options: str,
     schemes: tuple[str, ...] = SCHEMES,
     peers: tuple[str, ...] = ("torch-coo",),
+    module: str = SUMS,
 ) -> Point:
-    """A point of the lab itself, on a shaped network."""
+    """On a shaped network."""
     words = ("--network", "shaped", *options.split(), "--schemes", *schemes, "--peers", *peers)
-    return Point(name, shows, words, seconds)
+    return Point(name, shows, words, seconds, module)
 
 
 POINTS = (
@@ -62,6 +64,8 @@ POINTS = (
     point("trace-16", "rows of a real training step, 16 ranks", 60, "--ranks 16 --workload trace"),
     point("range-8", "ranges of rows in the order of their frequency, 8 ranks", 125, "--ranks 8 --rounds 11",
           (*SCHEMES, RANGE)),
+    point("training-8", "steps of training a language model, 8 ranks", 120, "--ranks 8", ("holders", "balanced"),
+          ("ddp-sparse", "ddp-dense"), TRAINING),
     point("library-8", "the library, and the dense tensor in one round, 8 ranks", 140,
           "--ranks 8 --rounds 4 --dense-rounds 1", (*SCHEMES, *LIBRARY), ("torch-coo", "torch-dense")),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """What is kept of a point: small enough to be committed, and all that the page is made of.
 
-    Result = point x command x settings x machine x bounds x (peer -> Row, seconds of each round) x disturbance
+    Result = point x command x title x settings x machine x bounds? x (peer -> Row, seconds of each round) x disturbance
 
 Numbers are rounded to five digits, which is finer than they repeat. Bytes are kept as they are.
 """
@@ -9,32 +9,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from benchmarks.lab.bounds import Bounds
 from benchmarks.lab.results import Row, Spread, counted_rounds, spread, taken
-from benchmarks.lab.settings import LabError, Settings
-from benchmarks.lab.suite.points import OURS, Point
+from benchmarks.lab.settings import LabError, Run, Settings
+from benchmarks.lab.show import described
+from benchmarks.lab.suite.points import OURS, TRAINING, Point
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """``samples``: peer -> the seconds of each of its rounds, from the first on. ``seconds``: of the whole run.
 
-    ``others`` is the share of all cores that other processes used meanwhile, or that a hypervisor took.
+    ``title`` says in words what was measured. ``others`` is the share of all cores that other processes used meanwhile,
+    or that a hypervisor took. Training has no ``bounds``; ``apart`` is the largest relative difference of its losses.
     """
 
     point: str
     command: str
-    settings: Settings
+    title: str
+    settings: Run[dict[str, Any]]
     machine: dict[str, Any]
-    bounds: Bounds
+    bounds: Bounds | None
     rows: dict[str, Row]
     samples: dict[str, list[float]]
     seconds: float
     others: float
+    apart: float | None = None
 
     def best(self) -> str:
         """The fastest of zenc's own schemes, by its median; raises LabError where none took part."""
@@ -51,11 +55,13 @@ class Result:
         return {
             "point": self.point,
             "command": self.command,
+            "title": self.title,
             "settings": self.settings.to_json(),
             "machine": self.machine,
             "seconds": rounded(self.seconds),
             "others": rounded(self.others),
-            "bounds": rounded(asdict(self.bounds)),
+            "apart": rounded(self.apart),
+            "bounds": rounded(asdict(self.bounds)) if self.bounds else None,
             "peers": {name: rounded(asdict(row)) for name, row in self.rows.items()},
             "samples": rounded(self.samples),
         }
@@ -65,13 +71,15 @@ class Result:
         return Result(
             data["point"],
             data["command"],
-            Settings.from_json(data["settings"]),
+            data["title"],
+            run_of(data["settings"]),
             data["machine"],
-            Bounds(**data["bounds"]),
+            Bounds(**data["bounds"]) if data["bounds"] else None,
             {name: row_of(row) for name, row in data["peers"].items()},
             data["samples"],
             data["seconds"],
             data["others"],
+            data["apart"],
         )
 
 
@@ -82,25 +90,40 @@ Results = Mapping[str, Result]
 def result_of(
     point: Point, report: Mapping[str, Any], about: Mapping[str, Any], seconds: float, others: float
 ) -> Result:
-    """What is kept of ``report``, as the lab writes it to JSON; ``about`` is added to what it says of the machine."""
+    """What is kept of ``report``, as ``point.module`` writes it; ``about`` is added to what it says of the machine."""
     calls = {name: counted_rounds(of_peer) for name, of_peer in report["samples"].items()}
     return Result(
         point.name,
         point.command,
-        Settings.from_json(report["settings"]),
+        title_of(point, report["settings"]),
+        run_of(report["settings"]),
         {**report["machine"], **about},
-        Bounds(**report["bounds"]),
+        Bounds(**report["bounds"]) if "bounds" in report else None,
         {name: row_of(row) for name, row in report["peers"].items()},
         {name: [taken(rounds[number]) for number in sorted(rounds)] for name, rounds in calls.items()},
         seconds,
         others,
+        report.get("largest_relative_difference_of_losses"),
     )
 
 
+def title_of(point: Point, settings: dict[str, Any]) -> str:
+    if point.module == TRAINING:
+        from benchmarks.lab.training.report import title
+        from benchmarks.lab.training.settings import Training
+
+        return title(Training.from_json(settings))
+    return described(Settings.from_json(settings))
+
+
+def run_of(settings: Mapping[str, Any]) -> Run[dict[str, Any]]:
+    return Run(**{**settings, "peers": tuple(settings["peers"])})
+
+
 def row_of(data: Mapping[str, Any]) -> Row:
-    """A row without what follows from it and the bounds."""
-    plain = {key: value for key, value in data.items() if key not in ("bounds", "seconds", "ratio")}
-    return Row(seconds=Spread(**data["seconds"]), ratio=Spread(**data["ratio"]), **plain)
+    """A row without what a report adds to it."""
+    plain = {field.name: data[field.name] for field in fields(Row)}
+    return Row(**{**plain, "seconds": Spread(**data["seconds"]), "ratio": Spread(**data["ratio"])})
 
 
 def rounded(value: Any) -> Any:

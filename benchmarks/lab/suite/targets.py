@@ -53,7 +53,7 @@ def bytes_over_best(point: str, peer: str) -> Quantity:
 def bytes_over_bound(point: str) -> Quantity:
     def quantity(results: Results) -> float | None:
         found = results.get(point)
-        return quotient(best(found).counted_sent, found.bounds.bandwidth_bytes) if found else None
+        return quotient(best(found).counted_sent, found.bounds.bandwidth_bytes) if found and found.bounds else None
 
     return quantity
 
@@ -61,7 +61,7 @@ def bytes_over_bound(point: str) -> Quantity:
 def time_over_bound(point: str) -> Quantity:
     def quantity(results: Results) -> float | None:
         found = shaped(results, point)
-        return quotient(best(found).seconds.median, found.bounds.seconds) if found else None
+        return quotient(best(found).seconds.median, found.bounds.seconds) if found and found.bounds else None
 
     return quantity
 
