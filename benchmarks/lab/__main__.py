@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 
 from benchmarks.lab.bounds import bounds
+from benchmarks.lab.horovod import why_not
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
-from benchmarks.lab.peers import TORCH
+from benchmarks.lab.peers import HOROVOD, TORCH
 from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Report, report
 from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second
 from benchmarks.lab.show import table
 from benchmarks.lab.workloads import KINDS, TRACE, trace_of, units_of, workload_of
 
+OTHERS = (*TORCH, HOROVOD)
 SCHEMES = ("balanced", "holders", "sparcml", "agsparse")
 
 
@@ -48,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--zipf", type=float, metavar="S", help="exponent units are drawn by, 0 for evenly (rows 1.05)")
     made.add_argument("--permuted", action="store_true", help="units in a random order instead of by frequency")
     made.add_argument("--schemes", nargs="*", default=list(SCHEMES), metavar="SCHEME", help="names or .zen files")
-    made.add_argument("--peers", nargs="*", choices=TORCH, default=list(TORCH), metavar="PEER", help=" ".join(TORCH))
+    made.add_argument("--peers", nargs="*", choices=OTHERS, metavar="PEER", help=f"{' '.join(OTHERS)} (all there are)")
     add_turns(made, dense_rounds=3)
     made.add_argument("--plot", metavar="FILE", help="bytes and times as an SVG")
     return made
@@ -56,9 +60,19 @@ def parser() -> argparse.ArgumentParser:
 
 def settings_of(options: argparse.Namespace) -> Settings:
     """Raises LabError for what can't be."""
-    peers = tuple(dict.fromkeys([*options.schemes, *options.peers]))
+    peers = tuple(dict.fromkeys([*options.schemes, *others(options.peers)]))
     run = run_of(options, peers)
     return Settings(workload=workload_in(options), **run)
+
+
+def others(asked: Sequence[str] | None) -> Sequence[str]:
+    """The peers that are not zenc's. Raises LabError where one that was asked for is not there; else that is said."""
+    missing = why_not() if asked is None or HOROVOD in asked else ""
+    if missing and asked is not None:
+        raise LabError(f"{HOROVOD} takes {missing}")
+    if missing:
+        print(f"lab: {HOROVOD} takes {missing}. Going on without it", file=sys.stderr)
+    return (OTHERS if not missing else TORCH) if asked is None else asked
 
 
 def workload_in(options: argparse.Namespace) -> Workload:

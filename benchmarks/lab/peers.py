@@ -2,6 +2,7 @@
 
 torch-dense    torch.distributed.all_reduce of the dense tensor
 torch-coo      torch.distributed.all_reduce of the sparse COO tensor
+horovod-coo    Horovod's sparse all-reduce of the same, where it is installed: benchmarks.lab.horovod
 any other      a scheme of zenc, by its name or its file, on the sparse tensor; a dense scheme on the dense one
 """
 
@@ -15,10 +16,11 @@ import torch.distributed as dist
 import zenc
 
 TORCH = ("torch-dense", "torch-coo")
+HOROVOD = "horovod-coo"
 
 
 class Peer:
-    """``prepare()`` makes what a call needs and is not timed; ``call()`` is timed; ``counted()`` counts its bytes."""
+    """``call()`` is timed; ``prepare()`` before and ``finish()`` after it are not. ``counted()`` counts its bytes."""
 
     def prepare(self) -> None:
         pass
@@ -29,6 +31,9 @@ class Peer:
     def counted(self) -> tuple[int, int] | None:
         """Bytes that the last call sent and received by its own count, TCP left out; None where it does not count."""
         return None
+
+    def finish(self) -> None:
+        pass
 
 
 class Sum(Peer):
@@ -82,5 +87,11 @@ def is_dense(name: str) -> bool:
 
 def peer(name: str, gradient: torch.Tensor) -> Peer:
     """The peer ``name`` on this rank; all ranks make it together."""
-    known: dict[str, Callable[[torch.Tensor], Peer]] = {"torch-dense": TorchDense, "torch-coo": TorchSparse}
+    from benchmarks.lab.horovod import Horovod  # which is a peer itself
+
+    known: dict[str, Callable[[torch.Tensor], Peer]] = {
+        "torch-dense": TorchDense,
+        "torch-coo": TorchSparse,
+        HOROVOD: Horovod,
+    }
     return known[name](gradient) if name in known else Scheme(gradient, name)

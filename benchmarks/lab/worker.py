@@ -101,13 +101,14 @@ def timed(peer: Peer) -> tuple[torch.Tensor, dict[str, Any]]:
     ended = time.monotonic()
     processor = processor_seconds() - processor
     dist.barrier()
-    after = interface_bytes()
+    after, counted = interface_bytes(), peer.counted()
+    peer.finish()
     return result, {
         "started": started,
         "ended": ended,
         "processor": processor,
         "interface": [b - a for a, b in zip(before, after, strict=True)] if before and after else None,
-        "counted": peer.counted(),
+        "counted": counted,
     }
 
 
