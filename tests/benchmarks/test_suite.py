@@ -186,13 +186,16 @@ def test_a_point_that_fails_does_not_lose_the_others(tmp_path, monkeypatch, caps
     def run(point: Point, more: list[str]) -> Result:
         if point.name == "rows-4":
             raise LabError("rows-4 ended with 1")
-        return replace(ROWS, point=point.name)
+        return replace(ROWS, point=point.name, others=0.5 if point.name == "rows-8" else 0.0)
 
     monkeypatch.setattr(suite, "measured", run)
-    assert suite.measure(POINTS[:3], tmp_path, []) == ["rows-4"]
+    points = [*POINTS[:3], replace(BY_NAME["rows-16"], package="no_such_package")]
+    assert suite.measure(points, tmp_path, []) == ["rows-4"]
     assert sorted(load(tmp_path, POINTS)) == ["rows-2", "rows-8"]
     said = capsys.readouterr().err
-    assert "suite: 2 of 3, rows-4" in said and "rows-4 ended with 1" in said
+    assert "suite: 2 of 4, rows-4" in said and "rows-4 ended with 1" in said
+    assert "rows-16 is left out, since no_such_package is not installed" in said
+    assert "others used 50% of the cores during rows-8" in said and "during rows-2" not in said
 
 
 def test_the_list_has_every_point_and_what_it_takes():

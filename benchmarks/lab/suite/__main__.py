@@ -26,6 +26,8 @@ from benchmarks.lab.suite.points import POINTS, Point
 from benchmarks.lab.suite.results import Results, load, save
 
 PAGE, FOLDER = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks"
+BUSY = 0.02
+"""Share of the cores that other processes may use while times are taken."""
 
 
 def main() -> None:
@@ -76,13 +78,24 @@ def measure(points: Sequence[Point], folder: Path, more: Sequence[str]) -> list[
     failed = []
     for number, point in enumerate(points, 1):
         left = sum(each.seconds for each in points[number - 1 :])
-        print(f"suite: {number} of {len(points)}, {point.name}: {point.shows}; about {left} s left", file=sys.stderr)
+        say(f"{number} of {len(points)}, {point.name}: {point.shows}; about {left} s left")
+        if not point.possible():
+            say(f"{point.name} is left out, since {point.package} is not installed")
+            continue
         try:
-            save(folder, measured(point, more))
+            result = measured(point, more)
         except LabError as error:
-            print(f"suite: {error}", file=sys.stderr)
+            say(str(error))
             failed.append(point.name)
+            continue
+        save(folder, result)
+        if result.others > BUSY:
+            say(f"others used {result.others:.0%} of the cores during {point.name}: measure again on an idle machine")
     return failed
+
+
+def say(words: str) -> None:
+    print(f"suite: {words}", file=sys.stderr)
 
 
 def write(page: Path, folder: Path) -> None:

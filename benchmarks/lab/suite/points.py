@@ -1,6 +1,6 @@
 """What the suite measures. Data: to add a point, add it here.
 
-    Point = name x what it shows x module x words x seconds
+    Point = name x what it shows x module x words x seconds x package?
 
 A point is one run of ``benchmarks.lab`` or ``benchmarks.lab.training``, in less than three minutes.
 """
@@ -8,6 +8,7 @@ A point is one run of ``benchmarks.lab`` or ``benchmarks.lab.training``, in less
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 SUMS, TRAINING = "benchmarks.lab", "benchmarks.lab.training"
 SCHEMES = ("holders", "balanced", "zen", "sparcml", "agsparse")
@@ -22,17 +23,24 @@ ELEMENTS = ("balanced", "hierarchical_centralization", "holders", "zen", "sparcm
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """``words`` follow ``python -m module``; ``seconds`` is about how long it takes, start included."""
+    """``words`` follow ``python -m module``; ``seconds`` is about how long it takes, start included.
+
+    ``package``: what has to be installed for it, beside what zenc is developed with.
+    """
 
     name: str
     shows: str
     words: tuple[str, ...]
     seconds: int
     module: str
+    package: str = ""
 
     @property
     def command(self) -> str:
         return " ".join(("python -m", self.module, *self.words))
+
+    def possible(self) -> bool:
+        return not self.package or find_spec(self.package) is not None
 
 
 def point(
