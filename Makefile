@@ -56,7 +56,7 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.lark
 	$(BIN)/python -m zenc.language.grammar
 
-bench: $(STAMP)  ## the suite of the lab, as root and on an idle machine: 20 minutes, then docs/benchmarks.md anew
+bench: $(STAMP)  ## the suite of the lab, as root and on an idle machine: 25 minutes, then docs/benchmarks.md anew
 	$(BIN)/python -m benchmarks.lab.suite $(if $(POINTS),--only $(POINTS))
 
 bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one after the other

@@ -51,10 +51,11 @@ def point(
     schemes: tuple[str, ...] = SCHEMES,
     peers: tuple[str, ...] = ("torch-coo",),
     module: str = SUMS,
+    package: str = "",
 ) -> Point:
     """On a shaped network."""
     words = ("--network", "shaped", *options.split(), "--schemes", *schemes, "--peers", *peers)
-    return Point(name, shows, words, seconds, module)
+    return Point(name, shows, words, seconds, module, package)
 
 
 POINTS = (
@@ -74,6 +75,8 @@ POINTS = (
           (*SCHEMES, RANGE)),
     point("training-8", "steps of training a language model, 8 ranks", 120, "--ranks 8", ("holders", "balanced"),
           ("ddp-sparse", "ddp-dense"), TRAINING),
+    point("horovod-8", "rows at 2 %, 8 ranks, and Horovod", 150, "--ranks 8", SCHEMES, ("torch-coo", "horovod-coo"),
+          package="horovod"),
     point("library-8", "the library, and the dense tensor in one round, 8 ranks", 140,
           "--ranks 8 --rounds 4 --dense-rounds 1", (*SCHEMES, *LIBRARY), ("torch-coo", "torch-dense")),
 )  # fmt: skip

@@ -109,7 +109,7 @@ TARGETS = (
     Target("elements at 1 %: `zen` over best", True, 1.20, time_over_best("elements-8", "zen")),
     Target("elements at 5 %, bytes: `zen` over best", True, 1.08, bytes_over_best("elements-8-5pct", "zen")),
     Target("ranges of sorted rows over best", True, 3.5, time_over_best("range-8", RANGE)),
-    Target("Horovod over best", True, 1.5, time_over_best("rows-8", "horovod-coo")),
+    Target("Horovod over best", True, 1.5, time_over_best("horovod-8", "horovod-coo")),
     *(
         Target(f"bytes of best over B2, N = {size}", False, 1.02, bytes_over_bound(f"rows-{size}"))
         for size in (2, 4, 8, 16)
