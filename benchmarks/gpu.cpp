@@ -80,7 +80,7 @@ struct Set {
     Pack pack;
     std::vector<Held> parts;
     const void* values;
-    u64* counts;  // [parts, 2], pinned: the ranks of the first slot of a part, and behind the last
+    u64* counts;  // [parts, 2], pinned: the first and the last of the ranks of a part
 };
 
 void fetch_counts(Queue& queue, Set& set) {
@@ -90,10 +90,12 @@ void fetch_counts(Queue& queue, Set& set) {
         at.part = part;
         at.slots = static_cast<u64>(queue.call.part_slots[part]);
         set.pack.show(at);
-        for (const u64 behind : {u64{0}, words_of(at.slots)})
-            good(api.cuMemcpyDtoHAsync_v2(set.counts + 2 * part + (behind != 0),
-                                          reinterpret_cast<CUdeviceptr>(at.before + behind), 8, stream),
-                 "cuMemcpyDtoHAsync");
+        for (const bool last : {false, true})
+            good(
+                api.cuMemcpyDtoHAsync_v2(
+                    set.counts + 2 * part + last,
+                    reinterpret_cast<CUdeviceptr>(at.ranks + (last ? ranks_of(at.slots) - 1 : 0)), 8, stream),
+                "cuMemcpyDtoHAsync");
     }
 }
 
@@ -102,7 +104,7 @@ Segments with_bodies(Queue& queue, Set& set) {
     Several several;
     for (u64 part = 0; part < set.parts.size(); ++part) {
         set.parts[part].asked = FORMAT_AUTO;
-        know_count(set.parts[part], set.counts[2 * part + 1] - set.counts[2 * part]);
+        know_count(set.parts[part], set_between(set.counts[2 * part], set.counts[2 * part + 1]));
         several.push_back(&set.parts[part]);
     }
     make_bodies(queue, several, static_cast<u64>(row_bytes(queue.call)));

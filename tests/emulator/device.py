@@ -27,7 +27,7 @@ class Segment(ctypes.Structure):
 
     _fields_ = (
         ("bitmap", ctypes.c_void_p),
-        ("before", ctypes.c_void_p),
+        ("ranks", ctypes.c_void_p),
         ("index", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
         ("slots", ctypes.c_uint64),

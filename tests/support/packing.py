@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tests.emulator.device import Device
-from tests.support.pieces import Piece, rubbish, table, words_of
+from tests.support.pieces import Piece, ranks_of, rubbish, set_between, table, words_of
+from zenc.targets.geometry import RANKED_WORDS
 
 SCAN_TILE, SORT_TILE, DIGIT_BITS, MOST_INPUTS = 2048, 4096, 8, 64
 """The twins of those in ``templates/shared/zenc/work.h``."""
@@ -60,8 +61,8 @@ class Packer:
         return Marked(self, bitmap, np.empty(0, np.int64))
 
     def rank(self, pieces: Sequence[Piece], rows: int = 1) -> None:
-        """The ranks of every piece, in ``before``, by one launch of ``rows`` rows of blocks."""
-        words = max(scan_words(words_of(piece.slots) + 1) for piece in pieces)
+        """The ranks of every piece by one launch of ``rows`` rows of blocks."""
+        words = max(scan_words(RANKED_WORDS * (ranks_of(piece.slots) - 1) + 1) for piece in pieces)
         work = np.zeros(len(pieces) * words, np.uint64)
         self.launch("zenc_rank", [table(pieces), len(pieces), work, words], rows)
 
@@ -85,14 +86,15 @@ class Marked:
     @cached_property
     def parts(self) -> list[Piece]:
         """Each with its ranks, which are a slice of those of all parts, and its count."""
-        geometry, before, pieces = self.packer.tensors.geometry, rubbish(len(self.bitmap) + 1), []
-        self.packer.rank([Piece(64 * len(self.bitmap), self.bitmap, before)])
+        geometry, ranks, pieces = self.packer.tensors.geometry, rubbish(ranks_of(64 * len(self.bitmap))), []
+        self.packer.rank([Piece(64 * len(self.bitmap), self.bitmap, ranks)])
         each = geometry.part_words
         for part in range(geometry.parts):
             words = slice(part * each, part * each + words_of(geometry.slots_of(part)))
-            pieces.append(Piece(geometry.slots_of(part), self.bitmap[words], before[words.start : words.stop + 1]))
+            kept = slice(words.start // RANKED_WORDS, words.start // RANKED_WORDS + ranks_of(geometry.slots_of(part)))
+            pieces.append(Piece(geometry.slots_of(part), self.bitmap[words], ranks[kept]))
         for piece in pieces:
-            piece.count = int(piece.before[-1] - piece.before[0])
+            piece.count = set_between(piece.ranks[0], piece.ranks[-1])
             piece.values = self.packer.tensors.values(piece.count + 1)  # a row of rubbish that has to stay
         return pieces
 

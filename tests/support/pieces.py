@@ -9,8 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tests.emulator.device import Segment
+from zenc.targets.geometry import RANKED_WORDS
 
 RUBBISH = 0xA5A5A5A5A5A5A5A5
+
+
+RANK_BITS = 37
+"""The twin of that in ``templates/shared/zenc/ranks.h``."""
 
 
 def rubbish(words: int) -> np.ndarray:
@@ -22,10 +27,24 @@ def words_of(slots: int) -> int:
     return -(-slots // 64)
 
 
+def ranks_of(slots: int) -> int:
+    return -(-words_of(slots) // RANKED_WORDS) + 1
+
+
 def ranks(bitmap: np.ndarray, start: int = 0) -> np.ndarray:
-    """The bits below each word and behind the last, counted from ``start`` on."""
-    counts = np.bitwise_count(bitmap).astype(np.uint64)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint64) + np.uint64(start)
+    """Those of ``templates/shared/zenc/ranks.h``, counted from ``start`` on."""
+    kept = ranks_of(64 * len(bitmap))
+    counts = np.zeros((kept, RANKED_WORDS), np.uint64)
+    counts.reshape(-1)[: len(bitmap)] = np.bitwise_count(bitmap)
+    ends = np.cumsum(counts, axis=1)
+    below = np.cumsum(ends[:, -1]) - ends[:, -1] + np.uint64(start)
+    third, fifth, seventh = (ends[:, k] << np.uint64(RANK_BITS + 9 * i) for i, k in enumerate((1, 3, 5)))
+    return below | third | fifth | seventh
+
+
+def set_between(first: np.uint64, last: np.uint64) -> int:
+    """The bits that are set from where one of the ranks is kept to where a later one is."""
+    return (int(last) - int(first)) % (1 << RANK_BITS)
 
 
 @dataclass
@@ -34,7 +53,7 @@ class Piece:
 
     slots: int
     bitmap: np.ndarray | None = None
-    before: np.ndarray | None = None
+    ranks: np.ndarray | None = None
     index: np.ndarray | None = None
     values: np.ndarray | None = None
     count: int = 0
@@ -43,13 +62,13 @@ class Piece:
 
     def ranked(self, start: int = 0) -> Piece:
         """With the ranks of its bitmap, and its count."""
-        self.before = ranks(self.bitmap, start)
-        self.count = int(self.before[-1] - self.before[0])
+        self.ranks = ranks(self.bitmap, start)
+        self.count = set_between(self.ranks[0], self.ranks[-1])
         return self
 
     def descriptor(self) -> Segment:
         """It keeps the arrays that it points to."""
-        arrays = (self.bitmap, self.before, self.index, self.values)
+        arrays = (self.bitmap, self.ranks, self.index, self.values)
         addresses = [None if array is None else array.ctypes.data for array in arrays]
         made = Segment(*addresses, self.slots, self.count, self.format, self.part)
         made.arrays = [array for array in arrays if array is not None]

@@ -2,6 +2,7 @@
 
     part of slot s = s / part_slots          local slot = s mod part_slots
     bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
+                     part_words is a multiple of RANKED_WORDS
 
 Parts are equal but for the last ones. Where a mapping has tables, each part has a size of its own, and ``part_slots``
 is that of the largest: behind the others there are gaps, numbers that are no slots.
@@ -17,6 +18,8 @@ from zenc.errors import Diagnostic, InternalError, TensorError
 
 MOST_VALUES = 1 << 62
 WORD_BITS = 64
+RANKED_WORDS = 8
+"""Of which ranks are kept together on GPUs: the twin of that in ``templates/shared/zenc/ranks.h``."""
 MOST_WORDS = MOST_VALUES // 16
 
 
@@ -70,8 +73,8 @@ class Geometry:
 
     @property
     def part_words(self) -> int:
-        """Words of each part's bitmap, the same for all parts."""
-        return words_of(self.part_slots)
+        """Words of the bitmap from one part to the next, the same for all parts: whole groups of ``RANKED_WORDS``."""
+        return -(-words_of(self.part_slots) // RANKED_WORDS) * RANKED_WORDS
 
     @property
     def words(self) -> int:

@@ -30,7 +30,8 @@ ZENC_DEVICE void admit(const Segment* segments, i64 n, bool raised) {
         if (thread_of_row() == 0) *segments[i].actual = raised ? 0 : slots.below(slots.words);
         if (!raised) return;
         for (u64 w = thread_of_row(); w < slots.words; w += threads_of_row()) segments[i].bitmap[w] = 0;
-        for (u64 w = thread_of_row(); w <= slots.words; w += threads_of_row()) segments[i].before[w] = 0;
+        for (u64 k = thread_of_row(); k < ranks_of(segments[i].slots); k += threads_of_row())
+            segments[i].ranks[k] = 0;
     });
 }
 

@@ -88,7 +88,7 @@ private:
 ZENC_DEVICE i64 row_of(const Segment& segment, u64 word, u32 bit) {
     const u64 bits = segment.bitmap[word];
     if ((bits >> bit & 1) == 0) return -1;
-    return static_cast<i64>(segment.before[word] - segment.before[0] + population(bits & low_mask(bit)));
+    return static_cast<i64>(Slots(segment).below(word) + population(bits & low_mask(bit)));
 }
 
 // The address of that row, or null.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zenc/segment.h"
-#include "zenc_cuda/search.h"
+#include "zenc_cuda/slots.h"
 
 namespace zenc {
 
@@ -31,11 +31,12 @@ ZENC_DEVICE u64 word_with_full_blocks(const Segment& segment, u64 shift, u64 at)
     const u64 words = words_of(segment.slots), in_a_block = 1ULL << (shift - 6);
     const u64 first = at / in_a_block * in_a_block;
     const u64 end = words - first < in_a_block ? words : first + in_a_block;
-    return segment.before[end] != segment.before[first] ? ~0ULL : 0;
+    const Slots slots(segment);
+    return slots.below(end) != slots.below(first) ? ~0ULL : 0;
 }
 
 // to[i].bitmap = all slots that to[i].format fills up of from[i]: every one under dense, and those of the
-// blocks that have any under block(k). Reads bitmap or `before` of `from`; writes the bitmap of `to`, every
+// blocks that have any under block(k). Reads bitmap or ranks of `from`; writes the bitmap of `to`, every
 // word.
 ZENC_DEVICE void fill(const Segment* from, const Segment* to, i64 n) {
     for_each_segment(n, [&](u64 i) {

@@ -144,8 +144,8 @@ ZENC_DEVICE u64 decode_index(const Segment& segment, Check* check, Shared shared
     return decode_tiles(segment, CooIndex<u64>(segment), check, shared);
 }
 
-// `checks` [n] are cleared. For elias_fano `before` has the ranks of the index' high words, which are fewer
-// than those of the bitmap.
+// `checks` [n] are cleared. For elias_fano `ranks` are those of the index' high words, which are fewer than
+// those of the bitmap.
 ZENC_DEVICE void decode_indices(const Segment* segments, i64 n, Check* checks, i64* status) {
     ZENC_SHARED(u32, bits, 2 * TILE_WORDS);
     ZENC_SHARED(u64, range, 2);

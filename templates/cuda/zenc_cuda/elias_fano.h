@@ -6,19 +6,19 @@
 
 namespace zenc {
 
-// The numbers that are listed stand in the order of their high bits, which are counted: `before` has the
-// ranks of the high words, however many bits they have.
+// The numbers that are listed stand in the order of their high bits, which are counted: `ranks` are
+// those of the high words, however many bits they have.
 struct EliasFanoIndex {
     EliasFano shape;
     const u64* low;
     const u64* high;
-    const u64* before;
+    const u64* ranks;
 
     ZENC_DEVICE explicit EliasFanoIndex(const Segment& segment)
         : shape(segment.slots, segment.count),
           low(reinterpret_cast<const u64*>(segment.index)),
           high(low + shape.low_words),
-          before(segment.before) {}
+          ranks(segment.ranks) {}
 
     ZENC_DEVICE bool absent() const { return shape.absent; }
 
@@ -55,7 +55,9 @@ struct EliasFanoIndex {
     }
 
 private:
-    ZENC_DEVICE u64 ones_below(u64 word) const { return before[word] - before[0]; }
+    ZENC_DEVICE u64 ones_below(u64 word) const {
+        return set_below(high, ranks, word) - below_first(ranks[0]);
+    }
 
     // No slot listed in `word` or behind it is below this; those listed before may be above it by as much as
     // low bits can be.

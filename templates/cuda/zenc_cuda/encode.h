@@ -2,7 +2,7 @@
 // its values. Every word of the output is written by one thread, so nothing has to be cleared, and there are
 // no atomics.
 //
-// Reads bitmap and `before` of each segment (of coo, bitmap and block the bitmap once; of elias_fano the
+// Reads bitmap and ranks of each segment (of coo, bitmap and block the bitmap once; of elias_fano the
 // words that hold what is listed, once for the low and once for the high bits). Writes
 // index_bytes(format, slots, count) bytes. The count and, under block(k), whole blocks are the caller's care.
 #pragma once

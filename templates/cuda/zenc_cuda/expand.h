@@ -34,7 +34,7 @@ ZENC_DEVICE const u8* address_of_unit(const Geometry<Mapping>& geometry, const S
 }
 
 // out [units, row_bytes] = the rows of all units, +0 for absent ones; every byte is written once. Reads a
-// word and a rank for each unit, and the rows that are there.
+// word for each unit, one of ranks and perhaps another for those that are there, and their rows.
 template <class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               u8* out) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zenc/control.h"
+#include "zenc/ranks.h"
 #include "zenc_cuda/platform.h"
 
 namespace zenc {
@@ -9,7 +10,7 @@ namespace zenc {
 // A word a thread. Reads at most 40 bytes for each and writes 8.
 ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
-        *rows[i].to = *rows[i].from - (rows[i].less != nullptr ? *rows[i].less : 0);
+        *rows[i].to = rows[i].first == nullptr ? *rows[i].from : set_between(*rows[i].first, *rows[i].from);
 }
 
 }  // namespace zenc

@@ -22,7 +22,7 @@ struct Owned {
     ZENC_DEVICE static u64 word(u64 owner, u64 of) { return owner << SHIFT | of; }
 };
 
-// Reads u / 4 bytes and 2 p; writes 8 p.
+// Reads 9 u / 64 bytes and 2 p; writes 8 p.
 ZENC_DEVICE void owner_keys(const Segment& any, const u16* owners, u64* keys) {
     for (u64 w = thread_of_row(); w < words_of(any.slots); w += threads_of_row()) {
         u64 i = first_number(any, w);
@@ -33,7 +33,7 @@ ZENC_DEVICE void owner_keys(const Segment& any, const u16* owners, u64* keys) {
     }
 }
 
-// Reads 32 bytes and writes 8 for each of n units.
+// Reads 32 bytes or 40 and writes 8 for each of n units.
 ZENC_DEVICE void place_slots(const u64* sorted, i64 n, const u64* starts, const Segment& any, u64* places) {
     for (u64 j = thread_of_row(); j < static_cast<u64>(n); j += threads_of_row()) {
         const Owned unit(sorted[j]);
@@ -62,7 +62,7 @@ ZENC_DEVICE void mark_parts(const Segment* targets, i64 n, const Segment* of, co
 }
 
 // The values of targets[i] = the rows of `own` in its slots: one rank's gradient becomes its segments of all
-// parts. For each row it reads 24 bytes and the row, and writes the row.
+// parts. For each row it reads 24 bytes or 32 and the row, and writes the row.
 ZENC_DEVICE void split_rows(const Segment* targets, i64 n, const Segment& own, const u64* sorted,
                             const u64* starts, u64 row_bytes) {
     for_each_segment(n, [&](u64 i) {
@@ -103,7 +103,7 @@ ZENC_DEVICE void join_units(const Segment& any, const u64* places, const Segment
 }
 
 // The same as a dense tensor out [units, row_bytes], of which every byte is written; +0 for units that nobody
-// holds. Reads u / 4 bytes more, and 8 no more for units.
+// holds. Reads 9 u / 64 bytes more, and 8 no more for units.
 ZENC_DEVICE void join_dense(const Segment& any, const u64* places, const Segment* parts, u64 row_bytes,
                             u8* out) {
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;

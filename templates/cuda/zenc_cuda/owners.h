@@ -26,7 +26,7 @@ ZENC_DEVICE u64 number_of(const Segment& found, u64 unit) {
 }
 
 ZENC_DEVICE u64 first_number(const Segment& found, u64 word) {
-    return found.before[word] - found.before[0];
+    return Slots(found).below(word);
 }
 
 // The bitmaps of `found`, and alone[k] = the units that rank k alone holds, which is cleared before. Reads
@@ -52,7 +52,7 @@ ZENC_DEVICE void find_holders(const Segment* sets, u64 ranks, const Segment* fou
     }
 }
 
-// The owners of the units of one holder, and a list of all others. Reads all sets and 3 u / 8 bytes more;
+// The owners of the units of one holder, and a list of all others. Reads all sets and 9 u / 32 bytes more;
 // writes 2 bytes a unit, or 8 of those in the list.
 ZENC_DEVICE void give_alone(const Segment* sets, u64 ranks, const Segment* found, u16* owners, u64* several) {
     const u64 words = words_of(found->slots);
@@ -142,7 +142,7 @@ ZENC_DEVICE u64 own_by_cheapest(const u32* holders, u64 ranks, Load* loads) {
 // What is known of a rank before anything is chosen: what it holds, and what it alone can own.
 ZENC_DEVICE Load given_load(const Segment& set, u64 ranks, u64 alone) {
     Load load{};
-    load.hold(set.before[words_of(set.slots)] - set.before[0]);
+    load.hold(Slots(set).below(words_of(set.slots)));
     load.own(ranks, alone, 1);
     return load;
 }
@@ -184,7 +184,7 @@ ZENC_DEVICE void choose_owners(const Segment* sets, u64 ranks, const Segment* fo
     for (u64 k = threadIdx.x; k < ranks; k += THREADS) counts[k] = static_cast<u64>(loads[k].owned);
 }
 
-// Adds the digest of all owners to `digest`, which is cleared before. Reads u / 4 bytes, and 2 p.
+// Adds the digest of all owners to `digest`, which is cleared before. Reads 9 u / 64 bytes, and 2 p.
 ZENC_DEVICE void digest_owners(const Segment& any, u64 ranks, const u16* owners, u64* digest) {
     u64 sum = thread_of_row() == 0 ? WordDigest::of_ranks(ranks) : 0;
     for (u64 w = thread_of_row(); w < words_of(any.slots); w += threads_of_row()) {
@@ -201,7 +201,7 @@ ZENC_DEVICE void digest_owners(const Segment& any, u64 ranks, const u16* owners,
 constexpr u64 NEAR_COUNTERS = 512;
 
 // counts[k * ranks + p] = units of rank k that rank p owns; cleared before. Row k of the grid counts those of
-// rank k. Reads R u / 4 bytes, 2 p of them R times, and 2 for each holding.
+// rank k. Reads 17 R u / 64 bytes, and 2 for each holding.
 ZENC_DEVICE void count_parts(const Segment* sets, u64 ranks, const Segment& any, const u16* owners,
                              u64* counts) {
     ZENC_SHARED(u32, near, NEAR_COUNTERS);

@@ -10,7 +10,8 @@ namespace zenc {
 // Values [n, width] of units in slots [n], none of which comes twice. Each is divided by `divisor` first.
 // Lane k of a warp finds the place of its row number k.
 //
-// Reads and writes each row once; reads 8 bytes of slots, a word of the bitmap and one of ranks a row.
+// Reads and writes each row once; reads 8 bytes of slots, one or two words of the bitmap and one of
+// ranks a row.
 template <class T, class Mapping>
 ZENC_DEVICE void place_once(const Places<Mapping>& places, const i64* slots, i64 n, const T* values,
                             i64 divisor) {

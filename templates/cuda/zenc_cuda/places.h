@@ -17,14 +17,16 @@ struct Places {
     ZENC_DEVICE u64 row_of(u64 slot) const {
         const u64 part = geometry.part_of(slot);
         const u64 local = slot - geometry.first_slot(part);
-        const u64 below = parts[part].bitmap[local / 64] & low_mask(local % 64);
-        return parts[part].before[local / 64] + population(below);
+        const u64* const bitmap = parts[part].bitmap;
+        return set_below(bitmap, parts[part].ranks, local / 64) +
+               population(bitmap[local / 64] & low_mask(local % 64));
     }
 
     // The address of such a row, which is that of a slot of `part`.
     template <class T>
     ZENC_DEVICE T* address(u64 part, u64 row) const {
-        return static_cast<T*>(parts[part].values) + (row - parts[part].before[0]) * geometry.width;
+        return static_cast<T*>(parts[part].values) +
+               (row - below_first(parts[part].ranks[0])) * geometry.width;
     }
 
     template <class T>

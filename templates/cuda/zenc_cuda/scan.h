@@ -73,8 +73,9 @@ ZENC_DEVICE u64 sum_of_warps_before(u64 own, u64* states, u64 tile) {
     return sums[threadIdx.x / WARP];
 }
 
-// store(i, sum of load(k) over k < i) for i < n, by all blocks of the row. Sum holds the sum of a tile.
-// `work` has scan_words(n) words, which are 0 before.
+// store(i, sum of load(k) over k < i) for i < n, by all blocks of the row; also for some i beyond, so that
+// all lanes of a warp store together, and neighbours numbers that follow each other. Sum holds the sum of a
+// tile. `work` has scan_words(n) words, which are 0 before.
 template <class Sum, class Load, class Store>
 ZENC_DEVICE void scan(u64 n, u64* work, Load load, Store store) {
     constexpr u32 EACH = SCAN_TILE / THREADS;
@@ -92,8 +93,7 @@ ZENC_DEVICE void scan(u64 n, u64* work, Load load, Store store) {
             sum += __shfl_sync(ALL_LANES, up_to, WARP - 1);
         }
         const u64 before = sum_of_warps_before(sum, work + 1, tile);
-        for (u32 k = 0; k < EACH; ++k)
-            if (first + k * WARP < n) store(first + k * WARP, before + sums[k]);
+        for (u32 k = 0; k < EACH; ++k) store(first + k * WARP, before + sums[k]);
     }
     __syncthreads();  // the next scan may draw
 }
@@ -102,7 +102,9 @@ ZENC_DEVICE void scan(u64 n, u64* work, Load load, Store store) {
 ZENC_DEVICE void scan_numbers(u64* numbers, i64 n, u64* work) {
     scan<u64>(
         static_cast<u64>(n), work, [&](u64 i) { return numbers[i]; },
-        [&](u64 i, u64 sum) { numbers[i] = sum; });
+        [&](u64 i, u64 sum) {
+            if (i < static_cast<u64>(n)) numbers[i] = sum;
+        });
 }
 
 }  // namespace zenc

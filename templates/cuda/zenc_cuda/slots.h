@@ -15,16 +15,16 @@ ZENC_DEVICE u64 occupied(const Segment& segment) {
 // The occupied slots of a segment; or, if `absent`, all the others.
 struct Slots {
     const u64* bitmap;
-    const u64* before;
+    const u64* ranks;
     u64 words;
     bool absent;
 
     ZENC_DEVICE explicit Slots(const Segment& segment, bool absent_ = false)
-        : bitmap(segment.bitmap), before(segment.before), words(words_of(segment.slots)), absent(absent_) {}
+        : bitmap(segment.bitmap), ranks(segment.ranks), words(words_of(segment.slots)), absent(absent_) {}
 
-    // Those in the words below `word`, for word < words.
+    // Those in the words below `word`, for word <= words.
     ZENC_DEVICE u64 below(u64 word) const {
-        const u64 occupied = before[word] - before[0];
+        const u64 occupied = set_below(bitmap, ranks, word) - below_first(ranks[0]);
         return absent ? 64 * word - occupied : occupied;
     }
 

@@ -8,7 +8,7 @@
 
 namespace zenc {
 
-// Reads 8 bytes of slots, a word of the bitmap and one of ranks an input; writes 8.
+// Reads 8 bytes of slots, one or two words of the bitmap and one of ranks an input; writes 8.
 template <class Mapping>
 ZENC_DEVICE void make_keys(const Places<Mapping>& places, const i64* slots, i64 n, i64 shift, u64* keys) {
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())

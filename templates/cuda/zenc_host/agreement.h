@@ -75,7 +75,8 @@ private:
 
     // Brings to the host: units of each owner, counts of the cuts of one rank, and whether peers agree.
     void learn(i64 step, Numbers peers) {
-        std::vector<u64> differences(peers.size());
+        std::vector<u64> theirs(peers.size());
+        u64 mine = 0;
         std::vector<Wanted> wanted;
         for (i64 part = 0; part < group_.size; ++part)
             wanted.push_back(
@@ -85,10 +86,11 @@ private:
                 wanted.push_back(
                     {owners_.counts + count_of(cuts_[i].rank, cuts_[i].part), nullptr, &held_[i].at.count});
         const u64* digest = exchange_digests(peers);
-        for (u64& difference : differences) wanted.push_back({digest++, owners_.digest, &difference});
+        for (u64& each : theirs) wanted.push_back({digest++, nullptr, &each});
+        wanted.push_back({owners_.digest, nullptr, &mine});
         workshop_.cross(step, {}, {}, wanted);
         for (u64 i = 0; i < peers.size() && queue_.ok(); ++i)
-            if (differences[i] != 0)
+            if (theirs[i] != mine)
                 fail(queue_.call, DIFFERENT_CALLS, peers.begin()[i],
                      "it has chosen other owners for the units of this call");
     }
@@ -139,7 +141,8 @@ private:
         rank(queue_, targets);
         std::vector<Wanted> wanted;
         for (Held* held : marked)
-            wanted.push_back({held->at.before + words_of(held->at.slots), held->at.before, &held->at.count});
+            wanted.push_back(
+                {held->at.ranks + ranks_of(held->at.slots) - 1, held->at.ranks, &held->at.count});
         workshop_.cross(step, {}, {}, wanted);
     }
 

@@ -17,10 +17,11 @@ struct Watched {
     i64 part;
 };
 
-// A number on the device, less another if there is one, that the host wants in `to`.
+// A number on the device that the host wants in `to`; of ranks, where `first` is not null, the bits that are
+// set from that one on.
 struct Wanted {
     const u64* word;
-    const u64* less;
+    const u64* first;
     u64* to;
 };
 
@@ -74,14 +75,14 @@ private:
     }
 
     void gather_count(const Held& held, u64* to) {
-        rows_.push_back({held.at.before + words_of(held.at.slots), held.at.before, to});
+        rows_.push_back({held.at.ranks + ranks_of(held.at.slots) - 1, held.at.ranks, to});
     }
 
     void gather_own(const Several& uncounted, const std::vector<Watched>& watched,
                     const std::vector<Wanted>& wanted, u64* to) {
         for (const Held* held : uncounted) gather_count(*held, to++);
         for (const Watched& each : watched) rows_.push_back({each.word, nullptr, to++});
-        for (const Wanted& each : wanted) rows_.push_back({each.word, each.less, to++});
+        for (const Wanted& each : wanted) rows_.push_back({each.word, each.first, to++});
         const Gathered* const rows = queue_.upload(rows_.data(), rows_.size());
         const i64 n = static_cast<i64>(rows_.size());
         if (n != 0) queue_.launch(GATHER, Queue::blocks_for(rows_.size()), 1, rows, n);

@@ -28,7 +28,7 @@ inline Segment find_units(Queue& queue, const Segments& parts, const Segment* ta
     found.slots = static_cast<u64>(call.units);
     found.count = static_cast<u64>(call.count_out);
     found.bitmap = queue.allocate<u64>(words_of(found.slots));
-    found.before = queue.allocate<u64>(words_with_total(found.slots));
+    found.ranks = queue.allocate<u64>(ranks_of(found.slots));
     queue.clear(found.bitmap, 8 * words_of(found.slots));
     queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), call.units, call.width,
                  number_of(parts), call.tables, table, found.bitmap);

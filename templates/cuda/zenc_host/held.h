@@ -52,18 +52,23 @@ inline void make_rooms(Queue& queue, const std::vector<Room*>& rooms) {
     }
 }
 
+// The bytes of a bitmap and its ranks.
+inline u64 mark_bytes(u64 slots) {
+    return 8 * (words_of(slots) + ranks_of(slots));
+}
+
 // Room for bitmaps and ranks of their own.
 inline void make_marks(Queue& queue, const Several& which) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
-        held->marks.bytes = 8 * (words_of(held->at.slots) + words_with_total(held->at.slots));
+        held->marks.bytes = mark_bytes(held->at.slots);
         rooms.push_back(&held->marks);
     }
     make_rooms(queue, rooms);
     if (!queue.ok()) return;
     for (Held* held : which) {
         held->at.bitmap = reinterpret_cast<u64*>(held->marks.at);
-        held->at.before = held->at.bitmap + words_of(held->at.slots);
+        held->at.ranks = held->at.bitmap + words_of(held->at.slots);
     }
 }
 

@@ -34,7 +34,7 @@ inline Segment unmarked(Queue& queue, u64 slots) {
     Segment made = {};
     made.slots = slots;
     made.bitmap = queue.allocate<u64>(words_of(slots));
-    made.before = queue.allocate<u64>(words_with_total(slots));
+    made.ranks = queue.allocate<u64>(ranks_of(slots));
     return made;
 }
 

@@ -23,29 +23,29 @@ public:
             const u64 slots = static_cast<u64>(queue.call.part_slots[part]);
             if (slots > largest) largest = slots;
         }
-        part_words_ = words_of(largest);
+        part_words_ = ranked_together(words_of(largest));
     }
 
     // The bitmap of all parts and its ranks.
     void mark() {
-        const u64 words = static_cast<u64>(parts_) * part_words_, work = scan_words(words + 1);
+        const u64 words = static_cast<u64>(parts_) * part_words_, work = scan_words(words_ranked(64 * words));
         bitmap_ = queue_.allocate<u64>(words + work);
-        before_ = queue_.allocate<u64>(words + 1);
+        ranks_ = queue_.allocate<u64>(ranks_of(64 * words));
         queue_.clear(bitmap_, 8 * (words + work));
-        whole_ = {bitmap_, before_, nullptr, nullptr, 64 * words, 64 * words, FORMAT_BITMAP, 0, nullptr};
+        whole_ = {bitmap_, ranks_, nullptr, nullptr, 64 * words, 64 * words, FORMAT_BITMAP, 0, nullptr};
         const auto [table, status] = upload_all(queue_, Segments{whole_}, std::vector<u64>{~0ULL});
         if (queue_.call.ids != nullptr)
             mark_units(const_cast<u64*>(status));
         else
             mark_dense();
-        queue_.launch(RANK, Queue::blocks_for_tiles(words + 1, SCAN_TILE), 1, table, i64{1}, bitmap_ + words,
+        queue_.launch(RANK, Queue::blocks_for_tiles(words, SCAN_TILE), 1, table, i64{1}, bitmap_ + words,
                       work);
     }
 
     // Gives the segment of part segment.part its bitmap and ranks.
     void show(Segment& segment) const {
         segment.bitmap = bitmap_ + segment.part * part_words_;
-        segment.before = before_ + segment.part * part_words_;
+        segment.ranks = ranks_ + segment.part * (part_words_ / RANKED_WORDS);
     }
 
     // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.
@@ -71,9 +71,9 @@ public:
     void release_marks() {
         if (bitmap_ == nullptr) return;
         const u64 words = static_cast<u64>(parts_) * part_words_;
-        queue_.release(bitmap_, words + scan_words(words + 1));
-        queue_.release(before_, words + 1);
-        bitmap_ = before_ = nullptr;
+        queue_.release(bitmap_, words + scan_words(words_ranked(64 * words)));
+        queue_.release(ranks_, ranks_of(64 * words));
+        bitmap_ = ranks_ = nullptr;
     }
 
 private:
@@ -122,7 +122,7 @@ private:
     void place_summed(const Segment* table, u64 most) const {
         const Call& call = queue_.call;
         const Grouped by_row = group(queue_, parts_, table, slots_, most);
-        const u64* const distinct = capacity_.on() ? whole_.actual : before_ + words_of(whole_.slots);
+        const u64* const distinct = capacity_.on() ? whole_.actual : ranks_ + ranks_of(whole_.slots) - 1;
         const u64 width = static_cast<u64>(call.width), rows = rows_for(ceil_divide(width, SUM_COLUMNS));
         const u64 lanes = width < 32 ? width : 32;
         queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, call.units, call.width, parts_,
@@ -152,7 +152,7 @@ private:
     u64 part_words_ = 0;
     Segment whole_ = {};  // all parts, one behind the other
     u64* bitmap_ = nullptr;
-    u64* before_ = nullptr;
+    u64* ranks_ = nullptr;
     i64* slots_ = nullptr;
     const u64* status_ = nullptr;
 };

@@ -10,7 +10,7 @@ static const Kernel RANK("zenc_rank");
 
 // The ranks of every segment.
 inline void rank(Queue& queue, const Segments& segments) {
-    const u64 numbers = words_with_total(64 * most_words(segments));
+    const u64 numbers = words_ranked(64 * most_words(segments));
     const u64 words = scan_words(numbers), bytes = 8 * words * segments.size();
     void* const work = queue.allocate(bytes);
     queue.clear(work, bytes);

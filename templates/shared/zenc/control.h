@@ -32,10 +32,11 @@ struct Expected {
     u64 right;
 };
 
-// A word that a kernel writes to one place from others: *to = *from, less *less if that is not null.
+// A word that a kernel writes to one place from others: *to = *from; or, of ranks, how many bits are set from
+// the first, which is not null, to that one.
 struct Gathered {
     const u64* from;
-    const u64* less;
+    const u64* first;
     u64* to;
 };
 

@@ -3,6 +3,7 @@
 
 #include "zenc/formats.h"
 #include "zenc/permutation.h"
+#include "zenc/ranks.h"
 
 namespace zenc {
 
@@ -21,7 +22,7 @@ struct Geometry {
     u64 width;
     u64 parts;
     Divider part_slots;  // numbers of slots from one part to the next; parts may have fewer
-    u64 part_words;
+    u64 part_words;      // words of the bitmap from one part to the next
     Mapping mapping;
 
     // units * width < 2^62 and parts >= 1 are the caller's care.
@@ -30,7 +31,7 @@ struct Geometry {
           width(static_cast<u64>(width_)),
           parts(static_cast<u64>(parts_)),
           part_slots(largest_part(mapping_, units, parts)),
-          part_words(units == 0 ? 0 : words_of(part_slots.divisor)),
+          part_words(units == 0 ? 0 : ranked_together(words_of(part_slots.divisor))),
           mapping(mapping_) {}
 
     ZENC_HD u64 words() const { return parts * part_words; }

@@ -1,7 +1,7 @@
 // What kernels of a GPU see of a segment, and the launch that all of them share.
 #pragma once
 
-#include "zenc/formats.h"
+#include "zenc/ranks.h"
 
 namespace zenc {
 
@@ -12,8 +12,7 @@ constexpr u32 THREADS = 256;
 // no use for are null.
 struct Segment {
     u64* bitmap;   // [words_of(slots)]: occupied local slots; bits beyond `slots` are 0
-    u64* before;   // [words_of(slots) + 1]: bits set below each word, counted from any number on: less
-                   // before[0]
+    u64* ranks;    // [ranks_of(slots)]: those of the bitmap; they may count from any number on
     u8* index;     // the index part of its body, aligned to 8
     void* values;  // [count, width]: ascending slots, aligned to 8
     u64 slots;     // of the part
@@ -39,10 +38,5 @@ struct Check {
 
 static_assert(sizeof(Segment) == 72 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
               "descriptors are uploaded as they are");
-
-// The words of `before`: one for each word of the bitmap, and the total.
-ZENC_HD inline u64 words_with_total(u64 slots) {
-    return words_of(slots) + 1;
-}
 
 }  // namespace zenc

@@ -10,6 +10,11 @@ constexpr u64 SORT_TILE = 16 * THREADS;  // keys that a block ranks at a time
 constexpr u64 DIGIT_BITS = 8;            // that are sorted at a time
 constexpr u64 DIGITS = 1 << DIGIT_BITS;
 
+// The words of a bitmap whose bits are counted for its ranks; the last one is behind all others.
+ZENC_HD inline u64 words_ranked(u64 slots) {
+    return (ranks_of(slots) - 1) * RANKED_WORDS + 1;
+}
+
 // To scan n numbers: a counter and a state a tile. They are 0 before.
 ZENC_HD inline u64 scan_words(u64 n) {
     return 1 + ceil_divide(n, SCAN_TILE);

@@ -52,7 +52,8 @@ struct Gradient {
 };
 
 u64 part_words(const Gradient& of, i64 parts) {
-    return words_of(static_cast<u64>(*std::max_element(of.part_slots, of.part_slots + parts)));
+    return ranked_together(
+        words_of(static_cast<u64>(*std::max_element(of.part_slots, of.part_slots + parts))));
 }
 
 // Writes the bitmap of all parts, the counts [parts], and the rows, one after another. Returns the position
@@ -76,7 +77,8 @@ extern "C" u64 pack(const Gradient* of, i64 parts, u64* bitmap, i64* counts, u8*
         segment.part = static_cast<u64>(&segment - segments.data());
         segment.slots = static_cast<u64>(of->part_slots[segment.part]);
         pack.show(segment);
-        segment.count = word(call, segment.before + words_of(segment.slots)) - word(call, segment.before);
+        const u64 *const first = segment.ranks, *const last = first + ranks_of(segment.slots) - 1;
+        segment.count = set_between(word(call, first), word(call, last));
         segment.values = queue.allocate(segment.count * static_cast<u64>(row_bytes(call)));
     }
     if (status == ~0ULL) pack.place(segments);

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
-from tests.support.pieces import Piece, ranks, rubbish, table, words_of
+from tests.support.pieces import Piece, ranks, ranks_of, rubbish, table, words_of
 from zenc.plan.formats import WIRE_FORMATS, index_bytes
 from zenc.scheme.model import Format
 from zenc.targets.cpu.kernels import WIRE_NUMBERS
@@ -53,7 +53,7 @@ def encode(device, pieces, blocks, row_bytes=0, order=None):
 @pytest.mark.parametrize("wire", WIRE_FORMATS)
 @pytest.mark.parametrize("blocks", [1, 3])
 def test_indices_are_written_as_on_the_cpu(device, permuting, at, wire, blocks):
-    """All sizes and densities in one launch; `before` may count from anywhere."""
+    """All sizes and densities in one launch; ranks may count from anywhere."""
     rng = np.random.default_rng(11)
     pieces = [drawn(at, rng, wire, slots, density, start=7) for slots in SLOTS for density in DENSITIES]
     encode(device, pieces, blocks)
@@ -102,15 +102,15 @@ def test_zeros_stand_behind_the_values(device, at, value_bytes):
 
 def high_ranks(piece: Piece) -> np.ndarray:
     """The ranks of the high words of elias_fano, in the memory for those of the bitmap."""
-    before = rubbish(words_of(piece.slots) + 1)
+    kept = rubbish(ranks_of(piece.slots))
     if WIRE_FORMATS[piece.format] is Format.ELIAS_FANO and piece.count <= piece.slots:
         listed = min(piece.count, piece.slots - piece.count)
         others = piece.slots - listed
         low = (others // listed).bit_length() - 1 if listed else 0
         first = words_of(listed * low)
         high = ranks(piece.index[first : first + words_of(listed + (others >> low) if listed else 0)], start=5)
-        before[: len(high)] = high
-    return before
+        kept[: len(high)] = high
+    return kept
 
 
 def decode(device, pieces, blocks=2, order=None):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.packing import SCAN_TILE, SORT_TILE, Packer
-from tests.support.pieces import Piece, ranks, rubbish
+from tests.support.pieces import Piece, ranks, ranks_of, rubbish
 
 
 @pytest.fixture
@@ -22,10 +22,10 @@ def test_ranks_of_several_segments(packer, blocks, rows, seed):
     pieces = []
     for words in (0, 1, SCAN_TILE - 1, 5 * SCAN_TILE + 7, 3):
         bitmap = rng.integers(0, 1 << 64, words, np.uint64, endpoint=False)
-        pieces.append(Piece(64 * words, bitmap, rubbish(words + 1)))
+        pieces.append(Piece(64 * words, bitmap, rubbish(ranks_of(64 * words))))
     packer.rank(pieces, rows)
     for piece in pieces:
-        assert np.array_equal(piece.before, ranks(piece.bitmap))
+        assert np.array_equal(piece.ranks, ranks(piece.bitmap))
 
 
 def test_a_scan_of_many_tiles(packer):
