@@ -16,7 +16,7 @@ from zenc.plan.requirements import allowed
 
 @dataclass(frozen=True)
 class Taken:
-    """The memory of one call, of the rank that takes most: all that it asks for but its result."""
+    """The memory of one call, of the rank that takes most: all but its result, in the piece that such a call is lent."""
 
     scheme: str
     size: int
@@ -45,7 +45,9 @@ def taken(scheme: str, size: int, units: int, width: int, density: float, times:
     generator = torch.Generator().manual_seed(units + size)
     inputs = [_drawn(units, width, int(units * density), times, generator) for _ in range(size)]
     with Emulated(plan_of_shipped(scheme), size) as ranks:
-        results = ranks.run(inputs)
+        wanted = [result.call.arena_wanted for result in ranks.run(inputs)]
+        arenas = [rank.device.allocate(bytes) for rank, bytes in zip(ranks.ranks, wanted, strict=True)]
+        results = ranks.run(inputs, arena=arenas, arena_bytes=wanted)
     counted = []
     for result in results:
         assert isinstance(result, Result), result

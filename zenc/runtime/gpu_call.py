@@ -41,11 +41,25 @@ class Loaded:
     """None: exact mode."""
 
 
+@dataclass(slots=True)
+class Workspace:
+    """What calls of one layout take of the GPU's memory, one after another."""
+
+    wanted: int = 0
+    """Bytes that the last call would have been content with, beside its result."""
+
+    def lend(self, call: Call, arena: Arena) -> None:
+        """Give ``call`` as much in one piece, so that it seldom has to ask for more, and all of it can be used again."""
+        call.arena = arena.allocate(None, self.wanted) if self.wanted else 0
+        call.arena_bytes = self.wanted if call.arena else 0
+
+
 class GpuCall:
     """One call of one rank over tensors in a GPU's memory. It has ended on the GPU too when ``reduce`` returns."""
 
-    def __init__(self, loaded: Loaded, layout: Layout, cut: Cut, envelope: Envelope) -> None:
+    def __init__(self, loaded: Loaded, layout: Layout, cut: Cut, envelope: Envelope, workspace: Workspace) -> None:
         self.loaded, self.layout, self.cut, self.envelope = loaded, layout, cut, envelope
+        self.workspace = workspace
         self.call = Call()
 
     @property
@@ -60,7 +74,9 @@ class GpuCall:
         """The sum in the layout of ``tensor``; a dense one is overwritten."""
         arena = Arena(self.loaded.gpu)
         target = None if self.layout.is_sparse else _target(tensor)
+        self.workspace.lend(self.call, arena)
         counts_in, counts_out = self.run(tensor, target, divisor, arena.allocate)
+        self.workspace.wanted = self.call.arena_wanted
         result = self.sparse(arena, self.call.count_out) if target is None else _into(tensor, target)
         return Reduction(result, list(counts_in), list(counts_out), 0.0, 0.0, bool(self.call.made_again))
 

@@ -14,7 +14,7 @@ from zenc.errors import SynchronisationError
 from zenc.runtime.capacity import Capacity
 from zenc.runtime.communicator import Communicator, in_a_line
 from zenc.runtime.gpu import Gpu
-from zenc.runtime.gpu_call import GpuCall, Loaded
+from zenc.runtime.gpu_call import GpuCall, Loaded, Workspace
 from zenc.runtime.layout import Layout
 from zenc.runtime.reduction import Opener, Stage
 from zenc.runtime.work import Work
@@ -46,8 +46,8 @@ def gpu_stage(
     cuts = Cuts(plan.mapping, parts, library, gpu.uploaded)
 
     def prepare(layout: Layout) -> Opener:
-        cut = cuts.of(layout.units)
-        return lambda envelope: GpuCall(loaded, layout, cut, envelope)
+        cut, workspace = cuts.of(layout.units), Workspace()
+        return lambda envelope: GpuCall(loaded, layout, cut, envelope, workspace)
 
     return prepare
 

@@ -2,8 +2,8 @@
 // and the reason, which is that of the CPU.
 //
 // Reads the index of each segment once, and a little of coo and elias_fano twice: of these every tile of the
-// bitmap searches what concerns it. Writes every word of the bitmap once, and a status a segment. No word has
-// to be cleared before, and all atomics are in shared memory or on a Check.
+// bitmap searches what concerns it. Writes every word of the bitmap once, unless it is the index itself, and
+// a status a segment. No word has to be cleared before, and all atomics are in shared memory or on a Check.
 #pragma once
 
 #include "zenc_cuda/blocks.h"
@@ -105,9 +105,10 @@ ZENC_DEVICE u64 bits_of_index(const Segment& segment) {
 
 ZENC_DEVICE u64 decode_words(const Segment& segment, Check* check) {
     u64 found = 0;
+    const bool in_place = segment.bitmap == reinterpret_cast<const u64*>(segment.index);
     for (u64 w = thread_of_row(); w < words_of(segment.slots); w += threads_of_row()) {
         const u64 word = word_of_index(segment, w) & low_mask(segment.slots - 64 * w);
-        segment.bitmap[w] = word;
+        if (!in_place) segment.bitmap[w] = word;
         found += population(word);
     }
     if (thread_of_row() == 0 &&

@@ -3,8 +3,8 @@
 // run.
 //
 // unite reads the bitmaps of all pieces, and writes that of the target. merge reads the target's bitmap and
-// ranks, for each slot of the union (narrow rows: for each value) a word of every piece, of those that have it
-// one of ranks and perhaps another, and every row once; it writes every row of the union once.
+// ranks, for each slot of the union (narrow rows: for each value) a word of every piece, of those that have
+// it one of ranks and perhaps another, and every row once; it writes every row of the union once.
 #pragma once
 
 #include "zenc/values.h"

@@ -59,6 +59,12 @@ public:
         split_rows(queue_, targets, own, listed_);
     }
 
+    // Nothing is split any more.
+    void release_list() {
+        queue_.release(listed_.sorted, present());
+        listed_.sorted = nullptr;
+    }
+
     // The complete parts become the result that the call asks for.
     void join(const Segments& parts) const {
         if (queue_.call.dense_out != nullptr)

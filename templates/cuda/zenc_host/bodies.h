@@ -12,9 +12,13 @@ public:
         : queue_(queue), group_(group), asked_(asked), unit_bytes_(unit_bytes) {}
 
     // All segments that are sent have their values, and the counts of those that are received are known. A
-    // body travels by itself, from where it lies: one that goes to several ranks is written once.
-    void exchange(const Parcels& sends, const Parcels& receives, PhaseCount& counted, Workshop& workshop) {
+    // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
+    // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
+    void exchange(const Parcels& sends, const Parcels& receives, Several& spent, PhaseCount& counted,
+                  Workshop& workshop) {
         write(sends);
+        if (queue_.ok())
+            for (Held* held : spent) release(queue_, held->marks);
         make_room(receives);
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
@@ -24,6 +28,9 @@ public:
             for (const Held* held : parcel.segments)
                 messages.receive(parcel.peer, start_of(*held), body(*held));
         messages.run();
+        if (!queue_.ok()) return;
+        for (Held* held : spent) release(queue_, *held);
+        spent.clear();
         read(receives, workshop);
         count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
         count(receives, counted.bytes_received, counted.messages_received, counted.formats_received);
@@ -35,19 +42,26 @@ private:
 
     // The index of all segments that are sent, once each.
     void write(const Parcels& sends) {
-        Segments written;
+        Several written;
+        Segments segments;
         for (const Parcel& parcel : sends) {
             for (Held* held : parcel.segments) {
                 if (held->at.format != format(*held)) lay_out_anew(*held);
-                if (!held->indexed) written.push_back(held->at);
+                if (held->indexed) continue;
                 held->indexed = true;
+                written.push_back(held);
+                segments.push_back(held->at);
             }
         }
-        if (queue_.ok()) encode(queue_, written);
+        if (!queue_.ok()) return;
+        encode(queue_, segments);
+        for (Held* held : written)
+            if (index_is_bitmap(*held)) drop_bitmap(queue_, *held);
     }
 
     // A segment that was sent, or received, in another format, or was not meant to be sent.
     void lay_out_anew(Held& held) {
+        if (index_is_bitmap(held)) copy_marks(held);
         const Segment old = held.at;
         const Room body = held.body;
         held.asked = asked_;
@@ -57,6 +71,18 @@ private:
         queue_.copy(held.at.actual, old.actual, head_bytes(held));
         queue_.copy(held.at.values, old.values, held.at.count * unit_bytes_);
         queue_.release(body);
+    }
+
+    // Bitmap and ranks of its own, for one whose index is the bitmap.
+    void copy_marks(Held& held) {
+        const Segment old = held.at;
+        const Room marks = held.marks;
+        held.indexed = false;
+        make_marks(queue_, {&held});
+        if (!queue_.ok()) return;
+        queue_.copy(held.at.bitmap, old.bitmap, 8 * words_of(old.slots));
+        queue_.copy(held.at.ranks, old.ranks, 8 * ranks_of(old.slots));
+        queue_.release(marks);
     }
 
     void make_room(const Parcels& receives) {
@@ -69,15 +95,17 @@ private:
                 received.push_back(held);
             }
         }
-        make_marks(queue_, received);
-        if (queue_.ok()) make_bodies(queue_, received, unit_bytes_);
+        make_bodies(queue_, received, unit_bytes_);
     }
 
     // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
     void read(const Parcels& receives, Workshop& workshop) {
+        Several marked;
         Segments received;
         for (const Parcel& parcel : receives)
-            for (const Held* held : parcel.segments) received.push_back(held->at);
+            marked.insert(marked.end(), parcel.segments.begin(), parcel.segments.end());
+        make_marks(queue_, marked);
+        for (const Held* held : marked) received.push_back(held->at);
         if (!queue_.ok() || received.empty()) return;
         const i64* status = decode(queue_, received);
         rank(queue_, received);

@@ -72,6 +72,9 @@ inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
         fail(call, UNUSABLE_GROUP, -1, "this sequence is not for rank %lld of %lld", group.rank, group.size);
     else if (group.broken)
         fail(call, UNUSABLE_GROUP, -1, "an earlier call of this group failed");
+    else if (static_cast<u64>(call.units) >> RANK_BITS != 0)
+        fail(call, OUT_OF_MEMORY, -1, "%lld units are too many: fewer than 2^%llu are counted", call.units,
+             RANK_BITS);
     if (!ok(call)) return call.outcome;
     if (check(call, api.cuCtxSetCurrent(group.context), "cuCtxSetCurrent")) {
         group.staging.reset();

@@ -19,7 +19,7 @@ struct Held {
     bool counted = false;
     bool valued = false;
     bool indexed = false;  // the index is written, in at.format
-    Room marks, body;      // its own: none of segments that share theirs
+    Room marks, body;      // its own; of this rank's own gradient the marks are a part of the bitmap of all
     u64 uses = 0;          // that are still to come
 };
 
@@ -36,39 +36,51 @@ inline u64 aligned(u64 bytes) {
     return (bytes + 15) / 16 * 16;
 }
 
-// Memory for the bytes that rooms ask for: what was released, and for all others one allocation.
+// Memory for the bytes that rooms ask for, aligned ones: what was released, and for all others one
+// allocation.
 inline void make_rooms(Queue& queue, const std::vector<Room*>& rooms) {
     u64 bytes = 0;
     for (Room* room : rooms) {
         room->at = queue.reuse(room->bytes);
-        if (room->at == nullptr) bytes += aligned(room->bytes);
+        if (room->at == nullptr) bytes += room->bytes;
     }
-    u8* next = queue.allocate<u8>(bytes);
+    u8* const first = queue.allocate<u8>(bytes);
     if (!queue.ok()) return;
+    u8* next = first;
+    Room* last = nullptr;
     for (Room* room : rooms) {
         if (room->at != nullptr) continue;
         room->at = next;
-        next += aligned(room->bytes);
+        next += room->bytes;
+        last = room;
     }
+    if (last != nullptr) last->bytes += Queue::whole(bytes) - bytes;
 }
 
-// The bytes of a bitmap and its ranks.
-inline u64 mark_bytes(u64 slots) {
-    return 8 * (words_of(slots) + ranks_of(slots));
+// The bytes of a bitmap, with which its ranks begin.
+inline u64 bitmap_bytes(const Held& held) {
+    return aligned(8 * words_of(held.at.slots));
 }
 
-// Room for bitmaps and ranks of their own.
+// Whether the index that is there, or comes, is the bitmap.
+inline bool index_is_bitmap(const Held& held) {
+    return held.indexed && held.at.format == FORMAT_BITMAP;
+}
+
+// Room for ranks, and for bitmaps unless their index is one.
 inline void make_marks(Queue& queue, const Several& which) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
-        held->marks.bytes = mark_bytes(held->at.slots);
+        const u64 bitmap = index_is_bitmap(*held) ? 0 : bitmap_bytes(*held);
+        held->marks.bytes = bitmap + aligned(8 * ranks_of(held->at.slots));
         rooms.push_back(&held->marks);
     }
     make_rooms(queue, rooms);
     if (!queue.ok()) return;
     for (Held* held : which) {
-        held->at.bitmap = reinterpret_cast<u64*>(held->marks.at);
-        held->at.ranks = held->at.bitmap + words_of(held->at.slots);
+        const bool in_index = index_is_bitmap(*held);
+        held->at.bitmap = reinterpret_cast<u64*>(in_index ? held->at.index : held->marks.at);
+        held->at.ranks = reinterpret_cast<u64*>(held->marks.at + (in_index ? 0 : bitmap_bytes(*held)));
     }
 }
 
@@ -95,7 +107,7 @@ inline u64 body_bytes(const Held& held, i64 asked, u64 unit_bytes) {
 inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
-        held->body.bytes = body_bytes(*held, held->asked, unit_bytes);
+        held->body.bytes = aligned(body_bytes(*held, held->asked, unit_bytes));
         rooms.push_back(&held->body);
     }
     make_rooms(queue, rooms);
@@ -110,12 +122,25 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     }
 }
 
-// Its memory, for others. Nothing uses it any more.
+// The bitmap is in the index by now: its own memory is for others.
+inline void drop_bitmap(Queue& queue, Held& held) {
+    if (held.marks.bytes == 0) return;
+    const u64 bytes = bitmap_bytes(held);
+    queue.release(Room{held.marks.at, bytes});
+    held.marks = {held.marks.at + bytes, held.marks.bytes - bytes};
+    held.at.bitmap = reinterpret_cast<u64*>(held.at.index);
+}
+
+// Some of its memory, for others. Nothing uses it any more.
+inline void release(Queue& queue, Room& room) {
+    queue.release(room);
+    room = {};
+}
+
+// The same for all of it.
 inline void release(Queue& queue, Held& held) {
-    for (Room* room : {&held.marks, &held.body}) {
-        queue.release(*room);
-        *room = {};
-    }
+    release(queue, held.marks);
+    release(queue, held.body);
 }
 
 }  // namespace zenc

@@ -42,7 +42,7 @@ public:
     void pack() {
         pack_.mark();
         Held* const own = &sets_[static_cast<u64>(group_.rank)];
-        pack_.show(own->at);
+        pack_.show(*own);
         workshop_.own(own);
         if (const u64* const status = pack_.status()) workshop_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
     }
@@ -83,6 +83,9 @@ public:
         make_bodies(queue_, own, unit_bytes_);
         for (Held* held : own) held->valued = true;
         if (queue_.ok()) agreement_.split(segments(own), sets[static_cast<u64>(group_.rank)]);
+        for (Held& set : sets_) release(queue_, set);
+        pack_.release_ranks();
+        agreement_.release_list();
         PhaseCount& counted = call_.phases[ANNOUNCE];
         counted.bytes_sent += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
         counted.bytes_received += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
@@ -142,7 +145,8 @@ private:
         workshop_.make_values(step_);
         if (!queue_.ok()) return;
         PhaseCount& counted = call_.phases[ANNOUNCE];
-        Bodies(queue_, group_, FORMAT_AUTO, 0).exchange(sends_, receives_, counted, workshop_);
+        Several spent;
+        Bodies(queue_, group_, FORMAT_AUTO, 0).exchange(sends_, receives_, spent, counted, workshop_);
     }
 
     // Values without an index, of lengths that both ranks know.

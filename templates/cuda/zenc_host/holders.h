@@ -4,6 +4,7 @@
 
 #include "zenc/loads.h"
 #include "zenc_host/group.h"
+#include "zenc_host/held.h"
 
 namespace zenc {
 
@@ -23,20 +24,13 @@ constexpr u64 OWNER_SHIFT = 48;  // of the owner in a key, behind the unit
 
 // The owners of all units that somebody holds; on the device.
 struct Owners {
-    Segment any = {};  // the units, ranked
+    Held any = {};  // the units, ranked
     const Segment* any_table = nullptr;
+    u64 room = 0;  // for so many
     u16* owners = nullptr;
     u64* counts = nullptr;  // [ranks, ranks]: units of the first that the second owns
     u64* digest = nullptr;  // the same on ranks that chose alike
 };
-
-inline Segment unmarked(Queue& queue, u64 slots) {
-    Segment made = {};
-    made.slots = slots;
-    made.bitmap = queue.allocate<u64>(words_of(slots));
-    made.ranks = queue.allocate<u64>(ranks_of(slots));
-    return made;
-}
 
 // From the sets of all ranks, with their ranks and counts.
 inline Owners choose_owners(Queue& queue, const Segments& sets) {
@@ -45,7 +39,11 @@ inline Owners choose_owners(Queue& queue, const Segments& sets) {
     for (const Segment& set : sets) most_units += set.count;
     if (most_units > units) most_units = units;
     Owners made;
-    const Segments found = {made.any = unmarked(queue, units), unmarked(queue, units)};
+    made.room = most_units;
+    Held shared;
+    made.any.at.slots = shared.at.slots = units;
+    make_marks(queue, {&made.any, &shared});
+    const Segments found = {made.any.at, shared.at};
     u64* const counters = queue.allocate<u64>(ranks * ranks + 1 + ranks);
     queue.clear(counters, 8 * (ranks * ranks + 1 + ranks));
     made.counts = counters;
@@ -64,17 +62,19 @@ inline Owners choose_owners(Queue& queue, const Segments& sets) {
     queue.launch(CHOOSE_OWNERS, 1, 1, table, ranks, found_table, several, alone, loads, made.owners, owned);
     queue.launch(DIGEST_OWNERS, blocks, 1, found_table, ranks, made.owners, made.digest);
     queue.launch(COUNT_PARTS, blocks, rows_for(ranks), table, ranks, found_table, made.owners, made.counts);
+    release(queue, shared);
+    queue.release(several, most_units);
     return made;
 }
 
 // Where the units of all parts are; on the device.
 struct Listed {
-    const u64* sorted = nullptr;  // [present]: unit by unit of each part
+    u64* sorted = nullptr;        // [present]: unit by unit of each part
     const u64* starts = nullptr;  // [ranks]: where those of each part begin
     u64* places = nullptr;        // [present]: the part and the slot of each unit
 };
 
-// `owned` are the units of each rank.
+// `owned` are the units of each rank. Their owners are not used any more.
 inline Listed list_units(Queue& queue, const Owners& chosen, const std::vector<u64>& owned) {
     std::vector<u64> starts;
     u64 present = 0;
@@ -82,10 +82,12 @@ inline Listed list_units(Queue& queue, const Owners& chosen, const std::vector<u
         starts.push_back(present);
         present += units;
     }
-    const u64 words = words_of(chosen.any.slots);
+    const u64 words = words_of(chosen.any.at.slots);
     Sorter sorter(queue, present, OWNER_SHIFT, owned.size());
     queue.launch(OWNER_KEYS, Queue::blocks_for(words), 1, chosen.any_table, chosen.owners, sorter.keys());
+    queue.release(chosen.owners, chosen.room);
     if (present != 0) sorter.sort();
+    sorter.release();
     const Listed made = {sorter.keys(), queue.upload(starts.data(), starts.size()),
                          queue.allocate<u64>(present)};
     queue.launch(PLACE_SLOTS, Queue::blocks_for(present), 1, made.sorted, present, made.starts,
@@ -113,7 +115,7 @@ inline void split_rows(Queue& queue, const Segments& targets, const Segment& own
 // Writes call.ids_out and call.values_out: all units, ascending, from the complete parts.
 inline void join_units(Queue& queue, const Owners& chosen, const Listed& listed, const Segments& parts) {
     const Call& call = queue.call;
-    Segment any = chosen.any;
+    Segment any = chosen.any.at;
     any.count = static_cast<u64>(call.count_out);
     const u64 blocks = blocks_for_rows({any}, static_cast<u64>(row_bytes(call)));
     const auto [table] = upload_all(queue, parts);
@@ -125,7 +127,7 @@ inline void join_units(Queue& queue, const Owners& chosen, const Listed& listed,
 inline void join_dense(Queue& queue, const Owners& chosen, const Listed& listed, const Segments& parts) {
     const Call& call = queue.call;
     const u64 together = static_cast<u64>(row_bytes(call)) >= WIDE_ROW ? WIDE_ROWS : 32;
-    const u64 blocks = Queue::blocks_for(32 * ceil_divide(chosen.any.slots, together));
+    const u64 blocks = Queue::blocks_for(32 * ceil_divide(chosen.any.at.slots, together));
     const auto [table] = upload_all(queue, parts);
     queue.launch(JOIN_DENSE, blocks, 1, chosen.any_table, listed.places, table, row_bytes(call),
                  call.dense_out);

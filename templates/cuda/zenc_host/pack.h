@@ -29,8 +29,9 @@ public:
     // The bitmap of all parts and its ranks.
     void mark() {
         const u64 words = static_cast<u64>(parts_) * part_words_, work = scan_words(words_ranked(64 * words));
-        bitmap_ = queue_.allocate<u64>(words + work);
-        ranks_ = queue_.allocate<u64>(ranks_of(64 * words));
+        const u64 ranks = ranks_bytes() / 8;
+        ranks_ = queue_.allocate<u64>(ranks + words + work);
+        bitmap_ = ranks_ + ranks;
         queue_.clear(bitmap_, 8 * (words + work));
         whole_ = {bitmap_, ranks_, nullptr, nullptr, 64 * words, 64 * words, FORMAT_BITMAP, 0, nullptr};
         const auto [table, status] = upload_all(queue_, Segments{whole_}, std::vector<u64>{~0ULL});
@@ -40,12 +41,20 @@ public:
             mark_dense();
         queue_.launch(RANK, Queue::blocks_for_tiles(words, SCAN_TILE), 1, table, i64{1}, bitmap_ + words,
                       work);
+        queue_.release(Room{reinterpret_cast<u8*>(bitmap_ + words),
+                            Queue::whole(8 * (ranks + words + work)) - 8 * (ranks + words)});
     }
 
     // Gives the segment of part segment.part its bitmap and ranks.
     void show(Segment& segment) const {
         segment.bitmap = bitmap_ + segment.part * part_words_;
         segment.ranks = ranks_ + segment.part * (part_words_ / RANKED_WORDS);
+    }
+
+    // The same; the bitmap becomes its own.
+    void show(Held& held) const {
+        show(held.at);
+        held.marks = {reinterpret_cast<u8*>(held.at.bitmap), 8 * part_words_};
     }
 
     // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.
@@ -67,13 +76,11 @@ public:
         slots_ = nullptr;
     }
 
-    // What `show` gave is no longer used by anybody.
-    void release_marks() {
-        if (bitmap_ == nullptr) return;
-        const u64 words = static_cast<u64>(parts_) * part_words_;
-        queue_.release(bitmap_, words + scan_words(words_ranked(64 * words)));
-        queue_.release(ranks_, ranks_of(64 * words));
-        bitmap_ = ranks_ = nullptr;
+    // The ranks of no segment are used any more.
+    void release_ranks() {
+        if (ranks_ == nullptr) return;
+        queue_.release(Room{reinterpret_cast<u8*>(ranks_), ranks_bytes()});
+        ranks_ = nullptr;
     }
 
 private:
@@ -141,6 +148,9 @@ private:
         queue_.launch(PLACE_DENSE, blocks, rows_for(static_cast<u64>(parts_)), call.units, call.width, parts_,
                       call.tables, table, call.values, call.divisor);
     }
+
+    // In front of the bitmap.
+    u64 ranks_bytes() const { return aligned(8 * ranks_of(64 * static_cast<u64>(parts_) * part_words_)); }
 
     u64 bytes_of_row() const { return static_cast<u64>(row_bytes(queue_.call)); }
 

@@ -23,7 +23,9 @@ public:
           stream(static_cast<CUstream>(call.stream)),
           staging(staging),
           next_(static_cast<u8*>(call.arena)),
-          left_(call.arena_bytes) {}
+          left_(call.arena_bytes / ALIGNMENT * ALIGNMENT) {
+        spare_.begin(next_);
+    }
 
     bool ok() const { return zenc::ok(call); }
 
@@ -82,16 +84,18 @@ public:
     // arena as long as that lasts; then small requests share what the caller is asked for, since asking may
     // take the lock of an interpreter.
     void* allocate(u64 bytes) {
-        if (u8* const released = reuse(bytes)) return released;
+        if (u8* const released = reuse(whole(bytes))) return released;
         const u64 room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         call.arena_wanted += room;
-        if (room > left_ && bytes > SMALL) return allocate_alone(bytes);
+        if (room > left_ && bytes > SMALL) return begin(whole(bytes));
         if (room > left_) {
-            next_ = static_cast<u8*>(allocate_alone(CHUNK));
+            spare_.give({next_, left_});
+            next_ = begin(CHUNK);
             left_ = CHUNK;
         }
         if (!ok() || bytes == 0) return nullptr;
         left_ -= room;
+        if (bytes < LEAST_REUSED) return next_ + left_;  // from the end: what is released shall touch
         return (next_ += room) - room;
     }
 
@@ -103,11 +107,14 @@ public:
     // Memory of a size that is worth it that was released, or null.
     u8* reuse(u64 bytes) { return bytes < LEAST_REUSED ? nullptr : spare_.take(bytes, ALIGNMENT); }
 
+    // What some bytes take of memory: to be released with them, so that what lies side by side becomes one.
+    static u64 whole(u64 bytes) { return (bytes + GRAIN - 1) / GRAIN * GRAIN; }
+
     // Nothing that is put on the queue from here on uses this memory, which came from here.
     void release(Room room) {
-#ifdef __SANITIZE_ADDRESS__
-        if (ok() && room.bytes != 0)  // who uses it all the same shall notice
-            check(call, api.cuMemsetD8Async(address(room.at), 0xCD, room.bytes, stream), "cuMemsetD8Async");
+        if (!ok() || room.bytes == 0) return;
+#ifdef __SANITIZE_ADDRESS__  // who uses it all the same shall notice
+        check(call, api.cuMemsetD8Async(address(room.at), 0xCD, room.bytes, stream), "cuMemsetD8Async");
 #else
         spare_.give(room);
 #endif
@@ -115,7 +122,7 @@ public:
 
     template <class T>
     void release(T* memory, u64 n) {
-        release(Room{reinterpret_cast<u8*>(memory), n * sizeof(T)});
+        release(Room{reinterpret_cast<u8*>(memory), whole(n * sizeof(T))});
     }
 
     // Memory that outlives the arena, for results: the address is one that `allocate` of the call gave.
@@ -134,9 +141,11 @@ public:
 
 private:
 #ifdef __SANITIZE_ADDRESS__
-    static constexpr u64 SMALL = 0;  // what shares memory has no guard
+    static constexpr u64 SMALL = 0;  // what shares memory has no guard, nor has what it is rounded up by
+    static constexpr u64 GRAIN = 1;
 #else
     static constexpr u64 SMALL = 1 << 14;
+    static constexpr u64 GRAIN = ALIGNMENT;
 #endif
     static constexpr u64 CHUNK = 1 << 18;
     static constexpr u64 LEAST_REUSED = 1 << 10;
@@ -145,6 +154,12 @@ private:
     static u64 word(i64 number) { return static_cast<u64>(number); }
     static u64 word(u64 number) { return number; }
     static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+    u8* begin(u64 bytes) {
+        u8* const memory = static_cast<u8*>(allocate_alone(bytes));
+        spare_.begin(memory);
+        return memory;
+    }
 
     void launch_words(const Kernel& kernel, u64 blocks, u64 rows, void** parameters) {
         if (!ok() || blocks == 0 || rows == 0) return;

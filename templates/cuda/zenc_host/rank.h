@@ -17,6 +17,7 @@ inline void rank(Queue& queue, const Segments& segments) {
     const auto [table] = upload_all(queue, segments);
     queue.launch(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), rows_for(segments.size()), table,
                  number_of(segments), work, words);
+    queue.release(static_cast<u64*>(work), words * segments.size());
 }
 
 }  // namespace zenc

@@ -50,7 +50,7 @@ public:
         capacity_.begin();
         pack_.mark();
         for (i64 part = 0; part < parts_; ++part) {
-            pack_.show(held(part)->at);
+            pack_.show(*held(part));
             workshop_.own(held(part));
         }
         if (const u64* const status = pack_.status(); status != nullptr && !capacity_.on())
@@ -83,10 +83,9 @@ public:
         workshop_.make_values(step);
         release(spent_);
         PhaseCount& counted = call_.phases[kind_];
-        Bodies(queue_, group_, format_, unit_bytes_).exchange(sends_, receives_, counted, workshop_);
+        Bodies(queue_, group_, format_, unit_bytes_).exchange(sends_, receives_, sent_, counted, workshop_);
         sends_.clear();
         receives_.clear();
-        release(sent_);
         release_own();
     }
 
@@ -150,11 +149,11 @@ private:
         spent.clear();
     }
 
-    // The same for the marks of all own segments, which are one piece.
+    // The same for the ranks of all own segments, which are one piece.
     void release_own() {
         bool used = !queue_.ok();
         for (i64 part = 0; part < parts_; ++part) used |= held(part)->uses != 0;
-        if (!used) pack_.release_marks();
+        if (!used) pack_.release_ranks();
     }
 
     Several several(Numbers numbers) {

@@ -97,5 +97,5 @@ def test_an_arena_spares_allocations():
         arenas = [device.allocate(size) for device, size in zip(devices, wanted, strict=True)]
         second = ranks.run(inputs, arena=arenas, arena_bytes=wanted)
     assert [device.asked for device in devices] == [2, 2]
-    assert [result.call.arena_wanted for result in second] == wanted
+    assert all(result.call.arena_wanted <= size for result, size in zip(second, wanted, strict=True))
     assert_same_bits([result.tensor for result in (*first, *second)])
