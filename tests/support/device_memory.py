@@ -16,7 +16,7 @@ from zenc.plan.requirements import allowed
 
 @dataclass(frozen=True)
 class Taken:
-    """The memory of one call, of the rank that takes most: all but its result, in the piece that such a call is lent."""
+    """The memory of one call, of the rank that takes most: all but its result, where its like went before."""
 
     scheme: str
     size: int

@@ -49,7 +49,7 @@ class Workspace:
     """Bytes that the last call would have been content with, beside its result."""
 
     def lend(self, call: Call, arena: Arena) -> None:
-        """Give ``call`` as much in one piece, so that it seldom has to ask for more, and all of it can be used again."""
+        """Give ``call`` as much in one piece, so that it seldom asks for more, and all of it can be used again."""
         call.arena = arena.allocate(None, self.wanted) if self.wanted else 0
         call.arena_bytes = self.wanted if call.arena else 0
 

@@ -114,6 +114,13 @@ def test_no_memory_anywhere(alone):
     assert_same_bits([found.tensor, alone.run([tensor])[0].tensor])
 
 
+def test_more_units_than_ranks_can_count(alone):
+    (tensor,) = inputs_of(1)
+    (found,) = alone.run([tensor], units=[1 << 37])
+    assert ids_of([found]) == ["out-of-memory"] and "fewer than 2^37" in str(found)
+    assert isinstance(alone.run([tensor])[0], Result), "nothing has begun"
+
+
 def test_no_memory_on_one_rank(three):
     three.ranks[1].device.left = 0
     errors = three.run(inputs_of(3))
