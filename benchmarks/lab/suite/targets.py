@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.lab.results import Row, Spread
-from benchmarks.lab.suite.points import RANGE
+from benchmarks.lab.suite.points import OURS, RANGE
 from benchmarks.lab.suite.results import Result, Results
 
 Quantity = Callable[[Results], float | Spread | None]
@@ -40,12 +40,15 @@ def time_over_best(point: str, peer: str) -> Quantity:
     return quantity
 
 
-def bytes_over_best(point: str, peer: str) -> Quantity:
+def bytes_over_least(point: str, peer: str) -> Quantity:
+    """Of those of ours that send least, which need not be the fastest."""
+
     def quantity(results: Results) -> float | None:
         found = results.get(point)
         if not found or peer not in found.rows:
             return None
-        return quotient(found.rows[peer].counted_sent, best(found).counted_sent)
+        ours = [found.rows[name].counted_sent for name in OURS if name in found.rows]
+        return quotient(found.rows[peer].counted_sent, min(sent for sent in ours if sent is not None))
 
     return quantity
 
@@ -107,8 +110,19 @@ TARGETS = (
     *rows_over_best("Balanced Parallelism as published, `zen`,", "zen", ZEN),
     *rows_over_best("Balanced Parallelism of ours, `balanced`,", "balanced", ZEN),
     Target("elements at 1 %: `zen` over best", True, 1.20, time_over_best("elements-8", "zen")),
-    Target("elements at 5 %, bytes: `zen` over best", True, 1.08, bytes_over_best("elements-8-5pct", "zen")),
+    Target(
+        "elements at 5 %, bytes: `zen` over ours that sends least",
+        True,
+        1.08,
+        bytes_over_least("elements-8-5pct", "zen"),
+    ),
     Target("ranges of sorted rows over best", True, 3.5, time_over_best("range-8", RANGE)),
+    Target(
+        "training: a step of DDP with sparse gradients over one with best",
+        True,
+        1.6,
+        time_over_best("training-8", "ddp-sparse"),
+    ),
     Target("Horovod over best", True, 1.5, time_over_best("horovod-8", "horovod-coo")),
     *(
         Target(f"bytes of best over B2, N = {size}", False, 1.02, bytes_over_bound(f"rows-{size}"))
