@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.errors import MOST_RAISED, Diagnostic, SchemeError, Source, Span, raise_if_any
+from zenc.errors import MOST_RAISED, Diagnostic, SchemeError, Source, Span, first_line, raise_if_any
 
 
 def found(severity: str, count: int) -> list[Diagnostic]:
@@ -38,3 +38,9 @@ def test_the_line_of_a_place(ending: str) -> None:
     assert source.line_at(len(source.text)) == "four"
     shown = Diagnostic("syntax", "wrong", Span(source, place("wo"), place("wo") + 2)).render().split("\n")
     assert shown[:2] == ["mine.zen:2:2: error[syntax]: wrong", "    2 | two"]
+
+
+def test_the_first_line_of_what_an_error_says() -> None:
+    assert first_line(RuntimeError("lost\nat gloo/pair.cc:1")) == "lost"
+    assert first_line(RuntimeError("x" * 300)) == "x" * 200
+    assert first_line(RuntimeError()) == first_line(RuntimeError("\n")) == "RuntimeError"

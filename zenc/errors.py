@@ -171,6 +171,11 @@ MOST_RAISED = 20
 """Diagnostics in one error. Nobody reads a thousand, and each costs time to show."""
 
 
+def first_line(error: BaseException) -> str:
+    """What ``error`` says, short enough for a note; its class where it says nothing."""
+    return next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
+
+
 def raise_if_any(error: type[ZencError], found: Sequence[Diagnostic]) -> None:
     """Raise ``error`` with ``found`` if one of them is an error; warnings alone pass.
 

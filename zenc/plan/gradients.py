@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zenc.errors import Diagnostic, SchemeError
+from zenc.errors import Diagnostic, SchemeError, first_line
 from zenc.plan.evaluate import Ints
 from zenc.plan.formats import DTYPE_BYTES
 from zenc.plan.mapping import Cut
@@ -116,7 +116,7 @@ def read_gradients(path: str | os.PathLike[str]) -> Gradients:
         if any(ids.size and ids.dtype.kind not in "iu" for ids in held):
             raise ValueError("the units of a rank are a list of integers")
     except _UNREADABLE as error:
-        why = f"it has no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0][:200]
+        why = f"it has no {error}" if isinstance(error, KeyError) else first_line(error)
         message = f"{path} holds no index sets: {why}"
         help = 'write JSON such as {"units": 1000, "width": 64, "ranks": [[3, 17], [4, 17]]}'
         raise SchemeError(Diagnostic("bad-load", message, help=help)) from error

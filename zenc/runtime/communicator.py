@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
-from zenc.errors import Diagnostic, SynchronisationError, ZencError
+from zenc.errors import Diagnostic, SynchronisationError, ZencError, first_line
 from zenc.runtime.transport import GlooGroup, GlooTransport, Transport
 from zenc.runtime.work import Worker
 
@@ -147,7 +147,7 @@ def _read_pledge(data: bytes, rank: int) -> dict[str, str]:
 def unreachable(deadline: float, error: Exception) -> SynchronisationError:
     """The error of a group that can't be formed: some rank never came."""
     message = f"the ranks of the group did not all come within {deadline:g} s"
-    notes = (str(error).splitlines()[0][:200],)
+    notes = (first_line(error),)
     help = "every rank of the group must load the scheme (zenc.load or zenc.attach), in the same order"
     return SynchronisationError(Diagnostic("deadline", message, notes=notes, help=help))
 

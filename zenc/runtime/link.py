@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from zenc.errors import Diagnostic, SynchronisationError
+from zenc.errors import Diagnostic, SynchronisationError, first_line
 from zenc.plan.program import Step
 from zenc.runtime.transport import Pending, Transport
 from zenc.runtime.wire import Envelope, message_header
@@ -66,6 +66,6 @@ def _late(toward: str, where: str, deadline: float) -> SynchronisationError:
 
 
 def _lost(toward: str, where: str, error: RuntimeError) -> SynchronisationError:
-    notes = (str(error).splitlines()[0][:200],)
+    notes = (first_line(error),)
     help = "a rank has died or given up: its own output says why"
     return SynchronisationError(Diagnostic("peer-lost", f"{toward} was lost {where}", notes=notes, help=help))

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zenc.codegen.artifact import Artifact
 from zenc.compiler import load
-from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.errors import Diagnostic, SchemeError, ZencError, first_line
 from zenc.runtime.capacity import Shares
 from zenc.runtime.collective import Collective
 from zenc.torch.hook import ZencState, zenc_hook
@@ -77,7 +77,7 @@ def attach(
     except RuntimeError as error:
         message = "this model has a communication hook already; DDP takes one"
         help = "attach once, before any register_comm_hook; another model wrapped in DDP takes a hook of its own"
-        notes = (str(error).splitlines()[0][:200],)
+        notes = (first_line(error),)
         raise SchemeError(Diagnostic("hook-taken", message, notes=notes, help=help)) from error
     watch_unused(ddp_model, sparse)
     if not sparse and not asked:
