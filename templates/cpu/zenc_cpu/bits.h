@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zenc/bits.h"
+#include "zenc_cpu/lanes.h"
 #include "zenc_cpu/memory.h"
 
 namespace zenc {
@@ -12,11 +13,15 @@ namespace zenc {
 template <u64 BLIND, class Index>
 inline u64 append_bits(u64 word, u64 base, Index* out) {
     const u64 count = population(word);
+#if ZENC_LANES
+    append_lanes(word, count, base, out);
+#else
     for (u64 i = 0; i < BLIND; ++i, word &= word - 1)
         out[i] = static_cast<Index>(base + lowest_bit(word | 1ULL << 63));
     if (count <= BLIND) return count;
     out += BLIND;
     for_each_bit(word, [&](u64 bit) { *out++ = static_cast<Index>(base + bit); });
+#endif
     return count;
 }
 

@@ -44,7 +44,9 @@ ZENC_SHARED_CODE inline void expand_dense(const Geometry<Mapping>& geometry, con
         } else {
             clear_bytes(out, geometry.units * width * sizeof(T));
             for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
-                for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
+                // Single values go through the store buffer faster than a prefetch and a store do.
+                if (width != 1)
+                    for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
                 const T* row = part_values[part] + first * width;
                 for (u64 i = 0; i < n; ++i, row += width) copy_row(row, width, out + units[i] * width);
             });
@@ -52,36 +54,56 @@ ZENC_SHARED_CODE inline void expand_dense(const Geometry<Mapping>& geometry, con
     });
 }
 
+// A word of a bitmap, and the bits set in the words below it: what ranking looks up, in one place.
+struct RankedWord {
+    u64 bits;
+    u64 before;
+
+    // The set bits below number `bit` of this word, and below this word.
+    u64 rank(u64 bit) const { return before + population(bits & low_mask(bit)); }
+};
+
+// The numbers of all set bits, ascending. `out` has room for `count`, which is how many there are.
+inline void list_bits(const RankedWord* marks, u64 words, u64 count, i64* out) {
+    const i64* const end = out + count;
+    u64 w = 0;
+    for (; w < words && end - out >= 64; ++w) out += append_bits<4>(marks[w].bits, 64 * w, out);
+    for (; w < words; ++w)  // no room for blind writes
+        for_each_bit(marks[w].bits, [&](u64 bit) { *out++ = static_cast<i64>(64 * w + bit); });
+}
+
 // The occupied units, ascending, and their rows: a coalesced COO tensor. Sorted by marking and ranking, like
-// a push. units_out [count], values_out [count, width]. Returns count or NO_MEMORY.
+// a push. units_out [count], values_out [count, width]. Returns count or NO_MEMORY. Until all rows are in
+// their places, units_out has the units in the order of their slots: fresh memory costs more than a copy.
 template <class T, class Width, class Mapping>
 inline i64 expand_sorted(const Geometry<Mapping>& geometry, Width width, const u64* bitmap,
                          const T* const* part_values, i64* units_out, T* values_out) {
     const u64 words = words_of(geometry.units);
-    const Scratch<u64> marks(words);
-    const Scratch<u64> before(words);
-    if (marks.failed() || before.failed()) return NO_MEMORY;
-    const u64 count = population(bitmap, geometry.words());
-    const Scratch<u64> found(count);
-    if (found.failed()) return NO_MEMORY;
-    u64* next = found.get();
+    const Scratch<RankedWord> marks(words);
+    if (marks.failed()) return NO_MEMORY;
+    i64* next = units_out;
     for_each_batch(geometry, bitmap, [&](u64, const u64* units, u64 n, u64) {
-        for (u64 i = 0; i < n; ++i) marks[units[i] / 64] |= 1ULL << (units[i] % 64);
+        for (u64 i = 0; i < n; ++i) marks[units[i] / 64].bits |= 1ULL << (units[i] % 64);
         copy_bytes(next, units, n * 8);
         next += n;
     });
-    rank(marks.get(), words, before.get());
-    const u64* unit = found.get();
+    u64 count = 0;
+    for (u64 w = 0; w < words; ++w) {
+        marks[w].before = count;
+        count += population(marks[w].bits);
+    }
+    const i64* unit = units_out;
+    const RowCopy copy(values_out, count * width * sizeof(T), width * sizeof(T));
     for (u64 part = 0; part < geometry.parts; ++part) {
         const T* row = part_values[part];
         const u64 rows = population(bitmap + part * geometry.part_words, geometry.part_words);
         for (u64 i = 0; i < rows; ++i, ++unit, row += width) {
-            const u64 word = *unit / 64;
-            const u64 place = before[word] + population(marks[word] & low_mask(*unit % 64));
-            units_out[place] = static_cast<i64>(*unit);
-            copy_row(row, width, values_out + place * width);
+            const u64 place = marks[static_cast<u64>(*unit) / 64].rank(static_cast<u64>(*unit) % 64);
+            copy.row(row, width, values_out + place * width);
         }
     }
+    copy.finish();
+    list_bits(marks.get(), words, count, units_out);
     return static_cast<i64>(count);
 }
 

@@ -3,6 +3,7 @@
 
 #include "zenc/geometry.h"
 #include "zenc_cpu/bits.h"
+#include "zenc_cpu/permute.h"
 
 namespace zenc {
 
@@ -48,13 +49,17 @@ template <class Mapping>
 ZENC_SHARED_CODE inline void slots_of_batch(const Mapping& mapping, u64* units, u64 n, u64* out) {
     static_assert(BATCH % Mapping::LANES == 0, "batches of whole vectors");
     for (u64 i = n; i % Mapping::LANES != 0; ++i) units[i] = units[0];
+    if (move_in_lanes<false>(mapping, units, n, out)) return;
     for (u64 i = 0; i < n; i += Mapping::LANES) mapping.slots(units + i, out + i);
 }
 
-template <class Mapping>
-ZENC_SHARED_CODE inline void units_of_batch(const Mapping& mapping, u64* slots, u64 n, u64* out) {
+// out = the units of n slots, as above. Slots of 32 bits are for lanes only.
+template <class Mapping, class Slot>
+ZENC_SHARED_CODE inline void units_of_batch(const Mapping& mapping, Slot* slots, u64 n, u64* out) {
     for (u64 i = n; i % Mapping::LANES != 0; ++i) slots[i] = slots[0];
-    for (u64 i = 0; i < n; i += Mapping::LANES) mapping.units_at(slots + i, out + i);
+    if (move_in_lanes<true>(mapping, slots, n, out)) return;
+    if constexpr (sizeof(Slot) == 8)
+        for (u64 i = 0; i < n; i += Mapping::LANES) mapping.units_at(slots + i, out + i);
 }
 
 // visit(first, numbers, n) for batches of ids [n]. Returns 0, or -1 - i if ids[i] is not below `limit`; then
@@ -103,7 +108,7 @@ inline i64 units_of_slots(const Geometry<Mapping>& geometry, const i64* slots, u
 }
 
 // The occupied units of all parts, batch by batch, in the order of their slots.
-template <class Mapping>
+template <class Mapping, class Slot>
 class OccupiedUnits {
 public:
     u64 part = 0;
@@ -114,22 +119,24 @@ public:
     OccupiedUnits(const Geometry<Mapping>& geometry, const u64* bitmap)
         : geometry_(geometry), bitmap_(bitmap) {}
 
-    // Goes on to the next batch, of one part. Returns false if there is none.
+    // Goes on to the next batch, of one part. Returns false if there is none. All but the last one of a part
+    // have BATCH units: no lane stays empty.
     ZENC_SHARED_CODE bool next() {
-        u64 slots[MOST_IN_BATCH];
         first += n;
         for (n = 0; part < geometry_.parts; ++part, word_ = 0, first = 0) {
             const u64* const words = bitmap_ + part * geometry_.part_words;
             const u64 part_words = words_of(geometry_.slots_of(part));
             const u64 start = geometry_.first_slot(part);
-            u64 found = 0;
+            u64 found = waiting_;
             u64 w = word_;
             for (; w < part_words && found < BATCH; ++w)
-                found += append_bits<4>(words[w], start + 64 * w, slots + found);
+                found += append_bits<4>(words[w], start + 64 * w, slots_ + found);
             word_ = w;
             if (found == 0) continue;
-            units_of_batch(geometry_.mapping, slots, found, units);
-            n = found;
+            n = found < BATCH ? found : BATCH;
+            units_of_batch(geometry_.mapping, slots_, n, units);
+            waiting_ = found - n;
+            copy_bytes(slots_, slots_ + n, waiting_ * sizeof(Slot));
             return true;
         }
         return false;
@@ -139,6 +146,8 @@ private:
     const Geometry<Mapping>& geometry_;
     const u64* bitmap_;
     u64 word_ = 0;
+    u64 waiting_ = 0;  // slots that are found, and in no batch yet
+    Slot slots_[MOST_IN_BATCH];
 };
 
 // visit(part, units, n, first) for batches of the occupied units of every part, in the order of their slots.
@@ -146,8 +155,12 @@ private:
 // it will touch.
 template <class Mapping, class Visit>
 inline void for_each_batch(const Geometry<Mapping>& geometry, const u64* bitmap, Visit visit) {
-    OccupiedUnits<Mapping> batch(geometry, bitmap);
-    while (batch.next()) visit(batch.part, batch.units, batch.n, batch.first);
+    const auto visit_all = [&](auto batch) {
+        while (batch.next()) visit(batch.part, batch.units, batch.n, batch.first);
+    };
+    if constexpr (MOVES_IN_LANES<Mapping>)
+        if (geometry.mapping.is_small()) return visit_all(OccupiedUnits<Mapping, u32>(geometry, bitmap));
+    visit_all(OccupiedUnits<Mapping, u64>(geometry, bitmap));
 }
 
 }  // namespace zenc

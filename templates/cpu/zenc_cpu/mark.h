@@ -41,6 +41,9 @@ inline u64 pack_flags(const u8* flags) {
 // Bit i: row i, of one value, is not zero; for n <= 64 rows.
 template <class Bits>
 inline u64 nonzero_word(const Bits* rows, u64 n, One) {
+#if ZENC_LANES
+    if (n == 64) return nonzero_lanes(rows);
+#endif
     u8 flags[64] = {};
     if (n == 64)
         for (u64 i = 0; i < 64; ++i)
@@ -104,12 +107,14 @@ ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Permutation>& geometry, Wi
     for (u64 first = 0; first < geometry.units; first += 64) {
         const u64 n = geometry.units - first < 64 ? geometry.units - first : 64;
         pending += append_bits<4>(nonzero_word(tensor + first * width, n, width), first, units + pending);
-        if (pending < BATCH && first + 64 < geometry.units) continue;
-        mark_batch(geometry, units, pending, bitmap, slots);
-        total += pending;
-        pending = 0;
+        if (pending < BATCH) continue;
+        mark_batch(geometry, units, BATCH, bitmap, slots);
+        total += BATCH;
+        pending -= BATCH;
+        copy_bytes(units, units + BATCH, pending * 8);
     }
-    return static_cast<i64>(total);
+    mark_batch(geometry, units, pending, bitmap, slots);
+    return static_cast<i64>(total + pending);
 }
 
 // Marks the units of tensor [units, width] that hold anything but +0 and -0 (so NaN counts), and clears all

@@ -5,10 +5,20 @@
 
 #include "zenc_cpu/bits.h"
 #include "zenc_cpu/geometry.h"
+#include "zenc_cpu/lanes.h"
 #include "zenc_cpu/memory.h"
 #include "zenc_cpu/values.h"
 
 namespace zenc {
+
+// Bit k: segment `first` + k, of up to 64, has number `bit` of word w. Without a branch, which would be
+// mispredicted once or twice a unit.
+inline u64 owners_of(const u64* const* bitmaps, u64 first, u64 m, u64 w, u64 bit) {
+    const u64 n = m - first < 64 ? m - first : 64;
+    u64 owners = 0;
+    for (u64 k = 0; k < n; ++k) owners |= (bitmaps[first + k][w] >> bit & 1) << k;
+    return owners;
+}
 
 template <class T>
 inline u64 merge_rows(u64 m, const u64* const* bitmaps, const T** cursors, const T** rows, u64 words,
@@ -18,16 +28,16 @@ inline u64 merge_rows(u64 m, const u64* const* bitmaps, const T** cursors, const
         u64 all = 0;
         for (u64 k = 0; k < m; ++k) all |= bitmaps[k][w];
         total += population(all);
-        for (; all != 0; all &= all - 1, out += width) {
-            const u64 bit = all & -all;
+        for_each_bit(all, [&](u64 bit) {
             u64 n = 0;
-            for (u64 k = 0; k < m; ++k) {
-                if ((bitmaps[k][w] & bit) == 0) continue;
-                rows[n++] = cursors[k];
-                cursors[k] += width;
-            }
+            for (u64 first = 0; first < m; first += 64)
+                for_each_bit(owners_of(bitmaps, first, m, w, bit), [&](u64 k) {
+                    rows[n++] = cursors[first + k];
+                    cursors[first + k] += width;
+                });
             sum_rows<false>(rows, n, width, 1, out);
-        }
+            out += width;
+        });
     }
     return total;
 }
@@ -84,18 +94,76 @@ inline u64 merge_values(u64 m, const u64* const* bitmaps, const T** cursors, u64
     return static_cast<u64>(out - start);
 }
 
+#if ZENC_LANES
+
+// As merge_values, with the 64 sums of a word in registers: the values of a segment go to their lanes at
+// once. A word costs the same however many bits it has.
+template <class T>
+ZENC_SHARED_CODE inline u64 merge_lanes(u64 m, const u64* const* bitmaps, const T** cursors, u64 words,
+                                        T* out) {
+    using L = Lanes<T>;
+    using Mask = typename L::Mask;
+    constexpr u64 VECTORS = 64 / L::NUMBER;
+    const T* const start = out;
+    for (u64 w = 0; w < words; ++w) {
+        typename L::Vector sums[VECTORS];
+        for (auto& sum : sums) sum = L::zeros();
+        u64 all = 0;
+        for (u64 k = 0; k < m; ++k) {
+            const u64 word = bitmaps[k][w];
+            const u64 again = word & all;
+            const T* from = cursors[k];
+#pragma GCC unroll 8  // or the sums are in memory
+            for (u64 v = 0; v < VECTORS; ++v) {
+                const Mask mask = static_cast<Mask>(word >> (v * L::NUMBER));
+                const auto with = L::expand(sums[v], mask, from);
+                sums[v] = L::add(with, static_cast<Mask>(again >> (v * L::NUMBER)), sums[v], with);
+                from += population(mask);
+            }
+            cursors[k] = from;
+            all |= word;
+        }
+#pragma GCC unroll 8
+        for (u64 v = 0; v < VECTORS; ++v) {
+            const Mask mask = static_cast<Mask>(all >> (v * L::NUMBER));
+            L::compress(mask, sums[v], out);
+            out += population(mask);
+        }
+    }
+    return static_cast<u64>(out - start);
+}
+
+// Whether m segments have so many values that lanes are faster than one after another.
+inline bool is_crowded(u64 m, const u64* const* bitmaps, u64 words) {
+    constexpr u64 FEW = 4;  // values a word, of all segments together
+    u64 total = 0;
+    for (u64 k = 0; k < m; ++k) total += population(bitmaps[k], words);
+    return total > FEW * words;
+}
+
+#endif
+
+// Single values, in lanes where there are some.
+template <class T>
+inline u64 merge_single(u64 m, const u64* const* bitmaps, const T** cursors, u64 words, T* out) {
+#if ZENC_LANES
+    if constexpr (Lanes<T>::ARE_THERE)
+        if (is_crowded(m, bitmaps, words)) return merge_lanes(m, bitmaps, cursors, words, out);
+#endif
+    if (m == 2) return merge_two(bitmaps[0], bitmaps[1], cursors[0], cursors[1], words, out);
+    return merge_values(m, bitmaps, cursors, words, out);
+}
+
 // m segments (bitmaps of `words` words, values [count_k, width]) -> out [count, width]. Returns count or
 // NO_MEMORY.
 template <class T>
 inline i64 merge(u64 m, const u64* const* bitmaps, const T* const* values, u64 words, u64 width, T* out) {
-    if (m == 2 && width == 1)
-        return static_cast<i64>(merge_two(bitmaps[0], bitmaps[1], values[0], values[1], words, out));
     const Scratch<const T*> cursors(m);
     const Scratch<const T*> rows(m);
     if (cursors.failed() || rows.failed()) return NO_MEMORY;
     copy_bytes(cursors.get(), values, m * sizeof(T*));
     return static_cast<i64>(width == 1
-                                ? merge_values(m, bitmaps, cursors.get(), words, out)
+                                ? merge_single(m, bitmaps, cursors.get(), words, out)
                                 : merge_rows(m, bitmaps, cursors.get(), rows.get(), words, width, out));
 }
 

@@ -14,6 +14,33 @@ inline void copy_row(const T* from, u64 width, T* to) {
         copy_short(to, from, width * sizeof(T));
 }
 
+// Copies rows to random places of one array. A line that is stored at random is read first; where the array
+// is larger than a core's own caches anyway, whole lines are written past them, as memcpy does it.
+class RowCopy {
+public:
+    RowCopy(const void* array, u64 bytes, u64 row_bytes)
+        : streams_(CAN_STREAM && bytes >= LARGE && row_bytes != 0 && row_bytes % LINE_BYTES == 0 &&
+                   reinterpret_cast<u64>(array) % LINE_BYTES == 0) {}
+
+    template <class T, class Width>
+    void row(const T* from, Width width, T* to) const {
+        if (!streams_) return copy_row(from, width, to);
+        const auto* in = reinterpret_cast<const u8*>(from);
+        auto* out = reinterpret_cast<u8*>(to);
+        for (u64 i = 0; i < width * sizeof(T); i += LINE_BYTES) stream_line(out + i, in + i);
+    }
+
+    // Before another thread may look at what was written.
+    void finish() const {
+        if (streams_) end_of_streams();
+    }
+
+private:
+    static constexpr u64 LARGE = 4 << 20;
+
+    const bool streams_;
+};
+
 template <class T>
 ZENC_SHARED_CODE inline void divide_values(const T* __restrict from, u64 n, typename Type<T>::Sum divisor,
                                            T* __restrict to) {

@@ -78,35 +78,42 @@ struct Permutation {
     // branch.
     static constexpr int LANES = 64;
 
-    ZENC_HD void slots(const u64* of, u64* slots_) const {
-        u32 row[LANES];
-        u32 column[LANES];
-        split(of, row, column);
-        for (int round = 0; round < ROUNDS; ++round) move<false>(row, column, round);
-        join(row, column, slots_);
-        if (!all_below(slots_))
-            for (int i = 0; i < LANES; ++i)
-                if (slots_[i] >= units) slots_[i] = slot(slots_[i]);
-    }
+    ZENC_HD void slots(const u64* of, u64* slots_) const { map<false>(of, slots_); }
+    ZENC_HD void units_at(const u64* of, u64* units_) const { map<true>(of, units_); }
 
-    ZENC_HD void units_at(const u64* of, u64* units_) const {
-        u32 row[LANES];
-        u32 column[LANES];
-        split(of, row, column);
-        for (int round = ROUNDS - 1; round >= 0; --round) move<true>(row, column, round);
-        join(row, column, units_);
-        if (!all_below(units_))
-            for (int i = 0; i < LANES; ++i)
-                if (units_[i] >= units) units_[i] = unit(units_[i]);
-    }
+    // Whether the grid has at most 2^16 columns and rows, and all of its cells 32 bits.
+    ZENC_HD bool is_small() const { return units <= 0xffff0000; }
 
 private:
-    static constexpr u64 MOST_SMALL = 0xffffffff;  // numbers of 32 bits are divided in vectors
+    template <bool BACKWARD>
+    ZENC_HD void map(const u64* of, u64* to) const {
+        if (is_small())
+            move_all<BACKWARD, u32>(of, to);
+        else
+            move_all<BACKWARD, u64>(of, to);
+    }
 
-    ZENC_HD bool all_below(const u64* cells) const {
-        u64 beyond = 0;
-        for (int i = 0; i < LANES; ++i) beyond |= units - 1 - cells[i];  // wraps to a huge number
-        return beyond >> 63 == 0;
+    template <bool BACKWARD, class Cell>
+    ZENC_HD void move_all(const u64* of, u64* to) const {
+        u32 row[LANES];
+        u32 column[LANES];
+        const u32 width = static_cast<u32>(columns.divisor);
+        for (int i = 0; i < LANES; ++i) {
+            const Cell cell = static_cast<Cell>(of[i]);
+            row[i] = static_cast<u32>(columns.quotient(cell));
+            column[i] = static_cast<u32>(cell) - row[i] * width;
+        }
+        for (int round = 0; round < ROUNDS; ++round)
+            move<BACKWARD, sizeof(Cell) == 4>(row, column, BACKWARD ? ROUNDS - 1 - round : round);
+        Cell greatest = 0;
+        for (int i = 0; i < LANES; ++i) {
+            const Cell cell = static_cast<Cell>(row[i]) * width + column[i];
+            greatest = greatest < cell ? cell : greatest;
+            to[i] = cell;
+        }
+        if (greatest >= units)
+            for (int i = 0; i < LANES; ++i)
+                if (to[i] >= units) to[i] = BACKWARD ? unit(to[i]) : slot(to[i]);
     }
 
     // A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
@@ -118,6 +125,13 @@ private:
         return static_cast<u32>((static_cast<u64>(hash) * range) >> 32);
     }
 
+    // The same for range <= 2^16, in products of 32 bits, which more processors have for all lanes.
+    ZENC_HD static u32 draw_small(u32 x, u32 key, u32 range) {
+        u32 hash = (x ^ key) * 0x7feb352dU;
+        hash = (hash ^ (hash >> 15)) * 0x846ca68bU;
+        return ((hash >> 16) * range + ((hash & 0xffff) * range >> 16)) >> 16;
+    }
+
     ZENC_HD static u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
 
     // (a + b) mod range and (a - b) mod range for a, b < range <= 2^31: the wrong candidate wraps to a huge
@@ -125,41 +139,20 @@ private:
     ZENC_HD static u32 add(u32 a, u32 b, u32 range) { return smaller(a + b, a + b - range); }
     ZENC_HD static u32 subtract(u32 a, u32 b, u32 range) { return smaller(a - b, a - b + range); }
 
-    ZENC_HD void split(const u64* cells, u32* row, u32* column) const {
-        if (units <= MOST_SMALL) {
-            const u32 width = static_cast<u32>(columns.divisor);
-            for (int i = 0; i < LANES; ++i) {
-                const u32 cell = static_cast<u32>(cells[i]);
-                row[i] = columns.quotient(cell);
-                column[i] = cell - row[i] * width;
-            }
-            return;
-        }
-        for (int i = 0; i < LANES; ++i) {
-            const u64 quotient = columns.quotient(cells[i]);
-            row[i] = static_cast<u32>(quotient);
-            column[i] = static_cast<u32>(cells[i] - quotient * columns.divisor);
-        }
-    }
-
-    ZENC_HD void join(const u32* row, const u32* column, u64* cells) const {
-        const u64 width = static_cast<u32>(columns.divisor);
-        for (int i = 0; i < LANES; ++i) cells[i] = row[i] * width + column[i];
-    }
-
-    template <bool BACKWARD>
+    template <bool BACKWARD, bool SMALL>
     ZENC_HD void move(u32* row, u32* column, int round) const {
         const u32 width = static_cast<u32>(columns.divisor);
         const u32 height = rows;
         const u32 first = keys[2 * round];
         const u32 second = keys[2 * round + 1];
+        const auto draw_of = SMALL ? draw_small : draw;
         for (int i = 0; i < LANES; ++i) {
             if (BACKWARD) {
-                row[i] = subtract(row[i], draw(column[i], second, height), height);
-                column[i] = subtract(column[i], draw(row[i], first, width), width);
+                row[i] = subtract(row[i], draw_of(column[i], second, height), height);
+                column[i] = subtract(column[i], draw_of(row[i], first, width), width);
             } else {
-                column[i] = add(column[i], draw(row[i], first, width), width);
-                row[i] = add(row[i], draw(column[i], second, height), height);
+                column[i] = add(column[i], draw_of(row[i], first, width), width);
+                row[i] = add(row[i], draw_of(column[i], second, height), height);
             }
         }
     }

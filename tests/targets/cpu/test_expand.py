@@ -43,3 +43,22 @@ def test_fill_bitmap_sets_exactly_the_slots(kernels, at, slots):
     bitmap = np.full(-(-slots // 64), 0xA5, np.uint64)
     kernels.fill_bitmap(at.address(bitmap), slots)
     assert np.array_equal(at.occupied(bitmap), np.arange(slots))
+
+
+@pytest.mark.parametrize("offset", [0, 4], ids=["aligned to lines", "not aligned"])
+def test_a_large_result_is_written_whole(permuting, at, offset):
+    """Whole lines of 5 MB, which do not fit in a core's caches; one float further on they are no lines."""
+    width, dtype = 64, at.DTYPES[0]
+    tensors = at.Tensors(permuting, permuting.geometry(40_000, width, 3), dtype)
+    ids = np.random.default_rng(4).permutation(40_000)[:20_000]
+    values = np.arange(ids.size * width, dtype=np.float32).reshape(-1, width)
+    bitmap, placed = tensors.place_units(ids, values)
+    room = np.zeros(values.nbytes + 128, np.uint8)
+    start = -at.address(room) % 64 + offset
+    units, out = np.empty(ids.size, np.int64), room[start : start + values.nbytes]
+    parts = tensors.part_values(bitmap, placed)
+    where = (at.address(units), at.address(room) + start)
+    assert permuting.expand_units("f32", tensors.geometry, at.address(bitmap), parts, *where) == ids.size
+    assert np.array_equal(units, np.sort(ids))
+    assert np.array_equal(out.view(np.float32).reshape(-1, width), values[np.argsort(ids)])
+    assert not room[:start].any() and not room[start + values.nbytes :].any()

@@ -29,7 +29,9 @@ def test_it_is_a_bijection_with_its_inverse(permuting, at, size):
     assert np.array_equal(units_of(permuting, at, slots, size), np.arange(size))
 
 
-@pytest.mark.parametrize("size", [(1 << 31) - 1, 1 << 32, (1 << 40) + 12_345, 10**15, (1 << 61) - 1, (1 << 62) - 1])
+@pytest.mark.parametrize(
+    "size", [(1 << 31) - 1, 0xFFFF0000, 0xFFFF0001, 1 << 32, (1 << 40) + 12_345, 10**15, (1 << 61) - 1, (1 << 62) - 1]
+)
 def test_samples_of_huge_tensors_come_back(permuting, at, size):
     rng = np.random.default_rng(10)
     units = np.unique(np.concatenate([rng.integers(0, size, 20_000), [0, 1, size - 2, size - 1]]))

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 
 from zenc.codegen.templates import include_dirs, templates_dir
-from zenc.codegen.toolchain import toolchain
+from zenc.codegen.toolchain import NATIVE, toolchain
 
 FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
-def test_no_kernel_leaves_its_buffers(tmp_path):
+@pytest.mark.parametrize("extra", [(), (NATIVE,)], ids=["any processor", "this one"])
+def test_no_kernel_leaves_its_buffers(tmp_path, extra):
     source = Path(__file__).with_name("sanitized.cpp")
     includes = [f"-I{folder}" for folder in include_dirs("cpu")]
     program = tmp_path / "sanitized"
-    command = [*toolchain().command, *FLAGS, *SANITIZERS, *includes, str(source), "-o", str(program)]
+    command = [*toolchain().command, *FLAGS, *extra, *SANITIZERS, *includes, str(source), "-o", str(program)]
     built = subprocess.run(command, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr[:4000]
     ran = subprocess.run([program], capture_output=True, text=True, timeout=200)

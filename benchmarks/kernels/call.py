@@ -1,0 +1,113 @@
+"""A whole call of one of 8 ranks without its wire: packets that were recorded are received again, in memory.
+
+What is left is all that zenc computes in a call: kernels, Python, and the memory that it makes. The copies of packets
+into the receiver's buffers stand for the wire, and are taken off; the pages that they touch first count for the wire.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+import zenc
+from benchmarks.kernels.gradients import Shape
+from tests.support import local
+from zenc.runtime.collective import Collective
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.host_stage import host_stage
+from zenc.runtime.work import Worker
+from zenc.targets import cpu
+
+RANKS = 8
+TAG_BITS = (1 << 15) - 1
+"""Of a tag: the step, and which packet of a message. The rest is the call."""
+CALL_AT = slice(24, 32)
+"""Where a message header has the call's number."""
+
+Packets = dict[tuple[int, int], torch.Tensor]
+
+
+def gradient(shape: Shape, seed: int) -> torch.Tensor:
+    """Rows as a sparse tensor, single elements as a dense one."""
+    rng = np.random.default_rng(seed)
+    ids = torch.from_numpy(rng.permutation(shape.units)[: round(shape.units * shape.density)])
+    values = torch.from_numpy(rng.standard_normal((ids.numel(), shape.width)).astype(np.float32))
+    if shape.width > 1:
+        return torch.sparse_coo_tensor(ids[None], values, (shape.units, shape.width), check_invariants=False)
+    return torch.zeros(shape.units).index_copy_(0, ids, values[:, 0])
+
+
+class RecordedCall:
+    """Rank 0's part in ``balanced`` of 8 ranks. ``wire``: CPU seconds that the last call took to copy packets."""
+
+    rank, size = 0, RANKS
+
+    def __init__(self, shape: Shape) -> None:
+        artifact = zenc.compile("balanced", ranks=RANKS)
+        tensors = [gradient(shape, seed) for seed in range(RANKS)]
+        self.mine, self.wire = tensors[0].clone(), 0.0
+        self.packets = recorded(artifact, tensors)
+        nowhere: Any = None
+        communicator = _OneCall(nowhere, nowhere, self, Worker("recorded"))
+        header = next(iter(self.packets.values()))
+        communicator.calls = int.from_bytes(bytes(header[CALL_AT].tolist()), "little")
+        stage = host_stage(artifact.plan, cpu.load(artifact.sources), self, 60.0)
+        self.collective = Collective(artifact, communicator, lambda _: stage)
+
+    def fresh(self) -> torch.Tensor:
+        """A gradient to sum: a dense one is overwritten by its sum."""
+        return self.mine if self.mine.is_sparse else self.mine.clone()
+
+    def all_reduce(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.wire = 0.0
+        return self.collective.all_reduce(tensor)
+
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> RecordedCall:
+        return self
+
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> RecordedCall:
+        started = time.thread_time()
+        packet = self.packets[peer, tag & TAG_BITS]
+        ctypes.memmove(buffer.data_ptr(), packet.data_ptr(), packet.numel())
+        self.wire += time.thread_time() - started
+        return self
+
+    def wait(self, seconds: float) -> None:
+        """All is there at once."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+class _OneCall(Communicator):
+    """All calls have the number of the recorded one."""
+
+    def next_call(self) -> int:
+        return self.calls
+
+
+def recorded(artifact: Any, tensors: list[torch.Tensor]) -> Packets:
+    """What rank 0 receives when ``tensors`` are summed, by peer, step and packet."""
+    packets: Packets = {}
+    ranks = local.collectives(artifact, RANKS, deadline=300.0)
+    transport = ranks[0]._communicator.transport
+    receive = transport.receive
+
+    class Keeping:
+        def __init__(self, pending: Any, key: tuple[int, int], buffer: torch.Tensor) -> None:
+            self.pending, self.key, self.buffer = pending, key, buffer
+
+        def wait(self, seconds: float) -> None:
+            self.pending.wait(seconds)
+            packets[self.key] = self.buffer.clone()
+
+    def receive_and_keep(peer: int, tag: int, buffer: torch.Tensor) -> Keeping:
+        return Keeping(receive(peer, tag, buffer), (peer, tag & TAG_BITS), buffer)
+
+    transport.receive = receive_and_keep
+    local.run_all(ranks, [tensor.clone() for tensor in tensors])
+    return packets
