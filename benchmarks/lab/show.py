@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from benchmarks.lab.bounds import Bounds
 from benchmarks.lab.results import Report, Row, Spread, over
 from benchmarks.lab.settings import Settings
 
@@ -36,12 +37,13 @@ def table(report: Report) -> Table:
     bound_ms = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
     made.add_row("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", bound_ms)
     for name, row in sorted(report.rows.items(), key=lambda item: item[1].sent or 0):
-        made.add_row(label(name), *cells(row, report))
+        made.add_row(label(name), *cells(row, row.ratio, report.bounds))
     return made
 
 
-def cells(row: Row, report: Report) -> list[str]:
-    above = over(row, report.bounds)
+def cells(row: Row, ratio: Spread, by: Bounds) -> list[str]:
+    """The columns BYTES and TIMES of a peer, whose times are ``ratio`` of those that it is compared with."""
+    above = over(row, by)
     return [
         megabytes(row.counted_sent),
         megabytes(row.sent),
@@ -51,8 +53,8 @@ def cells(row: Row, report: Report) -> list[str]:
         f"{row.seconds.median * 1e3:.1f}",
         quartiles(row.seconds, 1e3, 1),
         times(above["time"]),
-        times(row.ratio.median),
-        quartiles(row.ratio, 1, 2),
+        times(ratio.median),
+        quartiles(ratio, 1, 2),
         times(row.wire),
         times(row.processor),
     ]

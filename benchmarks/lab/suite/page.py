@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from benchmarks.lab.bounds import Bounds
-from benchmarks.lab.results import Row, Spread, over
+from benchmarks.lab.results import Row, Spread
 from benchmarks.lab.settings import LabError
-from benchmarks.lab.show import label, megabytes, quartiles, times
+from benchmarks.lab.show import cells, label, megabytes, quartiles
 from benchmarks.lab.suite.figures import CAPTIONS
 from benchmarks.lab.suite.points import POINTS, Point
 from benchmarks.lab.suite.results import Result, Results
@@ -78,7 +78,7 @@ def rows_of(result: Result) -> str:
     bytes_ = ("counted MB", "sent MB", "/ B2", "received MB", "/ B1")
     heads = ("", *bytes_, "ms", "quartiles", "/ bound", f"over `{base}`", "quartiles", "wire", "cpu")
     ordered = sorted(result.rows.items(), key=lambda item: item[1].sent or item[1].counted_sent or 0)
-    rows = [cells(name, row, result, base) for name, row in ordered]
+    rows = [named(name, row, result, base) for name, row in ordered]
     if by:
         seconds = f"{by.seconds * 1e3:.1f}" if by.seconds else ""
         bound = ("bounds", "", megabytes(by.bandwidth_bytes), "", megabytes(by.receive_bytes), "", seconds)
@@ -88,23 +88,10 @@ def rows_of(result: Result) -> str:
     return table(shown[0], (LEFT, *[RIGHT] * (len(kept) - 1)), shown[1:])
 
 
-def cells(name: str, row: Row, result: Result, base: str) -> tuple[str, ...]:
-    above, ratio = over(row, result.bounds or NO_BOUNDS), result.over(name, base)
-    return (
-        f"**`{label(name)}`**" if name == base else f"`{label(name)}`",
-        megabytes(row.counted_sent),
-        megabytes(row.sent),
-        times(above["bandwidth"]),
-        megabytes(row.received),
-        times(above["receive"]),
-        f"{row.seconds.median * 1e3:.1f}",
-        quartiles(row.seconds, 1e3, 1),
-        times(above["time"]),
-        times(ratio.median),
-        quartiles(ratio, 1, 2),
-        times(row.wire),
-        times(row.processor),
-    )
+def named(name: str, row: Row, result: Result, base: str) -> tuple[str, ...]:
+    """The row of a peer; the one that the others are compared with stands out."""
+    title = f"**`{label(name)}`**" if name == base else f"`{label(name)}`"
+    return title, *cells(row, result.over(name, base), result.bounds or NO_BOUNDS)
 
 
 def foot(result: Result) -> str:
