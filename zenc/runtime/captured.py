@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
-from zenc.runtime.gpu import Arena
+from zenc.runtime.gpu import Arena, Gpu
 from zenc.runtime.gpu_call import GpuCall
 from zenc.runtime.streams import on_stream
 from zenc.runtime.wire import Envelope
@@ -108,8 +108,8 @@ class Captured:
 class _Recorded(Arena):
     """Memory that a second call of the same shape gets once more, in the order in which the first one asked for it."""
 
-    def __init__(self, gpu: object) -> None:
-        super().__init__(gpu)  # type: ignore[arg-type]
+    def __init__(self, gpu: Gpu) -> None:
+        super().__init__(gpu)
         self._asked: list[tuple[int, int]] = []
         self._again: int | None = None
 

@@ -14,6 +14,7 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.streams import new_stream
 from zenc.targets.cuda.driver import driver, find_nccl
 from zenc.targets.cuda.kernels import kernels_for
 from zenc.targets.cuda.tables import Words
@@ -62,7 +63,7 @@ class TorchGpu:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         torch.cuda.synchronize(device)  # from now on this process has a context there
-        self._side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._side = new_stream(device)
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         return driver().path, find_nccl().path if size > 1 else None

@@ -37,7 +37,13 @@ def on_stream(
 
 @cache
 def _own_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return new_stream(device)
+
+
+def new_stream(device: torch.device) -> torch.cuda.Stream:
+    """A stream of the GPU ``device``; torch leaves its constructor untyped."""
+    made: Callable[[torch.device], torch.cuda.Stream] = torch.cuda.Stream
+    return made(device)
 
 
 def handed_over(result: torch.Tensor) -> torch.Tensor:

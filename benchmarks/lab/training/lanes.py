@@ -35,7 +35,7 @@ class Lane(Peer):
 
     def call(self) -> torch.Tensor:
         loss: torch.Tensor = self.ddp(self.batch.before, self.batch.target, self.batch.negatives)
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(loss)
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad()
