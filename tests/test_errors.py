@@ -11,8 +11,11 @@ def found(severity: str, count: int) -> list[Diagnostic]:
     return [Diagnostic("wrong-value", f"{severity} {n}", severity=severity) for n in range(count)]  # type: ignore[arg-type]
 
 
-def test_warnings_alone_pass() -> None:
-    raise_if_any(SchemeError, found("warning", 2 * MOST_RAISED))
+@pytest.mark.parametrize("warnings", [0, 1, 2 * MOST_RAISED])
+def test_warnings_alone_pass(warnings: int) -> None:
+    passed = found("warning", warnings)
+    raise_if_any(SchemeError, passed)
+    assert passed == found("warning", warnings), "nothing is raised, and nothing is taken away"
 
 
 @pytest.mark.parametrize("warnings", [0, MOST_RAISED - 1, 2 * MOST_RAISED])

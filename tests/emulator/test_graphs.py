@@ -91,8 +91,10 @@ def test_a_graph_is_captured_in_another_one(graphs):
 
 
 def test_an_empty_graph_runs(graphs):
+    graphs.set(0, 5, graphs.stream)
     graphs.begin()
     graphs.run(graphs.end())
+    assert graphs.cells() == [5, 0, 0, 0, 0, 0, 0, 0]
 
 
 def test_a_kernel_that_fails_in_a_graph(emulated_graphs):
