@@ -16,6 +16,7 @@ LAYERS = (
     {"zenc.scheme"},
     {"zenc.topology"},
     {"zenc.plan"},
+    {"zenc.cost"},
     {"zenc.draw"},
     {"zenc.codegen"},
     {"zenc.targets"},

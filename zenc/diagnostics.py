@@ -125,6 +125,10 @@ _EXPLANATION = {
     "bad-load": ("explanation", "a prediction is asked for with a gradient or a rank that can't be"),
 }
 
+_COST = {
+    "bad-profile": ("cost", "a profile, or a file with profiles, can't be"),
+}
+
 _DRAWING = {
     "drawing-too-large": ("drawing", "a drawing would show more ranks or moves than anyone can follow"),
     "no-such-step": ("drawing", "a drawing is asked for of steps that the scheme does not have"),
@@ -206,6 +210,7 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
         **_VERIFICATION,
         **_PLACEMENT,
         **_EXPLANATION,
+        **_COST,
         **_DRAWING,
         **_RUN,
         **_TORCH,

@@ -139,6 +139,10 @@ class VerificationError(ZencError):
     """The schedule does not sum every contribution exactly once everywhere, or can't be run at all."""
 
 
+class CostError(ZencError):
+    """A cost is asked for with a profile that can't be, or with numbers that are none."""
+
+
 class DrawingError(ZencError):
     """What is asked for can't be drawn: too much for one picture, or nothing at all."""
 

@@ -1,0 +1,125 @@
+"""Profiles: what follows from them, held against each other and against gradients that were drawn."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zenc.cost.profile import MOST_RANGES, Profile
+from zenc.cost.synthetic import common_core, random_subset, uniform, zipf
+from zenc.errors import CostError
+
+probabilities = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-9, 1 - 1e-12])
+
+
+@st.composite
+def ranges(draw):
+    classes = draw(st.lists(st.tuples(probabilities, st.floats(0.01, 1)), min_size=1, max_size=5))
+    total = sum(share for _, share in classes)
+    return tuple((p, share / total) for p, share in classes)
+
+
+profiles = st.builds(
+    Profile,
+    name=st.just("any"),
+    units=st.integers(1, 10**7),
+    width=st.integers(1, 300),
+    dtype=st.sampled_from(["f32", "f64", "f16", "bf16"]),
+    ranks=st.none() | st.integers(1, 9),
+    ranges=st.lists(ranges(), min_size=1, max_size=6).map(tuple),
+)
+
+
+@given(profiles)
+def test_the_sum_of_more_ranks_is_denser_and_not_too_dense(profile):
+    k = np.array([0, 0.5, 1, 2, 3, 7, 64, 4096])
+    union = profile.union(k)
+    assert union[0] == 0 and union[2] == pytest.approx(profile.density, rel=1e-9, abs=1e-12)
+    assert (np.diff(union) >= -1e-12).all() and (union <= 1).all()
+    assert (union[2:] <= k[2:] * profile.density * (1 + 1e-9) + 1e-12).all()
+    assert 1 - 1e-9 <= profile.densification(8) <= 8 + 1e-9
+    assert profile.density - 1e-9 <= profile.overlap <= 1 + 1e-9
+
+
+@given(profiles, st.integers(0, 40))
+def test_holders_are_all_units_and_agree_with_the_union(profile, n):
+    holders = profile.holders(n)
+    assert holders.shape == (n + 1,) and (holders >= 0).all()
+    assert holders.sum() == pytest.approx(1)
+    assert holders @ np.arange(n + 1) == pytest.approx(n * profile.density, rel=1e-6, abs=1e-9)
+    assert 1 - holders[0] == pytest.approx(profile.union(n), abs=1e-9)
+
+
+@given(profiles, st.integers(1, 9), st.lists(st.floats(0, 1), max_size=6))
+def test_parts_make_up_the_whole(profile, k, inner):
+    edges = np.array([0, *sorted(inner), 1]) * profile.units
+    parts = profile.union_between(edges[:-1], edges[1:], k)
+    assert ((parts >= 0) & (parts <= 1)).all()
+    assert parts @ np.diff(edges) / profile.units == pytest.approx(profile.union(k), abs=1e-9)
+    assert profile.union_between(0, profile.units, k) == pytest.approx(profile.union(k), abs=1e-9)
+    assert 1 - 1e-9 <= profile.skewness(4) <= 4 + 1e-9
+
+
+def test_parts_and_ranks_are_broadcast():
+    profile = random_subset(0.1, 0.4, 1000, contiguous=True)
+    found = profile.union_between(np.array([[0], [500]]), np.array([[500], [1000]]), np.array([1, 2, 4]))
+    assert found.shape == (2, 3)
+    assert found[0] == pytest.approx(2 * profile.union([1, 2, 4]))
+    assert (found[1] == 0).all()
+    assert profile.union_between([7, 0], [7, 250], 1) == pytest.approx([0, 0.4])
+
+
+@given(profiles, st.integers(1, 600))
+def test_blocks_are_as_dense_as_units_or_denser(profile, block):
+    assert profile.blocks(3, 1) == pytest.approx(profile.union(3), abs=1e-12)
+    assert profile.union(3) - 1e-9 <= profile.blocks(3, block) <= 1
+
+
+def test_holders_among_thousands_of_ranks():
+    holders = zipf(0.02, 1.05, 200_000).holders(4096)
+    assert holders.sum() == pytest.approx(1, rel=1e-9)
+    assert holders @ np.arange(4097) == pytest.approx(4096 * 0.02, rel=1e-6)
+
+
+def test_nothing_and_everything():
+    nothing, everything = uniform(0.0, 10), uniform(1.0, 10)
+    assert (nothing.density, nothing.overlap, nothing.skewness(4), float(nothing.densification(3))) == (0, 0, 1, 1)
+    assert (everything.density, everything.overlap, everything.skewness(4)) == (1, 1, 1)
+    assert nothing.holders(2).tolist() == [1, 0, 0] and everything.holders(2).tolist() == [0, 0, 1]
+
+
+def test_it_can_be_copied_and_sent():
+    profile = common_core(0.1, 0.5, 100)
+    for other in (pickle.loads(pickle.dumps(profile)), copy.deepcopy(profile)):
+        assert other.ranges == profile.ranges and other.union(3) == profile.union(3)
+
+
+BAD = [
+    ({"units": 0}, "0 units"),
+    ({"units": 1 << 63}, "units; a profile has 1 to"),
+    ({"width": 0}, "0 values"),
+    ({"dtype": "i8"}, "unknown dtype 'i8'"),
+    ({"ranks": 0}, "recorded on 0 ranks"),
+    ({"ranges": ()}, "0 ranges"),
+    ({"ranges": (((0.5, 1.0),),) * (MOST_RANGES + 1)}, "257 ranges"),
+    ({"ranges": ((),)}, "0 classes"),
+    ({"ranges": (((-0.1, 1.0),),)}, "not between 0 and 1"),
+    ({"ranges": (((float("nan"), 1.0),),)}, "not between 0 and 1"),
+    ({"ranges": (((0.1, 0.5), (0.2, 0.6)),)}, "the sum 1, but 1.1"),
+    ({"ranges": (((0.1, float("nan")),),)}, "the sum 1, but nan"),
+    ({"ranges": (((0.1, 2.0), (0.2, -1.0)),)}, "0 or more"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), BAD, ids=lambda value: value if isinstance(value, str) else "")
+def test_what_can_not_be_is_refused(change, words):
+    good = {"name": "x", "units": 9, "width": 1, "dtype": "f32", "ranks": None, "ranges": (((0.5, 1.0),),)}
+    assert Profile(**good).density == 0.5
+    with pytest.raises(CostError, match="bad-profile") as caught:
+        Profile(**{**good, **change})
+    assert words in str(caught.value)
