@@ -27,7 +27,7 @@ from zenc.codegen.arch import Arch
 from zenc.codegen.artifact import Artifact, load_artifact
 from zenc.codegen.device import Cubin
 from zenc.errors import ArtifactError
-from zenc.plan.serial import plan_from_json
+from zenc.plan.restore import plan_from_json
 from zenc.plan.synthetic import Load
 
 TEXT = scheme_text(*COMBINATIONS[-1])

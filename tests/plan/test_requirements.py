@@ -10,7 +10,8 @@ from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import VerificationError
 from zenc.plan.model import Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, nearest_allowed
-from zenc.plan.serial import plan_from_json, plan_text
+from zenc.plan.restore import plan_from_json
+from zenc.plan.serial import plan_text
 from zenc.plan.verify import verify, verify_all
 
 EVEN = 'require size mod 2 == 0 "ranks come in pairs"'

@@ -18,8 +18,9 @@ from zenc.errors import ArtifactError
 from zenc.language.load import load_file, locate
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
+from zenc.plan.restore import plan_from_json
 from zenc.plan.rounds import expand
-from zenc.plan.serial import plan_from_json, plan_text, plan_to_json
+from zenc.plan.serial import plan_text, plan_to_json
 from zenc.plan.verify import verify
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve

@@ -17,8 +17,9 @@ from zenc.errors import ArtifactError, VerificationError
 from zenc.plan.levels import first_part, levels_of
 from zenc.plan.model import Plan
 from zenc.plan.program import program
+from zenc.plan.restore import plan_from_json
 from zenc.plan.rounds import expand
-from zenc.plan.serial import plan_from_json, plan_text, plan_to_json
+from zenc.plan.serial import plan_text, plan_to_json
 from zenc.plan.synthetic import Load
 from zenc.plan.verify import verify, verify_all
 

@@ -15,7 +15,8 @@ from zenc.draw.render import svg
 from zenc.draw.topology import draw_topology
 from zenc.errors import ArtifactError, DrawingError, VerificationError, ZencError
 from zenc.language.load import load_text
-from zenc.plan.serial import plan_from_json, plan_to_json
+from zenc.plan.restore import plan_from_json
+from zenc.plan.serial import plan_to_json
 from zenc.plan.verify import verify
 from zenc.scheme.resolve import resolve
 from zenc.topology.load import load_topology

@@ -23,7 +23,8 @@ from zenc.codegen.arch import named
 from zenc.codegen.device import Cubin
 from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.model import Plan
-from zenc.plan.serial import plan_from_json, plan_text
+from zenc.plan.restore import plan_from_json
+from zenc.plan.serial import plan_text
 
 ARTIFACT_VERSION = 2
 CUBIN_SUFFIX = ".cubin"
