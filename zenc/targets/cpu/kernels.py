@@ -13,50 +13,17 @@ import os
 import threading
 from array import array
 from collections.abc import Sequence
-from ctypes import c_int64, c_void_p
+from ctypes import c_int64
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 from weakref import WeakValueDictionary
 
-from zenc.codegen.toolchain import ABI_VERSION
-from zenc.errors import BuildError, Diagnostic, InternalError, SynchronisationError, TensorError, ZencError
-from zenc.plan.formats import DTYPE_BYTES, WIRE_FORMATS
+from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
+from zenc.plan.formats import WIRE_FORMATS
 from zenc.scheme.model import Format
+from zenc.targets.cpu.entries import opened
 from zenc.targets.geometry import Geometry, Tables
-
-DTYPES = tuple(DTYPE_BYTES)
-
-_ARGUMENTS = {
-    "abi_version": "",
-    "slots_of_units": "nnnp pnp",
-    "units_of_slots": "nnnp pnp",
-    "mark_units": "nnnp pnpp",
-    "table_words": "nn",
-    "build_tables": "nnp",
-    "rank": "pnp",
-    "fill_bitmap": "pn",
-    "fill_blocks": "pnnp",
-    "encode_index": "npnnp",
-    "encode": "npnnpnp",
-    "decode_index": "npnnp",
-    "union": "npnp",
-    "seal": "ppn",
-    "open": "ppnnnpnp",
-}
-_TYPED_ARGUMENTS = {
-    "mark_dense": "nnnp pp",
-    "place_units": "nnnp pnpppnnp",
-    "place_dense": "nnnp pppnp",
-    "densify": "pnnpp",
-    "mark_nonzero": "pnnpp",
-    "copy_kept": "ppnnpp",
-    "spread": "ppnnpp",
-    "merge": "nppnnp",
-    "expand_dense": "nnnp ppp",
-    "expand_units": "nnnp pppp",
-}
-_KINDS = {"n": c_int64, "p": c_void_p}
 
 WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
 """Format -> its place in WIRE_FORMATS, which is how kernels and headers name it."""
@@ -96,9 +63,6 @@ class Expected:
         self.rows_at, self.found_at = self._rows.buffer_info()[0], self.found.buffer_info()[0]
 
 
-_Function = Any  # a ctypes function pointer, whose type has no public name
-
-
 class Kernels:
     """The kernels in the shared library ``path``.
 
@@ -107,16 +71,7 @@ class Kernels:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        try:
-            library = ctypes.CDLL(str(self.path))
-            functions = {name: _bind(library, name, kinds) for name, kinds in _ARGUMENTS.items()}
-        except (OSError, AttributeError) as problem:
-            raise _broken(self.path, str(problem)) from problem
-        _demand_abi(self.path, functions["abi_version"]())
-        try:
-            typed = {name: _bind_all(library, name, kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
-        except AttributeError as problem:
-            raise _broken(self.path, str(problem)) from problem
+        functions, typed = opened(self.path)
         self._table_words = functions["table_words"]
         self._build_tables = functions["build_tables"]
         self._tables: WeakValueDictionary[tuple[int, int], Tables] = WeakValueDictionary()
@@ -359,17 +314,6 @@ class Kernels:
         return _count(self._expand_units[dtype](*geometry.cut, bitmap, at, units_out, values_out))
 
 
-def _bind(library: ctypes.CDLL, name: str, kinds: str) -> _Function:
-    function = getattr(library, f"zenc_{name}")
-    function.argtypes = [_KINDS[kind] for kind in kinds.replace(" ", "")]
-    function.restype = c_int64
-    return function
-
-
-def _bind_all(library: ctypes.CDLL, name: str, kinds: str) -> dict[str, _Function]:
-    return {dtype: _bind(library, f"{name}_{dtype}", kinds) for dtype in DTYPES}
-
-
 def _count(status: int) -> int:
     """``status`` itself, or the error that it stands for. Only wrong calls and a full memory end here."""
     if status >= 0:
@@ -384,13 +328,3 @@ def _unit_out_of_range(geometry: Geometry, units: int, position: int) -> NoRetur
     unit = c_int64.from_address(units + 8 * position).value
     message = f"unit {unit}, at position {position}, is not one of the tensor's {geometry.units} units"
     raise TensorError(Diagnostic("unit-out-of-range", message))
-
-
-def _demand_abi(path: Path, found: int) -> None:
-    if found != ABI_VERSION:
-        message = f"{path} has version {found} of the kernel interface; this zenc needs {ABI_VERSION}"
-        raise BuildError(Diagnostic("wrong-abi", message, help="'zenc cache clear', or compile the artifact again"))
-
-
-def _broken(path: Path, why: str) -> ZencError:
-    return BuildError(Diagnostic("library-broken", f"{path} can't be loaded", notes=(why,), help="'zenc cache clear'"))
