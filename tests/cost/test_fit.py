@@ -1,0 +1,106 @@
+"""Profiles of recorded gradients: as dense, overlapping and skewed as what was counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zenc.cost.fit import by_range, counted_union, fitted, from_gradients, misfit, nonnegative
+from zenc.cost.synthetic import zipf
+from zenc.errors import CostError
+from zenc.plan.figures import figures
+from zenc.plan.gradients import gradients
+from zenc.plan.synthetic import Load, drawn
+
+LOADS = [
+    (Load(100_000, 64, "f32", 0.02, zipf=1.05), 8),
+    (Load(100_000, 64, "f32", 0.02), 16),
+    (Load(20_000, 1, "f16", 0.3, overlap=0.5), 5),
+    (Load(20_000, 1, "f32", 0.05, overlap=1.0), 40),
+    (Load(50_000, 1, "f32", 0.001, zipf=1.0), 128),
+    (Load(999, 1, "f32", 0.1, zipf=1.0), 4),
+    (Load(1000, 1, "f32", 0.1), 1),
+    (Load(10, 1, "f32", 1.0), 3),
+    (Load(10, 1, "f32", 0.0), 3),
+]
+
+
+def mean_union(of, k):
+    """d_k of ``k`` neighbours in a circle of the ranks, on average."""
+    sets = [[of.held[(start + i) % of.size] for i in range(k)] for start in range(of.size)]
+    return np.mean([len(np.unique(np.concatenate(held))) for held in sets]) / of.units
+
+
+@pytest.mark.parametrize(("load", "size"), LOADS, ids=str)
+def test_it_is_as_dense_as_what_was_counted(load, size):
+    of = drawn(load, size)
+    profile = from_gradients(of)
+    assert (profile.units, profile.width, profile.dtype, profile.ranks) == (load.units, load.width, load.dtype, size)
+    k = np.arange(1, size + 1)
+    counted = counted_union(by_range(of.holders(), size, 1), k)
+    assert profile.union(k) == pytest.approx(counted, rel=0.01)
+    assert profile.density == pytest.approx(of.density, rel=1e-3)
+    for some in {1, size // 2, size} - {0}:
+        assert counted[some - 1] == pytest.approx(mean_union(of, some), rel=0.01)
+    assert misfit(profile, by_range(of.holders(), size, len(profile.ranges))) < 0.01
+
+
+@pytest.mark.parametrize(("load", "size"), LOADS[:4], ids=str)
+def test_its_characteristics_are_those_of_the_gradients(load, size):
+    of = drawn(load, size)
+    profile, found = from_gradients(of), figures(of)
+    assert profile.densification(size) == pytest.approx(found.densification, rel=0.01)
+    assert profile.overlap == pytest.approx(found.overlap, abs=0.01)
+    assert profile.skewness(4) == pytest.approx(max_density(of, 4) / of.density, rel=0.05)
+
+
+def max_density(of, parts):
+    edges = np.linspace(0, of.units, parts + 1).astype(int)
+    return (np.add.reduceat(of.holders(), edges[:-1]) / np.diff(edges)).max() / of.size
+
+
+def test_it_extends_to_more_ranks():
+    """Units that few of 8 ranks hold show how many there are of them: four times the ranks are right to 3 %."""
+    profile = from_gradients(drawn(Load(200_000, 1, "f32", 0.02, zipf=1.05), 8))
+    assert profile.union(32) == pytest.approx(zipf(0.02, 1.05, 200_000).union(32), rel=0.03)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    units=st.integers(1, 300),
+    held=st.lists(st.lists(st.integers(0, 10**6), max_size=40), min_size=1, max_size=9),
+)
+def test_any_gradients_have_a_profile(units, held):
+    """As dense, whatever they are, and its sums at most that; ranks that avoid each other have no exact one."""
+    of = gradients(units, 1, "f32", [[i % units for i in ids] for ids in held])
+    profile = from_gradients(of)
+    assert profile.density == pytest.approx(of.density, rel=0.02, abs=1e-6)
+    union = np.count_nonzero(of.holders()) / units
+    assert profile.density <= profile.union(of.size) + 1e-9
+    assert profile.union(of.size) <= union * 1.1 + 1e-6
+
+
+def test_ranges_share_the_units_on_their_edges():
+    histogram = by_range(np.array([2, 0, 1]), 2, 2)
+    assert histogram.tolist() == [[0.5, 0, 1], [0.5, 1, 0]]
+    assert by_range(np.array([1, 1]), 1, 2).tolist() == [[0, 1], [0, 1]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10**6), rows=st.integers(1, 8), columns=st.integers(1, 12))
+def test_least_squares_can_not_be_improved(seed, rows, columns):
+    """The conditions of Karush, Kuhn and Tucker: no free column pulls, and no fixed one pulls up."""
+    random = np.random.default_rng(seed)
+    matrix, target = random.random((rows, columns)), random.normal(size=rows)
+    found = nonnegative(matrix, target)
+    pull = matrix.T @ (target - matrix @ found)
+    assert (found >= 0).all() and (pull < 1e-7).all()
+    assert np.abs(pull[found > 0]).max(initial=0) < 1e-7
+
+
+@pytest.mark.parametrize("histogram", [[[0, 0]], [[1]], [[1, -1]], [[float("nan"), 1]]])
+def test_histograms_of_nothing_are_refused(histogram):
+    with pytest.raises(CostError, match="histogram of holders"):
+        fitted("x", 10, 1, "f32", np.array(histogram, dtype=np.float64))
