@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from zenc.codegen.artifact import Artifact
+from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.device import TARGET as CUDA
 from zenc.codegen.device import Cubin, cubins
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import BuildError, Diagnostic
 from zenc.language.load import Program
+from zenc.plan.candidates import able_candidates
 from zenc.plan.expected import Weigher
 from zenc.plan.explain import Explanation
 from zenc.plan.explain import explain as explain_plan
@@ -28,12 +29,13 @@ from zenc.plan.requirements import nearest_allowed
 from zenc.plan.symbolic import symbolic
 from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.plan.verify import Proof, verify_all
-from zenc.scheme.model import Scheme
-from zenc.scheme.resolve import resolve
+from zenc.scheme.model import Choice, Scheme
+from zenc.scheme.resolve import resolve, resolve_any
 
 if TYPE_CHECKING:
     from zenc.draw.picture import SchedulePicture
-    from zenc.draw.steps import Choice, Steps
+    from zenc.draw.steps import Choice as Chosen
+    from zenc.draw.steps import Steps
     from zenc.topology.model import Topology
 
 Parameters = Mapping[str, int | float | str]
@@ -46,7 +48,8 @@ USUAL_RANKS = 4
 class Report:
     """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look.
 
-    ``placement``: what it asks of the topology that it was checked against.
+    ``placement``: what it asks of the topology that it was checked against. Of a ``choice`` the report is that of the
+    candidate that runs first; ``candidates`` are the reports of all that can run, by their names.
     """
 
     scheme: Scheme
@@ -54,6 +57,12 @@ class Report:
     proofs: tuple[Proof, ...]
     warnings: tuple[Diagnostic, ...]
     placement: Placement | None = None
+    choice: Choice | None = None
+    candidates: Mapping[str, Report] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.choice.name if self.choice else self.scheme.name
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -99,7 +108,35 @@ def checked(
     gradient: Gradient = DEFAULT_GRADIENT,
 ) -> Report:
     """Resolve, lower and prove, as ``zenc.compiler.check`` says."""
-    resolved, warnings = _resolved(program, scheme, params, topology)  # Syntax -> Scheme
+    levels = units_of(topology) if topology else {}
+    resolved, warnings = resolve_any(program, scheme, params or {}, levels)  # Syntax -> Scheme
+    if isinstance(resolved, Choice):
+        return _checked_choice(resolved, warnings, ranks, topology, gradient)
+    return _proved(resolved, warnings, ranks, topology, gradient)
+
+
+def _checked_choice(
+    choice: Choice,
+    warnings: tuple[Diagnostic, ...],
+    ranks: int | None,
+    topology: Topology | None,
+    gradient: Gradient,
+) -> Report:
+    size = topology.size if topology and ranks is None else ranks
+    able, left_out = able_candidates(choice, size)
+    reports = {candidate.name: _proved(candidate.scheme, (), ranks, topology, gradient) for candidate in able}
+    first = next(iter(reports.values()))
+    told = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
+    return replace(first, warnings=(*warnings, *left_out, *told), choice=choice, candidates=reports)
+
+
+def _proved(
+    resolved: Scheme,
+    warnings: tuple[Diagnostic, ...],
+    ranks: int | None,
+    topology: Topology | None,
+    gradient: Gradient,
+) -> Report:
     if topology is None:
         plan = lower(resolved, ranks)  # Scheme -> Plan
         return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
@@ -129,9 +166,23 @@ def compiled(
 ) -> Artifact:
     """``checked``, and then rendered for ``target``, as ``zenc.compiler.compile`` says."""
     report = checked(program, ranks, params, scheme, topology)
+    architectures = arch if arch is None or isinstance(arch, str) else tuple(arch)
+    if report.choice:
+        each = {name: _artifact(one, target, architectures) for name, one in report.candidates.items()}
+        return _choosing(report.choice, each)
+    return _artifact(report, target, architectures)
+
+
+def _artifact(report: Report, target: str, arch: str | Iterable[str] | None) -> Artifact:
     sources = {} if target == "plan" else rendered(report.plan, target)  # Plan -> sources
     kernels = _kernels(sources, target, arch)  # sources -> cubins
     return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, kernels)
+
+
+def _choosing(choice: Choice, artifacts: dict[str, Artifact]) -> Artifact:
+    """The artifact of the first candidate, with all of them beside it."""
+    first = next(iter(artifacts.values()))
+    return replace(first, texts=choice.sources, choosing=Choosing(choice.name, choice.settings, artifacts))
 
 
 def _kernels(sources: Mapping[str, str], target: str, arch: str | Iterable[str] | None) -> tuple[Cubin, ...]:
@@ -160,7 +211,26 @@ def explained(
     topology: Topology | None,
 ) -> Explanation:
     """What a call costs, as ``zenc.compiler.explain`` says."""
-    resolved, _ = _resolved(program, scheme, params, topology)
+    resolved, _ = resolve_any(program, scheme, params or {}, units_of(topology) if topology else {})
+    if isinstance(resolved, Scheme):
+        return _explained(resolved, ranks, rank, load, indices, topology)
+    if ranks is None and indices is None:
+        ranks = topology.size if topology else USUAL_RANKS
+    size = read_gradients(indices).size if ranks is None and indices is not None else ranks
+    able, _ = able_candidates(resolved, size)
+    each = {one.name: _explained(one.scheme, ranks, rank, load, indices, topology) for one in able}
+    least = min(each.values(), key=lambda explanation: explanation.busiest_bytes)
+    return replace(least, choice=resolved.name, candidates=each)
+
+
+def _explained(
+    resolved: Scheme,
+    ranks: int | None,
+    rank: int,
+    load: Load,
+    indices: str | os.PathLike[str] | None,
+    topology: Topology | None,
+) -> Explanation:
     unpinned = lower(resolved)
     if ranks is None and indices is None:
         ranks = _usual(unpinned, topology)
@@ -191,7 +261,7 @@ def _gradients(load: Load, ranks: int | None, indices: str | os.PathLike[str] | 
 def drawing(
     program: Program,
     ranks: int | None,
-    choice: Choice,
+    choice: Chosen,
     params: Parameters | None,
     scheme: str | None,
     topology: Topology | None,

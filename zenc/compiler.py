@@ -216,6 +216,8 @@ def _demand_own_code(artifact: Artifact) -> None:
     if artifact.target == "plan":
         message = f"{artifact.plan.scheme} was compiled to a plan only, which can't be run"
         raise ArtifactError(Diagnostic("artifact-without-code", message, help="compile it with --target cpu"))
+    for candidate in artifact.choosing.candidates.values() if artifact.choosing else ():
+        _demand_own_code(candidate)
     if artifact.sources != rendered(artifact.plan, artifact.target):
         message = f"the code of {artifact.plan.scheme} is not what zenc generates from its plan"
         raise ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))

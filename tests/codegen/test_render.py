@@ -9,15 +9,14 @@ from typing import get_args
 import pytest
 from jinja2 import meta
 
+from tests.support.shipped import SHIPPED
 from zenc.chain import rendered
 from zenc.codegen.render import UnitInputs, environment, real, render
 from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
 from zenc.compiler import compile
 from zenc.errors import BuildError
-from zenc.resources import directory
 from zenc.scheme.model import Contiguous, Mapping
 
-SCHEMES = sorted(path.stem for path in directory("schemes").glob("*.zen") if path.stem != "patterns")
 TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)
 
 
@@ -42,7 +41,7 @@ def test_targets_have_equal_stems(target):
 @pytest.mark.parametrize(("target", "file", "suffix"), [("cpu", "kernels.cpp", ""), ("cuda", "kernels.cu", ".cu")])
 def test_generated_code_is_as_it_was(assert_golden, target, file, suffix):
     """Nothing but the mapping decides about it: whole for one, and for all others what they change of that."""
-    plans = [compile(scheme, target="plan").plan for scheme in SCHEMES]
+    plans = [compile(scheme, target="plan").plan for scheme in SHIPPED]
     by_mapping = {type(plan.mapping): rendered(plan, target)[file] for plan in plans}
     whole = by_mapping.pop(Contiguous)
     assert_golden(f"contiguous.{file}", whole)
@@ -57,7 +56,7 @@ def test_generated_code_is_as_it_was(assert_golden, target, file, suffix):
 def test_nothing_but_the_mapping_decides_about_the_code():
     """Another scheme, number of ranks or parameter must not be compiled anew."""
     assert compile("balanced", ranks=4).sources == compile("balanced", ranks=8).sources
-    contiguous = {name: compile(name).sources for name in SCHEMES if compile(name).plan.mapping == Contiguous()}
+    contiguous = {name: compile(name).sources for name in SHIPPED if compile(name).plan.mapping == Contiguous()}
     assert len(contiguous) > 1
     assert all(sources == next(iter(contiguous.values())) for sources in contiguous.values())
     assert compile("balanced", params={"seed": 1}).sources != compile("balanced", params={"seed": 2}).sources

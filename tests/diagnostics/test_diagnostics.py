@@ -16,7 +16,7 @@ from zenc.compiler import check
 from zenc.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.load import load_file
-from zenc.scheme.resolve import resolve
+from zenc.scheme.resolve import resolve_any
 from zenc.topology.load import load_with_warnings
 
 HERE = Path(__file__).parent
@@ -25,7 +25,7 @@ STAGES = ("syntax", "load", "scheme", "topology", "verification", "placement")
 IN_OTHER_FILES = {"malformed-topology": "xml", "unsafe-xml": "xml"}
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
-    "memory-exceeded", *IN_OTHER_FILES
+    "memory-exceeded", "choice-of-schemes", *IN_OTHER_FILES
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 
@@ -38,7 +38,7 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
             return check(path, topology=load_with_warnings(path)[0]).warnings
         if DIAGNOSTICS[id][0] == "topology":
             return load_with_warnings(path)[1]
-        return resolve(load_file(path))[1]
+        return resolve_any(load_file(path))[1]
     except ZencError as error:
         return error.diagnostics
 

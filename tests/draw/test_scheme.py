@@ -16,7 +16,7 @@ from jinja2 import meta
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
-from tests.support.shipped import plan_of_shipped
+from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.chain import Drawing
 from zenc.compiler import draw as draw_file
 from zenc.draw.arrows import heat_class
@@ -29,11 +29,9 @@ from zenc.errors import DrawingError
 from zenc.plan.expected import Weigher
 from zenc.plan.model import Plan
 from zenc.plan.requirements import allowed
-from zenc.resources import directory
 from zenc.topology.builders import nodes
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-SCHEMES = sorted(path.stem for path in directory("schemes").glob("*.zen") if path.stem != "patterns")
 HOSTILE = '</title><script>alert("1")</script> & {{ 7 * 7 }} {% raw %} ]]> \x00\x1b \ud800 \u2028 "\' onload=x'
 
 
@@ -73,7 +71,7 @@ def assert_on_paper(root: ElementTree.Element) -> None:
             assert 0 <= float(x) <= width and 0 <= float(y) <= height
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", SHIPPED)
 @given(size=st.integers(1, 9))
 @settings(max_examples=9, deadline=None)
 def test_shipped_schemes_are_drawn_whole(scheme: str, size: int) -> None:

@@ -82,6 +82,22 @@ def test_tiers() -> None:
     assert assert_layout(text) == expected
 
 
+def test_a_choice() -> None:
+    text = """scheme a(every=8){ push:coo  choose  ( every,margin = 0.1 )from[ balanced ,zen( k=3 )
+ ] unit  : choose choose from [a]  # beside
+ communication: from pull:  coo}"""
+    expected = """scheme a(every = 8) {
+    push: coo
+    choose(every, margin = 0.1) from [balanced, zen(k = 3)]
+    unit: choose
+    choose from [a]  # beside
+    communication: from
+    pull: coo
+}
+"""
+    assert assert_layout(text) == expected
+
+
 def test_a_topology() -> None:
     text = """topology t(n=2){ "Doc." levels : node(n),gpu( 4 )
 like nodes(2,gpus=4,bandwidth=2.5 GB / s)   like "a  b.xml","c" ,"d"(nodes=2)

@@ -13,6 +13,7 @@ from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
 from tests.support.damage import damaged_json
 from tests.support.fuzz import fuzzed
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
+from tests.support.shipped import SHIPPED
 from tests.support.survival import assert_planned
 from zenc.errors import ArtifactError
 from zenc.language.load import load_file, locate
@@ -22,10 +23,7 @@ from zenc.plan.restore import plan_from_json
 from zenc.plan.rounds import expand
 from zenc.plan.serial import plan_text, plan_to_json
 from zenc.plan.verify import verify
-from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
-
-SHIPPED = [entry["name"] for entry in shipped()]
 
 
 def shipped_plan(name: str, size: int | None) -> Plan:

@@ -1,4 +1,4 @@
-"""Whole files at random: imports, schedules, schemes of four dimensions or of tiers, and topologies.
+"""Whole files at random: imports, schedules, schemes of four dimensions, of tiers or of a choice, and topologies.
 
 They parse. Some of the schemes mean something.
 """
@@ -12,7 +12,7 @@ from tests.support.schedules import blocks, expressions, messages
 from zenc.language.schedule import Block
 from zenc.language.text import block_text, expression_text
 
-_NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "unit", "tier"])
+_NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "unit", "tier", "choose", "from"])
 _PATTERNS = ["ring", "hierarchy", "point_to_point", "point_to_point then ring", "mine", "mine(k = 2)"]
 _VALUES = {
     "communication": _PATTERNS,
@@ -75,13 +75,20 @@ def _tiers() -> st.SearchStrategy[str]:
     return st.lists(tier, min_size=1, max_size=3).map("\n".join)
 
 
+def _choices() -> st.SearchStrategy[str]:
+    settings = st.sampled_from(["", "(every = 5)", "(k)", "()", "(50, 0.5, patience = 3)"])
+    words = st.sampled_from(["balanced", "dense_ring", "a", "mine(k = 2)", "zen(3, seed = k)"])
+    several = st.lists(words, min_size=1, max_size=3).map(", ".join)
+    return st.builds(lambda how, names: f"choose{how} from [{names}]", settings, several)
+
+
 def _schemes() -> st.SearchStrategy[str]:
     return st.builds(
         lambda name, given, doc, inside: f"scheme {name}{given} {{ {doc}{inside} }}",
         _NAMES,
         _parameters(),
         _docs(),
-        _entries() | _tiers(),
+        _entries() | _tiers() | _choices() | st.builds("{}\n{}".format, _entries(), _choices()),
     )
 
 

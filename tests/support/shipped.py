@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from zenc.language.load import load_file, locate, shipped_names
+from zenc.language.load import load_file, locate
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.requirements import allowed
+from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
 
-SHIPPED = shipped_names()
+SHIPPED = [entry["name"] for entry in shipped() if not entry["candidates"]]
+"""Those of one plan. ``auto`` chooses among them."""
 
 
 @lru_cache(maxsize=256)

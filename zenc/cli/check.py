@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zenc.cli.common import (
     DensityOption,
     DtypeOption,
@@ -21,6 +23,9 @@ from zenc.cli.common import (
     show_diagnostics,
     spoken,
 )
+
+if TYPE_CHECKING:
+    from zenc.chain import Report
 
 EXAMPLES = """\b
 Examples:
@@ -65,21 +70,36 @@ def check(
         print_json(
             {
                 "ok": True,
-                "scheme": report.scheme.name,
+                "scheme": report.name,
                 "file": path,
                 "sizes": list(report.sizes),
                 "rounds": report.rounds,
                 "digest": report.plan.digest,
                 "diagnostics": [warning.to_json() for warning in report.warnings],
+                **(
+                    {"candidates": {name: _candidate(one) for name, one in report.candidates.items()}}
+                    if report.choice
+                    else {}
+                ),
                 **({"placement": report.placement.to_json()} if report.placement else {}),
             }
         )
     else:
-        proved = f"{report.scheme.name} is proved for {spoken(report.sizes)}"
-        rounds = ", ".join(f"{kind} {steps(count)}" for kind, count in report.rounds.items())
-        print(f"{path}: {proved} ({rounds})")
-        for line in report.placement.text() if report.placement else ():
-            print(line)
+        if report.choice:
+            print(f"{path}: {report.name} chooses from {len(report.candidates)}: {', '.join(report.candidates)}")
+        for name, one in (report.candidates or {report.name: report}).items():
+            print(f"{path}: {_proved(name, one)}")
+            for line in one.placement.text() if one.placement else ():
+                print(line)
+
+
+def _proved(name: str, report: Report) -> str:
+    rounds = ", ".join(f"{kind} {steps(count)}" for kind, count in report.rounds.items())
+    return f"{name} is proved for {spoken(report.sizes)} ({rounds})"
+
+
+def _candidate(report: Report) -> dict[str, object]:
+    return {"sizes": list(report.sizes), "rounds": report.rounds, "digest": report.plan.digest}
 
 
 def steps(count: int) -> str:

@@ -92,14 +92,16 @@ def compile_(
         artifact = compiler.compile(
             path, ranks=ranks, params=params, target=target.value, scheme=scheme, topology=cluster, arch=arch
         )
-        where = artifact.save(output or Path("build") / artifact.plan.scheme)
+        where = artifact.save(output or Path("build") / artifact.name)
     if json:
         print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:
         plan, proved = artifact.plan, artifact.proved_sizes
         group = spoken(proved) if plan.size is not None else _any(proved)
         archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target is Target.CUDA else ""
-        print(f"{where}: {plan.scheme} for {group}, target {target.value}{archs}, plan {plan.digest[:12]}")
+        print(f"{where}: {artifact.name} for {group}, target {target.value}{archs}, plan {artifact.digest[:12]}")
+        if artifact.choosing:
+            print(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
 
 
 def _any(proved: tuple[int, ...]) -> str:

@@ -67,7 +67,10 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _rows(entry: Entry) -> list[tuple[str, ...]]:
-    """The row of a scheme; under one with tiers, which share the mapping, an indented row for each of them."""
+    """The row of a scheme; under one with tiers, which share the mapping, or candidates, a row for each."""
+    if entry["candidates"]:
+        names = [(f"  {name}", "", "", "", "", "") for name in entry["candidates"]]
+        return [(entry["name"], f"chooses from {len(names)}", "", "", "", ""), *names]
     balance = (entry["balance"] or "-").removeprefix("balanced by ")
     if not entry["tiers"]:
         return [_row(entry["name"], entry, balance)]

@@ -6,6 +6,7 @@ directory/
     kernels.cpp       generated code; built at first use, into the cache. kernels.cu for the target cuda
     sm_90.cubin       the same for a GPU architecture, compiled: for machines without a compiler for kernels
     sources/*.zen     the texts it was compiled from, so that a later error can point at them
+    candidates/*/     of a scheme that chooses: a directory like this for each candidate; the first is also here
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +25,52 @@ from zenc.codegen.arch import named
 from zenc.codegen.device import Cubin
 from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.model import Plan
+from zenc.plan.requirements import allowed
 from zenc.plan.restore import plan_from_json
 from zenc.plan.serial import plan_text
+from zenc.scheme.model import SETTINGS, Settings
 
-ARTIFACT_VERSION = 2
+ARTIFACT_VERSION = 3
 CUBIN_SUFFIX = ".cubin"
+CANDIDATES = "candidates"
 MOST_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """What a compiled choice has beside its first candidate: how it is made, and the artifacts of all candidates."""
+
+    name: str
+    settings: Settings
+    candidates: Mapping[str, Artifact]
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits that two choices share only if they have equal plans, and are made alike."""
+        plans = [(name, artifact.plan.digest) for name, artifact in self.candidates.items()]
+        return _sha256(json.dumps([asdict(self.settings), plans]).encode())
+
+    def able(self, size: int) -> dict[str, Artifact]:
+        """The candidates that run among ``size`` ranks; raises ArtifactError (``wrong-size``) where there is none."""
+        fit = {name: artifact for name, artifact in self.candidates.items() if artifact.plan.size in (None, size)}
+        found = {name: artifact for name, artifact in fit.items() if allowed(artifact.plan, [size])}
+        if not found:
+            message = f"no candidate of {self.name}, as it was compiled, runs among {size} ranks"
+            raise ArtifactError(Diagnostic("wrong-size", message, help=f"compile it with --ranks {size}"))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """As in ``manifest.json``."""
+        plans = {name: artifact.plan.digest for name, artifact in self.candidates.items()}
+        return {"name": self.name, "settings": asdict(self.settings), "candidates": plans}
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A compiled scheme. ``sources`` are the generated files, ``texts`` the scheme and what it imports.
 
-    ``cubins`` are the kernels of the target cuda, by ascending architecture.
+    ``cubins`` are the kernels of the target cuda, by ascending architecture. Of a scheme that chooses among others this
+    is the artifact of its first candidate, which runs until it has chosen; ``choosing`` has all of them.
     """
 
     plan: Plan
@@ -44,6 +79,16 @@ class Artifact:
     texts: tuple[Source, ...] = ()
     proved_sizes: tuple[int, ...] = field(default=())
     cubins: tuple[Cubin, ...] = ()
+    choosing: Choosing | None = None
+
+    @property
+    def name(self) -> str:
+        return self.choosing.name if self.choosing else self.plan.scheme
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits that two artifacts share only if they mean the same."""
+        return self.choosing.digest if self.choosing else self.plan.digest
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -58,6 +103,7 @@ class Artifact:
             "proved_sizes": list(self.proved_sizes),
             "texts": [source.name for source in self.texts],
             "cubins": {str(cubin.arch): {"compiler": cubin.compiler, "cuda": cubin.cuda} for cubin in self.cubins},
+            **({"choice": self.choosing.to_json()} if self.choosing else {}),
             "files": {name: _sha256(content) for name, content in self.files().items()},
         }
 
@@ -78,6 +124,8 @@ class Artifact:
             (target / "sources").mkdir(parents=True, exist_ok=True)
             for name, content in self.files().items():
                 _write(target / name, content)
+            for number, candidate in enumerate(self.choosing.candidates.values() if self.choosing else ()):
+                candidate.save(target / CANDIDATES / str(number))
             _write(target / "manifest.json", (json.dumps(self.manifest, indent=2) + "\n").encode())
         except OSError as error:
             message = f"can't write the artifact to {target}: {error.strerror or error}"
@@ -86,7 +134,9 @@ class Artifact:
 
     def demand_size(self, size: int) -> None:
         """Raise ArtifactError (``wrong-size``) unless the artifact serves ``size`` ranks."""
-        if self.plan.size not in (None, size):
+        if self.choosing:
+            self.choosing.able(size)
+        elif self.plan.size not in (None, size):
             message = f"{self.plan.scheme} was compiled for {self.plan.size} ranks, and this group has {size}"
             help = f"compile it with --ranks {size}, or without --ranks for any number"
             raise ArtifactError(Diagnostic("wrong-size", message, help=help))
@@ -120,7 +170,28 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     target = str(manifest["target"])
     if not target.isidentifier():
         raise ValueError(f"{target!r} is no target")
-    return Artifact(plan, target, sources, texts, tuple(manifest["proved_sizes"]), cubins)
+    return Artifact(plan, target, sources, texts, tuple(manifest["proved_sizes"]), cubins, _choosing(where, manifest))
+
+
+def _choosing(where: Path, manifest: dict[str, Any]) -> Choosing | None:
+    """The candidates, each in a directory of its own, of a scheme that chooses."""
+    told = manifest.get("choice")
+    if told is None:
+        return None
+    found = {name: load_artifact(where / CANDIDATES / str(number)) for number, name in enumerate(told["candidates"])}
+    for name, artifact in found.items():
+        if (
+            artifact.plan.digest != told["candidates"][name]
+            or artifact.choosing
+            or artifact.target != manifest["target"]
+        ):
+            raise _damaged(where, f"its candidate {name} is not the one of its manifest")
+    if not found or manifest["digest"] != next(iter(found.values())).plan.digest:
+        raise _damaged(where, "its first candidate is not what it runs first")
+    settings = Settings(**told["settings"])
+    if settings.unsound or not all(isinstance(told["settings"][name], int) for name in SETTINGS if name != "margin"):
+        raise _damaged(where, "the settings of its choice are none")
+    return Choosing(str(told["name"]), settings, found)
 
 
 def _cubin(content: dict[str, bytes], arch: str, made: dict[str, Any]) -> Cubin:

@@ -17,6 +17,7 @@ Children: TypeAlias = list[Any]
 T = TypeVar("T")
 
 GREATEST_INTEGER = 2**64 - 1
+CHOOSE = "choose"
 _LONGEST_LITERAL = 100
 """Characters. No number in range is longer, and reading digits takes quadratic time."""
 
@@ -86,7 +87,8 @@ class Builder(ClusterRules):
         name, parameters, doc, *items = children
         entries = tuple(item for item in items if isinstance(item, syntax.Entry))
         tiers = tuple(item for item in items if isinstance(item, syntax.Tier))
-        return syntax.Scheme(name, parameters or (), doc, entries, span, tiers)
+        choices = tuple(item for item in items if isinstance(item, syntax.Choice))
+        return syntax.Scheme(name, parameters or (), doc, entries, span, tiers, choices)
 
     def schedule(self, span: Span, children: Children) -> syntax.Schedule:
         name, parameters, doc, *phases = children
@@ -143,6 +145,12 @@ class Builder(ClusterRules):
     def tier(self, span: Span, children: Children) -> syntax.Tier:
         name, size, scheme = children
         return syntax.Tier(name, size, scheme, span)
+
+    def choice(self, span: Span, children: Children) -> syntax.Choice:
+        arguments, *candidates = children
+        word = Span(span.source, span.start, span.start + len(CHOOSE))
+        settings = syntax.Word(syntax.Name(CHOOSE, word), arguments or (), word)
+        return syntax.Choice(settings, tuple(candidates), span)
 
     def key(self, span: Span, children: Children) -> syntax.Name:
         name: syntax.Name = children[0]

@@ -22,6 +22,7 @@ _LITERALS = {
     "LPAR": "'('", "RPAR": "')'", "LBRACE": "'{'", "RBRACE": "'}'",
     "ARROW": "'->'", "COMMA": "','", "COLON": "':'", "EQUAL": "'='", "RANGE": "'..'",
     "TO": "'to'", "IN": "'in'", "OF": "'of'", "WHERE": "'where'", "ELSE": "'else'", "NAME": "a name",
+    "LSQB": "'['", "RSQB": "']'", "FROM": "'from'",
 }  # fmt: skip
 
 _HELP_BY_SPELLING = {
@@ -217,7 +218,7 @@ def _expected(at: Situation) -> Diagnostic:
     if _at_end(at):
         end = max(0, len(at.source.text.rstrip()) - 1)
         return _say(f"unexpected end of file: {wanted}", Span(at.source, end, end + 1))
-    help = _HELP_BY_SPELLING.get(at.text) or _guess(at)
+    help = _guess(at) or _HELP_BY_SPELLING.get(at.text)
     if at.text == "," and "COMMA" not in at.accepted:
         help = _HELP_BY_SPELLING[";"]
     note = _still_open(at)
@@ -231,6 +232,8 @@ def _guess(at: Situation) -> str | None:
         return f"write 'let {at.text} = ...'"
     if at.text == "if" and "INTEGER" in at.accepted:
         return _HELP_BY_SPELLING["?"]
+    if (at.text == "from" and "COLON" in at.accepted) or (at.text == "[" and "FROM" in at.accepted):
+        return "write 'choose from [balanced, dense_ring]'"
     if at.text == ".." and "TO" in at.accepted:
         return "write 'parts A .. B' for several parts"
     if at.text in ("let", "require", "for", "if", "step", "send") and "PUSH" in at.accepted:
@@ -267,7 +270,7 @@ def expectations(accepted: frozenset[str]) -> list[str]:
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
     group({"SCHEME"}, {*(word.upper() for word in DECLARATIONS), "$END"}, *(f"'{word}'" for word in DECLARATIONS))
     group({"SCHEDULE", "WORD"}, {"SCHEDULE", "WORD"}, "a value")
-    group({"WORD", "RBRACE"}, {"WORD", "STRING", "TIER"}, "a key such as 'communication'")
+    group({"WORD", "RBRACE"}, {"WORD", "STRING", "TIER", "CHOOSE"}, "a key such as 'communication'")
     group({"WORD"}, {"WORD"}, "a word")
     group({"IF", "LBRACE"}, {"IF"}, "'if'")
     group({"STRING"}, {"STRING"}, "a string in double quotes")

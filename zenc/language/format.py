@@ -191,7 +191,8 @@ def _runs(items: Sequence[Item], indent: int) -> list[list[int]]:
     runs: list[list[int]] = [[]]
     for place, item in enumerate(items):
         clause = item[0]
-        is_plain = clause.body is None and (text := _one_line(item)) is not None and _fits(text, indent)
+        is_entry = clause.body is None and clause.head[0].text != "choose"
+        is_plain = is_entry and (text := _one_line(item)) is not None and _fits(text, indent)
         is_apart = not is_plain or any(token.breaks > 1 for token in (*clause.above, clause.head[0]))
         if is_apart or (runs[-1] and _is_tier(item) != _is_tier(items[runs[-1][-1]])):
             runs.append([])
@@ -254,7 +255,10 @@ def _gaps(tokens: Sequence[Token]) -> Iterator[str]:
             yield " "
             continue
         is_glued = (
-            before in ("", "(") or token.text in (")", ",", ":") or is_sign or (is_unit and "/" in (before, token.text))
+            before in ("", "(", "[")
+            or token.text in (")", "]", ",", ":")
+            or is_sign
+            or (is_unit and "/" in (before, token.text))
         )
         yield "" if is_glued or (token.text == "(" and is_operand) else " "
         is_sign = token.text == "-" and not is_operand

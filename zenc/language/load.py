@@ -1,7 +1,7 @@
 """Files and what they import -> a program.
 
 Program = main: File, files: File*                      # files[0] is main; then what it imports, prelude last
-          shipped: Program*                             # shipped schemes that tiers name
+          shipped: Program*                             # shipped schemes that tiers and choices name
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Program:
     main: File
     files: tuple[File, ...]
     shipped: tuple[Program, ...] = ()
-    """The shipped schemes that tiers name and no file defines, each with names of its own."""
+    """The shipped schemes that tiers and choices name and no file defines, each with names of its own."""
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -97,7 +97,7 @@ class _Loader:
         if prelude.resolve() not in self.files:
             self.files[prelude.resolve()] = _parse_prelude(_read(prelude, None))
         files = tuple(self.files.values())
-        return Program(files[0], files, _shipped_tiers(files))
+        return Program(files[0], files, _shipped(files))
 
     def _add(self, source: Source, path: Path | None, chain: tuple[Path, ...]) -> None:
         try:
@@ -149,9 +149,11 @@ def locate(name: str | os.PathLike[str]) -> Path:
     return known if named and not os.path.exists(path) and os.path.isfile(known) else path
 
 
-def _shipped_tiers(files: tuple[File, ...]) -> tuple[Program, ...]:
+def _shipped(files: tuple[File, ...]) -> tuple[Program, ...]:
     schemes = [scheme for file in files for scheme in file.schemes]
-    wanted = dict.fromkeys(tier.scheme.name.text for scheme in schemes for tier in scheme.tiers)
+    named = [tier.scheme for scheme in schemes for tier in scheme.tiers]
+    named += [word for scheme in schemes for choice in scheme.choices for word in choice.candidates]
+    wanted = dict.fromkeys(word.name.text for word in named)
     missing = [name for name in wanted if name not in {scheme.name.text for scheme in schemes}]
     known = set(shipped_names()) if missing else set()
     return tuple(load_file(directory("schemes") / f"{name}.zen") for name in missing if name in known)

@@ -131,11 +131,15 @@ class _Reader:
         return following in _BEGIN.get(kind, ()) and head[-1].text != "else"
 
     def _entry_ended(self, head: list[Token]) -> bool:
-        """Whether the next key stands here, or the next tier."""
+        """Whether the next key stands here, the next tier, or a choice."""
+        if head[0].text == "choose":
+            return head[-1].text == "]"
         if all(token.text != ":" for token in head):
             return False
-        starts_tier = self._peek() == "tier" and head[-1].text not in (":", "by", "then", "(", ",", "=")
-        return self._peek(1) == ":" or (starts_tier and self._peek(2) in (":", "("))
+        is_whole = head[-1].text not in (":", "by", "then", "(", ",", "=")
+        starts_tier = self._peek() == "tier" and is_whole and self._peek(2) in (":", "(")
+        starts_choice = self._peek() == "choose" and is_whole and self._peek(1) in ("from", "(")
+        return self._peek(1) == ":" or starts_tier or starts_choice
 
     def _peek(self, place: int = 0) -> str:
         """The ``place``-th token from here on that is no comment; empty beyond the end."""

@@ -74,7 +74,7 @@ def resume(text: str, start: int, body: Body | None) -> Resumption | None:
 def _begins(text: str, piece: Piece, body: Body) -> bool:
     rest = text[piece.offset + len(piece.text) :][:40].lstrip()
     if body == "scheme":
-        return piece.text == "tier" or (piece.text[0].isalpha() and rest.startswith(":"))
+        return piece.text in ("tier", "choose") or (piece.text[0].isalpha() and rest.startswith(":"))
     if body == "schedule":
         return piece.text in ("push", "pull") and rest.startswith("{")
     return piece.text in (DECLARED if body == "topology" else STATEMENTS)

@@ -1,10 +1,11 @@
 """The syntax tree: what the text says, before it is known to mean anything.
 
     File     = Import* Schedule* Scheme* Topology*         # in any order in the text; zenc.language.cluster.Topology
-    Scheme   = name Parameter* doc? Entry* Tier*           # scheme NAME(params) { "doc" key: value ... }
+    Scheme   = name Parameter* doc? Entry* Tier* Choice*   # scheme NAME(params) { "doc" key: value ... }
     Schedule = name Parameter* doc? push: Block pull: Block
     Entry    = key ":" Value
     Tier     = name size? ":" Word                         # tier node(8): dense_ring
+    Choice   = Argument* Word+                             # choose(every = 50) from [balanced, zen(k = 3)]
     Value    = Phrase                                      # balanced by permutation(seed); point_to_point then ring
              | Schedule                                    # schedule { push { ... } pull { ... } }, without a name
     Phrase   = Word (("by" | "then") Word)*
@@ -112,6 +113,16 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """``choose(ARGUMENTS) from [CANDIDATES]``; more than one in a scheme is told as an error later."""
+
+    settings: Word
+    """The word ``choose`` with its arguments."""
+    candidates: tuple[Word, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Scheme:
     name: Name
     parameters: tuple[Parameter, ...]
@@ -119,6 +130,7 @@ class Scheme:
     entries: tuple[Entry, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
     tiers: tuple[Tier, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

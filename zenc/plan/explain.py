@@ -5,7 +5,8 @@ The bytes are counted exactly (``zenc.plan.bytes``), for gradients that were dra
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +56,8 @@ class Traffic:
 class Explanation:
     """``busiest`` is the rank that sends or receives most. ``source`` says where the gradients come from.
 
-    ``general``: what it costs for any number of ranks; ``placement``: what it asks of a topology.
+    ``general``: what it costs for any number of ranks; ``placement``: what it asks of a topology. Of a ``choice`` it is
+    that of the candidate with the least bytes; ``candidates`` has all of them.
     """
 
     plan: Plan
@@ -69,6 +71,8 @@ class Explanation:
     figures: Figures
     general: Symbolic | None = None
     placement: Placement | None = None
+    choice: str = ""
+    candidates: Mapping[str, Explanation] = field(default_factory=dict)
 
     @property
     def busiest_bytes(self) -> int:
@@ -101,8 +105,15 @@ class Explanation:
             },
             "dense_ring_bytes": figures.dense_ring_bytes,
             "bound_bytes": figures.bound_bytes,
+            **({"choice": self.choice, "candidates": self._candidates()} if self.candidates else {}),
             **({"general": self.general.to_json()} if self.general else {}),
             **({"placement": self.placement.to_json()} if self.placement else {}),
+        }
+
+    def _candidates(self) -> dict[str, dict[str, int]]:
+        return {
+            name: {"bytes": one.busiest_bytes, "steps": sum(one.proof.rounds.values())}
+            for name, one in self.candidates.items()
         }
 
     def text(self) -> str:

@@ -14,12 +14,25 @@ MOST_MESSAGES = 40
 
 def explanation_text(explanation: Explanation) -> str:
     """The scheme in a sentence, the messages of the rank by round, and the bytes in the end."""
-    lines = [*_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
+    lines = [*_choice(explanation), *_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
     if explanation.general:
         lines += ["", *symbolic_text(explanation.general)]
     if explanation.placement:
         lines += ["", *placement_text(explanation.placement)]
     return "\n".join(lines)
+
+
+def _choice(explanation: Explanation) -> list[str]:
+    """All candidates, the least bytes first; empty for a scheme that chooses from none."""
+    if not explanation.candidates:
+        return []
+    ordered = sorted(explanation.candidates.items(), key=lambda item: item[1].busiest_bytes)
+    width = max(map(len, explanation.candidates))
+    rows = [
+        f"  {name:{width}}  {_size(one.busiest_bytes):>10}  {sum(one.proof.rounds.values()):>6} steps"
+        for name, one in ordered
+    ]
+    return [f"{explanation.choice} chooses; the busiest rank of each candidate moves", *rows, "the first of them:", ""]
 
 
 def _heading(explanation: Explanation) -> list[str]:

@@ -8,8 +8,8 @@ from typing import TypedDict
 
 from zenc.language.load import PRELUDE, load_file
 from zenc.resources import directory
-from zenc.scheme.model import HierarchicalHash, Holders, Partition, Permutation, Scheme, Tier
-from zenc.scheme.resolve import resolve
+from zenc.scheme.model import Choice, HierarchicalHash, Holders, Partition, Permutation, Scheme, Tier
+from zenc.scheme.resolve import resolve_any
 
 
 class TierEntry(TypedDict):
@@ -28,7 +28,8 @@ class Entry(TypedDict):
     """One line of the list. ``balance`` is None under centralization, where there is nothing to balance.
 
     ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults. ``tiers`` is
-    empty for a scheme without them; where they differ, a dimension has theirs with plus signs between.
+    empty for a scheme without them; where they differ, a dimension has theirs with plus signs between. A scheme that
+    chooses has ``candidates`` and no dimensions: these are empty strings.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Entry(TypedDict):
     pull: str
     parameters: dict[str, int | float]
     tiers: list[TierEntry]
+    candidates: list[str]
     summary: str
 
 
@@ -51,7 +53,9 @@ def shipped() -> list[Entry]:
 
 
 def _entry(path: Path, name: str) -> Entry:
-    scheme, _ = resolve(load_file(path), name)
+    scheme, _ = resolve_any(load_file(path), name)
+    if isinstance(scheme, Choice):
+        return _entry_of_choice(path, scheme)
     return Entry(
         name=scheme.name,
         path=str(path),
@@ -63,7 +67,25 @@ def _entry(path: Path, name: str) -> Entry:
         pull=_of_tiers(tier.pull.value for tier in scheme.tiers),
         parameters=dict(scheme.parameters),
         tiers=[_tier_entry(tier) for tier in scheme.tiers if tier.name],
+        candidates=[],
         summary=scheme.doc,
+    )
+
+
+def _entry_of_choice(path: Path, choice: Choice) -> Entry:
+    return Entry(
+        name=choice.name,
+        path=str(path),
+        communication="",
+        aggregation="",
+        partition="",
+        balance=None,
+        push="",
+        pull="",
+        parameters=dict(choice.parameters),
+        tiers=[],
+        candidates=[candidate.name for candidate in choice.candidates],
+        summary=choice.doc,
     )
 
 

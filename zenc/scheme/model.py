@@ -7,6 +7,9 @@ mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
 unit: Unit                                    # what is zero or not
 announce: Communication?                      # under Holders: the push that gathers the index sets of all ranks
 
+Choice    = name doc? parameters every margin patience trials Candidate+       # one of them runs, by tensor
+Candidate = name Scheme                                 # as written, with the values of its arguments
+
 Tier    = name size?                          # the members of a group; None for the outermost: what is left
 communication: Communication                  # who talks to whom: push and pull blocks of moves
 aggregation: incremental | one_shot           # where sums are made
@@ -16,8 +19,10 @@ push, pull: Format                            # what travels
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import TypeAlias
 
 from zenc.errors import Source, Span
@@ -174,3 +179,52 @@ class Scheme:
     @property
     def pull(self) -> Format:
         return self.tiers[-1].pull
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """``name`` is the scheme's, with the values of the arguments that it was given: ``zen(k = 3)``."""
+
+    name: str
+    scheme: Scheme
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a choice is made.
+
+    Every ``every`` calls of a tensor the ranks look at its gradient. One candidate takes the place of another where it
+    is expected to be better by the share ``margin`` at ``patience`` looks in a row. ``trials`` calls each are made with
+    those that may be the best, and timed, before the choice is made; with 0 it is made by prediction alone.
+    """
+
+    every: int = 50
+    margin: float = 0.08
+    patience: int = 2
+    trials: int = 3
+
+    @property
+    def unsound(self) -> str | None:
+        """The name of a setting that is beyond its range; None where all can be."""
+        values = ((name, getattr(self, name)) for name in SETTINGS)
+        return next((name for name, value in values if not SETTINGS[name][0] <= value <= SETTINGS[name][1]), None)
+
+
+SETTINGS: Mapping_[str, tuple[int, int]] = MappingProxyType(
+    {"every": (1, 1_000_000), "margin": (0, 1), "patience": (1, 1000), "trials": (0, 100)}
+)
+"""The names of the settings of a choice, with the least and the greatest value of each; all are integers but margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Several schemes, of which the run time takes the cheapest for each tensor. The first runs until it has chosen."""
+
+    name: str
+    doc: str
+    parameters: tuple[tuple[str, int | float], ...]
+    settings: Settings
+    candidates: tuple[Candidate, ...]
+    sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)

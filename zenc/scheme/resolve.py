@@ -14,10 +14,12 @@ from zenc.scheme import model
 from zenc.scheme.announce import check_holders, refuse_holders, resolve_announce
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.balance import resolve_balance
+from zenc.scheme.choice import resolve_choice
 from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
 from zenc.scheme.constants import Environment
+from zenc.scheme.named import Chain, Naming
 from zenc.scheme.report import Report, closest, did_you_mean, unknown
-from zenc.scheme.tiers import Chain, TierResolver, agreed
+from zenc.scheme.tiers import TierResolver, agreed
 from zenc.scheme.wire import resolve_format
 
 E = TypeVar("E", bound=Enum)
@@ -44,14 +46,50 @@ def resolve(
         levels: how many ranks one unit of a level has. It is the size of a tier of that name that says none.
 
     Raises:
-        SchemeError: with all problems of the scheme at once.
+        SchemeError: with all problems of the scheme at once; ``choice-of-schemes`` for one that chooses among others.
     """
+    resolved, warnings = resolve_any(program, scheme, parameters, levels)
+    if isinstance(resolved, model.Choice):
+        message = f"'{resolved.name}' chooses among several schemes, and this is about one"
+        names = ", ".join(candidate.name for candidate in resolved.candidates)
+        help = f"name one of them: {names}"
+        raise SchemeError(Diagnostic("choice-of-schemes", message, resolved.span, help=help))
+    return resolved, warnings
+
+
+def resolve_any(
+    program: Program,
+    scheme: str | None = None,
+    parameters: Mapping[str, int | float | str] | None = None,
+    levels: Mapping[str, int] | None = None,
+) -> tuple[model.Scheme | model.Choice, tuple[Diagnostic, ...]]:
+    """``resolve``, also of a scheme that chooses among others."""
     report = Report()
     chosen = choose(program, scheme, report)
-    resolved = _resolve(program, (chosen,), parameters or {}, levels or {}, report)
+    given, chain = parameters or {}, (chosen,)
+    make = _resolve_choice if chosen.choices else _resolve
+    resolved = make(program, chain, given, levels or {}, report)
     warnings = report.close()
     assert resolved is not None
     return resolved, warnings
+
+
+def _resolve_choice(
+    program: Program,
+    chain: Chain,
+    parameters: Mapping[str, int | float | str],
+    levels: Mapping[str, int],
+    report: Report,
+) -> model.Choice | None:
+    scheme = chain[-1]
+    environment = bind_parameters(scheme, parameters, report)
+    schedules_of(program, report)
+    found = resolve_choice(scheme, Naming(program, chain, environment, report, _resolve), levels)
+    _report_unused(scheme, environment, report)
+    if found is None:
+        return None
+    bound = tuple((name, value) for name, value in environment.values.items() if value is not None)
+    return model.Choice(scheme.name.text, scheme.doc or "", bound, *found, program.sources, scheme.name.span)
 
 
 def choose(program: Program, name: str | None, report: Report) -> syntax.Scheme:

@@ -7,32 +7,22 @@ whose scheme has tiers itself stands for all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from zenc.language import syntax
-from zenc.language.load import Program, shipped_names
+from zenc.language.load import Program
 from zenc.scheme import model
-from zenc.scheme.arguments import match_arguments
-from zenc.scheme.constants import Environment, constant, constant_integer
-from zenc.scheme.report import Report, did_you_mean, listed, unknown
+from zenc.scheme.constants import Environment, constant_integer
+from zenc.scheme.named import Chain, Levels, Naming, Resolve
+from zenc.scheme.report import Report, did_you_mean, listed
 
 T = TypeVar("T")
 
 MOST_MEMBERS = 1 << 16
 MOST_TIERS = 8
 """Those that tiers stand for included. No cluster has as many levels."""
-DEEPEST = 4
-"""Schemes of which each is a tier of the one before."""
-
-Chain: TypeAlias = tuple[syntax.Scheme, ...]
-"""The schemes that are being resolved, each a tier of the one before."""
-Known: TypeAlias = dict[str, tuple[Program, syntax.Scheme]]
-Levels: TypeAlias = Mapping[str, int]
-"""The ranks in one unit of a level: those of a node, of a rack."""
-Given: TypeAlias = Mapping[str, int | float | str]
-Resolve: TypeAlias = Callable[[Program, Chain, Given, Levels, Report], model.Scheme | None]
 
 
 class Resolved(NamedTuple):
@@ -58,11 +48,12 @@ class TierResolver:
         """Each tier with its scheme, as far as they can be told; what can't be is in the report."""
         tiers = self.chain[-1].tiers
         self._report_twins(tiers)
-        known, inner, found = schemes_of(self.program), 1, list[Resolved]()
+        naming = Naming(self.program, self.chain, self.environment, self.report, self.resolve)
+        inner, found = 1, list[Resolved]()
         for tier in tiers[:MOST_TIERS]:
             levels = {name: ranks // inner for name, ranks in self.levels.items() if ranks % inner == 0}
             size = self._size(tier, levels, outermost=tier is tiers[-1])
-            scheme = self._scheme(tier, known, levels)
+            scheme = naming.scheme(tier.scheme, levels)
             if scheme is not None:
                 found.append(Resolved(tier, scheme, tuple(self._opened(tier, scheme, size))))
             inner *= size or 1
@@ -82,33 +73,6 @@ class TierResolver:
                 notes = (f"the other one: {other.name.span}",)
                 message = f"there is another tier '{tier.name.text}'"
                 self.report.error("duplicate-name", message, tier.name.span, notes=notes)
-
-    def _scheme(self, tier: syntax.Tier, known: Known, levels: Levels) -> model.Scheme | None:
-        word = tier.scheme
-        if word.name.text not in known:
-            names = sorted({*known, *shipped_names()})
-            self.report.error("unknown-value", unknown("scheme", word.name.text, names), word.name.span)
-            return None
-        program, scheme = known[word.name.text]
-        if scheme in self.chain:
-            circle = " -> ".join(s.name.text for s in (*self.chain[self.chain.index(scheme) :], scheme))
-            self.report.error("recursive-tier", f"'{scheme.name.text}' is a tier of itself: {circle}", word.span)
-            return None
-        if len(self.chain) >= DEEPEST:
-            self.report.error("wrong-range", f"tiers of tiers nest at most {DEEPEST} deep", word.span)
-            return None
-        names = [parameter.name.text for parameter in scheme.parameters]
-        given = match_arguments(word, names, self.report)
-        values = {name: constant(argument.value, self.environment, self.report) for name, argument in given.items()}
-        told = {name: value for name, value in values.items() if value is not None}
-        return self._resolved(program, scheme, told, levels) if len(told) == len(values) else None
-
-    def _resolved(self, program: Program, scheme: syntax.Scheme, given: Given, levels: Levels) -> model.Scheme | None:
-        """Warnings about a tier's scheme are for those who use it by itself."""
-        inner = Report()
-        resolved = self.resolve(program, (*self.chain, scheme), given, levels, inner)
-        self.report.found += [diagnostic for diagnostic in inner.found if diagnostic.severity == "error"]
-        return None if inner.failed else resolved
 
     def _opened(self, named: syntax.Tier, scheme: model.Scheme, size: int | None) -> Iterator[model.Tier]:
         """The tiers that a tier stands for; those of a scheme with tiers of its own are called NAME.ITS_NAME."""
@@ -144,13 +108,6 @@ class TierResolver:
             notes = (f"levels: {listed(self.levels)}{did_you_mean(name, self.levels)}",) if self.levels else ()
             self.report.error("tier-size", f"tier '{name}' has no size", tier.name.span, notes=notes, help=help)
         return levels.get(name)
-
-
-def schemes_of(program: Program) -> Known:
-    """What a tier can name, with the program in which the words of that scheme have their meaning."""
-    known: Known = {s.name.text: (shipped, s) for shipped in program.shipped for s in shipped.main.schemes}
-    known |= {s.name.text: (program, s) for file in reversed(program.files) for s in file.schemes}
-    return known
 
 
 def agreed(
