@@ -62,16 +62,11 @@ def expand(plan: Plan, size: int) -> Rounds:
     Where the plan requires another number of ranks, that alone is told.
     """
     demand_all(plan, size)
-    levels, parts = levels_of(plan, size), plan.parts(size)
-    whole = Level("", 1, size, 1, 1)
-    unroller = _Unroller(size, parts, whole)
+    parts = plan.parts(size)
+    unroller = _Unroller(size, parts, _whole(size))
 
     def unrolled(kind: str, phase: Phase) -> tuple[Round, ...]:
-        unroller.parts = plan.parts_in(phase, size)
-        scope = scope_of(size, unroller.parts, plan.one_shot(phase))
-        announcing = phase is plan.announce
-        unroller.inside = () if announcing else levels[: phase.tier]
-        unroller.level = whole if announcing else levels[phase.tier]
+        scope = unroller.enter(plan, phase)
         return tuple(unroller.phase(plan.name_of(kind, phase), phase.block, scope))
 
     announce = unrolled("announce", plan.announce) if plan.announce else ()
@@ -80,6 +75,26 @@ def expand(plan: Plan, size: int) -> Rounds:
     if unroller.found:
         raise VerificationError(unroller.found)
     return Rounds(size, parts, pushes, pulls, tuple(unroller.sends), announce)
+
+
+def stream(plan: Plan, size: int) -> Iterator[tuple[str, Phase, Iterator[Iterator[Round]]]]:
+    """The moves of ``plan`` among ``size`` ranks without keeping them: of each phase its kind and its steps.
+
+    A step is an iterator over the moves of one statement after another, to be used up before the next step; some
+    steps move nothing. Raises as ``expand`` does, at the end of the phase that is wrong.
+    """
+    demand_all(plan, size)
+    unroller = _Unroller(size, plan.parts(size), _whole(size))
+    announce = [("announce", plan.announce)] if plan.announce else []
+    kinds = [*announce, *(("push", phase) for phase in plan.pushes), *(("pull", phase) for phase in plan.pulls)]
+    for kind, phase in kinds:
+        scope = unroller.enter(plan, phase)
+        yield kind, phase, unroller.stream(plan.name_of(kind, phase), phase.block, scope)
+
+
+def _whole(size: int) -> Level:
+    """All ranks as one group, of which nothing is cut."""
+    return Level("", 1, size, 1, 1)
 
 
 @dataclass(slots=True)
@@ -95,8 +110,17 @@ class _Unroller:
     phase_name: str = ""
     iterations: int = 0
     moves: int = 0
+    most: int = MOST_MOVES
     lines: dict[int, int] = field(default_factory=dict)
     blamed: set[tuple[int, str]] = field(default_factory=set)
+
+    def enter(self, plan: Plan, phase: Phase) -> Scope:
+        """Be ready for the moves of ``phase``; the scope that they start in."""
+        levels, announcing = levels_of(plan, self.size), phase is plan.announce
+        self.parts = plan.parts_in(phase, self.size)
+        self.inside = () if announcing else levels[: phase.tier]
+        self.level = _whole(self.size) if announcing else levels[phase.tier]
+        return scope_of(self.size, self.parts, plan.one_shot(phase))
 
     def phase(self, name: str, block: Block, scope: Scope) -> Iterator[Round]:
         self.phase_name, self.iterations = name, 0
@@ -105,13 +129,28 @@ class _Unroller:
         except EvaluationError as error:
             self.found.append(self._noted(error.diagnostic))
 
+    def stream(self, name: str, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
+        """As ``phase``, a statement at a time, and any number of moves; raises VerificationError."""
+        self.phase_name, self.iterations, self.most = name, 0, 1 << 62
+        try:
+            yield from self._lazily(block, scope)
+        except EvaluationError as error:
+            self.found.append(self._noted(error.diagnostic))
+        if self.found:
+            raise VerificationError(self.found)
+
     def _steps(self, block: Block, scope: Scope) -> Iterator[Round]:
-        for statement, inner in self._walk(block, scope):
-            assert isinstance(statement, Step)
-            moves = [self._moves(send, at) for send, at in self._walk(statement.body, inner)]
-            moves = [move for move in moves if len(move)]
+        for step in self._lazily(block, scope):
+            moves = list(step)
             if moves:
                 yield _joined(moves)
+
+    def _lazily(self, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
+        """Every step of ``block``, as the moves of its statements that make any."""
+        for statement, inner in self._walk(block, scope):
+            assert isinstance(statement, Step)
+            every = (self._moves(send, at) for send, at in self._walk(statement.body, inner))
+            yield (moves for moves in every if len(moves))
 
     def _walk(self, block: Block, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
         """Every Step or Send of ``block`` with the scope in which it runs."""
@@ -160,8 +199,8 @@ class _Unroller:
             self._blame(send, error.diagnostic)
             return _NO_MOVES
         self.moves += len(moves)
-        if self.moves > MOST_MOVES:
-            message = f"the {self.phase_name} makes more than {MOST_MOVES:,} moves"
+        if self.moves > self.most:
+            message = f"the {self.phase_name} makes more than {self.most:,} moves"
             raise EvaluationError(Diagnostic("schedule-too-long", message, send.span))
         return self._sound(send, moves)
 

@@ -1,0 +1,205 @@
+"""The clock: when each step of a call ends, where messages share links fairly and ranks wait for what they need.
+
+A rank enters a step when it has received and sent all of the one before, and has merged what came; after ``step`` and
+``message`` seconds for what it sends it is ready. A message flows when its sender and its receiver are ready in the
+same step, at its max-min fair rate among all that flow; rates change when a message starts or ends, and at no other time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.cost.flows import fair_rates
+from zenc.cost.stages import Program, Stage
+from zenc.plan.evaluate import Ints
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What the ranks of class ``rank`` do in a stage: ready at ``ready``, done with messages at ``sent``, then merging."""
+
+    rank: int
+    stage: int
+    start: float
+    ready: float
+    sent: float
+    end: float
+
+
+@dataclass(slots=True)
+class Costs:
+    """What a rank takes beside its messages, of each stage an array [classes]: before it is ready, and after."""
+
+    before: list[Floats]
+    after: list[Floats]
+    loads: list[Floats]
+    """What the network has to carry of each flow, in bytes: [flows] of each stage."""
+    delays: list[Floats]
+    """From the end of a flow to its arrival, in seconds."""
+    start: Floats
+    """When each rank begins."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """``ends`` [classes]: when each rank is done with its last step. ``spans`` are kept only where asked for.
+
+    ``since`` and ``until`` [stages]: when the first rank enters each, and the last one leaves it.
+    """
+
+    ends: Floats
+    since: Floats
+    until: Floats
+    events: int = 0
+    spans: list[Span] = field(default_factory=list)
+
+
+def run(of: Program, costs: Costs, bandwidths: Floats, tolerance: float = 1e-9, trace: bool = False) -> Clock:
+    """Simulate ``of`` on links of ``bandwidths``, one of each class of links.
+
+    Flows that end within the share ``tolerance`` of a step's time end together.
+    """
+    return _Run(of, costs, bandwidths, tolerance, trace).clock()
+
+
+class _Run:
+    """Between events: which stage each rank is in, and what is left of the flows under way."""
+
+    def __init__(self, of: Program, costs: Costs, bandwidths: Floats, tolerance: float, trace: bool) -> None:
+        self.of, self.costs, self.bandwidths, self.tolerance, self.trace = of, costs, bandwidths, tolerance, trace
+        ranks = len(of.sizes)
+        self.order = _orders(of, ranks)
+        self.place = np.zeros(ranks, dtype=np.int64)
+        self.now = 0.0
+        self.started = costs.start.copy()
+        self.entering = np.full(ranks, np.inf)
+        self.ready = np.full((ranks), np.inf)
+        self.arrived = np.zeros(ranks)
+        self.left = np.zeros(ranks, dtype=np.int64)
+        self.waiting: dict[int, npt.NDArray[np.bool_]] = {}
+        self.is_in = np.full(ranks, -1)
+        stages = len(of.stages)
+        self.found = Clock(costs.start.copy(), np.full(stages, np.inf), np.zeros(stages))
+        self.stage_of, self.flow_of = np.zeros((2, 0), dtype=np.int64)
+        self.rest, self.rate, self.since = np.zeros((3, 0))
+        for rank in range(ranks):
+            self._go(rank, float(costs.start[rank]))
+
+    def clock(self) -> Clock:
+        while True:
+            at = min(float(self.entering.min(initial=np.inf)), self._next_end())
+            if at == np.inf:
+                return self.found
+            self.found.events += 1
+            self.rest = self.rest - self.rate * (at - self.now)
+            self.now = at
+            changed = self._finish()
+            changed = self._enter() or changed
+            if changed:
+                self._share()
+
+    def _next_end(self) -> float:
+        return self.now + float((self.rest / self.rate).min()) if len(self.rest) else np.inf
+
+    def _finish(self) -> bool:
+        """Take away the flows that end now, and let ranks go on whose last ones they were."""
+        if not len(self.rest):
+            return False
+        slack = self.tolerance * np.maximum(self.now - self.since, 1e-12)
+        done = self.rest <= self.rate * slack
+        if not done.any():
+            return False
+        for stage, flow in zip(self.stage_of[done].tolist(), self.flow_of[done].tolist(), strict=True):
+            of, arrival = self.of.stages[stage], self.now + float(self.costs.delays[stage][flow])
+            for rank in (int(of.src[flow]), int(of.dst[flow])):
+                self.left[rank] -= 1
+                self.arrived[rank] = max(self.arrived[rank], arrival)
+                if not self.left[rank]:
+                    self._leave(rank, stage)
+        keep = ~done
+        self.stage_of, self.flow_of = self.stage_of[keep], self.flow_of[keep]
+        self.rest, self.rate, self.since = self.rest[keep], self.rate[keep], self.since[keep]
+        return True
+
+    def _leave(self, rank: int, stage: int) -> None:
+        sent = float(self.arrived[rank])
+        end = sent + float(self.costs.after[stage][rank])
+        if self.trace:
+            times = float(self.started[rank]), float(self.ready[rank]), sent, end
+            self.found.spans.append(Span(rank, stage, *times))
+        self.found.since[stage] = min(self.found.since[stage], self.started[rank])
+        self.found.until[stage] = max(self.found.until[stage], end)
+        self.is_in[rank] = -1
+        self.place[rank] += 1
+        self._go(rank, end)
+
+    def _go(self, rank: int, at: float) -> None:
+        """On to the next stage in which ``rank`` has a part."""
+        self.found.ends[rank] = at
+        order = self.order[rank]
+        if self.place[rank] >= len(order):
+            self.entering[rank] = np.inf
+            return
+        stage = int(order[self.place[rank]])
+        self.started[rank] = self.arrived[rank] = at
+        self.entering[rank] = at + float(self.costs.before[stage][rank])
+
+    def _enter(self) -> bool:
+        """Ranks that are ready now, and the flows between such."""
+        near = self.entering <= self.now * (1 + 1e-12) + 1e-15
+        if not near.any():
+            return False
+        stages = set()
+        for rank in np.flatnonzero(near).tolist():
+            stage = int(self.order[rank][self.place[rank]])
+            of = self.of.stages[stage]
+            self.is_in[rank], self.ready[rank] = stage, self.now
+            self.left[rank] = int((of.src == rank).sum() + (of.dst == rank).sum())
+            stages.add(stage)
+        self.entering[near] = np.inf
+        return any([self._begin(stage) for stage in sorted(stages)])
+
+    def _begin(self, stage: int) -> bool:
+        """The flows of ``stage`` whose ends are both ready."""
+        of = self.of.stages[stage]
+        waiting = self.waiting.setdefault(stage, np.ones(len(of.src), dtype=bool))
+        inside = self.is_in == stage
+        begun = np.flatnonzero(waiting & inside[of.src] & inside[of.dst])
+        if not len(begun):
+            return False
+        waiting[begun] = False
+        self.stage_of = np.r_[self.stage_of, np.full(len(begun), stage)]
+        self.flow_of = np.r_[self.flow_of, begun]
+        self.rest = np.r_[self.rest, self.costs.loads[stage][begun]]
+        self.rate = np.r_[self.rate, np.zeros(len(begun))]
+        self.since = np.r_[self.since, np.full(len(begun), self.now)]
+        return True
+
+    def _share(self) -> None:
+        """The rates of all flows under way."""
+        flows, links, times = list[Ints](), list[Ints](), list[Floats]()
+        for stage in np.unique(self.stage_of).tolist():
+            of, here = self.of.stages[stage], np.flatnonzero(self.stage_of == stage)
+            place = np.full(len(of.src), -1)
+            place[self.flow_of[here]] = here
+            on = place[of.flow]
+            flows.append(on[on >= 0])
+            links.append(of.link[on >= 0])
+            times.append(of.times[on >= 0])
+        if flows:
+            joined = np.concatenate(flows), np.concatenate(links), np.concatenate(times)
+            self.rate = fair_rates(*joined, len(self.rest), self.bandwidths)
+
+
+def _orders(of: Program, ranks: int) -> list[list[int]]:
+    """The stages in which each rank has a part."""
+    order: list[list[int]] = [[] for _ in range(ranks)]
+    for number, stage in enumerate(of.stages):
+        for rank in np.unique(np.r_[stage.src, stage.dst]).tolist():
+            order[rank].append(number)
+    return order

@@ -1,0 +1,240 @@
+"""What a call will take: seconds, and the bytes of ranks, phases and links.
+
+plan x size x profile --weigh--> messages --classes--> Program --run--> Prediction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.cost.calibration import DEFAULTS, Calibration
+from zenc.cost.engine import Clock, Costs, Span, run
+from zenc.cost.network import Network, network_of
+from zenc.cost.profile import Profile
+from zenc.cost.stages import Program, Stage, bytes_by_rank, program
+from zenc.cost.weigh import Scales
+from zenc.errors import CostError, Diagnostic
+from zenc.plan.model import Plan
+from zenc.topology.model import Topology
+
+Floats = npt.NDArray[np.float64]
+
+MOST_EXACT = 64
+"""Classes of ranks up to which every end of a message is an event of its own."""
+COARSE = 0.05
+"""Beyond them, messages that end within this share of the time that they have taken end together."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCost:
+    """One phase: ``seconds`` of the rank that is in it longest, and the bytes of the busiest one."""
+
+    steps: int
+    seconds: float
+    sent: float
+    received: float
+
+    def to_json(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in ("steps", "seconds", "sent", "received")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What ``plan`` takes on ``size`` ranks: ``seconds`` from the call to the last rank's result.
+
+    ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of its pack, merges
+    and expansion. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
+    ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
+    """
+
+    scheme: str
+    size: int
+    seconds: float
+    sent: float
+    received: float
+    messages: int
+    kernels: float
+    phases: dict[str, PhaseCost]
+    bottleneck: str
+    busy: float
+    carried: float
+    classes: int
+    spans: tuple[Span, ...] = ()
+    of: Program | None = None
+
+    @property
+    def steps(self) -> int:
+        return sum(phase.steps for phase in self.phases.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the trace, as JSON data."""
+        names = (
+            "scheme",
+            "size",
+            "seconds",
+            "sent",
+            "received",
+            "messages",
+            "kernels",
+            "bottleneck",
+            "busy",
+            "carried",
+        )
+        phases = {name: phase.to_json() for name, phase in self.phases.items()}
+        return {**{name: getattr(self, name) for name in names}, "steps": self.steps, "phases": phases}
+
+
+def predict(
+    plan: Plan,
+    size: int,
+    profile: Profile,
+    topology: Topology | None = None,
+    calibration: Calibration = DEFAULTS,
+    *,
+    trace: bool = False,
+    apart: bool = False,
+) -> Prediction:
+    """What a call of ``plan`` takes on ``size`` ranks, for a gradient like ``profile``.
+
+    Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates every
+    rank for itself, where otherwise one is that stands for all that are alike. ``plan`` counts as proved.
+
+    Raises VerificationError for moves that make no sense, TopologyError for another number of ranks
+    (``wrong-topology-size``) and for moves without a way (``no-route``).
+    """
+    return predict_on(plan, profile, network(topology, size, calibration), calibration, trace=trace, apart=apart)
+
+
+def network(topology: Topology | None, size: int, calibration: Calibration) -> Network:
+    """The links between ``size`` ranks; raises CostError (``wrong-topology-size``) where the topology has others."""
+    if topology is not None and topology.size != size:
+        message = f"{topology.name} has {topology.size} ranks, and the scheme is to run on {size}"
+        raise CostError(Diagnostic("wrong-topology-size", message, help="leave out the number of ranks"))
+    return network_of(topology, size, calibration.bandwidth)
+
+
+def predict_on(
+    plan: Plan,
+    profile: Profile,
+    network: Network,
+    calibration: Calibration = DEFAULTS,
+    *,
+    trace: bool = False,
+    apart: bool = False,
+) -> Prediction:
+    """As ``predict``, on a network that is known: routes are found once for many plans."""
+    scales = Scales(plan, network.size, profile)
+    of = program(scales, network, apart)
+    bandwidths = network.bandwidths[of.link_member] * calibration.efficiency
+    costs = _costs(of, scales, calibration, bandwidths, network)
+    tolerance = 1e-9 if len(of.sizes) <= MOST_EXACT or apart else COARSE
+    clock = run(of, costs, bandwidths, tolerance, trace)
+    return _prediction(plan, scales, calibration, network, of, clock)
+
+
+def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
+    """When each of several collectives ends, of ``seconds`` each, whose gradients are ``ready`` at some time.
+
+    One runs after another, in the order of their gradients, as a communication hook has them: beside what is left of
+    the backward pass, but not beside each other. In the order that they are given.
+    """
+    ends, free = [0.0] * len(seconds), 0.0
+    for at in sorted(range(len(seconds)), key=lambda i: ready[i]):
+        free = max(free, ready[at]) + seconds[at]
+        ends[at] = free
+    return ends
+
+
+def _kernels(scales: Scales, calibration: Calibration) -> tuple[float, float]:
+    """Seconds until the first message, and from the last one to the result."""
+    unit, slow = scales.profile.unit_bytes, calibration.slowdown(scales.size)
+    own, whole = scales.own_bytes, scales.sum_bytes
+    pack, expand = calibration.pack.seconds(own / unit, own), calibration.expand.seconds(whole / unit, whole)
+    return (calibration.call / 2 + pack) * slow, (calibration.call / 2 + expand) * slow
+
+
+def _costs(of: Program, scales: Scales, calibration: Calibration, bandwidths: Floats, network: Network) -> Costs:
+    ranks, slow, unit = len(of.sizes), calibration.slowdown(scales.size), scales.profile.unit_bytes
+    latencies = network.latencies[of.link_member]
+    before, after, loads, delays = [], [], [], []
+    credit = np.full(len(bandwidths), calibration.burst)
+    for stage in of.stages:
+        sends = np.bincount(stage.src, stage.out, minlength=ranks)
+        before.append(calibration.step + sends * calibration.message)
+        came = np.bincount(stage.dst, stage.into * stage.bytes, minlength=ranks)
+        merge = calibration.merge.seconds(1, unit) / unit if stage.kind == "push" else 0.0
+        after.append(came * merge * slow)
+        load = _loads(stage, calibration, ranks)
+        if calibration.burst:
+            load, credit = _less(load, stage, credit)
+        loads.append(load)
+        delays.append(np.bincount(stage.flow, latencies[stage.link], minlength=len(load)))
+    first, _ = _kernels(scales, calibration)
+    return Costs(before, after, loads, delays, np.full(ranks, first))
+
+
+def _loads(stage: Stage, calibration: Calibration, ranks: int) -> Floats:
+    """Bytes of each flow, and what it costs its receiver that others come at the same time."""
+    came = np.bincount(stage.dst, stage.into, minlength=ranks)[stage.dst]
+    return np.asarray(stage.bytes + np.minimum(stage.bytes, calibration.fan_in) * (came - 1) / np.maximum(came, 1))
+
+
+def _less(load: Floats, stage: Stage, credit: Floats) -> tuple[Floats, Floats]:
+    """``load`` without what the links carry at once, as far as they still have ``credit``; and the rest of that."""
+    total = np.bincount(stage.link, stage.times * load[stage.flow], minlength=len(credit))
+    share = np.divide(credit, total, out=np.zeros(len(credit)), where=total > 0)
+    free = np.full(len(load), np.inf)
+    np.minimum.at(free, stage.flow, share[stage.link])
+    return load * (1 - np.minimum(free, 1.0)), np.maximum(credit - total, 0.0)
+
+
+def _prediction(
+    plan: Plan, scales: Scales, calibration: Calibration, network: Network, of: Program, clock: Clock
+) -> Prediction:
+    first, last = _kernels(scales, calibration)
+    sent, received = bytes_by_rank(of.stages, of.sizes)
+    carried, load = np.zeros((2, len(of.link_sizes)))
+    bandwidths = network.bandwidths[of.link_member]
+    for stage in of.stages:
+        carried += np.bincount(stage.link, stage.times * stage.bytes[stage.flow], minlength=len(carried))
+    load = carried / bandwidths
+    worst = int(load.argmax()) if len(load) else -1
+    messages = sum(float(stage.out @ of.sizes[stage.src]) for stage in of.stages)
+    merge = calibration.merge.seconds(1, scales.profile.unit_bytes) / scales.profile.unit_bytes
+    pushed = _received(of, [stage for stage in of.stages if stage.kind == "push"]).max(initial=0.0)
+    return Prediction(
+        scheme=plan.scheme,
+        size=scales.size,
+        seconds=float(clock.ends.max(initial=0.0)) + last,
+        sent=float(sent.max(initial=0.0)),
+        received=float(received.max(initial=0.0)),
+        messages=round(messages),
+        kernels=first + last + float(pushed) * merge * calibration.slowdown(scales.size),
+        phases=_phases(of, clock),
+        bottleneck=network.label(int(of.link_member[worst])) if worst >= 0 and load[worst] > 0 else "",
+        busy=float(load[worst]) if worst >= 0 else 0.0,
+        carried=float(carried[worst]) if worst >= 0 else 0.0,
+        classes=len(of.sizes),
+        spans=tuple(clock.spans),
+        of=of,
+    )
+
+
+def _received(of: Program, stages: Sequence[Stage]) -> Floats:
+    return bytes_by_rank(stages, of.sizes)[1]
+
+
+def _phases(of: Program, clock: Clock) -> dict[str, PhaseCost]:
+    found: dict[str, PhaseCost] = {}
+    names = dict.fromkeys(stage.name for stage in of.stages)
+    for name in names:
+        stages = [(number, stage) for number, stage in enumerate(of.stages) if stage.name == name]
+        sent, received = bytes_by_rank([stage for _, stage in stages], of.sizes)
+        seconds = float(clock.until[stages[-1][0]]) - float(clock.since[stages[0][0]])
+        found[name] = PhaseCost(len(stages), seconds, float(sent.max()), float(received.max()))
+    return found
