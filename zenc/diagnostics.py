@@ -133,6 +133,7 @@ _EXPLANATION = {
 
 _COST = {
     "bad-profile": ("cost", "a profile, or a file with profiles, can't be"),
+    "bad-calibration": ("cost", "a calibration, or a file with one, can't be"),
 }
 
 _DRAWING = {

@@ -5,10 +5,11 @@
     kernels     = call pack merge expand cores?
     Kernel      = seconds a unit, bytes a second
 
-A step of a schedule takes ``step`` seconds from its start until its messages are under way, and ``message`` more for each
-that a rank sends. A port then carries bytes at ``efficiency`` times the bandwidth of its link. Where several messages share
-a port, each after the first costs it ``fan_in`` bytes more: senders that compete for a receiver do not keep it busy
-without gaps. ``burst`` bytes of each port are carried at once when a call begins, as a token bucket does.
+A step of a schedule takes ``step`` seconds from its start until its messages are under way, and ``message`` more for
+each that a rank sends. A port then carries bytes at ``efficiency`` times the bandwidth of its link. Where several
+messages come to a port at once, each after the first costs it ``fan_in`` bytes more: senders that compete for a
+receiver do not keep it busy without gaps. ``burst`` bytes of each port are carried at once when a call begins, as a
+token bucket does.
 
 ``zenc calibrate`` measures all of them but ``burst``, which a network has or has not.
 """
@@ -96,7 +97,7 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
         if not isinstance(data, dict) or data.pop("zenc_calibration", None) != VERSION:
             raise ValueError(f"it has no 'zenc_calibration': {VERSION}")
         return _calibration(data)
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, CostError):
             raise
         complain([(True, f"{path} holds no calibration: {first_line(error)}")])

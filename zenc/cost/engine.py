@@ -1,8 +1,8 @@
 """The clock: when each step of a call ends, where messages share links fairly and ranks wait for what they need.
 
-A rank enters a step when it has received and sent all of the one before, and has merged what came; after ``step`` and
-``message`` seconds for what it sends it is ready. A message flows when its sender and its receiver are ready in the
-same step, at its max-min fair rate among all that flow; rates change when a message starts or ends, and at no other time.
+A rank enters a step when it has received and sent all of the one before, and has merged what came; some time later it
+is ready. A message flows when its sender and its receiver are ready in the same step, at its max-min fair rate among
+all that flow; rates change when a message starts or ends, and at no other time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.cost.flows import fair_rates
-from zenc.cost.stages import Program, Stage
+from zenc.cost.stages import Program
 from zenc.plan.evaluate import Ints
 
 Floats = npt.NDArray[np.float64]
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What the ranks of class ``rank`` do in a stage: ready at ``ready``, done with messages at ``sent``, then merging."""
+    """Ranks of class ``rank`` in a stage: ``ready`` for messages, done with them at ``sent``, merging to ``end``."""
 
     rank: int
     stage: int

@@ -2,8 +2,7 @@
 
     Network = name size bandwidths latencies               # of its links, [links]
 
-On the switch each rank has a link of its own into it, and one out of it: of ``size`` ranks the first ``size`` links, and the
-others.
+On the switch each rank has a link of its own into it, and one out of it: the first ``size`` links, and the others.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     Carried = (src dst part pieces contributors owned)*    # arrays, one entry for every part of every move
 
 Of a plan that is right no contribution arrives twice, so those of a piece are the sum of what was there and what came,
-and numbers do where the proof (``zenc.plan.verify``) needs sets. That makes thousands of ranks a matter of seconds: moves
+and numbers do where the proof (``zenc.plan.verify``) needs sets. So thousands of ranks are a matter of seconds: moves
 come a statement at a time and are forgotten; what is kept is two numbers for every rank and part.
 """
 

@@ -47,9 +47,9 @@ class PhaseCost:
 class Prediction:
     """What ``plan`` takes on ``size`` ranks: ``seconds`` from the call to the last rank's result.
 
-    ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of its pack, merges
-    and expansion. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
-    ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
+    ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of its pack,
+    merges and expansion. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried``
+    bytes. ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
     """
 
     scheme: str
@@ -101,8 +101,8 @@ def predict(
 ) -> Prediction:
     """What a call of ``plan`` takes on ``size`` ranks, for a gradient like ``profile``.
 
-    Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates every
-    rank for itself, where otherwise one is that stands for all that are alike. ``plan`` counts as proved.
+    Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates
+    every rank for itself, where otherwise one is that stands for all that are alike. ``plan`` counts as proved.
 
     Raises VerificationError for moves that make no sense, TopologyError for another number of ranks
     (``wrong-topology-size``) and for moves without a way (``no-route``).
@@ -165,15 +165,17 @@ def _costs(of: Program, scales: Scales, calibration: Calibration, bandwidths: Fl
     credit = np.full(len(bandwidths), calibration.burst)
     for stage in of.stages:
         sends = np.bincount(stage.src, stage.out, minlength=ranks)
-        before.append(calibration.step + sends * calibration.message)
+        before.append(np.asarray(calibration.step + sends * calibration.message, np.float64))
         came = np.bincount(stage.dst, stage.into * stage.bytes, minlength=ranks)
         merge = calibration.merge.seconds(1, unit) / unit if stage.kind == "push" else 0.0
-        after.append(came * merge * slow)
+        after.append(np.asarray(came * merge * slow, np.float64))
         load = _loads(stage, calibration, ranks)
         if calibration.burst:
             load, credit = _less(load, stage, credit)
         loads.append(load)
-        delays.append(np.bincount(stage.flow, latencies[stage.link], minlength=len(load)))
+        on_way = stage.times * of.link_sizes[stage.link] * latencies[stage.link]
+        together = np.bincount(stage.flow, on_way, minlength=len(load))
+        delays.append(np.asarray(together / (stage.out * of.sizes[stage.src]), np.float64))
     first, _ = _kernels(scales, calibration)
     return Costs(before, after, loads, delays, np.full(ranks, first))
 

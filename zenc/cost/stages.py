@@ -1,12 +1,11 @@
 """The messages of every step, and which of them are alike.
 
-    Program = sizes member Stage* Wire*
+    Program = sizes member link_sizes link_member Stage*
     Stage   = kind name number, (bytes src dst out into)*, (flow link times)*      # of flows, and of flows on links
-    Wire    = a link, or links that carry the same, as ``capacity`` [links] and ``wire`` [links]
 
-What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A flow of
-a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave each rank
-of class ``src``, and ``into`` come to each of class ``dst``. It loads each link of a class ``times`` over.
+What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
+flow of a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave
+each rank of class ``src``, and ``into`` come to each of class ``dst``. It loads each link of a class ``times`` over.
 
 Ranks are alike that send and receive the same, step for step, to and from ranks that are alike, over links that are:
 colour refinement, which ends with the coarsest such classes. All of a class then act at the same times in any
@@ -75,7 +74,7 @@ def messages(scales: Scales, step: Step) -> Iterator[Messages]:
         rows, pair = scales.rows(step, carried), carried.src * size + carried.dst
         if len(pair) > 1 and not (np.diff(pair) > 0).all():
             pair, index = np.unique(pair, return_inverse=True)
-            rows = np.bincount(index.reshape(-1), rows, minlength=len(pair))
+            rows = np.asarray(np.bincount(index.reshape(-1), rows, minlength=len(pair)), np.float64)
         yield Messages(step, *np.divmod(pair, size), np.round(scales.messages(rows), 3))
 
 
@@ -176,7 +175,8 @@ def _refined(every: _All, network: Network) -> tuple[Ints, Ints, Ints]:
             break
         before = found
         ends = ((every.src, flows), (every.dst, ~flows))
-        ranks = _mixed(ranks + sum(_gathered(at, what, network.size) for at, what in ends))
+        for at, what in ends:
+            ranks = _mixed(ranks + _gathered(at, what, network.size))
         links = _mixed(links + _gathered(every.link, flows[every.pair], len(links)))
     return _numbered(ranks), _numbered(links), _numbered(flows)
 

@@ -106,7 +106,7 @@ class Scales:
     def _density(self, contributors: int, block: int) -> Floats:
         """Of the slots of each part that may weigh differently, those that so many ranks fill."""
         if self.ranges > 1:
-            edges = np.arange(self.parts + 1) * self.slots
+            edges = np.asarray(np.arange(self.parts + 1) * self.slots, np.float64)
             if block > 1:
                 return self._blocks_between(contributors, block, edges)
             return self.profile.union_between(edges[:-1], edges[1:], contributors)
@@ -147,7 +147,7 @@ def _values(units: float, unit_bytes: int) -> float:
 
 def body_bytes(format: Format, slots: float, counts: Floats, unit_bytes: int) -> Floats:
     """Of segments of a part of ``slots`` with ``counts`` [n] occupied ones on average; [n]."""
-    return index_bytes(format, slots, counts) + np.ceil(np.round(counts) * unit_bytes / 8) * 8
+    return np.asarray(index_bytes(format, slots, counts) + np.ceil(np.round(counts) * unit_bytes / 8) * 8)
 
 
 def index_bytes(format: Format, slots: float, counts: Floats) -> Floats:
@@ -174,4 +174,5 @@ def _elias_fano(slots: float, counts: Floats) -> Floats:
     others = slots - listed
     low = np.floor(np.log2(np.maximum(others / np.maximum(listed, 1), 1)))
     bits = listed * low, listed + np.floor(others / 2**low)
-    return np.where(listed > 0, sum(np.ceil(each / 64) * 8 for each in bits), 0.0)
+    both = np.ceil(bits[0] / 64) * 8 + np.ceil(bits[1] / 64) * 8
+    return np.asarray(np.where(listed > 0, both, 0.0))
