@@ -7,9 +7,9 @@
 
 A step of a schedule takes ``step`` seconds from its start until its messages are under way, and ``message`` more for
 each that a rank sends. A port then carries bytes at ``efficiency`` times the bandwidth of its link. Where several
-messages come to a port at once, each after the first costs it ``fan_in`` bytes more: senders that compete for a
-receiver do not keep it busy without gaps. ``burst`` bytes of each port are carried at once when a call begins, as a
-token bucket does.
+messages come to a port at once, each after the first costs it half of its own bytes more, but at most ``fan_in``:
+senders that compete for a receiver do not keep it busy without gaps. ``burst`` bytes of each port are carried at once
+when a call begins, as a token bucket does.
 
 ``zenc calibrate`` measures all of them but ``burst``, which a network has or has not.
 """
@@ -26,6 +26,8 @@ from typing import Any
 from zenc.errors import CostError, Diagnostic, first_line
 
 VERSION = 1
+FAN_IN_SHARE = 0.5
+"""Of a message's own bytes, what it costs its receiver at most that others come at the same time."""
 
 
 @dataclass(frozen=True, slots=True)

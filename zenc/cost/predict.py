@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zenc.cost.calibration import DEFAULTS, Calibration
+from zenc.cost.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
 from zenc.cost.engine import Clock, Costs, Span, run
 from zenc.cost.network import Network, network_of
 from zenc.cost.profile import Profile
@@ -152,14 +152,14 @@ def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
 
 def _kernels(scales: Scales, calibration: Calibration) -> tuple[float, float]:
     """Seconds until the first message, and from the last one to the result."""
-    unit, slow = scales.profile.unit_bytes, calibration.slowdown(scales.size)
+    unit, slow = scales.unit_bytes, calibration.slowdown(scales.size)
     own, whole = scales.own_bytes, scales.sum_bytes
     pack, expand = calibration.pack.seconds(own / unit, own), calibration.expand.seconds(whole / unit, whole)
     return (calibration.call / 2 + pack) * slow, (calibration.call / 2 + expand) * slow
 
 
 def _costs(of: Program, scales: Scales, calibration: Calibration, bandwidths: Floats, network: Network) -> Costs:
-    ranks, slow, unit = len(of.sizes), calibration.slowdown(scales.size), scales.profile.unit_bytes
+    ranks, slow, unit = len(of.sizes), calibration.slowdown(scales.size), scales.unit_bytes
     latencies = network.latencies[of.link_member]
     before, after, loads, delays = [], [], [], []
     credit = np.full(len(bandwidths), calibration.burst)
@@ -183,7 +183,8 @@ def _costs(of: Program, scales: Scales, calibration: Calibration, bandwidths: Fl
 def _loads(stage: Stage, calibration: Calibration, ranks: int) -> Floats:
     """Bytes of each flow, and what it costs its receiver that others come at the same time."""
     came = np.bincount(stage.dst, stage.into, minlength=ranks)[stage.dst]
-    return np.asarray(stage.bytes + np.minimum(stage.bytes, calibration.fan_in) * (came - 1) / np.maximum(came, 1))
+    lost = np.minimum(FAN_IN_SHARE * stage.bytes, calibration.fan_in)
+    return np.asarray(stage.bytes + lost * (came - 1) / np.maximum(came, 1))
 
 
 def _less(load: Floats, stage: Stage, credit: Floats) -> tuple[Floats, Floats]:
@@ -207,7 +208,7 @@ def _prediction(
     load = carried / bandwidths
     worst = int(load.argmax()) if len(load) else -1
     messages = sum(float(stage.out @ of.sizes[stage.src]) for stage in of.stages)
-    merge = calibration.merge.seconds(1, scales.profile.unit_bytes) / scales.profile.unit_bytes
+    merge = calibration.merge.seconds(1, scales.unit_bytes) / scales.unit_bytes
     pushed = _received(of, [stage for stage in of.stages if stage.kind == "push"]).max(initial=0.0)
     return Prediction(
         scheme=plan.scheme,

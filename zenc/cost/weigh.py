@@ -18,7 +18,7 @@ from zenc.cost.profile import Profile
 from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from zenc.plan.model import Phase, Plan
 from zenc.plan.volume import blocks_of
-from zenc.scheme.model import BLOCKS, Contiguous, Format
+from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,8 +40,12 @@ class Scales:
         contiguous = isinstance(self.plan.mapping, Contiguous) and len(self.profile.ranges) > 1
         self.ranges = self.parts if contiguous and self.parts > 1 else 1
         """Parts that may weigh differently: ranges of a gradient that is skewed."""
-        self.slots = self.profile.units / self.parts
-        self.blocks = blocks_of(self.plan)
+        elements = self.plan.unit is Unit.ELEMENT and self.profile.width > 1
+        self.grain = self.profile.width if elements else 1
+        """Units of the plan in one of the profile: elements of a row, which are there together."""
+        self.units, self.unit_bytes = self.profile.units * self.grain, self.profile.unit_bytes // self.grain
+        self.slots = self.units / self.parts
+        self.blocks = {name: max(1, block // self.grain) for name, block in blocks_of(self.plan).items()}
 
     @property
     def bare(self) -> bool:
@@ -55,7 +59,7 @@ class Scales:
             return np.asarray(pieces * self._announced())
         if self.bare:
             others = self._of(step, carried.contributors, carried.part)
-            whole = _values(self._held(self.size), self.profile.unit_bytes)
+            whole = _values(self._held(self.size), self.unit_bytes)
             return np.asarray(carried.owned * whole + (pieces - carried.owned) * others)
         return np.asarray(pieces * self._of(step, carried.contributors, carried.part))
 
@@ -63,17 +67,17 @@ class Scales:
         """The bytes of messages whose bodies weigh ``rows``. Bare ones without a unit are not sent."""
         if not self.bare:
             return rows + MESSAGE_HEADER_BYTES
-        return np.asarray(rows + MESSAGE_HEADER_BYTES * -np.expm1(-rows / self.profile.unit_bytes))
+        return np.asarray(rows + MESSAGE_HEADER_BYTES * -np.expm1(-rows / self.unit_bytes))
 
     @property
     def own_bytes(self) -> float:
         """Of the values that a rank contributes."""
-        return self.profile.units * self.profile.density * self.profile.unit_bytes
+        return self.units * self.profile.density * self.unit_bytes
 
     @property
     def sum_bytes(self) -> float:
         """Of the values in the sum of all ranks."""
-        return self.profile.units * float(self.profile.union(self.size)) * self.profile.unit_bytes
+        return self.units * float(self.profile.union(self.size)) * self.unit_bytes
 
     def _of(self, step: Step, contributors: npt.NDArray[np.int32], part: npt.NDArray[np.int64]) -> Floats:
         """The bytes of one piece of each row."""
@@ -94,7 +98,7 @@ class Scales:
         return self._known[key]
 
     def _weigh(self, name: str, format: Format, contributors: int) -> Floats:
-        unit_bytes = self.profile.unit_bytes
+        unit_bytes = self.unit_bytes
         if self.bare:
             return np.array([_values(self._held(contributors), unit_bytes)])
         if format is Format.DENSE:
@@ -106,7 +110,7 @@ class Scales:
     def _density(self, contributors: int, block: int) -> Floats:
         """Of the slots of each part that may weigh differently, those that so many ranks fill."""
         if self.ranges > 1:
-            edges = np.asarray(np.arange(self.parts + 1) * self.slots, np.float64)
+            edges = np.asarray(np.arange(self.parts + 1) * (self.profile.units / self.parts), np.float64)
             if block > 1:
                 return self._blocks_between(contributors, block, edges)
             return self.profile.union_between(edges[:-1], edges[1:], contributors)
@@ -128,15 +132,15 @@ class Scales:
 
     def _announced(self) -> float:
         """One index set."""
-        counts = np.array([self.profile.units * self.profile.density])
-        return SEGMENT_HEADER_BYTES + float(index_bytes(Format.AUTO, self.profile.units, counts)[0])
+        counts = np.array([self.units * self.profile.density])
+        return SEGMENT_HEADER_BYTES + float(index_bytes(Format.AUTO, self.units, counts)[0])
 
     def _held(self, ranks: int) -> float:
         """Units of a part that ``ranks`` hold together, the owner not among them unless they are all."""
-        slots = self.profile.units * float(self.profile.union(self.size)) / self.size
+        slots = self.units * float(self.profile.union(self.size)) / self.size
         if ranks == self.size:
             return slots
-        of_ranks = self.profile.units * float(self.profile.union(ranks))
+        of_ranks = self.units * float(self.profile.union(ranks))
         return max(0.0, (of_ranks - ranks * slots) / (self.size - ranks))
 
 
