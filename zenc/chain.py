@@ -14,6 +14,7 @@ from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.device import TARGET as CUDA
 from zenc.codegen.device import Cubin, cubins
 from zenc.codegen.render import UnitInputs, render
+from zenc.cost.simulate import Planner
 from zenc.errors import BuildError, Diagnostic
 from zenc.language.load import Program
 from zenc.plan.candidates import able_candidates
@@ -25,7 +26,7 @@ from zenc.plan.gradients import Gradients, demand, read_gradients
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
 from zenc.plan.placement import Placement, place, units_of
-from zenc.plan.requirements import nearest_allowed
+from zenc.plan.requirements import demand_all, nearest_allowed
 from zenc.plan.symbolic import symbolic
 from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.plan.verify import Proof, verify_all
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
 
 Parameters = Mapping[str, int | float | str]
+
+LARGEST_PROVED = 64
+"""Up to it a scheme that is simulated is proved for the very number of ranks."""
 
 USUAL_RANKS = 4
 """What is shown where nobody says how many ranks there are, or the nearest number that the scheme is for."""
@@ -241,6 +245,28 @@ def _explained(
     gradient = Gradient(load.units, load.width, load.dtype, load.density)
     placed = place(plan, topology, _weigher(plan, topology, gradient)) if topology else None
     return replace(explanation, general=general, placement=placed)
+
+
+def planner(
+    program: Program, params: Parameters | None, scheme: str | None, topology: Topology | None
+) -> tuple[str, Planner]:
+    """The name of a scheme, and what makes its plan for a number of ranks, as ``zenc.compiler.simulate`` needs it.
+
+    Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
+    """
+    resolved, _ = _resolved(program, scheme, params, topology)
+    general = lower(resolved)
+
+    def plan(size: int) -> Plan:
+        demand_all(general, size)
+        if size <= LARGEST_PROVED:
+            verify_all(general, (size,))
+        elif not proved:
+            proved.extend(verify_all(general))
+        return general
+
+    proved: list[Proof] = []
+    return resolved.name, plan
 
 
 def _usual(plan: Plan, topology: Topology | None) -> int:

@@ -9,7 +9,7 @@ numpy and as long to import as a long text to read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
 from zenc.errors import ArtifactError, Diagnostic, ZencError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from zenc.chain import Drawing, Parameters, Report
     from zenc.codegen.artifact import Artifact
+    from zenc.cost.simulate import Place, Simulation
     from zenc.plan.explain import Explanation
     from zenc.runtime.capacity import Shares
     from zenc.runtime.collective import Collective
@@ -53,6 +54,32 @@ def check(
     from zenc.chain import checked
 
     return checked(program, ranks, params, scheme, topology, gradient)
+
+
+def simulate(
+    paths: Iterable[Path_],
+    places: Iterable[Place],
+    *,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    trace: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Simulation:
+    """Predict what calls of the schemes in ``paths`` take at ``places``, all of which are on ``topology`` if any is.
+
+    ``params`` go to all schemes. ``trace`` keeps what ranks do when. ``progress`` is told what comes next.
+
+    Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError as ``check`` does, and CostError.
+    """
+    programs = [(path, load_file(locate(path))) for path in paths]
+    from zenc.chain import planner
+    from zenc.cost.simulate import simulate
+
+    named = [(path, *planner(program, params, scheme, topology)) for path, program in programs]
+    names = [name for _, name, _ in named]
+    plans = {name if names.count(name) == 1 else f"{path}: {name}": plan for path, name, plan in named}
+    return simulate(plans, places, progress, trace)
 
 
 def compile(

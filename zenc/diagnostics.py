@@ -134,6 +134,8 @@ _EXPLANATION = {
 _COST = {
     "bad-profile": ("cost", "a profile, or a file with profiles, can't be"),
     "bad-calibration": ("cost", "a calibration, or a file with one, can't be"),
+    "nothing-to-simulate": ("cost", "none of the schemes is for the numbers of ranks that are simulated"),
+    "plots-missing": ("cost", "a plot is asked for, and matplotlib is not installed"),
 }
 
 _DRAWING = {

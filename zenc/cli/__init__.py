@@ -25,6 +25,8 @@ from zenc.cli.fmt import EXAMPLES as FMT_EXAMPLES
 from zenc.cli.fmt import fmt
 from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
 from zenc.cli.list import list_
+from zenc.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
+from zenc.cli.simulate import simulate
 from zenc.cli.topo import topo
 
 _HELP = """A compiler for gradient synchronisation schemes.
@@ -37,6 +39,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc check mine.zen                is my scheme right?
   zenc explain balanced --ranks 8    who sends what to whom, how many bytes
   zenc draw balanced -o balanced.svg the same as a picture
+  zenc simulate balanced sparcml     which is faster, on how many ranks you like
   zenc compile balanced -o out       a directory that zenc.attach() takes
   zenc fmt mine.zen                  lay it out as everyone does
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
@@ -57,6 +60,7 @@ app = typer.Typer(
 app.command("list", epilog=LIST_EXAMPLES)(list_)
 app.command("check", epilog=CHECK_EXAMPLES)(check)
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
+app.command("simulate", epilog=SIMULATE_EXAMPLES)(simulate)
 app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)

@@ -1,0 +1,110 @@
+"""``zenc simulate``, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Zenc
+from zenc.cost.stored import dump_profiles
+from zenc.cost.synthetic import uniform, zipf
+
+Write = Callable[[str, str], str]
+LOAD = ("--units", "20000", "--density", "0.02", "--zipf", "1.05")
+
+
+def test_a_table_best_first(zenc: Zenc) -> None:
+    done = zenc("simulate", "dense_ring", "balanced", "kylix", "--ranks", "8,7", "--bandwidth", "100 Mbit/s", *LOAD)
+    assert done.returncode == 0, done.stderr
+    eight, seven = done.stdout.split("\n\n")
+    assert eight.splitlines()[0] == "8 ranks, density 0.02, 12.5 MB/s a rank each way"
+    assert [line.split()[0] for line in eight.splitlines()[2:]] == ["balanced", "kylix", "dense_ring"]
+    assert "kylix" not in seven and "kylix is left out at 7 ranks" in done.stderr
+
+
+def test_json_plot_and_trace(zenc: Zenc, tmp_path: Path) -> None:
+    done = zenc("simulate", "balanced", "sparcml", "--ranks", "2,4,8", *LOAD, "--json", "a.json", "--plot", "a.svg")
+    assert done.returncode == 0, done.stderr
+    points = json.loads((tmp_path / "a.json").read_text())["points"]
+    assert [point["ranks"] for point in points] == [2, 4, 8]
+    assert {outcome["scheme"] for outcome in points[0]["outcomes"]} == {"balanced", "sparcml"}
+    assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+    assert zenc("simulate", "balanced", "--ranks", "4", *LOAD, "--trace", "t.json").returncode == 0
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    steps = [event for event in events if event["ph"] == "X" and event["name"] in ("push 1", "pull 1")]
+    assert [event["name"] for event in steps] == ["push 1", "pull 1"]
+    assert steps[0]["ts"] + steps[0]["dur"] <= steps[1]["ts"]
+    assert all(event["args"]["sent bytes"] > 0 for event in steps)
+
+
+def test_a_trace_has_a_row_for_each_kind_of_ranks(zenc: Zenc, tmp_path: Path) -> None:
+    assert zenc("simulate", "sparse_ps", "--ranks", "4", *LOAD, "--trace", "t.json").returncode == 0
+    names = [event["args"]["name"] for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"][:5]]
+    assert names == ["sparse_ps, 4 ranks", "rank 0", "rank 1", "rank 2", "rank 3"]
+
+
+def test_gradients_of_a_file_one_after_another(zenc: Zenc, write: Write, tmp_path: Path) -> None:
+    file = write(
+        "model.json", dump_profiles([zipf(0.02, 1.05, 20_000, 8, name="words"), uniform(0.1, 5000, name="tags")])
+    )
+    common = ("simulate", "balanced", "--profile", file, "--json", "out.json")
+
+    def seconds(*more: str) -> float:
+        assert zenc(*common, *more).returncode == 0
+        (outcome,) = json.loads((tmp_path / "out.json").read_text())["points"][0]["outcomes"]
+        return float(outcome["seconds"])
+
+    words, tags = seconds("--parameter", "words"), seconds("--parameter", "tags")
+    assert seconds() == pytest.approx(words + tags)
+    assert seconds("--ready", "words=1s") == pytest.approx(1 + words)
+
+
+def test_on_a_topology(zenc: Zenc) -> None:
+    done = zenc("simulate", "balanced", "--topology", "nodes(2, gpus = 4)", *LOAD)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("8 ranks, density 0.02\n") and "nic" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--bandwidth", "0 Gbit/s"), "bandwidth is above 0"),
+        (("--bandwidth", "fast"), "a bandwidth is a number and a unit"),
+        (("--bandwidth", "nan"), "a bandwidth is a number and a unit"),
+        (("--density", "nan"), "bad-profile"),
+        (("--density", "-0.1"), "bad-profile"),
+        (("--density", "x"), "numbers with commas"),
+        (("--ranks", "0"), "whole numbers from 1"),
+        (("--ranks", "5000"), "whole numbers from 1"),
+        (("--ranks", "nan"), "whole numbers from 1"),
+        (("--zipf", "nan"), "bad-profile"),
+        (("--ranks", "4", "--topology", "nodes(1, gpus = 8)"), "wrong-topology-size"),
+        (("--topology", "ring(8)"), "no-route"),
+        (("--topology", "nodes(1)", "--bandwidth", "1 GB/s"), "links of a --topology have their own"),
+        (("--plot", "a.svg"), "several values"),
+        (("--ranks", "2,4", "--trace", "a.json"), "one run"),
+        (("--profile", "model.json", "--density", "0.1"), "give either"),
+        (("--profile", "model.json", "--parameter", "word"), "did you mean 'words'?"),
+        (("--parameter", "words"), "the file of --profile"),
+        (("--calibration", "model.json"), "bad-calibration"),
+        (("--profile", "cut.json"), "bad-profile"),
+        (("--ready", "words=1s"), "--ready names 'words'"),
+        (("--ready", "uniform=1 GB"), "--ready uniform"),
+    ],
+)
+def test_bad_input_is_said(zenc: Zenc, write: Write, arguments: tuple[str, ...], words: str) -> None:
+    write("model.json", dump_profiles([uniform(0.01, 1000, name="words")]))
+    write("cut.json", '{"zenc_profiles": 1, "profiles": [')
+    done = zenc("simulate", "balanced", *arguments)
+    assert done.returncode in (1, 2) and "Traceback" not in done.stderr
+    assert words in " ".join(done.stderr.replace("│", " ").split()), done.stderr
+
+
+def test_nothing_to_simulate(zenc: Zenc) -> None:
+    done = zenc("simulate", "kylix", "--ranks", "7")
+    assert done.returncode == 1 and "error[nothing-to-simulate]" in done.stderr
+    assert "the degrees of a butterfly" in done.stderr

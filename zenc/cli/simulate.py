@@ -1,0 +1,263 @@
+"""``zenc simulate``: how long schemes take, on how many ranks you like, before anything runs."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from zenc.cli.common import SetOption, TopologyOption, locate, parameters, reporting, save, show_diagnostics
+
+if TYPE_CHECKING:
+    from zenc.cost.calibration import Calibration
+    from zenc.cost.profile import Profile
+    from zenc.cost.simulate import Place
+    from zenc.topology.model import Topology
+
+EXAMPLES = """\b
+Examples:
+  zenc simulate balanced sparcml dense_ring
+  zenc simulate balanced holders --ranks 1024 --bandwidth '25 Gbit/s'
+  zenc simulate balanced sparcml --ranks 2,4,8,16,32 --plot ranks.svg
+  zenc simulate balanced agsparse --ranks 16 --density 0.001,0.01,0.1 --plot density.svg --over density
+  zenc simulate balanced zen_cluster --topology 'nodes(16, gpus = 8)' --profile model.json
+  zenc simulate balanced --ranks 8 --trace trace.json
+
+What it answers: which scheme is fastest for this gradient, on this cluster, and why.
+  1. Say what the gradient is like: --profile FILE (of zenc profile or zenc.Profiler), or --density, --units, --zipf.
+  2. Say what the cluster is like: --topology, or --ranks and --bandwidth for one switch; --calibration FILE for what
+     zenc calibrate measured there.
+  3. Read the table. "ratio" is to the best. "bottleneck" is the link that carries for longest: near 100 % of the time,
+     bytes decide; far below it, steps, messages and kernels do.
+Several numbers after --ranks, --density or --bandwidth make a table for each, and a curve with --plot.
+--trace writes what ranks do when; open it at https://ui.perfetto.dev.
+"""
+
+MOST_RANKS = 4096
+SECONDS_OF_SILENCE = 2.0
+
+Over = Literal["ranks", "density", "bandwidth"]
+
+
+def _file(name: str, help: str) -> Any:
+    return typer.Option(name, metavar="FILE", help=help)
+
+
+def simulate(
+    files: Annotated[
+        list[str], typer.Argument(metavar="SCHEME...", help=".zen files, or names of schemes that come with zenc.")
+    ],
+    topology: TopologyOption = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What gradients are like: a file of profiles."),
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all, in turn]"),
+    ] = None,
+    ready: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TIME", help="When a gradient is there, such as words=12ms: computing goes on beside it."
+        ),
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(metavar="N,...", help=f"Numbers of ranks, 1 to {MOST_RANKS:,}. [default: 8]")
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(metavar="B,...", help="Of a rank's link, such as '25 Gbit/s', where there is no topology."),
+    ] = None,
+    density: Annotated[
+        str | None, typer.Option(metavar="D,...", help="Share of units that a rank holds. [default: 0.01]")
+    ] = None,
+    units: Annotated[int, typer.Option(min=1, metavar="U", help="Units of the tensor.")] = 1_000_000,
+    width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
+    zipf: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent, unit 0 most often."),
+    ] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What zenc calibrate wrote. [default: a guess]"),
+    ] = None,
+    assignments: SetOption = None,
+    json: Annotated[Path | None, _file("--json", help="Write everything there, as JSON.")] = None,
+    plot: Annotated[Path | None, _file("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")] = None,
+    over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
+    trace: Annotated[
+        Path | None, _file("--trace", help="Write one run there, as a Chrome trace: of the best scheme.")
+    ] = None,
+) -> None:
+    """Say how long schemes take, and which is best.
+
+    Expected bytes of every message come from the scheme and the profile. Messages share links fairly, ranks wait for
+    what they need, and each step, message and kernel takes what the calibration says. Ranks that do alike are simulated
+    as one, so thousands take seconds.
+    """
+    paths, params = [locate(file) for file in files], parameters(assignments)
+    with reporting(json=False):
+        from zenc import compiler
+        from zenc.cost.report import chrome_trace, curves, text
+
+        cluster = _topology(topology)
+        known = _calibration(calibration)
+        sizes = _sizes(ranks, cluster)
+        profiles = _profiles(profile, parameter, _numbers("--density", density), units, width, dtype, zipf)
+        moments = _moments(ready, profiles[0])
+        bandwidths = _bandwidths(bandwidth, cluster, known)
+        places = list(_places(sizes, profiles, bandwidths, cluster, moments))
+        if trace and len(places) > 1:
+            raise typer.BadParameter("--trace is of one run: give one number of ranks, one density and one bandwidth")
+        axis = over or _axis(sizes, profiles, bandwidths)
+        if plot and len(places) < 2:
+            raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
+        found = compiler.simulate(
+            paths, places, params=params, topology=cluster, trace=trace is not None, progress=_Progress()
+        )
+        show_diagnostics(found.skipped)
+        if json:
+            save(json, json_text.dumps(found.to_json(), indent=1) + "\n")
+        if trace:
+            save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
+        if plot:
+            from zenc.cost.curves import svg
+
+            title = f"{profiles[0][next(iter(profiles[0]))].name}, {_where(cluster)}"
+            save(plot, svg(curves(found.points, axis), axis, title))
+    print(text(found))
+
+
+class _Progress:
+    """Says on standard error what is being simulated, once it takes longer than a moment."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        if time.monotonic() - self.started > SECONDS_OF_SILENCE:
+            print(f"simulating {what} ...", file=sys.stderr)
+
+
+def _topology(what: str | None) -> Topology | None:
+    if what is None:
+        return None
+    from zenc.topology.load import load_with_warnings
+
+    loaded, warnings = load_with_warnings(what)
+    show_diagnostics(warnings)
+    return loaded
+
+
+def _calibration(path: Path | None) -> Calibration:
+    from zenc.cost.calibration import DEFAULTS, read_calibration
+
+    return read_calibration(path) if path else DEFAULTS
+
+
+def _where(cluster: Topology | None) -> str:
+    return cluster.name if cluster else "one switch"
+
+
+def _numbers(option: str, text: str | None) -> list[float]:
+    """The numbers in a list with commas."""
+    try:
+        return [float(each) for each in text.split(",")] if text else []
+    except ValueError:
+        raise typer.BadParameter(f"{option} takes numbers with commas between them, not '{text}'") from None
+
+
+def _sizes(ranks: str | None, cluster: Topology | None) -> list[int]:
+    if ranks is None:
+        return [cluster.size if cluster else 8]
+    found = _numbers("--ranks", ranks)
+    if not found or any(not 1 <= size <= MOST_RANKS or size != int(size) for size in found):
+        raise typer.BadParameter(f"--ranks takes whole numbers from 1 to {MOST_RANKS:,}, not '{ranks}'")
+    return [int(size) for size in found]
+
+
+def _bandwidths(text: str | None, cluster: Topology | None, known: Calibration) -> list[Calibration]:
+    """A calibration for each bandwidth."""
+    if text is None:
+        return [known]
+    if cluster:
+        raise typer.BadParameter("--bandwidth is of one switch; the links of a --topology have their own")
+    from zenc.topology.units import amount_of_text
+
+    found = [amount_of_text("bandwidth", each) for each in text.split(",")]
+    for problem in (each for each in found if isinstance(each, str)):
+        raise typer.BadParameter(f"--bandwidth: {problem}")
+    return [replace(known, bandwidth=each) for each in found if not isinstance(each, str)]
+
+
+def _profiles(
+    path: Path | None,
+    names: list[str] | None,
+    densities: list[float],
+    units: int,
+    width: int,
+    dtype: str,
+    zipf: float | None,
+) -> list[dict[str, Profile]]:
+    """For each density the gradients of a step, by name."""
+    if path is None:
+        from zenc.cost import synthetic
+
+        if names:
+            raise typer.BadParameter("--parameter chooses from the file of --profile")
+        shape = (units, width, dtype)
+        if zipf is None:
+            made = [synthetic.uniform(each, *shape) for each in densities or [0.01]]
+        else:
+            made = [synthetic.zipf(each, zipf, *shape) for each in densities or [0.01]]
+        return [{each.name: each} for each in made]
+    if densities or zipf is not None:
+        raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
+    from zenc.cost.stored import read_profile, read_profiles
+
+    return [{name: read_profile(path, name) for name in names} if names else read_profiles(path)]
+
+
+def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[str, float]:
+    """When gradients are there, in seconds."""
+    from zenc.topology.units import amount_of_text
+
+    found: dict[str, float] = {}
+    for assignment in ready or ():
+        name, _, text = assignment.rpartition("=")
+        if name not in profiles:
+            raise typer.BadParameter(f"--ready names '{name}', and the gradients are {', '.join(profiles)}")
+        value = amount_of_text("latency", text)
+        if isinstance(value, str) or value < 0:
+            raise typer.BadParameter(f"--ready {name}: {value if isinstance(value, str) else 'a time is not below 0'}")
+        found[name] = value
+    return found
+
+
+def _places(
+    sizes: list[int],
+    profiles: list[dict[str, Profile]],
+    bandwidths: list[Calibration],
+    cluster: Topology | None,
+    ready: dict[str, float],
+) -> Iterator[Place]:
+    from zenc.cost.simulate import Place
+
+    for size in sizes:
+        for each in profiles:
+            for calibration in bandwidths:
+                yield Place(size, each, cluster, calibration, ready)
+
+
+def _axis(sizes: list[int], profiles: list[dict[str, Profile]], bandwidths: list[Calibration]) -> Over:
+    """What a plot is over: what there are most of."""
+    counts: dict[Over, int] = {"ranks": len(sizes), "density": len(profiles), "bandwidth": len(bandwidths)}
+    return max(counts, key=lambda axis: counts[axis])
