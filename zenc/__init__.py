@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.compiler import check, compile, compile_text, load
     from zenc.runtime.collective import Collective
+    from zenc.runtime.profiler import Profiler
     from zenc.topology.load import load_topology
     from zenc.topology.model import Topology
     from zenc.torch.attach import Attachment, attach
@@ -44,6 +45,7 @@ _HOMES = {
     "Artifact": "zenc.codegen.artifact",
     "Attachment": "zenc.torch.attach",
     "Collective": "zenc.runtime.collective",
+    "Profiler": "zenc.runtime.profiler",
     "Topology": "zenc.topology.model",
     "ZencState": "zenc.torch.hook",
     "attach": "zenc.torch.attach",
@@ -67,6 +69,7 @@ __all__ = [
     "Diagnostic",
     "DrawingError",
     "InternalError",
+    "Profiler",
     "SchemeError",
     "SchemeSyntaxError",
     "SynchronisationError",

@@ -181,6 +181,7 @@ _RUN = {
     "no-process-group": ("synchronisation", "there is no process group, or this rank is not in it"),
     "bad-deadline": ("synchronisation", "a deadline is no number of seconds above 0"),
     "different-schemes": ("synchronisation", "the ranks hold different schemes"),
+    "different-profilers": ("synchronisation", "the ranks would profile different steps"),
     "peer-failed": ("synchronisation", "another rank could not load its scheme"),
     "different-calls": ("synchronisation", "the ranks are in different calls"),
     "deadline": ("synchronisation", "a wait passed its deadline"),

@@ -12,9 +12,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
+import zenc.runtime.profiler as profiler_module
 from tests.runtime.jobs import bits
 
 ROWS, WIDTH, STEPS = 500, 6, 4
+held = profiler_module._held
 
 
 class Model(nn.Module):
@@ -208,3 +210,65 @@ def dies_in_training(group: dist.ProcessGroup) -> str:
         except (RuntimeError, zenc.ZencError) as error:
             return f"{type(error).__name__} {type(handle.state.error).__name__}: {error}"
     return ""
+
+
+def profiled(group: dist.ProcessGroup, path: str, **options: Any) -> tuple[list[str], list[str], list[Any]]:
+    """Training with a profiler is training without, to the bit; returns parameters twice, and the profiles as JSON."""
+    found, profiler = [], zenc.Profiler(every=2, **options)
+    for profiler_or_none in (None, profiler):
+        torch.manual_seed(0)
+        ddp = wrapped(group)
+        zenc.attach(ddp, "balanced", deadline=30, profiler=profiler_or_none)
+        for step in range(STEPS):
+            ddp.zero_grad()
+            ddp(batch(group.rank(), step))["out"].pow(2).sum().backward()
+        found.append([bits(parameter.grad.coalesce() if parameter.grad.is_sparse else parameter.grad)
+                      for parameter in ddp.parameters()])  # fmt: skip
+    if group.rank() == 0:
+        profiler.save(path)
+    return found[0], found[1], [profile.to_json() for profile in profiler.profiles().values()]
+
+
+def profiled_dense(group: dist.ProcessGroup) -> Any:
+    """A table with dense gradients is profiled by rows."""
+    torch.manual_seed(0)
+    ddp, profiler = DistributedDataParallel(Tables(), process_group=group), zenc.Profiler(every=1)
+    zenc.attach(ddp, "balanced", dense=["words.weight"], deadline=30, profiler=profiler)
+    ddp(batch(group.rank(), 0)).pow(2).sum().backward()
+    return profiler.profiles()["words.weight"].to_json()
+
+
+def profiled_differently(group: dist.ProcessGroup, every: list[int | None]) -> None:
+    mine = every[group.rank()]
+    profiler = None if mine is None else zenc.Profiler(every=mine)
+    zenc.attach(wrapped(group), "balanced", deadline=30, profiler=profiler)
+
+
+def profiled_by_a_rank_that_fails(group: dist.ProcessGroup) -> int:
+    """A sample that one rank could not take is dropped by all; returns how many were kept."""
+    ddp, profiler = wrapped(group), zenc.Profiler(every=1)
+    zenc.attach(ddp, "balanced", deadline=30, profiler=profiler)
+    for step in range(3):
+        if group.rank() == 1:
+            profiler_module._held = held if step == 1 else fails
+        ddp(batch(group.rank(), step))["out"].sum().backward()
+    profiler_module._held = held
+    return profiler.profiles()["words.weight"].recorded.steps
+
+
+def fails(*_: object) -> torch.Tensor:
+    raise MemoryError("no room for marks")
+
+
+def profiled_with_a_dead_rank(group: dist.ProcessGroup) -> tuple[str, int]:
+    """What backward raises on the ranks that are left, and the samples that they have."""
+    ddp, profiler = wrapped(group), zenc.Profiler(every=1)
+    zenc.attach(ddp, "balanced", deadline=5, profiler=profiler)
+    for step in range(20):
+        if group.rank() == 1 and step == 5:
+            os._exit(1)
+        try:
+            ddp(batch(group.rank(), step))["out"].sum().backward()
+        except (RuntimeError, zenc.ZencError) as error:
+            return f"{error}", profiler.profiles()["words.weight"].recorded.steps
+    return "", 0

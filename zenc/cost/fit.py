@@ -6,14 +6,15 @@
 
 The shares are found by non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974,
 chapter 23), range by range, on relative errors. What n ranks hold says little about units that many more ranks hold
-seldom: d_k for k far above n is an extrapolation.
+seldom: d_k for k far above n is an extrapolation. Where T steps were recorded, they are taken for a step of n T ranks
+to see further: batches of other steps differ as those of other ranks do.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from zenc.cost.profile import MOST_RANGES, Floats, Profile, Range, complain
+from zenc.cost.profile import MOST_RANGES, Floats, Profile, Range, Recorded, complain
 from zenc.plan.evaluate import Ints, Mask
 from zenc.plan.gradients import Gradients
 
@@ -31,7 +32,9 @@ _SUM_WEIGHT, _DENSITY_WEIGHT = 1e3, 1e2
 def from_gradients(of: Gradients, name: str = "recorded") -> Profile:
     """The profile of recorded gradients; its ranges, up to 256, hold enough for their skew to be no chance."""
     ranges = ranges_for(of.units, sum(map(len, of.held)) // _HITS)
-    return fitted(name, of.units, of.width, of.dtype, by_range(of.holders(), of.size, ranges))
+    histogram = by_range(of.holders(), of.size, ranges)
+    profile = fitted(name, of.units, of.width, of.dtype, histogram)
+    return profile.with_record(Recorded(1, of.units, misfit(profile, histogram)))
 
 
 def ranges_for(units: int, most: int) -> int:
@@ -51,18 +54,23 @@ def by_range(holders: Ints, n: int, ranges: int) -> Floats:
     return np.asarray(counts, dtype=np.float64).reshape(ranges, n + 1)
 
 
-def fitted(name: str, units: int, width: int, dtype: str, histogram: Floats) -> Profile:
+def fitted(name: str, units: int, width: int, dtype: str, histogram: Floats, pooled: Floats | None = None) -> Profile:
     """The profile whose d_k come nearest to those of ``histogram`` [ranges, n + 1], for k = 1..n.
 
-    Rows may be counts of a sample of each range's units, over any number of steps. Raises CostError (``bad-profile``)
-    for a histogram that is none.
+    Rows may be counts of a sample of each range's units, over any number of steps. ``pooled`` [ranges, m + 1] has the
+    same units and ranges, held by m > n ranks: k = n + 1..m follow its curve, from d_n on. Raises CostError
+    (``bad-profile``) for a histogram that is none.
     """
-    n = histogram.shape[-1] - 1
-    total = histogram.sum(axis=-1)
+    n, total = histogram.shape[-1] - 1, histogram.sum(axis=-1)
     unsound = not (np.isfinite(histogram).all() and (histogram >= 0).all() and (total > 0).all()) or n < 1
     complain(name, [(unsound, "its histogram of holders has no units in some range, or a count that is none")])
     k = _numbers(n)
-    counted = histogram / total[:, None] @ _held_by(n, k).T
+    counted = _curves(histogram, k)
+    if pooled is not None:
+        further = _numbers(pooled.shape[-1] - 1)
+        further = further[further > n]
+        bridge = counted[:, -1].mean() / max(float(_curves(pooled, k[-1:]).mean()), 1e-300)
+        k, counted = np.append(k, further), np.append(counted, np.minimum(_curves(pooled, further) * bridge, 1), axis=1)
     aim = counted
     for _ in range(_ROUNDS):
         profile = Profile(name, units, width, dtype, n, tuple(_range(curve, k) for curve in aim))
@@ -73,8 +81,13 @@ def fitted(name: str, units: int, width: int, dtype: str, histogram: Floats) -> 
 
 def counted_union(histogram: Floats, k: Ints) -> Floats:
     """d_k as counted: what ``k`` of n ranks hold on average over all choices of them; [k]."""
+    return np.asarray(_curves(histogram, k).mean(axis=0))
+
+
+def _curves(histogram: Floats, k: Ints) -> Floats:
+    """d_k of each range; [ranges, k]."""
     shares = histogram / histogram.sum(axis=-1, keepdims=True)
-    return np.asarray(shares.mean(axis=0) @ _held_by(histogram.shape[-1] - 1, k).T)
+    return np.asarray(shares @ _held_by(histogram.shape[-1] - 1, k).T)
 
 
 def misfit(profile: Profile, histogram: Floats) -> float:
@@ -104,7 +117,7 @@ def _held_by(n: int, k: Ints) -> Floats:
 def _range(curve: Floats, k: Ints) -> Range:
     """The classes of a range of which k ranks hold ``curve`` [k]; one class where one rank is all that is known."""
     if len(k) == 1 or curve[0] in (0.0, 1.0):
-        return ((min(1.0, float(curve[0])), 1.0),)
+        return ((float(curve[0]), 1.0),)
     grid = np.append(_GRID, curve[0])
     with np.errstate(divide="ignore"):
         held = 1.0 - (1.0 - grid[None, :]) ** k[:, None]

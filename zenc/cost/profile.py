@@ -2,6 +2,7 @@
 
     Profile = name units width dtype ranks? Range+          # equal contiguous ranges of the units, which carry the skew
     Range   = (probability share)+                          # the share of its units that a rank holds so likely
+    Recorded = steps, units looked at, how well the model fits, bytes of a call     # of a profile from a run
 
 Each rank holds a unit with the unit's own probability p, independently of the others; a profile is the distribution
 of p. The sum of k ranks then holds the unit with 1 - (1 - p)^k. Zen's three characteristics (OSDI 2025, section 2.3)
@@ -13,8 +14,8 @@ What the model leaves out: ranks that avoid each other. Units that no two ranks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import isfinite
+from dataclasses import asdict, dataclass, field, replace
+from math import inf, isfinite
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,6 +47,21 @@ class _Table:
     starts: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a profile was recorded from: so many ``steps``, of which ``units`` were looked at.
+
+    ``misfit`` is the greatest relative difference of a d_k from the counted one. ``bytes_mean`` and ``bytes_busiest``:
+    what a rank sent in a call, headers included, on average and at most over the ranks; 0 if that was not counted.
+    """
+
+    steps: int
+    units: int
+    misfit: float
+    bytes_mean: float = 0.0
+    bytes_busiest: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """How often ranks hold the ``units`` of ``width`` values of ``dtype`` of the gradient ``name``.
@@ -63,6 +79,7 @@ class Profile:
     dtype: str
     ranks: int | None
     ranges: tuple[Range, ...]
+    recorded: Recorded | None = None
     _table: _Table = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +92,7 @@ class Profile:
         object.__setattr__(self, "_table", _Table(probability, absent, share, starts))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Profile, (self.name, self.units, self.width, self.dtype, self.ranks, self.ranges)
+        return Profile, (self.name, self.units, self.width, self.dtype, self.ranks, self.ranges, self.recorded)
 
     @property
     def unit_bytes(self) -> int:
@@ -154,7 +171,11 @@ class Profile:
         """As ``zenc.cost.stored`` writes and reads it."""
         ranges = [[list(pair) for pair in range_] for range_ in self.ranges]
         own = {name: getattr(self, name) for name in ("name", "units", "width", "dtype", "ranks")}
-        return {**own, "ranges": ranges}
+        return {**own, "recorded": asdict(self.recorded) if self.recorded else None, "ranges": ranges}
+
+    def with_record(self, recorded: Recorded) -> Profile:
+        """The same profile, and what it was recorded from."""
+        return replace(self, recorded=recorded)
 
     def _mean(self, value: Floats) -> float:
         return float(self._table.share @ value) / len(self.ranges)
@@ -180,8 +201,13 @@ def _unsound(of: Profile) -> list[tuple[bool, str]]:
         (of.dtype not in DTYPE_BYTES, f"unknown dtype {of.dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
         (of.ranks is not None and of.ranks < 1, f"recorded on {of.ranks} ranks; leave it out if it was not recorded"),
         (not 1 <= len(of.ranges) <= MOST_RANGES, f"{len(of.ranges)} ranges; a profile has 1 to {MOST_RANGES}"),
+        (of.recorded is not None and not _sound(of.recorded), "what it was recorded from holds numbers that can't be"),
         *_unsound_ranges(of.ranges[:MOST_RANGES])[:3],
     ]
+
+
+def _sound(of: Recorded) -> bool:
+    return of.steps >= 1 and of.units >= 1 and all(0 <= x < inf for x in (of.misfit, of.bytes_mean, of.bytes_busiest))
 
 
 def _unsound_ranges(ranges: tuple[Range, ...]) -> list[tuple[bool, str]]:

@@ -1,10 +1,11 @@
 """Profiles in files: one JSON for all parameters of a model, read without trust.
 
     {"zenc_profiles": 1, "profiles": [{"name": "embedding.weight", "units": 50000, "width": 64, "dtype": "f32",
-                                       "ranks": 8, "ranges": [[[0.9, 0.01], [0.002, 0.99]], ...]}, ...]}
+                                       "ranks": 8, "recorded": {"steps": 12, ...},
+                                       "ranges": [[[0.9, 0.01], [0.002, 0.99]], ...]}, ...]}
 
 ``ranges`` are equal contiguous ranges of the units; each lists pairs of a probability, and the share of the range's
-units that have it. ``ranks`` is null for what was not recorded.
+units that have it. ``ranks`` and ``recorded`` are null for what was not recorded; ``recorded`` may be missing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from zenc.cost.profile import Profile
+from zenc.cost.profile import Profile, Recorded
 from zenc.errors import CostError, Diagnostic, first_line
 
 VERSION = 1
@@ -83,13 +84,25 @@ def _profile(place: str, entry: Any) -> Profile:
         raise _bad(f"{place} is no object with names and values")
     if missing := [key for key in _KEYS if key not in entry]:
         raise _bad(f"{place} lacks {', '.join(missing)}")
-    if unknown := [key for key in entry if key not in _KEYS]:
+    if unknown := [key for key in entry if key not in (*_KEYS, "recorded")]:
         raise _bad(f"{place} has keys that no profile has: {', '.join(map(repr, unknown[:5]))}")
     for key, kinds in _KEYS.items():
         if type(entry[key]) not in kinds:
             raise _bad(f"{place} has a {type(entry[key]).__name__} for '{key}'")
     ranges = tuple(_range(f"{place}, range {number}", classes) for number, classes in enumerate(entry["ranges"]))
-    return Profile(**{**entry, "ranges": ranges})
+    recorded = _recorded(place, entry.get("recorded"))
+    return Profile(**{**entry, "ranges": ranges, "recorded": recorded})
+
+
+def _recorded(place: str, entry: Any) -> Recorded | None:
+    if entry is None:
+        return None
+    kinds = {name: (int,) if name in ("steps", "units") else (int, float) for name in Recorded.__slots__}
+    if not isinstance(entry, dict) or entry.keys() != kinds.keys():
+        raise _bad(f"{place} has a 'recorded' without {', '.join(kinds)}")
+    if wrong := [name for name, value in entry.items() if type(value) not in kinds[name]]:
+        raise _bad(f"{place} has a 'recorded' of which {', '.join(wrong)} is no number")
+    return Recorded(**entry)
 
 
 def _range(place: str, classes: Any) -> tuple[tuple[float, float], ...]:

@@ -57,6 +57,11 @@ class Collective:
         return self._communicator.size
 
     @property
+    def communicator(self) -> Communicator:
+        """The ranks of its group, which all collectives of that group share."""
+        return self._communicator
+
+    @property
     def stats(self) -> dict[str, Any]:
         """What the last finished call of this rank did; empty before the first.
 

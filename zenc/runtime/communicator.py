@@ -90,19 +90,40 @@ class Communicator:
 
         ``pledge`` has the keys ``digest``, ``scheme`` and ``error`` (empty if all is well).
         """
-        pledges = self._gather(pledge, deadline)
-        by_digest: dict[str, list[int]] = {}
-        for rank, other in enumerate(pledges):
-            by_digest.setdefault(f"{other['scheme']} ({other['digest'][:12]})", []).append(rank)
-        if len(by_digest) > 1:
-            notes = tuple(f"ranks {', '.join(map(str, ranks))}: {name}" for name, ranks in by_digest.items())
+        pledges = [f"{other['scheme']} ({other['digest'][:12]})" for other in self._gather(pledge, deadline)]
+        if notes := _who_has_which(pledges):
             help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
             message = "the ranks hold different schemes"
             raise SynchronisationError(Diagnostic("different-schemes", message, notes=notes, help=help))
 
+    def agree_on_profiling(self, how: str, deadline: float) -> None:
+        """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
+        pledges = self._gather({"digest": "", "scheme": how, "error": ""}, deadline)
+        if notes := _who_has_which([other["scheme"] for other in pledges]):
+            help = "give all ranks a profiler with the same numbers, or none of them"
+            message = "the ranks would profile different steps"
+            raise SynchronisationError(Diagnostic("different-profilers", message, notes=notes, help=help))
+
     def share(self, name: bytes, error: str, deadline: float) -> bytes:
         """The ``name`` of rank 0, for all ranks; raises SynchronisationError on all of them if one has an ``error``."""
         return bytes.fromhex(self._gather({"digest": name.hex(), "scheme": "", "error": error}, deadline)[0]["digest"])
+
+    def count(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum of ``marks`` over the ranks, in place, and the ``number`` of each; [n] int64.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        assert self.group is not None
+        mine, every = torch.tensor([number]), [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        try:
+            self.group.allreduce([marks]).wait()
+            self.group.allgather([every], [mine]).wait()
+        except RuntimeError as error:
+            message = "the ranks did not all come to count who holds which units"
+            lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
+            self.give_up(lost, (marks, every))
+            raise lost from error
+        return marks, torch.cat(every)
 
     def _gather(self, pledge: dict[str, str], deadline: float) -> list[dict[str, str]]:
         """The pledges of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
@@ -125,6 +146,14 @@ class Communicator:
             help = "its own output says what to do"
             raise SynchronisationError(Diagnostic("peer-failed", message, notes=notes, help=help))
         return pledges
+
+
+def _who_has_which(pledges: list[str]) -> tuple[str, ...]:
+    """A line for each kind of pledge, with the ranks that made it; none if all are alike."""
+    ranks: dict[str, list[int]] = {}
+    for rank, name in enumerate(pledges):
+        ranks.setdefault(name, []).append(rank)
+    return tuple(f"ranks {', '.join(map(str, who))}: {name}" for name, who in ranks.items()) if len(ranks) > 1 else ()
 
 
 def in_a_line(error: Exception) -> str:

@@ -90,9 +90,13 @@ class CallStats:
     seconds_expand: float
     made_again: bool = False
 
+    @property
+    def bytes_sent(self) -> int:
+        """By this rank, headers included."""
+        return sum(phase.bytes_sent for phase in self.phases.values())
+
     def to_json(self) -> dict[str, Any]:
         """As ``Collective.stats``."""
-        phases = self.phases.values()
         units_in, units_out = sum(self.counts_in), sum(self.counts_out)
         return {
             "units": self.units,
@@ -100,8 +104,8 @@ class CallStats:
             "units_out": units_out,
             "density_in": units_in / self.units,
             "density_out": units_out / self.units,
-            "bytes_sent": sum(phase.bytes_sent for phase in phases),
-            "bytes_received": sum(phase.bytes_received for phase in phases),
+            "bytes_sent": self.bytes_sent,
+            "bytes_received": sum(phase.bytes_received for phase in self.phases.values()),
             "phases": {
                 name: phase.to_json(imbalance(self.counts_out if name == "pull" else self.counts_in))
                 for name, phase in self.phases.items()

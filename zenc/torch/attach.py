@@ -14,10 +14,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.codegen.artifact import Artifact
-from zenc.compiler import load
+from zenc.compiler import load, seconds
 from zenc.errors import Diagnostic, SchemeError, ZencError, first_line
 from zenc.runtime.capacity import Shares
 from zenc.runtime.collective import Collective
+from zenc.runtime.profiler import Profiler, agree
 from zenc.torch.hook import ZencState, zenc_hook
 from zenc.torch.unused import watch_unused
 
@@ -45,6 +46,7 @@ def attach(
     dense: Iterable[str] = (),
     deadline: float | None = None,
     capacity: Shares | None = None,
+    profiler: Profiler | None = None,
 ) -> Attachment:
     """Let a scheme synchronise the sparse gradients of ``ddp_model``; its dense ones stay with DDP, but for ``dense``.
 
@@ -58,10 +60,12 @@ def attach(
             step touches few rows, under an optimizer that takes no sparse gradients, such as Adam.
         deadline: seconds that any single wait may take; see ``zenc.load``.
         capacity: room instead of counts, on GPUs; see ``zenc.load``.
+        profiler: counts on some steps which ranks hold which units: see ``zenc.Profiler``. All ranks give one, or none.
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
             ``sparse-already`` for one of ``dense`` that has sparse gradients.
+        SynchronisationError: ``different-profilers``.
         ZencError: as ``zenc.load``.
     """
     if not isinstance(ddp_model, DistributedDataParallel):
@@ -71,7 +75,8 @@ def attach(
     asked = _dense_parameters(ddp_model.module, dense, sparse)
     names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
     collective = load(scheme, ddp_model.process_group, deadline=deadline, capacity=capacity)
-    state = ZencState(collective, ddp_model.process_group, names, asked.values())
+    agree(profiler, collective.communicator, seconds(deadline))
+    state = ZencState(collective, ddp_model.process_group, names, asked.values(), profiler)
     try:
         ddp_model.register_comm_hook(state, zenc_hook)
     except RuntimeError as error:

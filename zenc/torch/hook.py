@@ -16,6 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 
 from zenc.errors import ZencError
 from zenc.runtime.collective import Collective
+from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallStats
 from zenc.runtime.work import Work
 from zenc.torch.dense import reduce_dense
@@ -29,6 +30,7 @@ class ZencState:
         process_group: DDP's own group, for dense buckets; default: all ranks.
         names: parameter -> name, for ``stats``; parameters without one are called by their bucket.
         dense: parameters whose gradients are dense, and go through the scheme all the same, row by row.
+        profiler: what counts who holds which units, on some steps; of all ranks the same.
     """
 
     def __init__(
@@ -37,8 +39,10 @@ class ZencState:
         process_group: dist.ProcessGroup | None = None,
         names: Mapping[torch.Tensor, str] | None = None,
         dense: Iterable[torch.Tensor] = (),
+        profiler: Profiler | None = None,
     ) -> None:
         self.collective = collective
+        self.profiler = profiler
         self.process_group = process_group
         self.error: BaseException | None = None
         """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
@@ -57,12 +61,15 @@ class ZencState:
 
     def average(self, gradient: torch.Tensor, name: str, rows: bool = False) -> torch.futures.Future[torch.Tensor]:
         """Queue the average of ``gradient`` over the ranks by the scheme. What it counts goes to ``stats[name]``."""
+        marks = self.profiler.marks(name, gradient) if self.profiler else None
         try:
             work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows)
         except ZencError as error:
             self.error = error
             raise
         work.then(lambda ended: self.record(name, ended))
+        if self.profiler and marks:
+            self.profiler.count(marks, self.collective.communicator, work)
         return work.get_future()
 
     def average_dense(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:

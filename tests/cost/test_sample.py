@@ -1,0 +1,54 @@
+"""A sample of the units: even, the same everywhere, and right about all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zenc.cost.sample import Tally, sample_ids
+from zenc.cost.synthetic import zipf
+from zenc.errors import CostError
+from zenc.plan.synthetic import Load, drawn
+
+
+@given(units=st.integers(1, 1 << 61), most=st.integers(1, 500))
+def test_every_neighbourhood_has_one(units, most):
+    ids = sample_ids(units, most)
+    assert len(ids) == min(units, most) and (np.diff(ids) >= 0).all() and 0 <= ids[0] <= ids[-1] < units
+    if most < units < 1 << 50:
+        assert (np.abs(ids - np.arange(most) * (units / most)) <= units / most + 1).all()
+
+
+def test_they_hit_no_pattern():
+    """Of every second unit the sample has a half, whatever the distance of its neighbourhoods."""
+    for units in (1 << 17, 1 << 18, 300_000):
+        assert np.mean(sample_ids(units, 1 << 14) % 2) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("units", [5_000, 200_000])
+def test_a_few_steps_show_more_ranks_than_there_were(units):
+    """4 ranks and 12 steps, 4,096 units looked at: d_k for 48 ranks is right within 4 %."""
+    truth, tally = zipf(0.02, 1.05, units), Tally("words", units, 8, "f32", 4, 4096)
+    for step in range(12):
+        held = drawn(Load(units, 8, "f32", 0.02, zipf=1.05, seed=step), 4).holders()
+        tally.add(held[tally.ids], np.array([100, 200, 300, 400]))
+    profile = tally.profile()
+    assert (profile.name, profile.units, profile.width, profile.ranks) == ("words", units, 8, 4)
+    assert (profile.recorded.bytes_mean, profile.recorded.bytes_busiest) == (250, 400)
+    assert profile.recorded.misfit < 0.01
+    k = np.array([1, 2, 4, 12, 48])
+    assert profile.union(k) == pytest.approx(truth.union(k), rel=0.04)
+    assert profile.skewness(4) == pytest.approx(truth.skewness(4), rel=0.08)
+
+
+def test_nothing_held_is_a_profile():
+    tally = Tally("idle", 100, 1, "f32", 3, 50)
+    tally.add(np.zeros(50, dtype=np.int64), np.zeros(3, dtype=np.int64))
+    assert tally.profile().density == 0
+
+
+def test_a_profile_takes_a_step():
+    with pytest.raises(CostError, match="bad-profile"):
+        Tally("none", 100, 1, "f32", 3, 50).profile()

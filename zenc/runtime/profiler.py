@@ -1,0 +1,183 @@
+"""Profiles of a model while it trains: on some steps the ranks count who holds which units.
+
+    call k of a parameter is sampled where k is a multiple of ``every``        # the same calls on all ranks
+    1. each rank marks which units of the sample it holds: a byte each         # before the call, which may change them
+    2. the scheme's own call runs as always
+    3. one small all-reduce sums the marks, in its turn after the call         # holders of each unit of the sample
+
+All ranks so have the same counts. What is sent is a byte a unit of the sample, four above 255 ranks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from zenc.cost.profile import Profile
+from zenc.cost.sample import Tally, sample_ids
+from zenc.cost.stored import dump_profiles
+from zenc.errors import CostError, Diagnostic, TensorError, ZencError
+from zenc.runtime.layout import Layout, contribution_of, layout_of
+from zenc.runtime.work import Work
+from zenc.scheme.model import Unit
+
+if TYPE_CHECKING:
+    from zenc.runtime.communicator import Communicator
+
+log = logging.getLogger("zenc")
+
+SAMPLE = 65_536
+MOST_SAMPLED = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The units of the sample that this rank ``held`` before a call, and whether they could not be found; [s + 1]."""
+
+    name: str
+    layout: Layout
+    held: torch.Tensor
+
+
+class Profiler:
+    """Counts, for each parameter of an attached model, which ranks hold which units: ``profiles()`` and ``save()``.
+
+        profiler = zenc.Profiler(every=100)
+        zenc.attach(ddp_model, "balanced", profiler=profiler)
+
+    Args:
+        every: the first call of each parameter is sampled, and each so many-th after it. All ranks must say the same.
+        sample: units that are looked at; of tables with fewer all are.
+
+    Raises:
+        CostError: ``bad-profile``, for numbers that can't be.
+    """
+
+    def __init__(self, every: int = 100, sample: int = SAMPLE) -> None:
+        if every < 1 or not 1 <= sample <= MOST_SAMPLED:
+            message = f"a profiler samples every 1st call or fewer, and 1 to 2^24 units, not {every} and {sample}"
+            raise CostError(Diagnostic("bad-profile", message))
+        self.every, self.sample = every, sample
+        self._calls: dict[str, int] = {}
+        self._tallies: dict[str, Tally] = {}
+        self._pending: dict[str, Work] = {}
+        self._ids: dict[tuple[int, torch.device], torch.Tensor] = {}
+        self._lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return f"every {self.every}, of {self.sample} units"
+
+    def marks(self, name: str, gradient: torch.Tensor) -> Marks | None:
+        """What this rank holds of ``gradient``, which is about to be summed; None where the call is not sampled.
+
+        Units are the rows of a dense tensor, and those of a sparse one. Raises nothing: what is wrong with a gradient
+        is for ``all_reduce`` to say, and a sample that a rank could not take is dropped by all.
+        """
+        calls = self._calls.get(name, 0)
+        self._calls[name] = calls + 1
+        if calls % self.every:
+            return None
+        try:
+            layout = layout_of(gradient, Unit.AUTO if gradient.is_sparse else Unit.ROW)
+        except TensorError:
+            return None
+        return Marks(name, layout, self._marked(gradient, layout)) if layout.units and layout.width else None
+
+    def count(self, marks: Marks, communicator: Communicator, reduced: Work) -> None:
+        """Queue the sum of ``marks`` over the ranks behind the call ``reduced``, whose gradient they are of."""
+
+        def run(_: Work) -> torch.Tensor:
+            communicator.demand_whole()
+            sent = reduced.counted.bytes_sent if reduced.counted else 0
+            holders, bytes_sent = communicator.count(marks.held.to(_able_to_count(communicator.size)), sent)
+            if not holders[-1]:
+                self._add(marks, communicator.size, holders[:-1], bytes_sent)
+            return holders
+
+        self._pending[marks.name] = communicator.worker.submit(run)
+
+    def profiles(self) -> dict[str, Profile]:
+        """Parameter name -> its profile, the same on all ranks; of those that were sampled.
+
+        Waits for samples under way. Raises CostError (``bad-profile``) for what was counted and can't be.
+        """
+        for work in list(self._pending.values()):
+            try:
+                work.wait()
+            except ZencError:
+                continue  # which broke the group, and is raised by the next call of the model
+        with self._lock:
+            return {name: tally.profile() for name, tally in self._tallies.items()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all profiles to one JSON file, which ``zenc profile show`` reads.
+
+        Raises ZencError (``unwritable-file``), and CostError (``bad-profile``) if there is nothing to write.
+        """
+        profiles = self.profiles()
+        if not profiles:
+            help = "zenc.attach(..., profiler=...) before the first step, and save after one"
+            raise CostError(Diagnostic("bad-profile", "nothing was profiled yet", help=help))
+        try:
+            Path(path).write_text(dump_profiles(profiles.values()), encoding="utf-8")
+        except OSError as error:
+            message = f"can't write {str(path)!r}: {error.strerror or error}"
+            raise ZencError(Diagnostic("unwritable-file", message)) from error
+
+    def _add(self, marks: Marks, size: int, holders: torch.Tensor, bytes_sent: torch.Tensor) -> None:
+        layout, name = marks.layout, marks.name
+        with self._lock:
+            tally = self._tallies.get(name)
+            if tally is None or (tally.units, tally.width, tally.size) != (layout.units, layout.width, size):
+                tally = Tally(name, layout.units, layout.width, layout.dtype_name, size, self.sample)
+                self._tallies[name] = tally
+            tally.add(holders.to(torch.int64).numpy(), bytes_sent.numpy())
+
+    def _marked(self, gradient: torch.Tensor, layout: Layout) -> torch.Tensor:
+        """Which units of the sample ``gradient`` has, then 0, or 1 where that failed; uint8 on the CPU."""
+        ids = self._sampled(layout.units, gradient.device)
+        marked = torch.zeros(len(ids) + 1, dtype=torch.uint8)
+        try:
+            marked[:-1] = _held(gradient, layout, ids)
+        except Exception:
+            log.exception("zenc.Profiler: this rank can't tell what it holds; the sample is dropped")
+            marked[-1] = 1
+        return marked
+
+    def _sampled(self, units: int, device: torch.device) -> torch.Tensor:
+        key = units, device
+        if key not in self._ids:
+            self._ids[key] = torch.from_numpy(sample_ids(units, self.sample)).to(device)
+        return self._ids[key]
+
+
+def _able_to_count(ranks: int) -> torch.dtype:
+    return torch.uint8 if ranks <= 255 else torch.int32
+
+
+def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Tensor:
+    """Which of the units ``ids`` [s], ascending, ``gradient`` has; [s] uint8, on its device."""
+    contribution = contribution_of(gradient, layout)
+    if contribution.unit_ids is None:
+        rows = contribution.values.view(layout.units, layout.width)
+        return ((rows if len(ids) == layout.units else rows[ids]) != 0).any(dim=1).to(torch.uint8)
+    held = torch.zeros(len(ids), dtype=torch.uint8, device=gradient.device)
+    place = torch.searchsorted(ids, contribution.unit_ids).clamp_(max=len(ids) - 1)
+    held[place[ids[place] == contribution.unit_ids]] = 1
+    return held
+
+
+def agree(profiler: Profiler | None, communicator: Communicator, deadline: float) -> None:
+    """Make sure that all ranks sample the same calls; raises SynchronisationError (``different-profilers``) on all."""
+
+    def agreement(_: Work) -> torch.Tensor:
+        communicator.agree_on_profiling(str(profiler or "no profiler"), deadline)
+        return torch.empty(0)
+
+    communicator.worker.run(agreement)
