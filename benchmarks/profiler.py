@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -42,11 +43,11 @@ def measure(rank: int, size: int, calls: int, port: int) -> None:
         gradient = make(rank)
         plain, unsampled, every = ZencState(collective), zenc.Profiler(every=1 << 40), zenc.Profiler(every=1)
         sampled = ZencState(collective, profiler=every)
-        marks = cpu(lambda each: each.marks("table", gradient), every, calls)
+        marks = cpu(partial(every.marks, "table", gradient), calls)
         every._calls.clear()
         alone, counted = cpu_of_calls(plain, gradient, calls), cpu_of_calls(sampled, gradient, calls)
         unsampled.marks("table", gradient)
-        passed = cpu(lambda each: each.marks("table", gradient), unsampled, UNSAMPLED)
+        passed = cpu(partial(unsampled.marks, "table", gradient), UNSAMPLED)
         if rank == 0:
             print(f"{kind:<8} a call {us(alone)}; not sampled +{passed * 1e6:.2f} us; ", end="")
             print(f"sampled +{us(counted - alone)}, of which marks {us(marks)}")
@@ -66,17 +67,17 @@ def cpu_of_calls(state: ZencState, gradient: torch.Tensor, calls: int) -> float:
     """Seconds of all threads of this rank in a call, each of which starts when all ranks are there."""
     rows = not gradient.is_sparse
 
-    def call(state: ZencState) -> None:
+    def call() -> None:
         state.average(gradient.clone(), "table", rows).wait()
 
-    call(state)
-    return cpu(call, state, calls)
+    call()
+    return cpu(call, calls)
 
 
-def cpu(call: Callable[..., object], argument: object, calls: int) -> float:
+def cpu(call: Callable[[], object], calls: int) -> float:
     started = time.process_time()
     for _ in range(calls):
-        call(argument)
+        call()
     return (time.process_time() - started) / calls
 
 
