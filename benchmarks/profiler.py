@@ -2,9 +2,9 @@
 
     python benchmarks/profiler.py [--ranks 2] [--calls 200]
 
-Of an embedding's sparse gradient and of a dense one of the same rows, each with 2 % of 200,000 rows of 64 values: a call
-by schemes/balanced.zen without a profiler; what a call that is not sampled adds; what a sampled one adds, of which the
-marks are made by the thread that trains, and the rest is the small all-reduce behind the call.
+Of an embedding's sparse gradient and of a dense one of the same rows, each with 2 % of 200,000 rows of 64 values: a
+call by schemes/balanced.zen without a profiler; what a call that is not sampled adds; what a sampled one adds, of which
+the marks are made by the thread that trains, and the rest is the small all-reduce behind the call.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("zenc")
 
 SAMPLE = 65_536
+_ROWS_AT_ONCE = 4096
+"""Copies of so many rows mostly stay in the caches."""
 MOST_SAMPLED = 1 << 24
 
 
@@ -166,12 +168,16 @@ def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Te
     contribution = contribution_of(gradient, layout)
     if contribution.unit_ids is None:
         rows = contribution.values.view(layout.units, layout.width)
-        rows = rows if len(ids) == layout.units else rows.index_select(0, ids)  # a third of the time of rows[ids]
-        return (rows.abs().amax(dim=1) != 0).to(torch.uint8)  # NaN is something; a fifth of the time of any()
+        return torch.cat([_touched(rows, some) for some in torch.split(ids, _ROWS_AT_ONCE)])
     held = torch.zeros(len(ids), dtype=torch.uint8, device=gradient.device)
     place = torch.searchsorted(ids, contribution.unit_ids).clamp_(max=len(ids) - 1)
     held[place[ids[place] == contribution.unit_ids]] = 1
     return held
+
+
+def _touched(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Which of the rows ``ids`` [s] hold anything but zeros; NaN is something. Twice as fast as rows[ids] and any()."""
+    return (rows.index_select(0, ids).abs().amax(dim=1) != 0).to(torch.uint8)
 
 
 def agree(profiler: Profiler | None, communicator: Communicator, deadline: float) -> None:
