@@ -21,7 +21,7 @@ LAB ?=
 REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-parts bench-lab generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-parts bench-lab reproduce generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one a
 
 bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine plays; as root, else over loopback
 	$(BIN)/python -m benchmarks.lab $(LAB)
+
+reproduce: $(STAMP)  ## docs/reproduction.md anew: Zen's evaluation, by the cost model; less than a minute
+	$(BIN)/python benchmarks/reproduce_zen.py --write
 
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
 	$(BIN)/python tests/codegen/generated_diff.py $(REVISION)

@@ -1,0 +1,160 @@
+"""What schemes cost on the paper's clusters, by zenc's own cost model: bytes on the wire alone, as the paper has it.
+
+Kernels, latencies and what software adds to a message are zero here, and links carry what they are sold for. What is
+left is the plan of each scheme, the profile of the gradient, and links that messages share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from benchmarks.reproduce.overlap import of_values
+from benchmarks.reproduce.published import PUBLISHED
+from benchmarks.reproduce.workloads import BLOCK, GPUS, MACHINES, Workload
+from zenc.compiler import compile_text
+from zenc.cost.calibration import Calibration, Kernel
+from zenc.cost.predict import Prediction, predict
+from zenc.cost.profile import Profile
+from zenc.cost.synthetic import uniform
+from zenc.plan.model import Plan
+from zenc.topology.builders import nodes
+from zenc.topology.model import Topology
+
+NVLINK = 6 * 25e9
+"""Bytes a second and direction of a V100's 6 NVLinks."""
+_AT_ONCE = Kernel(0.0, 1e30)
+WIRE = Calibration("the wire alone", 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, _AT_ONCE, _AT_ONCE, _AT_ONCE)
+
+POINT = "communication: point_to_point aggregation: incremental partition: parallelism"
+HASHED = f"{POINT} balance: balanced by hierarchical_hash"
+BY_BLOCKS = "communication: point_to_point aggregation: one_shot partition: parallelism balance: imbalanced"
+RING = "communication: ring aggregation: incremental partition: parallelism"
+TREE = "communication: hierarchy aggregation: incremental partition: centralization"
+PUBLISHED_SCHEMES = {
+    "AllReduce": f"{RING} balance: imbalanced push: dense pull: dense",
+    "AGsparse": "communication: point_to_point aggregation: one_shot partition: centralization push: coo pull: coo",
+    "SparCML": f"{TREE} push: coo pull: coo",
+    "Sparse PS": f"{POINT} balance: imbalanced push: coo pull: coo",
+    "OmniReduce": f"{BY_BLOCKS} push: BLOCK pull: BLOCK",
+    "Zen with COO": f"{HASHED} push: coo pull: coo",
+    "Zen": f"{HASHED} push: coo pull: bitmap",
+}
+"""The published schemes, as they stand in schemes/: a body each."""
+OURS = {
+    "balanced": f"{POINT} balance: balanced by permutation push: auto pull: auto",
+    "hierarchical_centralization": f"{TREE} push: auto pull: auto",
+    "dense": PUBLISHED_SCHEMES["AllReduce"],
+}
+"""Ours across machines, with the smallest index of each message, and rows where gradients have them."""
+HOLDERS = (
+    "communication: point_to_point then ring aggregation: incremental partition: parallelism "
+    "balance: balanced by holders announce: point_to_point"
+)
+HASHES = ("Zen", "Zen with COO")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """``seconds`` of one synchronisation, hashing included; ``bytes`` that cross the busiest card one way."""
+
+    seconds: float
+    bytes: float
+
+
+@lru_cache
+def plan_of(body: str, ranks: int, block: int = 1, tiers: bool = False) -> Plan:
+    """The plan of a scheme, alone or behind a dense one inside machines. A block of one unit is a bitmap of units."""
+    body = body.replace("BLOCK", f"block({block})" if block > 1 else "bitmap")
+    text = f"scheme flat {{ {body} }}\n"
+    if tiers:
+        inside = PUBLISHED_SCHEMES["AllReduce"]
+        text += f"scheme inside {{ {inside} }}\nscheme tiers {{ tier node({GPUS}): inside tier cluster: flat }}"
+    return compile_text(text, name="reproduction", ranks=ranks, target="plan", scheme="tiers" if tiers else "flat").plan
+
+
+@lru_cache
+def cluster(ranks: int, gbits: float) -> Topology:
+    """The testbed: machines with ``gbits`` Gbit/s, of GPUs with NVLink, or each one rank."""
+    gpus = ranks // MACHINES
+    return nodes(MACHINES, gpus=gpus, bandwidth=NVLINK, latency=0, network_bandwidth=gbits * 1e9 / 8, network_latency=0)
+
+
+@lru_cache
+def cost(scheme: str, of: Workload, gbits: float) -> Cost:
+    """Of the sparse layers of ``of`` by a published scheme, which counts values one by one, OmniReduce blocks.
+
+    Its parts are ranges of the machines, one each, as in the paper's theory.
+    """
+    profile = _runs(of) if scheme == "OmniReduce" else of_values(of.machine, of.values)
+    found = _predicted(PUBLISHED_SCHEMES[scheme], MACHINES, of, profile, gbits)
+    return Cost(found.seconds + inside(of) + (hashing(of) if scheme in HASHES else 0.0), found.carried)
+
+
+def by_gpu(scheme: str, of: Workload, gbits: float) -> Cost:
+    """The same where parts are ranges of the GPUs first: each machine then has one in every eighth of the tensor."""
+    runs = replace(_runs(of), ranges=of.profile.ranges)
+    profile = runs if scheme == "OmniReduce" else of_values(of.profile, of.values)
+    found = _predicted(PUBLISHED_SCHEMES[scheme], of.ranks, of, profile, gbits, tiers=True)
+    return Cost(found.seconds + (hashing(of) if scheme in HASHES else 0.0), found.carried)
+
+
+def evenly(scheme: str, of: Workload, gbits: float) -> Cost:
+    """The same as ``cost`` where all parts are loaded alike."""
+    profile = _runs(of) if scheme == "OmniReduce" else of_values(of.machine, of.values)
+    classes = tuple((p, share / len(profile.ranges)) for range_ in profile.ranges for p, share in range_)
+    even = replace(profile, ranges=(classes,))
+    found = _predicted(PUBLISHED_SCHEMES[scheme], MACHINES, of, even, gbits)
+    return Cost(found.seconds + inside(of) + (hashing(of) if scheme in HASHES else 0.0), found.carried)
+
+
+def inside(of: Workload) -> float:
+    """Seconds of a dense all-reduce inside a machine."""
+    if not of.clustered:
+        return 0.0
+    plan = plan_of(PUBLISHED_SCHEMES["AllReduce"], GPUS)
+    return predict(plan, GPUS, uniform(1.0, round(of.values)), None, replace(WIRE, bandwidth=NVLINK)).seconds
+
+
+@lru_cache
+def ours(of: Workload, gbits: float) -> dict[str, Cost]:
+    """Of zenc's own schemes, by name; behind a dense one inside machines, and among all GPUs alike where those count.
+
+    Each is charged what hashing takes Zen, for the selection of its units.
+    """
+    behind = "dense_ring + " if of.clustered else ""
+    flat = {"holders": HOLDERS, **({"balanced": OURS["balanced"]} if of.clustered else {})}
+    found = {name: _predicted(body, of.ranks, of, of.profile, gbits) for name, body in flat.items()}
+    for name, body in OURS.items():
+        found[behind + name] = _predicted(body, of.ranks, of, of.profile, gbits, of.clustered)
+    more = {name: 0.0 if name.endswith("dense") else hashing(of) for name in found}
+    return {name: Cost(each.seconds + more[name], each.carried) for name, each in found.items()}
+
+
+def best(of: Workload, gbits: float) -> tuple[str, Cost]:
+    """The fastest of ``ours``."""
+    return min(ours(of, gbits).items(), key=lambda pair: pair[1].seconds)
+
+
+def hashing(of: Workload) -> float:
+    """Seconds, in proportion to the values of a machine that are not zero: the paper has them for one tensor."""
+    known = PUBLISHED["hashing"]
+    values = of.values * of.machine.density
+    return float(known["seconds"] * values / (known["values"] * known["density"]))
+
+
+def dense_layers(of: Workload, gbits: float) -> float:
+    """Seconds that the layers take which every scheme leaves to a dense all-reduce."""
+    if not of.dense:
+        return 0.0
+    return _predicted(PUBLISHED_SCHEMES["AllReduce"], of.ranks, of, uniform(1.0, round(of.dense)), gbits, True).seconds
+
+
+def _predicted(body: str, ranks: int, of: Workload, profile: Profile, gbits: float, tiers: bool = False) -> Prediction:
+    return predict(plan_of(body, ranks, of.block, tiers), ranks, profile, cluster(ranks, gbits), WIRE)
+
+
+def _runs(of: Workload) -> Profile:
+    """The gradient as OmniReduce meets it: in rows, or in runs of so many values that ``of.block`` make a block."""
+    width = max(of.width, BLOCK // of.block)
+    return replace(of.machine, units=round(of.values / width), width=width)

@@ -1,0 +1,304 @@
+"""The marked part of docs/reproduction.md, made of the results alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchmarks.reproduce.results import Results
+
+BEGIN, END = "<!-- results: written by make reproduce -->", "<!-- end of results -->"
+FIGURES = {
+    "ratios": "Ratios as published, as computed, and what zenc's best scheme is beside them",
+    "sums": "How dense the sum of k ranks is: the fitted profiles, and the published points",
+    "nmt": "NMT: time of the busiest GPU over that of a dense all-reduce, by volume",
+}
+LEFT, RIGHT = "---", "---:"
+
+
+def with_results(page: str, results: Results) -> str:
+    """``page`` with its marked part made anew. Raises ValueError where it has none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page has no part between {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{part(results)}\n\n{END}{after}"
+
+
+def part(results: Results) -> str:
+    sections = (overlap, compared, where_time_goes, case_study, statements, assumptions)
+    return "\n\n".join(section(results) for section in sections)
+
+
+def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ways, *rows))
+
+
+def picture(name: str) -> str:
+    return f"![{FIGURES[name]}](reproduction/{name}.svg)"
+
+
+def overlap(results: Results) -> str:
+    fits = results["fits"]
+    return "\n\n".join(
+        (
+            "## How gradients overlap",
+            "The profile of each model, and what follows from it; the last columns were fitted to nothing, "
+            "but for those named.",
+            chosen(fits["chosen"]),
+            picture("sums"),
+            "Both families, fitted to the same point: what they say where nothing is published differs. *Zen "
+            "over dense* "
+            "is by volume, on 16 machines of 8.",
+            families(fits["families"]),
+            "One exponent for several models, by least squares of log gamma, and its residuals:",
+            common(fits["common"]),
+        )
+    )
+
+
+def chosen(rows: list[dict[str, Any]]) -> str:
+    heads = ("", "family", "fitted to", "density", "overlap", "gamma^8", "gamma^128", "first eighth", "skewness of 128")
+    body = [
+        (
+            row["model"],
+            row["family"],
+            row["fitted to"],
+            f"{row['density']:.2%}",
+            f"{row['overlap']:.2f}",
+            f"{row['gamma']['8']:.2f}",
+            f"{row['gamma']['128']:.1f}",
+            f"{row['first eighth']:.0%}",
+            f"{row['skewness at 128']:.1f}",
+        )
+        for row in rows
+    ]
+    return table(heads, (LEFT,) * 3 + (RIGHT,) * 6, body)
+
+
+def families(rows: list[dict[str, Any]]) -> str:
+    heads = ("", "family", "gamma^8", "gamma^128", "overlap", "first eighth", "Zen over dense", "the point")
+    body = [
+        (
+            row["model"],
+            row["family"],
+            f"{row['gamma 8']:.2f}",
+            f"{row['gamma 128']:.1f}",
+            f"{row['overlap']:.2f}",
+            f"{row['first eighth']:.0%}",
+            f"{row['zen']:.2f}",
+            row["where"],
+        )
+        for row in rows
+    ]
+    return table(heads, (LEFT, LEFT, *[RIGHT] * 5, LEFT), body)
+
+
+def common(fits: list[dict[str, Any]]) -> str:
+    heads = ("s", "", "published", "ours", "residual")
+    body = [
+        (
+            f"{fit['exponent']:.3f}",
+            f"{point['model']}, gamma^{point['ranks']}",
+            f"{point['published']:.3g}",
+            f"{point['ours']:.3g}",
+            f"{point['ours'] / point['published'] - 1:+.0%}",
+        )
+        for fit in fits
+        for point in fit["points"]
+    ]
+    return table(heads, (RIGHT, LEFT, RIGHT, RIGHT, RIGHT), body)
+
+
+KINDS = {
+    "throughput": "### Throughput: by how much Zen's steps are shorter",
+    "communication": "### Communication alone, 25 Gbit/s",
+    "breakdown": "### What each part of Zen brings: throughput, 25 Gbit/s",
+}
+
+
+def compared(results: Results) -> str:
+    of = results["agreement"]
+    said = (
+        f"Of {of['rows']} ratios that nothing was fitted to, {of['within']} are within 10 % of the published "
+        "ones; the median "
+        f"of the differences is {of['median']:.0%}, the greatest {of['most']:.0%}. In the column *zenc* our "
+        "best scheme "
+        "takes the place of the first one."
+    )
+    parts = ["## Published and computed", said, picture("ratios")]
+    for kind, title in KINDS.items():
+        parts += [title, rows_of([row for row in results["rows"] if row["quantity"] == kind])]
+    return "\n\n".join([*parts, "### Extremes of Figure 15", extremes(results["most"])])
+
+
+def rows_of(rows: list[dict[str, Any]]) -> str:
+    heads = ("model", "Gbit/s", "", "published", "computed", "", "zenc", "by", "why")
+    body = [
+        (
+            row["model"],
+            str(row["gbits"]),
+            f"{row['of']} over {row['over']}",
+            f"{row['published']:.2f}",
+            "(fitted)" if row["fitted"] else f"{row['ours']:.2f}",
+            "" if row["fitted"] else f"{row['ours'] / row['published'] - 1:+.0%}",
+            f"{row['best']:.2f}",
+            f"`{row['name']}`",
+            "the time of computation is taken from it" if row["fitted"] else row["why"],
+        )
+        for row in rows
+    ]
+    return table(heads, (LEFT, RIGHT, LEFT, RIGHT, RIGHT, RIGHT, RIGHT, LEFT, LEFT), body)
+
+
+def extremes(rows: list[dict[str, Any]]) -> str:
+    heads = ("over all models", "published", "computed", "of")
+    body = [
+        (f"{row['of']} over {row['over']}, most", f"{row['value']:.2f}", f"{row['ours']:.2f}", row["model"])
+        for row in rows
+    ]
+    return table(heads, (LEFT, RIGHT, RIGHT, LEFT), body)
+
+
+def where_time_goes(results: Results) -> str:
+    said = (
+        "The sparse layers of each model on 16 machines at 25 Gbit/s, in ms. *By GPU*: the same scheme where "
+        "the ranges are cut by GPU "
+        "first, and then by machine, so that each machine sums a range of every eighth of the tensor."
+    )
+    heads = ("model", *results["seconds"][0]["published"], "OmniReduce by GPU", "zenc's best", "")
+    body = []
+    for row in results["seconds"]:
+        name = min(row["ours"], key=lambda scheme: row["ours"][scheme])
+        gpu = f"{row['by GPU']['OmniReduce'] * 1e3:.0f}" if row["by GPU"] else ""
+        times = [f"{each * 1e3:.0f}" for each in row["published"].values()]
+        body.append((row["model"], *times, gpu, f"{row['ours'][name] * 1e3:.0f}", f"`{name}`"))
+    found = table(heads, (LEFT, *[RIGHT] * (len(heads) - 2), LEFT), body)
+    fixed = ", ".join(f"{name} {each * 1e3:.0f}" for name, each in results["computation"].items())
+    computation = f"Computation of a step, in ms: {fixed}. That of the LSTM is published."
+    return "\n\n".join(("## Where the time goes", said, found, faster(results["seconds"]), computation))
+
+
+def faster(rows: list[dict[str, Any]]) -> str:
+    """Where other ranges alone bring OmniReduce before Zen."""
+    found = [row["model"] for row in rows if row["by GPU"] and row["by GPU"]["OmniReduce"] < row["published"]["Zen"]]
+    models = ", ".join(found) or "no model"
+    return (
+        f"Cut by GPU first, OmniReduce is faster than Zen for {models}: rows fill its blocks, and blocks need no index."
+    )
+
+
+def case_study(results: Results) -> str:
+    volumes = results["volumes"]
+    sizes = list(next(iter(volumes.values())))
+    heads = ("over dense, GPUs:", *sizes)
+    body = [(f"`{name}`", *(f"{found[n]:.2f}" for n in sizes)) for name, found in volumes.items()]
+    said = [(row["what"], row["published"], row["ours"]) for row in results["study"]]
+    pairs = ", ".join(
+        f"{each['behind']:.0%} with a {each['model']} (overlap {each['overlap']:.3f})" for each in results["pair"]
+    )
+    few = (
+        "At batch 1 the overlap is not published, and the profile of batch 64 has too much of it. Where "
+        "AGsparse is behind SparCML by the "
+        f"4 % that are published, Balanced Parallelism is behind by {pairs}; published are 9 %."
+    )
+    return "\n\n".join(
+        (
+            "## The case of NMT",
+            picture("nmt"),
+            table(heads, (LEFT, *[RIGHT] * len(sizes)), body),
+            table(("", "published", "computed"), (LEFT, LEFT, LEFT), said),
+            few,
+        )
+    )
+
+
+def statements(results: Results) -> str:
+    return "\n\n".join(("## Statements of the paper", *crossover(results), *hashing(results), *sizes(results)))
+
+
+def crossover(results: Results) -> tuple[str, ...]:
+    models = [name for name in results["crossover"][0] if name != "ranks"]
+    heads = ("GPUs", *(f"{name}" for name in models))
+
+    def cell(value: float | None) -> str:
+        return "never" if value is None else f"{value:.4g}"
+
+    rows = [(str(row["ranks"]), *(cell(row[name]) for name in models)) for row in results["crossover"]]
+    (of_16,) = (row for row in results["crossover"] if row["ranks"] == 16)
+    said = (
+        "**An overlap of 0.05 suffices among 16 GPUs for Balanced Parallelism to be better than Hierarchical "
+        "Centralization.** "
+        f"That depends on how ranks overlap: from {of_16['random subset']:.3f} on if they draw from a common "
+        "subset, from "
+        f"{of_16['words']:.3f} with words (Zipf's law, density 0.1 %), but only from "
+        f"{of_16['common core']:.2f} if they share a core "
+        "and nothing else. Among 2 GPUs it never is. The overlap from which on it sends less:"
+    )
+    return "### Which scheme is best", said, table(heads, [RIGHT] * len(heads), rows)
+
+
+def hashing(results: Results) -> tuple[str, ...]:
+    heads = ("memory / tensor", "density", "lost, published", "by formula", "drawn", "memory for which it is right")
+    rows = [
+        (
+            f"{row['slots']:g}",
+            f"{row['density']:.0%}",
+            f"{row['value']:.1%}",
+            f"{row['ours']:.1%}",
+            f"{row['drawn']:.1%}",
+            f"{row['slots that fit']:.2f}",
+        )
+        for row in results["losses"]
+    ]
+    said = (
+        "**A single hash function loses 17.5 % of the gradients in as much memory as the dense tensor has, "
+        "4.8 % in four times as much.** "
+        "With items / slots = x a random hash overwrites 1 - (1 - e^-x) / x of the items. The published "
+        "shares follow for a quarter of the "
+        "stated memories (or four times the density):"
+    )
+    heads_of = ("units / slots", "functions", "all together", "one by one", "drawn")
+    rows_of = [
+        (
+            f"{row['load']:g}",
+            str(row["functions"]),
+            f"{row['together']:.2%}",
+            f"{row['in turn']:.2%}",
+            f"{row['drawn']:.2%}",
+        )
+        for row in results["overflow"]
+    ]
+    four = (
+        "**With four hash functions fewer than 1 % of the units collide.** At the load of the evaluation, r1 "
+        "= 2 |G| d, more do; from a "
+        "load of about 0.4 down it is true. *All together*: all units try the first function, then those "
+        "that are left the second, as "
+        "threads in step do; the draw is of that. *One by one*: each unit tries all its functions before the "
+        "next one."
+    )
+    return (
+        "### What hashing loses",
+        said,
+        table(heads, [RIGHT] * len(heads), rows),
+        four,
+        table(heads_of, [RIGHT] * 5, rows_of),
+    )
+
+
+def sizes(results: Results) -> tuple[str, ...]:
+    of = results["sizes"]
+    rows = [
+        ("a plain bitmap of DeepFM's embedding, with ranges as parts", "27 MB", f"{of['bitmap'] / 1e6:.1f} MB"),
+        ("the same with hashed parts, 16 servers", "428 MB", f"{of['hashed'] / 1e6:.0f} MB"),
+        ("what pulling BERT's sum (40.8 %) could save", "2.5 times", f"{of['ideal']:.2f} times"),
+        ("what COO leaves of that", "1.2 times", f"{of['coo']:.2f} times"),
+    ]
+    return "### What holds", table(("", "published", "computed"), (LEFT, LEFT, LEFT), rows)
+
+
+def assumptions(results: Results) -> str:
+    rows = [(f"*{what}*", which) for what, which in results["assumed"]]
+    need = ", ".join(f"{first:.0%} for {ratio}" for ratio, first in results["first eighth"].items())
+    more = f"The first eighth of an LLM's tensor would hold {need} times, where the paper says over 60 %."
+    return f"## What is assumed\n\n{table(('', ''), (LEFT, LEFT), rows)}\n\n{more}"

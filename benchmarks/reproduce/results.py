@@ -1,0 +1,133 @@
+"""All that is computed, as JSON data: the page and the figures are made of it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+from benchmarks.reproduce import claims
+from benchmarks.reproduce.compare import Row, computation, first_eighth, most, rows
+from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, by_gpu, cost, ours
+from benchmarks.reproduce.fits import chosen, common, families
+from benchmarks.reproduce.published import PUBLISHED, SPARSITY
+from benchmarks.reproduce.study import summary, volumes
+from benchmarks.reproduce.workloads import ASSUMED, NATURAL, PRUNED, workload
+
+Results = dict[str, Any]
+DIGITS = 5
+
+
+def results() -> Results:
+    """Everything; some seconds of one core."""
+    compared, volume = rows(), volumes()
+    found: Results = rounded(
+        {
+            "fits": {
+                "chosen": chosen(),
+                "families": families(),
+                "common": [common(("NMT", "BERT")), common(("NMT", "BERT", "DeepFM"))],
+            },
+            "rows": [row.to_json() for row in compared],
+            "agreement": agreement(compared),
+            "computation": {name: computation(name) for name in PUBLISHED["workloads"]},
+            "most": most(),
+            "first eighth": eighths(),
+            "seconds": seconds(),
+            "volumes": {name: {str(n): share for n, share in found.items()} for name, found in volume.items()},
+            "study": summary(volume),
+            "crossover": crossovers(),
+            "pair": pair(),
+            "losses": losses(),
+            "overflow": overflows(),
+            "sizes": sizes(),
+            "assumed": [list(each) for each in ASSUMED],
+        }
+    )
+    return found
+
+
+def agreement(compared: list[Row]) -> dict[str, Any]:
+    """Of the rows that nothing was fitted to."""
+    off = [abs(row.off) for row in compared if not row.fitted]
+    return {"rows": len(off), "within": sum(each <= 0.10 for each in off), "median": median(off), "most": max(off)}
+
+
+def eighths() -> dict[str, float]:
+    """By the ratios of Figure 15, of LLMs."""
+    ratios = [each["value"] for each in PUBLISHED["communication"] if each["model"] in PRUNED]
+    return {str(ratio): first_eighth(ratio) for ratio in ratios}
+
+
+def seconds() -> list[dict[str, Any]]:
+    """Of the synchronisation of the sparse layers at 25 Gbit/s, by every scheme."""
+    found = []
+    for name in PUBLISHED["workloads"]:
+        of = workload(name)
+        theirs = {scheme: cost(scheme, of, 25).seconds for scheme in PUBLISHED_SCHEMES}
+        gpu = {s: by_gpu(s, of, 25).seconds for s in ("Sparse PS", "OmniReduce")} if name in NATURAL else {}
+        mine = {scheme: each.seconds for scheme, each in ours(of, 25).items()}
+        found.append({"model": name, "published": theirs, "by GPU": gpu, "ours": mine})
+    return found
+
+
+def crossovers() -> list[dict[str, Any]]:
+    models: dict[str, Callable[[int], float | None]] = {
+        "random subset": lambda n: claims.crossover(claims.random_subset, n),
+        "common core": lambda n: claims.crossover(claims.common_core, n),
+        "words": claims.crossover_of_zipf,
+    }
+    return [{"ranks": n, **{name: model(n) for name, model in models.items()}} for n in claims.SIZES]
+
+
+def pair() -> list[dict[str, Any]]:
+    """By how much Balanced Parallelism is behind, where AGsparse is behind by as much as published: NMT, batch 1."""
+    found = []
+    for name, model in (("random subset", claims.random_subset), ("common core", claims.common_core)):
+        overlap = claims.behind_by(model, 8, 0.04)
+        behind = claims.balanced(model(overlap), 8) / claims.hierarchical(model(overlap), 8) - 1
+        found.append({"model": name, "overlap": overlap, "behind": behind})
+    return found
+
+
+def losses() -> list[dict[str, Any]]:
+    """Of the naive hash: as stated, and with the memory for which the stated numbers come out."""
+    found = []
+    for point in PUBLISHED["hash_loss"]:
+        load = point["density"] / point["slots"]
+        fits = claims.load_that_loses(point["value"])
+        found.append(
+            {
+                **point,
+                "load": load,
+                "ours": claims.lost(load),
+                "drawn": claims.lost_drawn(load),
+                "load that fits": fits,
+                "slots that fit": point["density"] / fits,
+            }
+        )
+    return found
+
+
+def overflows() -> list[dict[str, Any]]:
+    """The share of units that reach Zen's serial memory, by the load of the parallel one."""
+    kinds = {"together": claims.overflow, "in turn": claims.overflow_in_turn, "drawn": claims.overflow_drawn}
+    load = PUBLISHED["collisions"]["load"]
+    cases = [(load, k) for k in (1, 2, 3, 4)] + [(each, 4) for each in (1.0, 0.4, 0.25)]
+    return [{"load": x, "functions": k, **{name: of(x, k) for name, of in kinds.items()}} for x, k in cases]
+
+
+def sizes() -> dict[str, float]:
+    """Sizes that the paper names, as they follow from its definitions."""
+    tensor = PUBLISHED["workloads"]["DeepFM"]["embedding"] * 4
+    sum_ = SPARSITY["bert_density_of_128"]
+    return {"bitmap": tensor / 32, "hashed": 16 * tensor / 32, "ideal": 1 / sum_, "coo": 1 / (2 * sum_)}
+
+
+def rounded(data: Any) -> Any:
+    """To DIGITS significant digits, so that another machine writes the same file."""
+    if isinstance(data, dict):
+        return {key: rounded(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [rounded(value) for value in data]
+    return float(f"{data:.{DIGITS}g}") if isinstance(data, float) else data

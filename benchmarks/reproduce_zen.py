@@ -1,0 +1,53 @@
+"""Zen's evaluation, computed again by zenc's cost model: the numbers of docs/reproduction.md.
+
+    python benchmarks/reproduce_zen.py            prints what the page says
+    python benchmarks/reproduce_zen.py --write    writes docs/reproduction.md, its JSON and its figures anew
+    python benchmarks/reproduce_zen.py --page     the same without computing: from the JSON that there is
+
+No GPU and no network are used, and no time is measured: half a minute of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.reproduce.figures import figures  # noqa: E402  the folder above is on the path from here on
+from benchmarks.reproduce.page import part, with_results  # noqa: E402
+from benchmarks.reproduce.results import Results, results  # noqa: E402
+
+PAGE, JSON, FOLDER = (ROOT / "docs" / name for name in ("reproduction.md", "reproduction.json", "reproduction"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the page, its JSON and its figures")
+    parser.add_argument("--page", action="store_true", help="write the page and its figures from the JSON")
+    options = parser.parse_args()
+    found = json.loads(JSON.read_text(encoding="utf-8")) if options.page else results()
+    if options.write or options.page:
+        write(found)
+    else:
+        print(part(found))
+
+
+def write(found: Results) -> None:
+    JSON.write_text(text_of(found), encoding="utf-8")
+    PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+    FOLDER.mkdir(exist_ok=True)
+    for name, svg in figures(found).items():
+        (FOLDER / name).write_text(svg, encoding="utf-8")
+
+
+def text_of(found: Results) -> str:
+    """As it is kept."""
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    main()
