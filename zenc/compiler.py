@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from zenc.chain import Drawing, Parameters, Report
     from zenc.codegen.artifact import Artifact
+    from zenc.cost.calibration import Calibration
     from zenc.cost.simulate import Place, Simulation
     from zenc.plan.explain import Explanation
     from zenc.runtime.capacity import Shares
@@ -219,6 +220,33 @@ def load(
     from zenc.runtime.load import load_collective
 
     return load_collective(lambda size: _obtained(what, size), group, seconds(deadline), capacity)
+
+
+def calibrate(
+    report: Callable[[str], None] = lambda _: None,
+    group: dist.ProcessGroup | None = None,
+    *,
+    link: float | None = None,
+    name: str = "measured",
+) -> Calibration:
+    """Measure what ``zenc.cost.predict`` needs to know of the cluster of ``group``, all ranks of which call this.
+
+    Args:
+        report: is told what is measured next.
+        group: the ranks that take part; default: all.
+        link: what the links are said to carry, in bytes a second; then the efficiency is measured against it.
+        name: of the calibration.
+
+    Raises:
+        SynchronisationError: the group has one rank (``too-few-ranks``), or what ``load`` raises.
+    """
+    import torch.distributed as dist
+
+    from zenc.runtime.calibrate import calibrate
+    from zenc.targets import cpu
+
+    artifact = compile("balanced", ranks=dist.get_world_size(group))
+    return calibrate(group, load(artifact, group), cpu.load(artifact.sources), report, link, name)
 
 
 def _obtained(what: Artifact | Path_, size: int) -> Artifact:

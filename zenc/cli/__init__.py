@@ -12,6 +12,8 @@ import sys
 import typer
 
 from zenc.cli.cache import cache
+from zenc.cli.calibrate import EXAMPLES as CALIBRATE_EXAMPLES
+from zenc.cli.calibrate import calibrate
 from zenc.cli.check import EXAMPLES as CHECK_EXAMPLES
 from zenc.cli.check import check
 from zenc.cli.common import reporting
@@ -40,6 +42,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc explain balanced --ranks 8    who sends what to whom, how many bytes
   zenc draw balanced -o balanced.svg the same as a picture
   zenc simulate balanced sparcml     which is faster, on how many ranks you like
+  zenc calibrate -o here.json        measure this cluster, for zenc simulate
   zenc compile balanced -o out       a directory that zenc.attach() takes
   zenc fmt mine.zen                  lay it out as everyone does
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
@@ -61,6 +64,7 @@ app.command("list", epilog=LIST_EXAMPLES)(list_)
 app.command("check", epilog=CHECK_EXAMPLES)(check)
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
 app.command("simulate", epilog=SIMULATE_EXAMPLES)(simulate)
+app.command("calibrate", epilog=CALIBRATE_EXAMPLES)(calibrate)
 app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)

@@ -1,0 +1,159 @@
+"""``zenc calibrate``: measures the cluster that it runs on, for ``zenc simulate``."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zenc.cli.common import fail, reporting, save
+from zenc.errors import ZencError
+
+if TYPE_CHECKING:
+    from zenc.cost.calibration import Calibration
+
+EXAMPLES = """\b
+Examples:
+  torchrun --nproc-per-node 8 --no-python zenc calibrate -o here.json
+  torchrun --nnodes 4 --nproc-per-node 8 ... --no-python zenc calibrate -o here.json --bandwidth '100 Gbit/s'
+  zenc calibrate --nproc 4 -o loopback.json
+  zenc simulate balanced sparcml --calibration here.json
+
+Run it as you run training: with as many ranks, on the same machines, while nothing else runs there. It takes seconds.
+"""
+
+LONGEST = 600
+"""Seconds that a rank waits for another one."""
+
+
+def calibrate(
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where to, as JSON.")] = Path(
+        "calibration.json"
+    ),
+    nproc: Annotated[
+        int | None,
+        typer.Option(min=2, max=64, metavar="N", help="Without torchrun: so many processes on this machine."),
+    ] = None,
+    backend: Annotated[str, typer.Option(metavar="NAME", help="Of the process group: gloo or nccl.")] = "gloo",
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(metavar="B", help="What the links are said to carry, such as '100 Gbit/s': gives the efficiency."),
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Of what is measured.")] = "measured",
+) -> None:
+    """Measure latency, bandwidth, fan-in and kernels among the ranks of a process group.
+
+    Under torchrun it is one of the ranks; without, --nproc starts them on this machine.
+    """
+    link = _link(bandwidth)
+    if not os.access(output.parent, os.W_OK):
+        raise typer.BadParameter(f"--output: there is no folder '{output.parent}' that can be written to")
+    if backend not in ("gloo", "nccl"):
+        raise typer.BadParameter(f"--backend is gloo or nccl, not '{backend}'")
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        if nproc:
+            raise typer.BadParameter("torchrun has started the ranks: leave out --nproc")
+        _measure(output, backend, link, name)
+    elif nproc:
+        _start(nproc, output, backend, link, name)
+    else:
+        raise typer.BadParameter("start it by torchrun, or with --nproc 4 for processes on this machine")
+
+
+def _link(bandwidth: str | None) -> float | None:
+    from zenc.topology.units import amount_of_text
+
+    found = amount_of_text("bandwidth", bandwidth) if bandwidth else None
+    if isinstance(found, str):
+        raise typer.BadParameter(f"--bandwidth: {found}")
+    if found is not None and found <= 0:
+        raise typer.BadParameter("--bandwidth: a link carries more than nothing")
+    return found
+
+
+def _measure(output: Path, backend: str, link: float | None, name: str) -> None:
+    """Be one of the ranks; the first one writes what was found."""
+    from datetime import timedelta
+
+    import torch
+    import torch.distributed as dist
+
+    with reporting(json=False):
+        from zenc import compiler
+
+        torch.set_num_threads(1)
+        if backend == "nccl":
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        dist.init_process_group(backend, timeout=timedelta(seconds=LONGEST))
+        first = not dist.get_rank()
+        try:
+            found = compiler.calibrate(_tell if first else _silent, link=link, name=name)
+            if first:
+                save(output, json_text.dumps(found.to_json(), indent=1) + "\n")
+        finally:
+            dist.destroy_process_group()
+    if first:
+        print(_text(found, output))
+
+
+def _start(nproc: int, output: Path, backend: str, link: float | None, name: str) -> None:
+    """Be all ranks, as processes."""
+    import multiprocessing
+    import socket
+    from multiprocessing.connection import wait
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(nproc)}
+    start = multiprocessing.get_context("spawn").Process
+    ranks = [start(target=_child, args=(rank, shared, output, backend, link, name)) for rank in range(nproc)]
+    for rank in ranks:
+        rank.start()
+    waiting: dict[object, Any] = {rank.sentinel: rank for rank in ranks}
+    while waiting and not any(rank.exitcode for rank in ranks):
+        for sentinel in wait([rank.sentinel for rank in waiting.values()]):
+            waiting.pop(sentinel).join()
+    if any(rank.exitcode for rank in ranks):  # which has said why
+        for rank in waiting.values():
+            rank.terminate()
+        raise SystemExit(1)
+
+
+def _child(rank: int, shared: dict[str, str], output: Path, backend: str, link: float | None, name: str) -> None:
+    os.environ.update(shared, RANK=str(rank), LOCAL_RANK=str(rank))
+    try:
+        _measure(output, backend, link, name)
+    except ZencError as error:
+        fail(error, json=False)
+
+
+def _tell(what: str) -> None:
+    print(f"measuring {what} ...", file=sys.stderr)
+
+
+def _silent(what: str) -> None:
+    """Ranks but the first say nothing."""
+
+
+def _text(found: Calibration, output: Path) -> str:
+    from zenc.plan.quantities import seconds_text, size_text
+    from zenc.topology.units import bandwidth_text
+
+    kernels = {"pack": found.pack, "merge": found.merge, "expand": found.expand}
+    return "\n".join(
+        [
+            f"{output}: {found.name}",
+            f"  bandwidth  {bandwidth_text(found.bandwidth * found.efficiency)} of {bandwidth_text(found.bandwidth)}",
+            f"  step       {seconds_text(found.step)}, and {seconds_text(found.message)} a message",
+            f"  fan-in     {size_text(found.fan_in)} a message",
+            f"  call       {seconds_text(found.call)}",
+            *(
+                f"  {name:<10} {seconds_text(kernel.unit * 1e6)} for a million units, {bandwidth_text(kernel.speed)}"
+                for name, kernel in kernels.items()
+            ),
+        ]
+    )
