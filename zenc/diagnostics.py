@@ -128,6 +128,7 @@ _PLACEMENT = {
 }
 
 _EXPLANATION = {
+    "no-scheme-found": ("cost", "a search found no scheme that runs on a cluster"),
     "bad-load": ("explanation", "a prediction is asked for with a gradient or a rank that can't be"),
 }
 

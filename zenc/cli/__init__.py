@@ -30,6 +30,8 @@ from zenc.cli.list import list_
 from zenc.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
 from zenc.cli.simulate import simulate
 from zenc.cli.topo import topo
+from zenc.cli.tune import EXAMPLES as TUNE_EXAMPLES
+from zenc.cli.tune import tune
 
 _HELP = """A compiler for gradient synchronisation schemes.
 
@@ -44,6 +46,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc simulate balanced sparcml     which is faster, on how many ranks you like
   zenc calibrate -o here.json        measure this cluster, for zenc simulate
   zenc compile balanced -o out       a directory that zenc.attach() takes
+  zenc tune --ranks 8 --density 0.01 which scheme is the fastest here
   zenc fmt mine.zen                  lay it out as everyone does
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
 
@@ -67,6 +70,7 @@ app.command("simulate", epilog=SIMULATE_EXAMPLES)(simulate)
 app.command("calibrate", epilog=CALIBRATE_EXAMPLES)(calibrate)
 app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
+app.command("tune", epilog=TUNE_EXAMPLES)(tune)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
 app.add_typer(topo, name="topo")
 app.add_typer(cache, name="cache")
