@@ -191,3 +191,25 @@ def forks_after_loading(group: dist.ProcessGroup) -> tuple[str, list[float]]:
         os._exit(0)
     os.waitpid(child, 0)
     return os.read(reading, 100).decode(), collective.all_reduce(torch.full((3,), group.rank() + 1.0)).tolist()
+
+
+def chosen(
+    group: dist.ProcessGroup, text: str, densities: list[float], units: int = 20_000, width: int = 4
+) -> dict[str, Any]:
+    """Calls on random rows, one for each of ``densities``; which scheme made each, and all decisions."""
+    collective, random = load(group, text), torch.Generator().manual_seed(group.rank())
+    ran, results = [], []
+    for density in densities:
+        rows = torch.randperm(units, generator=random)[: round(density * units)].sort().values
+        values = torch.ones(len(rows), width) * (1 + rows[:, None] % 7)
+        gradient = torch.sparse_coo_tensor(rows[None], values, (units, width), check_invariants=True)
+        total = collective.all_reduce(gradient, name="table")
+        held = torch.zeros(units)
+        held[rows] = 1
+        dist.all_reduce(held, group=group)
+        expected = held * (1 + torch.arange(units) % 7)
+        assert torch.equal(total.to_dense()[:, 0], expected), "the sum is wrong"
+        ran.append(collective.stats["choice"]["scheme"])
+        results.append(bits(total))
+    decisions = [decision.to_json() for decision in collective.decisions]
+    return {"ran": ran, "results": results, "decisions": decisions}

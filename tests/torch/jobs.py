@@ -12,11 +12,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-import zenc.runtime.profiler as profiler_module
+import zenc.runtime.marks as marks_module
 from tests.runtime.jobs import bits
 
 ROWS, WIDTH, STEPS = 500, 6, 4
-held = profiler_module._held
+held = marks_module._held
 
 
 class Model(nn.Module):
@@ -250,9 +250,9 @@ def profiled_by_a_rank_that_fails(group: dist.ProcessGroup) -> int:
     zenc.attach(ddp, "balanced", deadline=30, profiler=profiler)
     for step in range(3):
         if group.rank() == 1:
-            profiler_module._held = held if step == 1 else fails
+            marks_module._held = held if step == 1 else fails
         ddp(batch(group.rank(), step))["out"].sum().backward()
-    profiler_module._held = held
+    marks_module._held = held
     return profiler.profiles()["words.weight"].recorded.steps
 
 

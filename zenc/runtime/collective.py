@@ -21,6 +21,7 @@ from zenc.runtime.work import Work
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
+    from zenc.cost.deciding import Decision
     from zenc.runtime.captured import Captured
 
 Operation = Literal["sum", "mean"]
@@ -29,6 +30,8 @@ MOST_KNOWN = 256
 """Shapes whose workshops are kept; models have far fewer."""
 Prepared: TypeAlias = tuple[Layout, Opener, int]
 """How tensors of a shape are cut, what opens calls for them, and 64 bits that only ranks of one call share."""
+Run: TypeAlias = Callable[[int, Work], torch.Tensor]
+"""A call, given its number among those of the group and what it ends with."""
 
 
 class Collective:
@@ -42,7 +45,7 @@ class Collective:
         self, artifact: Artifact, communicator: Communicator, stage_on: Callable[[torch.device], Stage]
     ) -> None:
         self.artifact = artifact
-        self._stage_on = stage_on
+        self.stage_on = stage_on
         self._digest = artifact.plan.digest
         self._communicator = communicator
         self._known: dict[tuple[object, ...], Prepared] = {}
@@ -75,16 +78,26 @@ class Collective:
 
     @overload
     def all_reduce(
-        self, tensor: torch.Tensor, op: Operation = ..., async_op: Literal[False] = ..., rows: bool = ...
+        self,
+        tensor: torch.Tensor,
+        op: Operation = ...,
+        async_op: Literal[False] = ...,
+        rows: bool = ...,
+        name: str = ...,
     ) -> torch.Tensor: ...
 
     @overload
     def all_reduce(
-        self, tensor: torch.Tensor, op: Operation = ..., *, async_op: Literal[True], rows: bool = ...
+        self, tensor: torch.Tensor, op: Operation = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
     ) -> Work: ...
 
     def all_reduce(
-        self, tensor: torch.Tensor, op: Operation = "sum", async_op: bool = False, rows: bool = False
+        self,
+        tensor: torch.Tensor,
+        op: Operation = "sum",
+        async_op: bool = False,
+        rows: bool = False,
+        name: str = "",
     ) -> torch.Tensor | Work:
         """Sum ``tensor`` over all ranks.
 
@@ -98,17 +111,19 @@ class Collective:
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
             rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which else takes
                 single elements. All ranks must say the same.
+            name: what the tensor is called, the same on all ranks. A scheme that chooses among others does so for
+                each name and shape.
 
         Raises:
             TensorError: for a tensor that can't be summed; nothing was sent.
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline.
         """
         self._communicator.demand_whole()
-        prepared = self._prepared(tensor, op, rows)
+        planned = self._planned(tensor, op, rows, name)
         number = self._communicator.next_call()
 
         def run(work: Work) -> torch.Tensor:
-            return self._run(tensor, prepared, op, number, work)
+            return planned(number, work)
 
         worker, call = self._communicator.worker, on_stream(run, tensor, async_op)
         return worker.submit(call, tensor.device) if async_op else worker.run(call)
@@ -122,6 +137,16 @@ class Collective:
 
         self._communicator.demand_whole()
         return Captured(self, tensor, op, rows)
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """Which scheme sums which tensor, and why, where the scheme chooses among others; else there are none."""
+        return ()
+
+    def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
+        """What makes the call, on the worker's turn; raises TensorError for a tensor that can't be summed."""
+        prepared = self._prepared(tensor, op, rows)
+        return lambda number, work: self._run(tensor, prepared, op, number, work)
 
     def _run(self, tensor: torch.Tensor, prepared: Prepared, op: Operation, number: int, work: Work) -> torch.Tensor:
         """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""
@@ -163,9 +188,9 @@ class Collective:
     def _prepare(self, layout: Layout, op: Operation, device: torch.device) -> Prepared:
         meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
         signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
-        return layout, self._stage_on(device)(layout), signature
+        return layout, self.stage_on(device)(layout), signature
 
-    def _give_up(self, error: BaseException, call: Call) -> None:
+    def _give_up(self, error: BaseException, call: Call | None) -> None:
         if self.size > 1:
             cause = error if isinstance(error, SynchronisationError) else None
             text = f"this rank failed: {type(error).__name__}: {error}"

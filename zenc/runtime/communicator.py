@@ -125,6 +125,24 @@ class Communicator:
             raise lost from error
         return marks, torch.cat(every)
 
+    def greatest(self, values: list[float]) -> list[float]:
+        """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        assert self.group is not None
+        mine = torch.tensor(values, dtype=torch.float64)
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        try:
+            self.group.allgather([every], [mine]).wait()
+        except RuntimeError as error:
+            message = "the ranks did not all come to agree on which scheme is the cheapest"
+            lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
+            self.give_up(lost, (mine, every))
+            raise lost from error
+        found: list[float] = torch.stack(every).amax(dim=0).tolist()
+        return found
+
     def _gather(self, pledge: dict[str, str], deadline: float) -> list[dict[str, str]]:
         """The pledges of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
         text = json.dumps(pledge).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -10,6 +11,7 @@ import torch.distributed as dist
 from zenc.codegen.artifact import Artifact
 from zenc.errors import ZencError
 from zenc.runtime.capacity import Shares, capacity_of
+from zenc.runtime.choosing import ChoosingCollective, names_of
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
 from zenc.runtime.stages import Stages
@@ -25,25 +27,77 @@ def load_collective(
     """Get the artifact, build it, and agree with all ranks that they hold the same one.
 
     A rank that fails on the way still takes part in the agreement, so that the others learn of it at once and by
-    name, and then raises its own error.
+    name, and then raises its own error. Of a scheme that chooses among others the first candidate is built here.
     """
     communicator = communicator_for(group, deadline)
     communicator.demand_whole()
+    loading = _Loading(communicator, deadline, shares)
     try:
         artifact = obtain(communicator.size)
-        capacity = capacity_of(shares, artifact.plan, communicator.size)
-        stages = Stages(artifact, communicator, deadline, capacity)
-        device = _usual_device(communicator)
-        if device.type == "cpu":
-            stages.on(device)  # what can fail fails here, on all ranks at once
+        choosing = artifact.choosing
+        first = next(iter(names_of(choosing, communicator.size).values())) if choosing else artifact
     except Exception as failure:
-        _tell_failure(communicator, failure, deadline)
+        loading.tell(failure, _in_turn)
         raise
-    scheme = artifact.plan.scheme[:60] + (f" with {capacity}" if capacity else "")
-    _agree(communicator, {"digest": artifact.plan.digest, "scheme": scheme, "error": ""}, deadline)
-    if device.type != "cpu":
-        stages.on(device)  # has an agreement of its own
-    return Collective(artifact, communicator, stages.on)
+    device = _usual_device(communicator)
+    collective = loading.load(first, device, _in_turn, artifact)
+    if choosing is None:
+        return collective
+
+    def later(candidate: Artifact, device: torch.device) -> Collective:
+        return loading.load(candidate, device, lambda _, agreement: agreement())
+
+    return ChoosingCollective(choosing, communicator, collective, later, device)
+
+
+Agreeing = Callable[[Communicator, Callable[[], None]], None]
+"""Lets the ranks agree: as a call of its own, or within one."""
+
+
+def _in_turn(communicator: Communicator, agreement: Callable[[], None]) -> None:
+    """Agreement takes its turn among the calls of the group, so that it meets the others' agreement."""
+
+    def call(_: Work) -> torch.Tensor:
+        agreement()
+        return torch.empty(0)
+
+    communicator.worker.run(call)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    communicator: Communicator
+    deadline: float
+    shares: Shares | None
+
+    def load(
+        self, artifact: Artifact, device: torch.device, agreeing: Agreeing, of: Artifact | None = None
+    ) -> Collective:
+        """``artifact`` on all ranks, which agree that they hold the same one, and the same ``of`` which it is one."""
+        try:
+            capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
+            stages = Stages(artifact, self.communicator, self.deadline, capacity)
+            if device.type == "cpu":
+                stages.on(device)  # what can fail fails here, on all ranks at once
+        except Exception as failure:
+            self.tell(failure, agreeing)
+            raise
+        whole = of or artifact
+        scheme = whole.name[:60] + (f" with {capacity}" if capacity else "")
+        self._agree({"digest": whole.digest, "scheme": scheme, "error": ""}, agreeing)
+        if device.type != "cpu":
+            stages.on(device)  # has an agreement of its own
+        return Collective(artifact, self.communicator, stages.on)
+
+    def tell(self, failure: Exception, agreeing: Agreeing) -> None:
+        """Let the other ranks fail with the name of this one."""
+        try:
+            self._agree({"digest": "", "scheme": "", "error": in_a_line(failure)}, agreeing)
+        except ZencError:
+            return  # this rank's own error says more
+
+    def _agree(self, pledge: dict[str, str], agreeing: Agreeing) -> None:
+        agreeing(self.communicator, lambda: self.communicator.agree(pledge, self.deadline))
 
 
 def _usual_device(communicator: Communicator) -> torch.device:
@@ -51,21 +105,3 @@ def _usual_device(communicator: Communicator) -> torch.device:
     parent = communicator.parent()
     kinds = {device.type for device in getattr(parent, "_device_types", ())}
     return torch.device("cuda", torch.cuda.current_device()) if kinds == {"cuda"} else torch.device("cpu")
-
-
-def _tell_failure(communicator: Communicator, failure: Exception, deadline: float) -> None:
-    """Let the other ranks fail with the name of this one."""
-    try:
-        _agree(communicator, {"digest": "", "scheme": "", "error": in_a_line(failure)}, deadline)
-    except ZencError:
-        return  # this rank's own error says more
-
-
-def _agree(communicator: Communicator, pledge: dict[str, str], deadline: float) -> None:
-    """Agreement takes its turn among the calls of the group, so that it meets the others' agreement."""
-
-    def agreement(_: Work) -> torch.Tensor:
-        communicator.agree(pledge, deadline)
-        return torch.empty(0)
-
-    communicator.worker.run(agreement)

@@ -10,7 +10,6 @@ All ranks so have the same counts. What is sent is a byte a unit of the sample, 
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from dataclasses import dataclass
@@ -20,21 +19,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from zenc.cost.profile import Profile
-from zenc.cost.sample import Tally, sample_ids
+from zenc.cost.sample import Tally
 from zenc.cost.stored import dump_profiles
 from zenc.errors import CostError, Diagnostic, TensorError, ZencError
-from zenc.runtime.layout import Layout, contribution_of, layout_of
+from zenc.runtime.layout import Layout, layout_of
+from zenc.runtime.marks import Marker, able_to_count
 from zenc.runtime.work import Work
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
     from zenc.runtime.communicator import Communicator
 
-log = logging.getLogger("zenc")
-
 SAMPLE = 65_536
-_ROWS_AT_ONCE = 4096
-"""Copies of so many rows mostly stay in the caches."""
 MOST_SAMPLED = 1 << 24
 
 
@@ -69,7 +65,7 @@ class Profiler:
         self._calls: dict[str, int] = {}
         self._tallies: dict[str, Tally] = {}
         self._pending: dict[str, Work] = {}
-        self._ids: dict[tuple[int, torch.device], torch.Tensor] = {}
+        self._marker = Marker(sample)
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
@@ -89,7 +85,7 @@ class Profiler:
             layout = layout_of(gradient, Unit.AUTO if gradient.is_sparse else Unit.ROW)
         except TensorError:
             return None
-        return Marks(name, layout, self._marked(gradient, layout)) if layout.units and layout.width else None
+        return Marks(name, layout, self._marker.marked(gradient, layout)) if layout.units and layout.width else None
 
     def count(self, marks: Marks, communicator: Communicator, reduced: Work) -> None:
         """Queue the sum of ``marks`` over the ranks behind the call ``reduced``, whose gradient they are of."""
@@ -97,7 +93,7 @@ class Profiler:
         def run(_: Work) -> torch.Tensor:
             communicator.demand_whole()
             sent = reduced.counted.bytes_sent if reduced.counted else 0
-            holders, bytes_sent = communicator.count(marks.held.to(_able_to_count(communicator.size)), sent)
+            holders, bytes_sent = communicator.count(marks.held.to(able_to_count(communicator.size)), sent)
             if not holders[-1]:
                 self._add(marks, communicator.size, holders[:-1], bytes_sent)
             return holders
@@ -140,44 +136,6 @@ class Profiler:
                 tally = Tally(name, layout.units, layout.width, layout.dtype_name, size, self.sample)
                 self._tallies[name] = tally
             tally.add(holders.to(torch.int64).numpy(), bytes_sent.numpy())
-
-    def _marked(self, gradient: torch.Tensor, layout: Layout) -> torch.Tensor:
-        """Which units of the sample ``gradient`` has, then 0, or 1 where that failed; uint8 on the CPU."""
-        ids = self._sampled(layout.units, gradient.device)
-        marked = torch.zeros(len(ids) + 1, dtype=torch.uint8)
-        try:
-            marked[:-1] = _held(gradient, layout, ids)
-        except Exception:
-            log.exception("zenc.Profiler: this rank can't tell what it holds; the sample is dropped")
-            marked[-1] = 1
-        return marked
-
-    def _sampled(self, units: int, device: torch.device) -> torch.Tensor:
-        key = units, device
-        if key not in self._ids:
-            self._ids[key] = torch.from_numpy(sample_ids(units, self.sample)).to(device)
-        return self._ids[key]
-
-
-def _able_to_count(ranks: int) -> torch.dtype:
-    return torch.uint8 if ranks <= 255 else torch.int32
-
-
-def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Tensor:
-    """Which of the units ``ids`` [s], ascending, ``gradient`` has; [s] uint8, on its device."""
-    contribution = contribution_of(gradient, layout)
-    if contribution.unit_ids is None:
-        rows = contribution.values.view(layout.units, layout.width)
-        return torch.cat([_touched(rows, some) for some in torch.split(ids, _ROWS_AT_ONCE)])
-    held = torch.zeros(len(ids), dtype=torch.uint8, device=gradient.device)
-    place = torch.searchsorted(ids, contribution.unit_ids).clamp_(max=len(ids) - 1)
-    held[place[ids[place] == contribution.unit_ids]] = 1
-    return held
-
-
-def _touched(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Which of the rows ``ids`` [s] hold anything but zeros; NaN is something. Twice as fast as rows[ids] and any()."""
-    return (rows.index_select(0, ids).abs().amax(dim=1) != 0).to(torch.uint8)
 
 
 def agree(profiler: Profiler | None, communicator: Communicator, deadline: float) -> None:

@@ -89,6 +89,8 @@ class CallStats:
     seconds_pack: float
     seconds_expand: float
     made_again: bool = False
+    choice: dict[str, Any] | None = None
+    """Of a scheme that chooses: the candidate that ran, and the seconds that it was expected to take."""
 
     @property
     def bytes_sent(self) -> int:
@@ -115,4 +117,5 @@ class CallStats:
             "seconds_expand": self.seconds_expand,
             "call": self.call,
             "made_again": self.made_again,
+            **({"choice": self.choice} if self.choice else {}),
         }

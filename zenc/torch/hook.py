@@ -63,7 +63,7 @@ class ZencState:
         """Queue the average of ``gradient`` over the ranks by the scheme. What it counts goes to ``stats[name]``."""
         marks = self.profiler.marks(name, gradient) if self.profiler else None
         try:
-            work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows)
+            work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows, name=name)
         except ZencError as error:
             self.error = error
             raise

@@ -1,0 +1,152 @@
+"""When a choice is made, and when it is made anew: on regimes that are made up, with calls that take what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zenc.cost.deciding import Deciding, Model, Records, Speeds, learned
+from zenc.scheme.model import Settings
+
+NAMES = ("balanced", "holders", "sparcml", "dense_ring")
+Truth = Callable[[float, int], float]
+"""The seconds that a candidate takes at a density."""
+
+
+def models(density: float) -> list[Model]:
+    """On a guess of fast links: three sparse schemes, and a dense one."""
+    sparse = [Model(1e-4, 0.1 * density), Model(3e-4, 0.09 * density), Model(5e-5, 0.2 * density)]
+    return [*sparse, Model(6e-4, 0.05)]
+
+
+def truth(fixed: float, transfer: float, wrong: Sequence[float] = (1, 1, 1, 1)) -> Truth:
+    def taken(density: float, candidate: int) -> float:
+        return Speeds(fixed, transfer).seconds(models(density)[candidate]) * wrong[candidate]
+
+    return taken
+
+
+def played(of: Deciding, densities: Sequence[float], taken: Truth) -> list[int]:
+    """The candidate that each call ran."""
+    ran = []
+    for density in densities:
+        if of.looks:
+            of.look(models(density))
+        timed, candidate = of.timed, of.current
+        of.begun()
+        ran.append(candidate)
+        if timed:
+            of.ended(taken(density, candidate))
+    return ran
+
+
+def fresh(**settings: float) -> Deciding:
+    return Deciding("t", Settings(**settings), NAMES, Records())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("slower", [0.5, 1, 10, 100, 1000])
+@pytest.mark.parametrize("density", [0.0001, 0.003, 0.1, 1.0])
+def test_the_quickest_is_found_whatever_the_links(slower: float, density: float) -> None:
+    taken = truth(2.0, slower)
+    of = fresh(every=5)
+    ran = played(of, [density] * 60, taken)
+    best = min(range(4), key=lambda c: taken(density, c))
+    assert taken(density, ran[-1]) <= taken(density, best) * 1.0001
+    assert len(of.decisions) == 1
+    assert ran[0] == 0, "the first candidate runs before anything is known"
+
+
+@given(
+    st.floats(0.1, 10), st.floats(0.1, 1000), st.lists(st.floats(0.7, 1.4), min_size=4, max_size=4), st.floats(1e-5, 1)
+)
+def test_models_may_be_wrong(fixed: float, transfer: float, wrong: list[float], density: float) -> None:
+    taken = truth(fixed, transfer, wrong)
+    of = fresh(every=5)
+    ran = played(of, [density] * 40, taken)
+    assert taken(density, ran[-1]) <= 1.0001 * min(taken(density, c) for c in range(4))
+    assert len(of.decisions) == 1
+
+
+@pytest.mark.parametrize("trials", [0, 1, 3])
+def test_one_switch_for_each_change_of_regime(trials: int) -> None:
+    """From 0.1 % to 60 % and back: the dense scheme takes over, and gives way again, once each."""
+    of = fresh(every=10, trials=trials)
+    taken = truth(1.0, 5.0)
+    regimes = [0.001] * 200 + [0.6] * 200 + [0.001] * 200
+    ran = played(of, regimes, taken)
+    assert [decision.scheme for decision in of.decisions] == ["balanced", "dense_ring", "balanced"]
+    assert [decision.instead_of for decision in of.decisions] == ["", "balanced", "dense_ring"]
+    assert ran[150:200] == [0] * 50
+    assert ran[350:400] == [3] * 50
+    assert ran[550:] == [0] * 50
+    assert 200 < of.decisions[1].call <= 200 + 10 * 2 + 4 * trials + 1
+
+
+def test_what_comes_and_goes_changes_nothing() -> None:
+    """A density that is high at every other look is no regime."""
+    of = fresh(every=10, trials=1)
+    densities = [0.001] * 100 + ([0.6] * 10 + [0.001] * 10) * 20
+    played(of, densities, truth(1.0, 5.0))
+    assert [decision.scheme for decision in of.decisions] == ["balanced"]
+
+
+def test_what_is_better_by_less_than_the_margin_changes_nothing() -> None:
+    """At 0.45 dense takes 5 % less than balanced; at 0.6 much less."""
+    of = fresh(every=5, trials=0, margin=0.2)
+    taken = truth(1.0, 1.0)
+    played(of, [0.001] * 50 + [0.56] * 100, taken)
+    assert [decision.scheme for decision in of.decisions] == ["sparcml", "dense_ring"] or of.decisions[0].scheme
+    settled = fresh(every=5, trials=0, margin=0.5)
+    played(settled, [0.3] * 20 + [0.56] * 100, taken)
+    assert len(settled.decisions) == 1
+
+
+def test_a_trial_that_disproves_the_model_is_no_switch() -> None:
+    """The model says dense is better; the calls say that it is not."""
+    of = fresh(every=5, trials=2)
+    taken = truth(1.0, 5.0, (1, 1, 1, 9))
+    ran = played(of, [0.001] * 50 + [0.6] * 150, taken)
+    assert "dense_ring" not in [decision.scheme for decision in of.decisions]
+    assert ran.count(3) == 2, "two trials, and no more of them later"
+
+
+def test_a_decision_says_why() -> None:
+    of = fresh(every=5, trials=2)
+    played(of, [0.001] * 50, truth(1.0, 5.0))
+    (decision,) = of.decisions
+    assert set(decision.predicted) == set(NAMES)
+    assert decision.measured["balanced"] == pytest.approx(truth(1.0, 5.0)(0.001, 0))
+    assert decision.afterwards == pytest.approx(decision.measured[decision.scheme])
+    assert f"{decision.scheme} sums t from call {decision.call} on: took" in str(decision)
+    assert decision.to_json()["scheme"] == decision.scheme
+
+
+def test_looks_are_as_often_as_asked() -> None:
+    of = fresh(every=7, trials=0)
+    looked = []
+    for call in range(30):
+        if of.looks:
+            looked.append(call)
+            of.look(models(0.001))
+        of.begun()
+        if of.timed:
+            of.ended(1e-3)
+    assert looked == [0, 7, 14, 21, 28]
+
+
+@given(st.floats(0.05, 10), st.floats(0.05, 2000))
+def test_speeds_are_learned_from_calls(fixed: float, transfer: float) -> None:
+    made = [Model(1e-3, 1e-3), Model(1e-4, 5e-3), Model(2e-3, 1e-4)]
+    found = learned([(model, Speeds(fixed, transfer).seconds(model)) for model in made])
+    for model in made:
+        assert found.seconds(model) == pytest.approx(Speeds(fixed, transfer).seconds(model), rel=0.2)
+
+
+def test_one_call_tells_of_links_rather_than_of_ranks() -> None:
+    assert learned([(Model(1e-3, 1e-3), 0.101)]).transfer == pytest.approx(100, rel=0.2)
+    assert learned([(Model(1e-3, 1e-3), 0.5e-3)]).seconds(Model(1e-3, 1e-3)) == pytest.approx(0.5e-3, rel=0.2)
+    assert learned([]) == Speeds()
+    assert learned([(Model(1e-3, 0.0), 2e-3)]).fixed == pytest.approx(2.0, rel=0.05)

@@ -1,0 +1,49 @@
+"""A scheme that chooses, on real ranks: all make the same choice, the sums are right, and it follows the gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.ranks import Ranks
+
+JOBS = "tests.runtime.jobs:"
+BY_PREDICTION = "scheme mine { choose(every = 4, patience = 2, trials = 0) from [sparcml, dense_ring] }"
+BY_TRIALS = "scheme mine { choose(every = 5, trials = 2) from [balanced, holders, sparcml, dense_ring] }"
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Ranks]:
+    with Ranks(4) as ranks:
+        yield ranks
+
+
+def alike(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """What all ranks found, which must be the same."""
+    assert all(result == results[0] for result in results)
+    return results[0]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_all_ranks_choose_alike(four: Ranks, size: int) -> None:
+    """By what calls take, which differs from rank to rank; each candidate that may be the best is tried."""
+    found = alike(four.run(JOBS + "chosen", size=size, text=BY_TRIALS, densities=[0.01] * 16))
+    (decision,) = found["decisions"]
+    assert decision["tensor"] == "table"
+    assert decision["scheme"] == min(decision["measured"], key=decision["measured"].get)
+    assert set(found["ran"][decision["call"] - 1 :]) == {decision["scheme"]}
+    assert found["ran"][0] == "balanced"
+    assert decision["afterwards"] > 0
+
+
+def test_it_follows_the_gradient(four: Ranks) -> None:
+    """From 0.1 % to all units and back, by prediction alone: one switch each."""
+    regimes = [0.001] * 12 + [1.0] * 16 + [0.001] * 16
+    found = alike(four.run(JOBS + "chosen", text=BY_PREDICTION, densities=regimes, width=64))
+    schemes = [decision["scheme"] for decision in found["decisions"]]
+    assert schemes == ["sparcml", "dense_ring", "sparcml"], found["decisions"]
+    assert found["ran"][:12] == ["sparcml"] * 12, "few ranks, few bytes: recursive doubling"
+    assert found["ran"][20:28] == ["dense_ring"] * 8
+    assert found["ran"][-4:] == ["sparcml"] * 4

@@ -1,0 +1,229 @@
+"""Which of several schemes sums a tensor: prediction, a few timed calls, and no hurry to change.
+
+    call 1          a look: what the gradient holds, so what each candidate would take, by the model
+    then            trials: the first candidate, timed; what it took tells how fast links and ranks are; then those
+                    that may still be the best, timed, the most promising first
+    a Decision      the quickest
+    every so often  a look; where another one is better by the margin, at several looks in a row: trials, a Decision
+
+Nothing here talks to anyone. Its numbers are agreed by all ranks, and only the basic operations on them are used, which
+are exact to the bit on every machine: so all ranks decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zenc.scheme.model import Settings
+
+SPREAD = 2.5
+"""A candidate may be the best as long as it is predicted to take no more than so many times the least."""
+_TRUST = 0.001
+"""How much one record of a call weighs against the belief that latencies and kernels are as calibrated."""
+_LEAST = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Seconds of a call: ``fixed``, whatever the bandwidth, and ``transfer`` on links of the calibrated one."""
+
+    fixed: float
+    transfer: float
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """How many times longer than calibrated both parts of a model take here."""
+
+    fixed: float = 1.0
+    transfer: float = 1.0
+
+    def seconds(self, model: Model) -> float:
+        return model.fixed * self.fixed + model.transfer * self.transfer
+
+
+def learned(records: Sequence[tuple[Model, float]]) -> Speeds:
+    """The speeds that explain best what calls took, by least squares of relative errors; neither is below 0.02.
+
+    With few records, ``fixed`` stays near 1: one call does not tell slow links from slow ranks, and links differ more.
+    """
+    if not records:
+        return Speeds()
+    ff, ft, tt, f, t = _TRUST, 0.0, 0.0, _TRUST, 0.0
+    for model, seconds in records:
+        fixed, transfer = model.fixed / seconds, model.transfer / seconds
+        ff, ft, tt = ff + fixed * fixed, ft + fixed * transfer, tt + transfer * transfer
+        f, t = f + fixed, t + transfer
+    determinant = ff * tt - ft * ft
+    if determinant > 1e-9 * ff * tt:
+        speeds = Speeds((f * tt - t * ft) / determinant, (ff * t - ft * f) / determinant)
+        if speeds.fixed >= _LEAST and speeds.transfer >= _LEAST:
+            return speeds
+    if tt and t / tt * _LEAST < f / ff:  # what is left of one of the two, with the other at its least
+        without = Speeds((f - ft * _LEAST) / ff, _LEAST)
+        return without if without.fixed >= _LEAST else Speeds(_LEAST, _LEAST)
+    return Speeds(_LEAST, max(_LEAST, (t - ft * _LEAST) / tt)) if tt else Speeds(max(_LEAST, f / ff), 1.0)
+
+
+@dataclass(slots=True)
+class Decision:
+    """From ``call`` on, counted for this tensor from 1, ``scheme`` sums ``tensor``, ``instead_of`` another one.
+
+    ``predicted`` has the seconds that each candidate was expected to take; ``measured`` those that its timed calls
+    took: the least of them, each that of the slowest rank. ``afterwards``: what the last timed call of ``scheme`` took
+    after the decision; None before there was one.
+    """
+
+    tensor: str
+    call: int
+    scheme: str
+    instead_of: str
+    predicted: dict[str, float]
+    measured: dict[str, float]
+    afterwards: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __str__(self) -> str:
+        took = self.measured.get(self.scheme)
+        how = f"took {_ms(took)}, " if took is not None else ""
+        others = ", ".join(
+            f"{name} {_ms(self.measured.get(name, seconds))}{'' if name in self.measured else ' predicted'}"
+            for name, seconds in self.predicted.items()
+            if name != self.scheme
+        )
+        before = f" in place of {self.instead_of}" if self.instead_of and self.instead_of != self.scheme else ""
+        expected = _ms(self.predicted[self.scheme])
+        return (
+            f"{self.scheme} sums {self.tensor} from call {self.call} on{before}: {how}predicted {expected} ({others})"
+        )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
+
+
+@dataclass(slots=True)
+class Records:
+    """What timed calls of all tensors took, by tensor and candidate: from them all tensors learn the speeds."""
+
+    found: dict[tuple[str, int], tuple[Model, float]] = field(default_factory=dict)
+
+    def speeds(self) -> Speeds:
+        return learned(list(self.found.values()))
+
+
+class Deciding:
+    """The choice for one ``tensor`` among the candidates ``names``.
+
+    For each call: ``look`` with models if ``looks``; then run the candidate ``current`` is; where ``timed`` was True
+    before the call, give ``ended`` the seconds that it took before the next one.
+    """
+
+    def __init__(self, tensor: str, settings: Settings, names: Sequence[str], records: Records) -> None:
+        self.tensor, self.settings, self.names, self.records = tensor, settings, tuple(names), records
+        self.current = 0
+        self.decisions: list[Decision] = []
+        self.calls = 0
+        self._chosen = 0
+        self._trying = False
+        self._models: Sequence[Model] = ()
+        self._speeds = Speeds()
+        self._factors: dict[int, float] = {}
+        self._times: dict[int, list[float]] = {}
+        self._streak = 0
+        self._is_fresh = False
+
+    @property
+    def looks(self) -> bool:
+        """Whether the gradient of the next call is to be looked at."""
+        return not self._trying and (not self._models or self.calls % self.settings.every == 0)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the next call is to be timed: trials, and the calls that are looked at."""
+        return self._trying or self._is_fresh
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is to be done at a look as long as gradients stay as they are."""
+        return bool(self.decisions) and not self._streak
+
+    def predicted(self) -> dict[str, float]:
+        """Name -> seconds that a call of each candidate is expected to take; empty before the first look."""
+        return {self.names[c]: self._predicted(c) for c in range(len(self._models))}
+
+    def look(self, models: Sequence[Model] | None) -> None:
+        """Take what each candidate takes by the model for the gradient as it is; None: it is as it was."""
+        self._is_fresh = True
+        if models is None:
+            return
+        self._models = tuple(models)
+        if not self.decisions:
+            self._begin_trials()
+            return
+        seconds = [self._predicted(c) for c in range(len(self.names))]
+        is_better = min(seconds) < seconds[self.current] * (1 - self.settings.margin)
+        self._streak = self._streak + 1 if is_better else 0
+        if self._streak >= self.settings.patience:
+            self._begin_trials()
+
+    def begun(self) -> None:
+        """The next call begins."""
+        self.calls += 1
+
+    def ended(self, seconds: float) -> None:
+        """A timed call took so many seconds, on the slowest rank."""
+        self._is_fresh = False
+        if not self._trying:
+            self.decisions[-1].afterwards = seconds
+            return
+        self._times.setdefault(self.current, []).append(seconds)
+        if len(self._times[self.current]) >= self.settings.trials:
+            self._keep(self.current)
+            self._try_next()
+
+    def _begin_trials(self) -> None:
+        self._streak, self._times = 0, {}
+        self._trying = self.settings.trials > 0
+        if not self._trying:
+            self._speeds = self.records.speeds()
+            self._decide()
+
+    def _keep(self, candidate: int) -> None:
+        self.records.found[self.tensor, candidate] = self._models[candidate], min(self._times[candidate])
+        self._speeds = self.records.speeds()
+
+    def _try_next(self) -> None:
+        seconds = [self._seconds(c) for c in range(len(self.names))]
+        hopeful = [c for c, taken in enumerate(seconds) if c not in self._times and taken <= SPREAD * min(seconds)]
+        if hopeful:
+            self.current = min(hopeful, key=lambda c: seconds[c])
+        else:
+            self._decide()
+
+    def _decide(self) -> None:
+        predicted = self.predicted()
+        seconds = [self._seconds(c) for c in range(len(self.names))]
+        best = min(range(len(seconds)), key=lambda c: seconds[c])
+        if self.decisions and seconds[best] >= seconds[self._chosen] * (1 - self.settings.margin):
+            best = self._chosen
+        for c, times in self._times.items():
+            self._factors[c] = min(times) / self._speeds.seconds(self._models[c])
+        if not self.decisions or best != self._chosen:
+            before = self.names[self._chosen] if self.decisions else ""
+            measured = {self.names[c]: min(times) for c, times in self._times.items()}
+            call = self.calls + 1
+            self.decisions.append(Decision(self.tensor, call, self.names[best], before, predicted, measured))
+        self.current = self._chosen = best
+        self._trying = False
+
+    def _seconds(self, candidate: int) -> float:
+        times = self._times.get(candidate)
+        return min(times) if times else self._predicted(candidate)
+
+    def _predicted(self, candidate: int) -> float:
+        return self._speeds.seconds(self._models[candidate]) * self._factors.get(candidate, 1.0)
