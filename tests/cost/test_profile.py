@@ -7,7 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.cost.profile import MOST_RANGES, Profile
@@ -35,6 +35,7 @@ profiles = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(profiles)
 def test_the_sum_of_more_ranks_is_denser_and_not_too_dense(profile):
     k = np.array([0, 0.5, 1, 2, 3, 7, 64, 4096])
@@ -46,6 +47,7 @@ def test_the_sum_of_more_ranks_is_denser_and_not_too_dense(profile):
     assert profile.density - 1e-9 <= profile.overlap <= 1 + 1e-9
 
 
+@settings(deadline=None)
 @given(profiles, st.integers(0, 40))
 def test_holders_are_all_units_and_agree_with_the_union(profile, n):
     holders = profile.holders(n)
@@ -55,6 +57,7 @@ def test_holders_are_all_units_and_agree_with_the_union(profile, n):
     assert 1 - holders[0] == pytest.approx(profile.union(n), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(profiles, st.integers(1, 9), st.lists(st.floats(0, 1), max_size=6))
 def test_parts_make_up_the_whole(profile, k, inner):
     edges = np.array([0, *sorted(inner), 1]) * profile.units
@@ -74,6 +77,7 @@ def test_parts_and_ranks_are_broadcast():
     assert profile.union_between([7, 0], [7, 250], 1) == pytest.approx([0, 0.4])
 
 
+@settings(deadline=None)
 @given(profiles, st.integers(1, 600))
 def test_blocks_are_as_dense_as_units_or_denser(profile, block):
     assert profile.blocks(3, 1) == pytest.approx(profile.union(3), abs=1e-12)

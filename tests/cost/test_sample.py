@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.cost.sample import Tally, sample_ids
@@ -13,6 +13,7 @@ from zenc.errors import CostError
 from zenc.plan.synthetic import Load, drawn
 
 
+@settings(deadline=None)
 @given(units=st.integers(1, 1 << 61), most=st.integers(1, 500))
 def test_every_neighbourhood_has_one(units, most):
     ids = sample_ids(units, most)

@@ -27,6 +27,7 @@ from zenc.cli.fmt import EXAMPLES as FMT_EXAMPLES
 from zenc.cli.fmt import fmt
 from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
 from zenc.cli.list import list_
+from zenc.cli.profile import profile
 from zenc.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
 from zenc.cli.simulate import simulate
 from zenc.cli.topo import topo
@@ -49,6 +50,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc tune --ranks 8 --density 0.01 which scheme is the fastest here
   zenc fmt mine.zen                  lay it out as everyone does
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
+  zenc profile show model.json       how sparse gradients are, and how ranks overlap
 
 A SCHEME is a file, or the name of a scheme that comes with zenc. In a training script:
 
@@ -73,6 +75,7 @@ app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
 app.command("tune", epilog=TUNE_EXAMPLES)(tune)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
 app.add_typer(topo, name="topo")
+app.add_typer(profile, name="profile")
 app.add_typer(cache, name="cache")
 
 

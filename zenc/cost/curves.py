@@ -1,11 +1,14 @@
-"""Curves of seconds over ranks, density or bandwidth, as SVG. matplotlib is imported when something is drawn."""
+"""Curves of seconds over ranks, density or bandwidth, as SVG."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from zenc.errors import CostError, Diagnostic
+from zenc.cost.plots import as_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LABELS = {
     "ranks": "ranks",
@@ -20,14 +23,8 @@ def svg(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], over: str
 
     Raises CostError (``plots-missing``) where matplotlib is not installed.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        message = "plots need matplotlib, which is not installed"
-        raise CostError(Diagnostic("plots-missing", message, help="pip install zenc[plots]")) from error
-    with matplotlib.rc_context({"svg.hashsalt": "zenc", "svg.fonttype": "none", "font.size": 10}):
-        figure = Figure(figsize=(8, 5), layout="constrained")
+
+    def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         for number, (name, (xs, ys)) in enumerate(curves.items()):
             axes.plot(xs, ys, label=name, marker=_MARKS[number % len(_MARKS)], markersize=4, linewidth=1.5)
@@ -36,6 +33,5 @@ def svg(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], over: str
             axes.set_xscale("log", base=2)
         axes.grid(True, which="major", alpha=0.3)
         axes.legend(frameon=False, fontsize=9)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
-    return text.getvalue()
+
+    return as_svg(draw, 8, 5)

@@ -1,0 +1,129 @@
+"""``zenc profile``: made up, recorded, shown and drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Zenc
+
+Write = Callable[[str, str], str]
+FOUR = {"units": 8, "width": 2, "dtype": "f16", "ranks": [[0, 1], [0, 2], [0, 3], [0, 4]]}
+
+
+@pytest.mark.parametrize("verb", ["show", "draw", "record"])
+def test_help_teaches(zenc: Zenc, verb: str) -> None:
+    done = zenc("profile", verb, "--help")
+    assert done.returncode == 0
+    assert f"  zenc profile {verb}" in done.stdout.partition("Examples:")[2]
+    assert "zenc.Profiler(every=100)" in zenc("profile", "--help").stdout
+
+
+def shown(zenc: Zenc, file: str, *options: str) -> dict:
+    done = zenc("profile", "show", file, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["ok"] is True
+    return found
+
+
+def test_what_is_recorded_is_shown(zenc: Zenc, write: Write) -> None:
+    done = zenc("profile", "record", write("four.json", json.dumps(FOUR)), "--name", "words", "-o", "words.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "words.json: words, 8 units of 2 f16, a rank holds 25 %\n"
+    (words,) = shown(zenc, "words.json")["profiles"]
+    assert (words["name"], words["units"], words["ranks"], words["bytes"]) == ("words", 8, 4, 32)
+    assert words["density"] == pytest.approx(0.25, rel=1e-3)
+    assert words["recorded"]["steps"] == 1
+    text = zenc("profile", "show", "words.json").stdout
+    assert "words: 8 units of 2 f16 (32 B)" in text
+    assert "among 4 ranks" in text and "ranks k                    1       2       4       8" in text
+
+
+@pytest.mark.parametrize(
+    ("law", "overlap"),
+    [([], 0.05), (["--zipf", "1.05"], None), (["--overlap", "0.4"], 0.4), (["--core", "0.6"], 0.62)],
+    ids=str,
+)
+def test_what_is_made_up_is_shown(zenc: Zenc, law: list[str], overlap: float | None) -> None:
+    options = ["--units", "20000", "--width", "8", "--dtype", "bf16", "--density", "0.05", "--name", "any"]
+    done = zenc("profile", "draw", *options, *law, "-o", "any.json")
+    assert done.returncode == 0, done.stderr
+    (made,) = shown(zenc, "any.json", "--ranks", "3")["profiles"]
+    assert made["density"] == pytest.approx(0.05)
+    assert (made["ranks"], made["recorded"], made["holders"]["ranks"]) == (None, None, 3)
+    assert sum(made["holders"]["share_of_held"]) == pytest.approx(1)
+    assert made["densification"]["2"] == pytest.approx(2 - made["overlap"])
+    if overlap is not None:
+        assert made["overlap"] == pytest.approx(overlap, rel=0.02)
+
+
+def test_one_of_several_is_chosen_and_drawn(zenc: Zenc, tmp_path: Path) -> None:
+    texts = [zenc("profile", "draw", "--name", name, "--units", "99", "-o", "-").stdout for name in ("a", "b")]
+    both = {"zenc_profiles": 1, "profiles": [json.loads(text)["profiles"][0] for text in texts]}
+    (tmp_path / "both.json").write_text(json.dumps(both))
+    assert [each["name"] for each in shown(zenc, "both.json")["profiles"]] == ["a", "b"]
+    found = shown(zenc, "both.json", "--parameter", "b", "--plot", "b.svg")
+    assert [each["name"] for each in found["profiles"]] == ["b"] and found["file"] == "b.svg"
+    drawn = (tmp_path / "b.svg").read_text()
+    assert drawn.startswith("<?xml") and "b: overlap 0.01" in drawn and "holders among 8 ranks" in drawn
+    zenc("profile", "show", "both.json", "--parameter", "b", "--plot", "again.svg")
+    assert (tmp_path / "again.svg").read_text() == drawn
+    missing = zenc("profile", "show", "both.json", "--parameter", "c")
+    assert missing.returncode == 1 and "has no profile 'c', but 'a', 'b'" in missing.stderr
+
+
+def test_without_matplotlib_it_says_what_to_install(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')")
+    zenc("profile", "draw", "-o", "any.json")
+    paths = f"{tmp_path}:{Path(__file__).parents[2]}"
+    done = zenc("profile", "show", "any.json", "--plot", "any.svg", PYTHONPATH=paths)
+    assert done.returncode == 1
+    assert "error[plots-missing]" in done.stderr and "pip install zenc[plots]" in done.stderr
+    assert not (tmp_path / "any.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "id"),
+    [
+        (["show", "bad.json"], "bad-profile"),
+        (["show", "missing.json"], "bad-profile"),
+        (["record", "bad.json", "-o", "x.json"], "bad-load"),
+        (["draw", "--density", "nan", "-o", "x.json"], "bad-profile"),
+        (["draw", "--density", "-0.1", "-o", "x.json"], "bad-profile"),
+        (["draw", "--units", "0", "-o", "x.json"], "bad-profile"),
+        (["draw", "--overlap", "0.001", "-o", "x.json"], "bad-profile"),
+        (["draw", "-o", "no/such/folder.json"], "unwritable-file"),
+    ],
+    ids=str,
+)
+def test_what_can_not_be_is_1(zenc: Zenc, write: Write, arguments: list[str], id: str) -> None:
+    write("bad.json", '{"zenc_profiles": 7}')
+    done = zenc("profile", *arguments)
+    assert done.returncode == 1
+    assert f"error[{id}]" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["draw"],
+        ["draw", "--zipf", "1", "--core", "0.5", "-o", "x.json"],
+        ["draw", "--contiguous", "-o", "x.json"],
+        ["show", "any.json", "--ranks", "0"],
+        ["tell"],
+    ],
+    ids=str,
+)
+def test_a_wrong_command_line_is_2(zenc: Zenc, arguments: list[str]) -> None:
+    assert zenc("profile", *arguments).returncode == 2
+
+
+def test_npz_files_are_read(zenc: Zenc, tmp_path: Path) -> None:
+    np.savez(tmp_path / "step.npz", units=100, width=4, dtype="f32", rank0=np.arange(10), rank1=np.arange(5, 15))
+    assert zenc("profile", "record", "step.npz", "-o", "step.json").returncode == 0
+    assert shown(zenc, "step.json")["profiles"][0]["overlap"] == pytest.approx(0.5, abs=0.02)

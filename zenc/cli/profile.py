@@ -1,0 +1,172 @@
+"""``zenc profile``: how sparse gradients are, from a run, from recorded index sets, or from a few numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zenc.cli.common import JsonOption, print_json, reporting, save
+
+if TYPE_CHECKING:
+    from zenc.cost.profile import Profile
+
+_HELP = """Sparsity profiles: how often ranks hold the units of a gradient.
+
+What a scheme costs hangs on three things beside the density: how far ranks overlap, how dense their sum gets
+(densification), and how unevenly units are spread (skewness). A profile holds them for any number of ranks.
+
+\b
+  zenc profile show model.json           read one: of zenc.Profiler, or of the verbs below
+  zenc profile draw ... -o model.json    make one up, from a density and a law
+  zenc profile record ... -o model.json  make one of the index sets that ranks had in a step
+
+zenc simulate --profile takes such a file. A training script records its own:
+
+\b
+  profiler = zenc.Profiler(every=100)
+  handle = zenc.attach(ddp_model, "balanced", profiler=profiler)
+  ...
+  profiler.save("model.json")                      # on one rank: all have the same counts
+"""
+_SHOW = """\b
+Examples:
+  zenc profile show model.json
+  zenc profile show model.json --parameter words.weight --ranks 16
+  zenc profile show model.json --plot model.svg
+
+\b
+How to read it:
+  density of their sum   what k ranks hold together: what travels after it is summed
+  densification          the same over what one rank holds: 1 if all hold the same, k if no two overlap
+  skewness of k parts    the fullest of k equal ranges over the mean one: what an imbalanced scheme waits for
+  holders                units with one holder need no summing, only to be told to the others
+Numbers for more ranks than were recorded are extrapolated.
+"""
+_DRAW = """\b
+Examples:
+  zenc profile draw --units 50000 --density 0.02 --zipf 1.05 -o words.json
+  zenc profile draw --units 1000000 --density 0.01 --overlap 0.3 -o - | zenc profile show /dev/stdin
+  zenc profile draw --units 1000000 --density 0.001 --core 0.5 -o core.json
+"""
+_RECORD = """\b
+Examples:
+  zenc profile record indices.json -o model.json
+  zenc profile record step-1.npz --name words.weight -o model.json
+
+INDICES is what zenc explain --indices reads: JSON such as {"units": 1000, "width": 64, "ranks": [[3, 17], [4, 17]]},
+or a .npz file of numpy with units, width and rank0, rank1, ...
+"""
+_MOST_PLOTTED = 8
+
+profile = typer.Typer(no_args_is_help=True, help=_HELP, rich_markup_mode=None)
+
+OutputOption = Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to; - is standard output.")]
+
+
+@profile.command("show", epilog=_SHOW)
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of profiles.")],
+    parameter: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this gradient; may be repeated. [default: all]")
+    ] = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(min=1, max=4096, metavar="N", help="Count holders among so many. [default: as recorded, or 8]"),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw them there, too; needs zenc[plots].")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print overlap, densification, skewness and holders."""
+    with reporting(json):
+        from zenc.cost import characteristics
+        from zenc.cost.stored import read_profile, read_profiles
+
+        found = {name: read_profile(file, name) for name in parameter} if parameter else read_profiles(file)
+        sizes = {name: characteristics.ranks_of(each, ranks) for name, each in found.items()}
+        shown = [characteristics.to_json(each, sizes[name]) for name, each in found.items()]
+        if plot:
+            if len(found) > _MOST_PLOTTED:
+                raise typer.BadParameter(f"--plot has room for {_MOST_PLOTTED} gradients: choose some by --parameter")
+            save(plot, characteristics.plot(found, ranks))
+        tables = [characteristics.text(each, sizes[name]) for name, each in found.items()]
+    if json:
+        print_json({"ok": True, "file": str(plot) if plot else None, "profiles": shown})
+    else:
+        print("\n\n".join(tables))
+
+
+@profile.command("draw", epilog=_DRAW)
+def draw(
+    output: OutputOption,
+    density: Annotated[float, typer.Option(metavar="D", help="Share of the units that one rank holds.")] = 0.01,
+    units: Annotated[
+        int, typer.Option(metavar="U", help="Units of the tensor: rows of an embedding, or elements.")
+    ] = 1_000_000,
+    width: Annotated[int, typer.Option(metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
+    zipf: Annotated[
+        float | None, typer.Option(metavar="S", help="By Zipf's law with this exponent, unit 0 most often.")
+    ] = None,
+    overlap: Annotated[
+        float | None, typer.Option(metavar="Q", help="From a subset of the units, such that two ranks overlap by Q.")
+    ] = None,
+    core: Annotated[
+        float | None, typer.Option(metavar="P", help="All ranks share this share of their units; the rest is chance.")
+    ] = None,
+    contiguous: Annotated[
+        bool, typer.Option("--contiguous", help="The subset of --overlap is the first units, not spread out.")
+    ] = False,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="What the gradient is called.")] = None,
+) -> None:
+    """Make up a profile: units are held by chance, all alike, or as one of --zipf, --overlap and --core says."""
+    if sum(law is not None for law in (zipf, overlap, core)) > 1:
+        raise typer.BadParameter("--zipf, --overlap and --core each say how ranks overlap: give one of them")
+    if contiguous and overlap is None:
+        raise typer.BadParameter("--contiguous says where the subset of --overlap lies")
+    with reporting(json=False):
+        from zenc.cost import synthetic
+
+        shape = (units, width, dtype)
+        if zipf is not None:
+            made = synthetic.zipf(density, zipf, *shape, name=name or "zipf")
+        elif overlap is not None:
+            made = synthetic.random_subset(
+                density, overlap, *shape, contiguous=contiguous, name=name or "random subset"
+            )
+        elif core is not None:
+            made = synthetic.common_core(density, core, *shape, name=name or "common core")
+        else:
+            made = synthetic.uniform(density, *shape, name=name or "uniform")
+        _write(made, output)
+
+
+@profile.command("record", epilog=_RECORD)
+def record(
+    indices: Annotated[
+        Path, typer.Argument(metavar="INDICES", help="The units of each rank, in a .json or .npz file.")
+    ],
+    output: OutputOption,
+    name: Annotated[str, typer.Option(metavar="NAME", help="What the gradient is called.")] = "recorded",
+) -> None:
+    """Make a profile of the units that ranks held in a step."""
+    with reporting(json=False):
+        from zenc.cost.fit import from_gradients
+        from zenc.plan.gradients import read_gradients
+
+        _write(from_gradients(read_gradients(indices), name), output)
+
+
+def _write(made: Profile, output: str) -> None:
+    from zenc.cost.stored import dump_profiles
+
+    text = dump_profiles([made])
+    if output == "-":
+        print(text, end="")
+        return
+    save(Path(output), text)
+    density = f"{made.density * 100:.3g} %"
+    print(f"{output}: {made.name}, {made.units:,} units of {made.width} {made.dtype}, a rank holds {density}")
