@@ -64,7 +64,7 @@ def reporting(json: bool) -> Iterator[None]:
         yield
     except ZencError as error:
         fail(error, json)
-    except (BrokenPipeError, KeyboardInterrupt):
+    except (BrokenPipeError, KeyboardInterrupt, typer.BadParameter):
         raise
     except Exception as error:
         if os.environ.get("ZENC_DEBUG") == "1":

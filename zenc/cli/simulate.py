@@ -51,7 +51,7 @@ def _file(name: str, help: str) -> Any:
 
 def simulate(
     files: Annotated[
-        list[str], typer.Argument(metavar="SCHEME...", help=".zen files, or names of schemes that come with zenc.")
+        list[str], typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
     ],
     topology: TopologyOption = None,
     profile: Annotated[
@@ -69,7 +69,8 @@ def simulate(
         ),
     ] = None,
     ranks: Annotated[
-        str | None, typer.Option(metavar="N,...", help=f"Numbers of ranks, 1 to {MOST_RANKS:,}. [default: 8]")
+        str | None,
+        typer.Option(metavar="N,...", help=f"Numbers of ranks, 1 to {MOST_RANKS:,}; 2..64 doubles them. [default: 8]"),
     ] = None,
     bandwidth: Annotated[
         str | None,
@@ -178,10 +179,20 @@ def _numbers(option: str, text: str | None) -> list[float]:
 def _sizes(ranks: str | None, cluster: Topology | None) -> list[int]:
     if ranks is None:
         return [cluster.size if cluster else 8]
-    found = _numbers("--ranks", ranks)
-    if not found or any(not 1 <= size <= MOST_RANKS or size != int(size) for size in found):
-        raise typer.BadParameter(f"--ranks takes whole numbers from 1 to {MOST_RANKS:,}, not '{ranks}'")
-    return [int(size) for size in found]
+    found = [size for text in ranks.split(",") for size in _doubling(text)]
+    if not found or any(not 1 <= size <= MOST_RANKS for size in found):
+        help = f"whole numbers from 1 to {MOST_RANKS:,} with commas between them, or a range such as 2..{MOST_RANKS}"
+        raise typer.BadParameter(f"--ranks takes {help}, not '{ranks}'")
+    return found
+
+
+def _doubling(text: str) -> list[int]:
+    """``8`` as it is; ``2..64`` as 2, each twice the one before, and 64; anything else as 0, which is no size."""
+    first, dots, last = (each.strip() for each in text.partition(".."))
+    if not first.isdecimal() or (dots and not last.isdecimal()):
+        return [0]
+    low, high = int(first), int(last or first)
+    return [*(low << k for k in range(64) if low << k < high), high] if 0 < low <= high else [0]
 
 
 def _bandwidths(text: str | None, cluster: Topology | None, known: Calibration) -> list[Calibration]:
