@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks.reproduce.markdown import LEFT, RIGHT, picture, table
 from benchmarks.reproduce.results import Results
+from benchmarks.reproduce.said import case_study, statements
 
 BEGIN, END = "<!-- results: written by make reproduce -->", "<!-- end of results -->"
-FIGURES = {
-    "ratios": "Ratios as published, as computed, and what zenc's best scheme is beside them",
-    "sums": "How dense the sum of k ranks is: the fitted profiles, and the published points",
-    "nmt": "NMT: time of the busiest GPU over that of a dense all-reduce, by volume",
-}
-LEFT, RIGHT = "---", "---:"
 
 
 def with_results(page: str, results: Results) -> str:
@@ -28,14 +23,6 @@ def with_results(page: str, results: Results) -> str:
 def part(results: Results) -> str:
     sections = (overlap, compared, where_time_goes, case_study, statements, assumptions)
     return "\n\n".join(section(results) for section in sections)
-
-
-def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, ways, *rows))
-
-
-def picture(name: str) -> str:
-    return f"![{FIGURES[name]}](reproduction/{name}.svg)"
 
 
 def overlap(results: Results) -> str:
@@ -186,115 +173,6 @@ def faster(rows: list[dict[str, Any]]) -> str:
     return (
         f"Cut by GPU first, OmniReduce is faster than Zen for {models}: rows fill its blocks, and blocks need no index."
     )
-
-
-def case_study(results: Results) -> str:
-    volumes = results["volumes"]
-    sizes = list(next(iter(volumes.values())))
-    heads = ("over dense, GPUs:", *sizes)
-    body = [(f"`{name}`", *(f"{found[n]:.2f}" for n in sizes)) for name, found in volumes.items()]
-    said = [(row["what"], row["published"], row["ours"]) for row in results["study"]]
-    pairs = ", ".join(
-        f"{each['behind']:.0%} with a {each['model']} (overlap {each['overlap']:.3f})" for each in results["pair"]
-    )
-    few = (
-        "At batch 1 the overlap is not published, and the profile of batch 64 has too much of it. Where "
-        "AGsparse is behind SparCML by the "
-        f"4 % that are published, Balanced Parallelism is behind by {pairs}; published are 9 %."
-    )
-    return "\n\n".join(
-        (
-            "## The case of NMT",
-            picture("nmt"),
-            table(heads, (LEFT, *[RIGHT] * len(sizes)), body),
-            table(("", "published", "computed"), (LEFT, LEFT, LEFT), said),
-            few,
-        )
-    )
-
-
-def statements(results: Results) -> str:
-    return "\n\n".join(("## Statements of the paper", *crossover(results), *hashing(results), *sizes(results)))
-
-
-def crossover(results: Results) -> tuple[str, ...]:
-    models = [name for name in results["crossover"][0] if name != "ranks"]
-    heads = ("GPUs", *(f"{name}" for name in models))
-
-    def cell(value: float | None) -> str:
-        return "never" if value is None else f"{value:.4g}"
-
-    rows = [(str(row["ranks"]), *(cell(row[name]) for name in models)) for row in results["crossover"]]
-    (of_16,) = (row for row in results["crossover"] if row["ranks"] == 16)
-    said = (
-        "**An overlap of 0.05 suffices among 16 GPUs for Balanced Parallelism to be better than Hierarchical "
-        "Centralization.** "
-        f"That depends on how ranks overlap: from {of_16['random subset']:.3f} on if they draw from a common "
-        "subset, from "
-        f"{of_16['words']:.3f} with words (Zipf's law, density 0.1 %), but only from "
-        f"{of_16['common core']:.2f} if they share a core "
-        "and nothing else. Among 2 GPUs it never is. The overlap from which on it sends less:"
-    )
-    return "### Which scheme is best", said, table(heads, [RIGHT] * len(heads), rows)
-
-
-def hashing(results: Results) -> tuple[str, ...]:
-    heads = ("memory / tensor", "density", "lost, published", "by formula", "drawn", "memory for which it is right")
-    rows = [
-        (
-            f"{row['slots']:g}",
-            f"{row['density']:.0%}",
-            f"{row['value']:.1%}",
-            f"{row['ours']:.1%}",
-            f"{row['drawn']:.1%}",
-            f"{row['slots that fit']:.2f}",
-        )
-        for row in results["losses"]
-    ]
-    said = (
-        "**A single hash function loses 17.5 % of the gradients in as much memory as the dense tensor has, "
-        "4.8 % in four times as much.** "
-        "With items / slots = x a random hash overwrites 1 - (1 - e^-x) / x of the items. The published "
-        "shares follow for a quarter of the "
-        "stated memories (or four times the density):"
-    )
-    heads_of = ("units / slots", "functions", "all together", "one by one", "drawn")
-    rows_of = [
-        (
-            f"{row['load']:g}",
-            str(row["functions"]),
-            f"{row['together']:.2%}",
-            f"{row['in turn']:.2%}",
-            f"{row['drawn']:.2%}",
-        )
-        for row in results["overflow"]
-    ]
-    four = (
-        "**With four hash functions fewer than 1 % of the units collide.** At the load of the evaluation, r1 "
-        "= 2 |G| d, more do; from a "
-        "load of about 0.4 down it is true. *All together*: all units try the first function, then those "
-        "that are left the second, as "
-        "threads in step do; the draw is of that. *One by one*: each unit tries all its functions before the "
-        "next one."
-    )
-    return (
-        "### What hashing loses",
-        said,
-        table(heads, [RIGHT] * len(heads), rows),
-        four,
-        table(heads_of, [RIGHT] * 5, rows_of),
-    )
-
-
-def sizes(results: Results) -> tuple[str, ...]:
-    of = results["sizes"]
-    rows = [
-        ("a plain bitmap of DeepFM's embedding, with ranges as parts", "27 MB", f"{of['bitmap'] / 1e6:.1f} MB"),
-        ("the same with hashed parts, 16 servers", "428 MB", f"{of['hashed'] / 1e6:.0f} MB"),
-        ("what pulling BERT's sum (40.8 %) could save", "2.5 times", f"{of['ideal']:.2f} times"),
-        ("what COO leaves of that", "1.2 times", f"{of['coo']:.2f} times"),
-    ]
-    return "### What holds", table(("", "published", "computed"), (LEFT, LEFT, LEFT), rows)
 
 
 def assumptions(results: Results) -> str:

@@ -11,13 +11,17 @@ import pytest
 
 from benchmarks import reproduce_zen
 from benchmarks.reproduce import claims
-from benchmarks.reproduce.compare import FITTED, explained, of_densest, row, throughput
+from benchmarks.reproduce.checks import checks
+from benchmarks.reproduce.compare import row
 from benchmarks.reproduce.cost import best, by_gpu, cost, inside
 from benchmarks.reproduce.fits import POINTS
+from benchmarks.reproduce.markdown import FIGURES
 from benchmarks.reproduce.overlap import core, densest_sum, of_machine, words
-from benchmarks.reproduce.page import BEGIN, END, FIGURES, part, with_results
+from benchmarks.reproduce.page import BEGIN, END, part, with_results
 from benchmarks.reproduce.published import PUBLISHED, SPARSITY
-from benchmarks.reproduce.results import crossovers, losses, overflows, pair, results, rounded, sizes
+from benchmarks.reproduce.reasons import explained, of_densest
+from benchmarks.reproduce.results import crossovers, losses, overflows, pair, results, rounded
+from benchmarks.reproduce.steps import FITTED, throughput
 from benchmarks.reproduce.workloads import GPUS, MACHINES, PRUNED, fitted, workload
 
 COMMITTED: dict[str, Any] = json.loads(reproduce_zen.JSON.read_text(encoding="utf-8"))
@@ -159,7 +163,7 @@ def test_the_json_is_what_is_computed() -> None:
     """Of what is quick to compute; ``test_everything_again`` has the rest."""
     for name, compute in (("crossover", crossovers), ("losses", losses), ("overflow", overflows), ("pair", pair)):
         assert COMMITTED[name] == rounded(compute())
-    assert COMMITTED["sizes"] == rounded(sizes())
+    assert COMMITTED["checks"] == checks()
 
 
 @pytest.mark.slow
