@@ -50,6 +50,7 @@ class Settings:
     rate: float
     scheme: str
     json: Path | None
+    profile: Path | None
 
 
 def parse() -> Settings:
@@ -61,6 +62,12 @@ def parse() -> Settings:
     parser.add_argument("--rate", type=float, default=0.1, help="learning rate (default: 0.1)")
     parser.add_argument("--scheme", default=str(SCHEME), help="what zenc compiles (default: schemes/balanced.zen)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured to FILE")
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help="count who holds which rows on every 10th step, and write that to FILE",
+    )
     given = vars(parser.parse_args())
     return Settings(Sizes(**{size: given.pop(size) for size in SIZES}), **given)
 
@@ -123,7 +130,8 @@ def main() -> int:
     text = share_corpus(settings.sizes.vocabulary)
     settings = replace(settings, sizes=replace(settings.sizes, vocabulary=text.vocabulary))
     lanes = [new_lane("DDP", settings), new_lane("zenc", settings)]
-    handle = zenc.attach(lanes[1].ddp, settings.scheme)
+    profiler = zenc.Profiler(every=10) if settings.profile else None
+    handle = zenc.attach(lanes[1].ddp, settings.scheme, profiler=profiler)
     lanes[1].reports = lambda: handle.stats.values()
     with show_progress(console) as progress:
         alone = train(lanes, text, settings, progress)
@@ -131,6 +139,8 @@ def main() -> int:
     if dist.get_rank() == 0:
         compare.show(console, result)
         compare.save(settings.json, result)
+        if profiler and settings.profile:
+            profiler.save(settings.profile)
     dist.destroy_process_group()
     return 0 if result["equal"] else 1
 

@@ -44,6 +44,20 @@ def test_a_few_steps_show_more_ranks_than_there_were(units):
     assert profile.skewness(4) == pytest.approx(truth.skewness(4), rel=0.08)
 
 
+def test_steps_are_no_ranks_where_ranks_share_what_a_step_draws():
+    """Negative samples that all ranks share, and that are others in every step: d_k for up to 4 ranks is as counted."""
+    units, tally, sums = 5_000, Tally("negatives", 5_000, 8, "f32", 4, 5_000), []
+    for step in range(8):
+        random = np.random.default_rng(step)
+        shared, own = random.random(units) < 0.05, random.random((4, units)) < 0.02
+        held = own | shared
+        sums.append([held[:k].any(axis=0).mean() for k in (1, 2, 3, 4)])
+        tally.add(held.sum(axis=0), np.zeros(4, dtype=np.int64))
+    profile = tally.profile()
+    assert profile.recorded.misfit < 0.01
+    assert profile.union([1, 2, 3, 4]) == pytest.approx(np.mean(sums, axis=0), rel=0.02)
+
+
 def test_nothing_held_is_a_profile():
     tally = Tally("idle", 100, 1, "f32", 3, 50)
     tally.add(np.zeros(50, dtype=np.int64), np.zeros(3, dtype=np.int64))

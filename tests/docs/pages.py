@@ -4,6 +4,7 @@
 
 ``<!-- not run: REASON -->``  before a Python block: it is only compiled
 ``<!-- run first ... -->``    Python that runs at this place and is not shown
+``<!-- continues -->``        before shell lines that need what those before them under the same heading made
 ``<!-- output -->``           before a block of text: what the code before it prints; ``...`` stands for anything
 
 A block whose first line is ``# NAME.py``, ``# NAME.zen`` or ``# NAME.txt`` is a file; one that ends in ``, started by:

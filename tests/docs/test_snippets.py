@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,21 @@ def commands() -> list[Any]:
     ]
 
 
+def commands_before(page: Path, block: Block) -> list[str]:
+    """What is typed under the same heading before ``block``."""
+    before = list(takewhile(lambda other: other != block, blocks_of(page)))
+    return [command for other in before if other.heading == block.heading for command in commands_of(other)]
+
+
+def typed(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    program, *arguments = shlex.split(command)
+    start = ["-m", "zenc"] if program == "zenc" else ["-m", "torch.distributed.run", "--standalone"]
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    line = [sys.executable, *start, *arguments]
+    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+
+
 def commands_of(block: Block) -> list[str]:
     if block.start:
         return [block.start]
@@ -91,13 +107,9 @@ def test_shell(page: Path, block: Block, command: str, tmp_path: Path, request: 
     if "--target cuda" in command:
         request.getfixturevalue("nvrtc")
     write_files(page, tmp_path)
-    program, *arguments = shlex.split(command)
-    start = ["-m", "zenc"] if program == "zenc" else ["-m", "torch.distributed.run", "--standalone"]
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    done = subprocess.run(
-        [sys.executable, *start, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
-    )
+    for earlier in commands_before(page, block) if block.comment == "continues" else []:
+        typed(earlier, tmp_path)
+    done = typed(command, tmp_path)
     good = "# bad" not in block.text.partition(command)[0].rpartition("# good")[2]
     assert (done.returncode == 0) == good, done.stderr
     if block.output is not None:

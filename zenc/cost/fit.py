@@ -7,7 +7,7 @@
 The shares are found by non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974,
 chapter 23), range by range, on relative errors. What n ranks hold says little about units that many more ranks hold
 seldom: d_k for k far above n is an extrapolation. Where T steps were recorded, they are taken for a step of n T ranks
-to see further: batches of other steps differ as those of other ranks do.
+to see further, if batches of other steps differ as those of other ranks do: that is, if d_1 to d_n say so.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _HITS = 128
 """What all ranks together should hold of a range, for its density to be known within a tenth."""
 _ROUNDS = 3
 """Chance errors of ranges, where they can't be explained, add up to a bias: the next round aims beside it."""
+_ALIKE = 0.03
+"""How far the d_k of steps that are taken for ranks may be from those of the ranks."""
 _SUM_WEIGHT, _DENSITY_WEIGHT = 1e3, 1e2
 """Shares sum to 1 by definition, and the density is known best: their errors count for more than those of a d_k."""
 
@@ -61,19 +63,21 @@ def fitted(name: str, units: int, width: int, dtype: str, histogram: Floats, poo
     """The profile whose d_k come nearest to those of ``histogram`` [ranges, n + 1], for k = 1..n.
 
     Rows may be counts of a sample of each range's units, over any number of steps. ``pooled`` [ranges, m + 1] has the
-    same units and ranges, held by m > n ranks: k = n + 1..m follow its curve, from d_n on. Raises CostError
-    (``bad-profile``) for a histogram that is none.
+    same units and ranges, held by m > n ranks: k = n + 1..m follow its curve, from d_n on, unless its d_1 to d_n are
+    others. Raises CostError (``bad-profile``) for a histogram that is none.
     """
     n, total = histogram.shape[-1] - 1, histogram.sum(axis=-1)
     unsound = not (np.isfinite(histogram).all() and (histogram >= 0).all() and (total > 0).all()) or n < 1
     complain(name, [(unsound, "its histogram of holders has no units in some range, or a count that is none")])
     k = _numbers(n)
     counted = _curves(histogram, k)
-    if pooled is not None:
+    if pooled is not None and counted.any():
         further = _numbers(pooled.shape[-1] - 1)
         further = further[further > n]
-        bridge = counted[:, -1].mean() / max(float(_curves(pooled, k[-1:]).mean()), 1e-300)
-        k, counted = np.append(k, further), np.append(counted, np.minimum(_curves(pooled, further) * bridge, 1), axis=1)
+        bridge = counted.mean(axis=0) / np.maximum(counted_union(pooled, k), 1e-300)
+        if np.abs(bridge - 1).max() <= _ALIKE:
+            beyond = np.minimum(_curves(pooled, further) * bridge[-1], 1)
+            k, counted = np.append(k, further), np.append(counted, beyond, axis=1)
     aim = counted
     for _ in range(_ROUNDS):
         profile = Profile(name, units, width, dtype, n, tuple(_range(curve, k) for curve in aim))
