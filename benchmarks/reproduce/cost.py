@@ -12,12 +12,13 @@ from functools import lru_cache
 from benchmarks.reproduce.overlap import of_values
 from benchmarks.reproduce.published import PUBLISHED
 from benchmarks.reproduce.workloads import BLOCK, GPUS, MACHINES, Workload
-from zenc.compiler import compile_text
+from zenc.compiler import compile, compile_text
 from zenc.cost.calibration import Calibration, Kernel
 from zenc.cost.predict import Prediction, predict
 from zenc.cost.profile import Profile
 from zenc.cost.synthetic import uniform
 from zenc.plan.model import Plan
+from zenc.scheme.library import shipped
 from zenc.topology.builders import nodes
 from zenc.topology.model import Topology
 
@@ -26,31 +27,32 @@ NVLINK = 6 * 25e9
 _AT_ONCE = Kernel(0.0, 1e30)
 WIRE = Calibration("the wire alone", 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, _AT_ONCE, _AT_ONCE, _AT_ONCE)
 
-POINT = "communication: point_to_point aggregation: incremental partition: parallelism"
-HASHED = f"{POINT} balance: balanced by hierarchical_hash"
-BY_BLOCKS = "communication: point_to_point aggregation: one_shot partition: parallelism balance: imbalanced"
-RING = "communication: ring aggregation: incremental partition: parallelism"
-TREE = "communication: hierarchy aggregation: incremental partition: centralization"
 PUBLISHED_SCHEMES = {
-    "AllReduce": f"{RING} balance: imbalanced push: dense pull: dense",
-    "AGsparse": "communication: point_to_point aggregation: one_shot partition: centralization push: coo pull: coo",
-    "SparCML": f"{TREE} push: coo pull: coo",
-    "Sparse PS": f"{POINT} balance: imbalanced push: coo pull: coo",
-    "OmniReduce": f"{BY_BLOCKS} push: BLOCK pull: BLOCK",
-    "Zen with COO": f"{HASHED} push: coo pull: coo",
-    "Zen": f"{HASHED} push: coo pull: bitmap",
+    "AllReduce": "dense_ring",
+    "AGsparse": "agsparse",
+    "SparCML": "sparcml",
+    "Sparse PS": "sparse_ps",
+    "OmniReduce": "blocks",
+    "Zen with COO": "zen_coo",
+    "Zen": "zen",
 }
-"""The published schemes, as they stand in schemes/: a body each."""
-OURS = {
-    "balanced": f"{POINT} balance: balanced by permutation push: auto pull: auto",
-    "hierarchical_centralization": f"{TREE} push: auto pull: auto",
-    "dense": PUBLISHED_SCHEMES["AllReduce"],
+"""What the paper calls them -> the scheme that comes with zenc, or one of OWN."""
+OWN = """
+scheme blocks {
+    "omnireduce, with blocks of as many units as BLOCK says."
+    communication: point_to_point  aggregation: one_shot  partition: parallelism  balance: imbalanced
+    push: BLOCK  pull: BLOCK
 }
-"""Ours across machines, with the smallest index of each message, and rows where gradients have them."""
-HOLDERS = (
-    "communication: point_to_point then ring aggregation: incremental partition: parallelism "
-    "balance: balanced by holders announce: point_to_point"
-)
+scheme zen_coo {
+    "zen, before the hash bitmap."
+    communication: point_to_point  aggregation: incremental  partition: parallelism
+    balance: balanced by hierarchical_hash
+    push: coo  pull: coo
+}
+"""
+OURS = ("balanced", "hierarchical_centralization", "dense_ring")
+"""Across machines; of rows, where gradients have them."""
+LIBRARY = {entry["name"] for entry in shipped()}
 HASHES = ("Zen", "Zen with COO")
 
 
@@ -63,14 +65,14 @@ class Cost:
 
 
 @lru_cache
-def plan_of(body: str, ranks: int, block: int = 1, tiers: bool = False) -> Plan:
+def plan_of(scheme: str, ranks: int, block: int = 1, tiers: bool = False) -> Plan:
     """The plan of a scheme, alone or behind a dense one inside machines. A block of one unit is a bitmap of units."""
-    body = body.replace("BLOCK", f"block({block})" if block > 1 else "bitmap")
-    text = f"scheme flat {{ {body} }}\n"
-    if tiers:
-        inside = PUBLISHED_SCHEMES["AllReduce"]
-        text += f"scheme inside {{ {inside} }}\nscheme tiers {{ tier node({GPUS}): inside tier cluster: flat }}"
-    return compile_text(text, name="reproduction", ranks=ranks, target="plan", scheme="tiers" if tiers else "flat").plan
+    if scheme in LIBRARY and not tiers:
+        return compile(scheme, ranks=ranks, target="plan").plan
+    text = OWN.replace("BLOCK", f"block({block})" if block > 1 else "bitmap")
+    text += f"scheme tiers {{ tier node({GPUS}): dense_ring tier cluster: {scheme} }}" if tiers else ""
+    name = "tiers" if tiers else scheme
+    return compile_text(text, name="reproduction", ranks=ranks, target="plan", scheme=name).plan
 
 
 @lru_cache
@@ -123,11 +125,11 @@ def ours(of: Workload, gbits: float) -> dict[str, Cost]:
     Each is charged what hashing takes Zen, for the selection of its units.
     """
     behind = "dense_ring + " if of.clustered else ""
-    flat = {"holders": HOLDERS, **({"balanced": OURS["balanced"]} if of.clustered else {})}
-    found = {name: _predicted(body, of.ranks, of, of.profile, gbits) for name, body in flat.items()}
-    for name, body in OURS.items():
-        found[behind + name] = _predicted(body, of.ranks, of, of.profile, gbits, of.clustered)
-    more = {name: 0.0 if name.endswith("dense") else hashing(of) for name in found}
+    flat = ("holders", "balanced") if of.clustered else ("holders",)
+    found = {name: _predicted(name, of.ranks, of, of.profile, gbits) for name in flat}
+    for name in OURS:
+        found[behind + name] = _predicted(name, of.ranks, of, of.profile, gbits, of.clustered)
+    more = {name: 0.0 if name.endswith("dense_ring") else hashing(of) for name in found}
     return {name: Cost(each.seconds + more[name], each.carried) for name, each in found.items()}
 
 
@@ -150,8 +152,10 @@ def dense_layers(of: Workload, gbits: float) -> float:
     return _predicted(PUBLISHED_SCHEMES["AllReduce"], of.ranks, of, uniform(1.0, round(of.dense)), gbits, True).seconds
 
 
-def _predicted(body: str, ranks: int, of: Workload, profile: Profile, gbits: float, tiers: bool = False) -> Prediction:
-    return predict(plan_of(body, ranks, of.block, tiers), ranks, profile, cluster(ranks, gbits), WIRE)
+def _predicted(
+    scheme: str, ranks: int, of: Workload, profile: Profile, gbits: float, tiers: bool = False
+) -> Prediction:
+    return predict(plan_of(scheme, ranks, of.block, tiers), ranks, profile, cluster(ranks, gbits), WIRE)
 
 
 def _runs(of: Workload) -> Profile:

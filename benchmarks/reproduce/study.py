@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.reproduce.claims import SIZES
-from benchmarks.reproduce.cost import HOLDERS, OURS, PUBLISHED_SCHEMES, WIRE, plan_of
+from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, WIRE, plan_of
 from benchmarks.reproduce.overlap import of_values, words
 from benchmarks.reproduce.published import PUBLISHED, SPARSITY
 from benchmarks.reproduce.workloads import density_of, exponent_of, rows_of, workload
@@ -21,15 +21,16 @@ def volumes() -> dict[str, dict[int, float]]:
     """By scheme and number of GPUs; the time of all phases, each by the bytes of its busiest rank."""
     of = workload("NMT")
     values = of_values(of.profile, of.values)
-    bodies = {name: (body, of.profile if name == "OmniReduce" else values) for name, body in PUBLISHED_SCHEMES.items()}
-    del bodies["AllReduce"]
-    bodies |= {name: (body, of.profile) for name, body in {**OURS, "holders": HOLDERS}.items() if name != "dense"}
-    return {name: {n: over_dense(body, profile, n) for n in SIZES} for name, (body, profile) in bodies.items()}
+    ours = ("balanced", "hierarchical_centralization", "holders")
+    found = {name: (plan, of.profile if name == "OmniReduce" else values) for name, plan in PUBLISHED_SCHEMES.items()}
+    del found["AllReduce"]
+    found |= {name: (name, of.profile) for name in ours}
+    return {name: {n: over_dense(scheme, profile, n) for n in SIZES} for name, (scheme, profile) in found.items()}
 
 
-def over_dense(body: str, profile: Profile, ranks: int) -> float:
+def over_dense(scheme: str, profile: Profile, ranks: int) -> float:
     dense = predict(plan_of(PUBLISHED_SCHEMES["AllReduce"], ranks), ranks, profile, None, WIRE).seconds
-    return predict(plan_of(body, ranks), ranks, profile, None, WIRE).seconds / dense
+    return predict(plan_of(scheme, ranks), ranks, profile, None, WIRE).seconds / dense
 
 
 def agsparse_loses() -> int:

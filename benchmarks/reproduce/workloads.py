@@ -36,6 +36,8 @@ ASSUMED = (
     ("computation", "nothing is hidden behind it: a step is computation, then the synchronisation of all "
      "gradients. What is hidden "
      "in truth is part of the time that is fitted."),
+    ("parts", "of the schemes whose parts are ranges: one range of the tensor for each machine, as in the paper's "
+     "theory. What another order of ranges changes is in the table of times."),
     ("the dense layers", "LSTM, DeepFM and NMT: all-reduced densely beside the embedding, whatever the scheme."),
     ("top 5 %", "ranks choose independently, as often in the first eighth of a tensor as the paper says at "
      "least. What they choose "

@@ -117,6 +117,12 @@ def test_bytes_are_those_of_the_formulas(scheme: str) -> None:
     assert cost(scheme, of, 25).bytes == pytest.approx(expected, rel=1e-3)
 
 
+def test_times_on_the_page_are_those_of_the_cost_model() -> None:
+    (kept,) = (each["published"] for each in COMMITTED["seconds"] if each["model"] == "NMT")
+    for scheme, seconds in kept.items():
+        assert cost(scheme, workload("NMT"), 25).seconds == pytest.approx(seconds, rel=1e-3)
+
+
 def test_machines_as_ranks_are_like_tiers() -> None:
     of = workload("LSTM")
     for scheme in ("Zen", "AllReduce"):
