@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from zenc.language.load import load_file, locate, shipped_names
-from zenc.plan.lower import lower
+from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.plan.model import Plan
-from zenc.scheme.resolve import resolve
 
-SHIPPED = tuple(name for name in sorted(shipped_names()) if name != "patterns")
+__all__ = ["SHIPPED", "plan_of"]
 
 
 @cache
 def plan_of(scheme: str, size: int) -> Plan:
     """Of the shipped ``scheme``, for ``size`` ranks."""
-    parameters = {"gpus": min(4, size)} if scheme == "zen_cluster" else {}
-    return lower(resolve(load_file(locate(scheme)), None, parameters, {})[0])
+    return plan_of_shipped(scheme, **({"gpus": min(4, size)} if scheme == "zen_cluster" else {}))

@@ -3,7 +3,8 @@
 Balanced Parallelism (BP) is point to point, incremental, parallel and balanced; Hierarchical Centralization (HC) is
 hierarchy, incremental and centralized. Under the paper's assumptions (time is bytes over bandwidth, COO with indices as
 wide as values, the same density everywhere, a power of two of ranks) one of them is the cheapest of all combinations
-of the four dimensions. Which one follows from gamma: BP where sum over i of gamma^(2^(i - 1)) > (n - 1) / n (gamma^n + 1).
+of the four dimensions. Which one follows from gamma: BP where the sum over i = 1 .. log2 n of gamma^(2^(i - 1)) is
+above (n - 1) / n (gamma^n + 1).
 """
 
 from __future__ import annotations

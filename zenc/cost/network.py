@@ -7,6 +7,7 @@ On the switch each rank has a link of its own into it, and one out of it: the fi
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -15,9 +16,13 @@ import numpy.typing as npt
 from zenc.errors import Diagnostic, TopologyError
 from zenc.plan.evaluate import Ints
 from zenc.topology.model import RANK, Topology
-from zenc.topology.table import NO_ROUTE, RouteTable
+from zenc.topology.table import NO_ROUTE, Paths, RouteTable
 
 Floats = npt.NDArray[np.float64]
+
+
+MOST_KEPT = 1024
+"""Ranks up to which the routes of all pairs are found once and kept."""
 
 
 class Network(Protocol):
@@ -68,14 +73,26 @@ class Cluster:
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
         """Raises TopologyError (``no-route``) where there is no way."""
-        pairs, index = np.unique(src * self.size + dst, return_inverse=True)
-        paths = self.table.paths(*np.divmod(pairs, self.size))
-        if (paths.counts == NO_ROUTE).any():
-            self._complain(int(pairs[np.argmax(paths.counts == NO_ROUTE)]))
-        lengths = paths.lengths[index]
-        pair = np.repeat(np.arange(len(src)), lengths)
-        within = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return pair, paths.links[paths.starts[index][pair] + within]
+        wanted = src * self.size + dst
+        if len(src) > self.size and self.size <= MOST_KEPT:
+            paths, starts, index = *self._every, wanted
+        else:
+            pairs, index = np.unique(wanted, return_inverse=True)
+            paths = self.table.paths(*np.divmod(pairs, self.size))
+            starts = paths.starts
+        counts = paths.counts[index]
+        if (counts == NO_ROUTE).any():
+            self._complain(int(wanted[np.argmax(counts == NO_ROUTE)]))
+        pair = np.repeat(np.arange(len(src)), counts)
+        place = np.arange(len(pair))
+        place += np.repeat(starts[index] - (np.cumsum(counts) - counts), counts)
+        return pair, paths.links[place]
+
+    @cached_property
+    def _every(self) -> tuple[Paths, Ints]:
+        """The routes of all pairs, and where each begins: for many plans."""
+        paths = self.table.paths(*np.divmod(np.arange(self.size**2), self.size))
+        return paths, paths.starts
 
     def _complain(self, pair: int) -> None:
         src, dst = divmod(pair, self.size)

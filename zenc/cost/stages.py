@@ -71,11 +71,22 @@ def messages(scales: Scales, step: Step) -> Iterator[Messages]:
     """The messages of ``step``, some at a time."""
     size = scales.size
     for carried in step.carried:
-        rows, pair = scales.rows(step, carried), carried.src * size + carried.dst
-        if len(pair) > 1 and not (np.diff(pair) > 0).all():
+        rows, src, dst = scales.rows(step, carried), carried.src, carried.dst
+        pair = src * size + dst
+        if _repeats(pair, size):
             pair, index = np.unique(pair, return_inverse=True)
             rows = np.asarray(np.bincount(index.reshape(-1), rows, minlength=len(pair)), np.float64)
-        yield Messages(step, *np.divmod(pair, size), np.round(scales.messages(rows), 3))
+            src, dst = np.divmod(pair, size)
+        yield Messages(step, src, dst, np.round(scales.messages(rows), 3))
+
+
+def _repeats(pair: Ints, size: int) -> bool:
+    """Whether a pair of ranks is there twice. Millions are not sorted, which would take longer than all else."""
+    if len(pair) < 8 * size:
+        return len(np.unique(pair)) < len(pair)
+    seen = np.zeros(size * size, dtype=bool)
+    seen[pair] = True
+    return int(np.count_nonzero(seen)) < len(pair)
 
 
 def program(scales: Scales, network: Network, apart: bool = False) -> Program:
@@ -222,9 +233,15 @@ def _of_classes(classes: Ints) -> tuple[Ints, Ints]:
 
 def _mixed(values: Words) -> Words:
     """The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(values ^ (values >> np.uint64(31)))
+    mixed: Words = values >> np.uint64(30)
+    mixed ^= values
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    shifted = mixed >> np.uint64(27)
+    mixed ^= shifted
+    mixed *= np.uint64(0x94D049BB133111EB)
+    np.right_shift(mixed, np.uint64(31), out=shifted)
+    mixed ^= shifted
+    return mixed
 
 
 def bytes_by_rank(stages: Iterable[Stage], sizes: Ints) -> tuple[Floats, Floats]:
