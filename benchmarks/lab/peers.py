@@ -3,11 +3,13 @@
 torch-dense    torch.distributed.all_reduce of the dense tensor
 torch-coo      torch.distributed.all_reduce of the sparse COO tensor
 horovod-coo    Horovod's sparse all-reduce of the same, where it is installed: benchmarks.lab.horovod
-any other      a scheme of zenc, by its name or its file, on the sparse tensor; a dense scheme on the dense one
+any other      a scheme of zenc, by its name or its file, on the sparse tensor; a dense scheme on the dense one;
+               one that chooses, as auto does, once it has chosen
 """
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -26,6 +28,9 @@ class Peer(ABC):
     @abstractmethod
     def call(self) -> torch.Tensor:
         """The sum."""
+
+    def settle(self) -> None:  # noqa: B027
+        """Calls before the first round, by all ranks; none, unless a peer needs them."""
 
     def prepare(self) -> None:  # noqa: B027
         """Nothing, unless a peer needs it."""
@@ -73,6 +78,18 @@ class Scheme(Sum):
     def __init__(self, gradient: torch.Tensor, name: str) -> None:
         super().__init__(gradient)
         self.collective = zenc.load(name)
+
+    def settle(self) -> None:
+        """A scheme that chooses among others is measured once it has chosen."""
+        artifacts = self.collective.artifact.choosing
+        if artifacts is None:
+            return
+        trials = len(artifacts.candidates) * artifacts.settings.trials
+        for _ in range(trials + 1):
+            self.call()
+        if not self.collective.rank:
+            for decision in self.collective.decisions:
+                print(decision, file=sys.stderr)
 
     def call(self) -> torch.Tensor:
         return self.collective.all_reduce(self.input)

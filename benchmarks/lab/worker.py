@@ -70,6 +70,8 @@ def record_of(
 ) -> dict[str, Any]:
     """The record of this rank, whose ``peers`` take turns; ``see`` is shown what each call gives back."""
     samples: dict[str, list[dict[str, Any]]] = {name: [] for name in peers}
+    for each in peers.values():
+        each.settle()
     for number, name in turns(settings):
         result, sample = timed(peers[name])
         see(result, name)

@@ -28,7 +28,7 @@ from zenc.scheme.resolve import resolve
 from zenc.topology.model import Topology
 
 REFINED = 3
-"""The best of the first round that are tried with other formats and units."""
+"""The best of the first round, of one tier, that are tried with other formats and units."""
 SHOWN = 10
 NAME = "tuned"
 
@@ -144,8 +144,8 @@ def tune(
     levels = units_of(topology) if topology else {}
     search = _Search(tuple(profiles), size, topology, calibration, progress)
     search.try_all([*of_shipped(size, levels), *combined(), *tiered(size, levels)])
-    refined = [draft for found in search.ordered()[:REFINED] for draft in _refined(found.draft, profiles)]
-    search.try_all(refined)
+    of_one_tier = [found.draft for found in search.ordered() if not found.draft.tiers]
+    search.try_all([draft for best in of_one_tier[:REFINED] for draft in _refined(best, profiles)])
     best = search.proved(SHOWN)
     if not best:
         message = f"no scheme was found that runs among {size} ranks on {search.where}"
@@ -155,7 +155,7 @@ def tune(
 
 def _refined(draft: Draft, profiles: Sequence[Profile]) -> Iterable[Draft]:
     yield from other_formats(draft)
-    if not draft.tiers and any(profile.width > 1 for profile in profiles):
+    if any(profile.width > 1 for profile in profiles):
         yield by_element(draft)
 
 

@@ -14,7 +14,7 @@ the greatest. A rank that decided otherwise all the same would be told from the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -57,7 +57,7 @@ class ChoosingCollective(Collective):
     def __init__(
         self, choosing: Choosing, communicator: Communicator, first: Collective, load: Loader, device: torch.device
     ) -> None:
-        super().__init__(first.artifact, communicator, first.stage_on)
+        super().__init__(replace(first.artifact, choosing=choosing), communicator, first.stage_on)
         self._choosing, self._load = choosing, load
         self._able = choosing.able(communicator.size)
         self._loaded: dict[tuple[str, torch.device], Collective] = {(first.artifact.plan.digest, device): first}

@@ -1,0 +1,54 @@
+"""``zenc tune`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Zenc
+
+DRAWN = ["--density", "0.1"]
+
+
+def test_it_writes_a_file_that_is_right(zenc: Zenc, tmp_path: Path) -> None:
+    best = tmp_path / "best.zen"
+    given = ("--ranks", "2", "--bandwidth", "1 Gbit/s", "--density", "0.01", "--units", "5000", "--width", "8")
+    done = zenc("tune", *given, "-o", str(best))
+    assert done.returncode == 0, done.stderr
+    assert "busiest rank" in done.stdout and f"{best} has the first of them" in done.stdout
+    assert best.read_text().startswith("# Found by zenc tune --ranks 2 --bandwidth '1 Gbit/s' --density 0.01")
+    assert zenc("check", str(best), "--ranks", "2").returncode == 0
+    assert zenc("fmt", "--check", str(best)).returncode == 0
+    report = json.loads(zenc("tune", *given, "--json").stdout)
+    assert report["ok"] is True and report["best"][0]["text"] in report["text"].replace(
+        report["text"].partition("scheme")[0], ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--ranks", "2"], 2, "say what gradients are like"),
+        (["--density", "2"], 2, "--density"),
+        ([*DRAWN, "--bandwidth", "1 parsec"], 2, "--bandwidth"),
+        (
+            [*DRAWN, "--topology", "nodes(2, gpus = 2)", "--bandwidth", "1 Gbit/s"],
+            2,
+            "links of a --topology",
+        ),
+        ([*DRAWN, "--parameter", "a"], 2, "file of --profile"),
+        ([*DRAWN, "--topology", "no_such"], 1, "error[unknown-topology]"),
+        ([*DRAWN, "--topology", "nodes(2, gpus = 2)", "--ranks", "3"], 1, "error[wrong-topology-size]"),
+        (["--profile", "bad.json", "--ranks", "2"], 1, "error[bad-profile]"),
+        (["--profile", "missing.json"], 2, "missing.json"),
+        ([*DRAWN, "--dtype", "f99"], 1, "error[bad-profile]"),
+    ],
+)
+def test_what_is_wrong_is_told(zenc: Zenc, tmp_path: Path, arguments: list[str], status: int, said: str) -> None:
+    (tmp_path / "bad.json").write_text('{"zenc_profiles": 1, "profiles": [{"name": "a", "density": -1}]}')
+    given = [str(tmp_path / each) if each.endswith(".json") else each for each in arguments]
+    done = zenc("tune", *given)
+    assert done.returncode == status, done.stderr
+    assert said in " ".join(done.stderr.split())

@@ -1,0 +1,103 @@
+"""The search for the best scheme, offline: what it finds, and that what it writes is what it predicted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from zenc.cost.calibration import DEFAULTS
+from zenc.cost.drafts import combined, of_shipped, other_formats, tiered
+from zenc.cost.predict import predict
+from zenc.cost.synthetic import uniform, zipf
+from zenc.cost.tune import NAME, Tuned, tune
+from zenc.errors import CostError
+from zenc.language.format import format_text
+from zenc.language.load import load_text
+from zenc.plan.lower import lower
+from zenc.plan.verify import verify
+from zenc.scheme.library import shipped
+from zenc.scheme.resolve import resolve
+from zenc.topology.builders import nodes
+
+
+@pytest.fixture(scope="module")
+def sparse() -> Tuned:
+    return tune([uniform(0.002, 50_000, 64)], 4, None, replace(DEFAULTS, bandwidth=1.25e8))
+
+
+def test_what_is_written_is_what_was_predicted(sparse: Tuned) -> None:
+    text = sparse.text("zenc tune ...")
+    assert format_text(text, "best.zen") == text
+    scheme, warnings = resolve(load_text(text, "best.zen"))
+    assert scheme.name == NAME and warnings == ()
+    plan = lower(scheme, 4)
+    verify(plan, 4)
+    again = predict(plan, 4, sparse.profiles[0], None, replace(DEFAULTS, bandwidth=1.25e8))
+    assert again.seconds == pytest.approx(sparse.best[0].seconds)
+    assert text.startswith("# Found by zenc tune ...:\n# the least predicted seconds of ")
+
+
+def test_no_shipped_scheme_is_better(sparse: Tuned) -> None:
+    for draft in of_shipped(4, {}):
+        plan = lower(resolve(load_text(draft.text(NAME)), NAME)[0], 4)
+        try:
+            verify(plan, 4)
+        except Exception:
+            continue
+        taken = predict(plan, 4, sparse.profiles[0], None, replace(DEFAULTS, bandwidth=1.25e8)).seconds
+        assert taken >= sparse.best[0].seconds * (1 - 1e-9), draft.label
+    seconds = [found.seconds for found in sparse.best]
+    assert seconds == sorted(seconds)
+
+
+def test_drafts_of_shipped_schemes_are_those_schemes() -> None:
+    drafts = {draft.label: draft for draft in of_shipped(8, {"node": 4})}
+    for entry in shipped():
+        if not entry["candidates"]:
+            program = load_text(drafts[entry["name"]].text(NAME))
+            found, _ = resolve(program, NAME)
+            own, _ = resolve(load_text(f'import "{entry["name"]}.zen"'), entry["name"])
+            assert lower(replace(found, name=own.name), None).digest == lower(own, None).digest
+    assert "torus2d(columns = 4)" in drafts and "zen_cluster(gpus = 4)" in drafts
+
+
+def test_all_combinations_and_formats_mean_something() -> None:
+    drafts = list(combined())
+    assert len(drafts) == 18 + 3
+    assert len({lower(resolve(load_text(draft.text(NAME)), NAME)[0]).digest for draft in drafts}) == 21
+    assert len(list(other_formats(drafts[1]))) == 48
+    assert list(other_formats(drafts[-1])) == [], "values travel alone"
+    assert list(other_formats(next(tiered(8, {"node": 4})))) == []
+
+
+def test_dense_is_found_where_all_is_dense() -> None:
+    slow = replace(DEFAULTS, bandwidth=1.25e8)
+    found = tune([uniform(1.0, 20_000, 16)], 2, None, slow)
+    ring = lower(resolve(load_text("scheme a { tier cluster: dense_ring }"))[0], 2)
+    assert found.best[0].seconds <= predict(ring, 2, found.profiles[0], None, slow).seconds
+
+
+def test_tiers_are_found_on_a_cluster_of_machines() -> None:
+    topology = nodes(2, gpus=4)
+    found = tune([zipf(0.01, 1.05, 50_000, 64)], 8, topology, DEFAULTS)
+    assert found.best[0].draft.tiers
+    assert json.loads(json.dumps(found.to_json()))["network"] == topology.name
+    assert found.rows()[0]["ratio"] == "1.000"
+    assert "tier node(4):" in found.text("zenc tune")
+
+
+def test_several_gradients_take_one_scheme() -> None:
+    profiles = [uniform(0.001, 10_000, 16, name="a"), uniform(0.5, 1_000, 16, name="b")]
+    found = tune(profiles, 2, None, DEFAULTS)
+    first = found.best[0]
+    assert len(first.predictions) == 2
+    assert first.seconds == pytest.approx(sum(prediction.seconds for prediction in first.predictions))
+    assert "Gradient a: 10,000 units" in found.text("zenc tune") and "Gradient b: 1,000" in found.text("zenc tune")
+
+
+def test_a_topology_of_other_ranks_is_refused() -> None:
+    with pytest.raises(CostError) as caught:
+        tune([uniform(0.001, 1000, 16)], 5, nodes(2, gpus=2), DEFAULTS)
+    assert caught.value.diagnostics[0].id == "wrong-topology-size"
