@@ -33,7 +33,10 @@ HOLDERS = "balanced by holders"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """``label`` is what a table calls it; ``entries`` are those of a scheme, or empty where it has ``tiers``."""
+    """``label`` is what a table calls it; ``entries`` are those of a scheme, or empty where it has ``tiers``.
+
+    ``family``: the label of what it is a variant of, if it is one.
+    """
 
     label: str
     doc: str
@@ -41,6 +44,7 @@ class Draft:
     tiers: tuple[str, ...] = ()
     parameters: tuple[tuple[str, int | float], ...] = ()
     imports: tuple[str, ...] = ()
+    family: str = ""
 
     def text(self, name: str, comment: Sequence[str] = ()) -> str:
         """The scheme, called ``name``, laid out as everyone does."""
@@ -61,7 +65,8 @@ class Draft:
 
     def with_entries(self, label: str, **changes: str) -> Draft:
         """The same with other entries, or more of them."""
-        return replace(self, label=label, entries=tuple({**dict(self.entries), **changes}.items()))
+        entries = tuple({**dict(self.entries), **changes}.items())
+        return replace(self, label=label, entries=entries, family=self.family or self.label)
 
 
 def of_shipped(size: int, levels: Mapping[str, int]) -> Iterator[Draft]:

@@ -70,7 +70,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tuned:
-    """``best``: proved, the least seconds first. ``tried`` could be predicted, ``refused`` do not run here."""
+    """``best``: proved, the least seconds first, without variants of one another.
+
+    ``tried`` could be predicted, ``refused`` do not run here.
+    """
 
     size: int
     where: str
@@ -195,9 +198,12 @@ class _Search:
         return sorted(different.values(), key=lambda found: found.seconds)
 
     def proved(self, most: int) -> tuple[Found, ...]:
-        """The best that a proof was found for."""
-        proved: list[Found] = []
+        """The best that a proof was found for, one of each family."""
+        proved: dict[str, Found] = {}
         for found in self.ordered():
+            family = found.draft.family or found.draft.label
+            if family in proved:
+                continue
             self.progress(f"the proof of {found.draft.label}", len(self.found), len(self.found))
             try:
                 verify(found.plan, self.size)
@@ -205,10 +211,10 @@ class _Search:
                 self.refused += 1
                 self.reasons.append(f"{found.draft.label}: {error.diagnostics[0].message}")
                 continue
-            proved.append(found)
+            proved[family] = found
             if len(proved) == most:
                 break
-        return tuple(proved)
+        return tuple(proved.values())
 
     def _try(self, draft: Draft) -> None:
         scheme, _ = resolve(load_text(draft.text(NAME), f"{draft.label}.zen"), NAME)
