@@ -12,7 +12,7 @@ from functools import cache
 
 from zenc.errors import BuildError, Diagnostic
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 """The twin of ``ZENC_ABI_VERSION`` in ``templates/shared/zenc/formats.h``."""
 
 NATIVE = "-march=native"

@@ -7,7 +7,7 @@ travels as ``zenc.runtime.rows`` says. The semantics are those of ``zenc.plan.mo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from zenc.plan.model import Plan
 from zenc.plan.program import Message, Program, Step
 from zenc.runtime.agreement import Agreement
 from zenc.runtime.inbox import Inbox, Room
+from zenc.runtime.joined import Joined
 from zenc.runtime.layout import Contribution
 from zenc.runtime.link import Link, Sending
 from zenc.runtime.outbox import Outbox
@@ -63,6 +64,8 @@ class HolderExchange:
         self.inbox.one_shot = True
         self.announce_stats, self.push_stats, self.pull_stats = PhaseStats(), PhaseStats(), PhaseStats()
         self.held: dict[int, list[Rows]] = {}
+        self.complete: list[Rows] = []
+        self.joined: Joined | None = None
 
     @property
     def stats(self) -> dict[str, PhaseStats]:
@@ -81,9 +84,8 @@ class HolderExchange:
         """From this rank's own segment to the complete rows of all parts."""
         self._agree(own[0])
         self._split(own[0])
-        self._phase(self.program.pushes[0], self.push_stats, self._pushed, self._join)
-        self._finish_push()
-        self._phase(self.program.pulls[0], self.pull_stats, self._pulled, self._replace)
+        self._push()
+        self._pull()
         return Summed([self.held[part][0] for part in range(self.size)], self)
 
     def _agree(self, own: Segment) -> None:
@@ -103,8 +105,7 @@ class HolderExchange:
             message = f"index sets came from ranks {', '.join(map(str, sorted(sets)))}, and not from all"
             raise SynchronisationError(Diagnostic("corrupt-message", message))
         bitmaps = [sets[rank].bitmap for rank in self.everyone]
-        self.agreed = Agreement(self.whole.kernels, self.holding, self.call.units, bitmaps, sets)
-        self.agreed.learn(self._wanted())
+        self.agreed = Agreement(self.whole.kernels, self.holding, self.call.units, bitmaps, sets, self._wanted())
         self.courier = Courier(self.agreed, self.call, self.rank, self.whole.unit_bytes)
         self.announce_stats.seconds += time.perf_counter() - started
 
@@ -116,8 +117,7 @@ class HolderExchange:
     def _wanted(self) -> torch.Tensor:
         """[size, size]: of which parts the slots of each rank matter here: of those that are summed here."""
         wanted = torch.zeros(self.size, self.size, dtype=torch.bool)
-        for _, _, part in self.cargo:
-            wanted[:, part] = True
+        wanted[:, list({part for _, _, part in self.cargo})] = True
         return wanted
 
     def _split(self, own: Segment) -> None:
@@ -125,20 +125,32 @@ class HolderExchange:
         self.agreed.split(own.bitmap, own.values, self.whole.unit_bytes, [each.values for each in rows])
         self.held = {each.part: [each] for each in rows}
 
-    def _phase(
-        self,
-        steps: Iterable[Step],
-        stats: PhaseStats,
-        pieces: Callable[[Step, Message], list[Piece]],
-        take: Callable[[list[tuple[int, Rows]]], None],
-    ) -> None:
+    def _push(self) -> None:
         started = time.perf_counter()
-        for step in steps:
-            posted = self._post(step, pieces)
-            sending = self._send(step, stats)
-            take(self._receive(step, posted, stats))
+        for step in self.program.pushes[0]:
+            posted = self._post(step, self._pushed)
+            sending = self._send(step, self.push_stats)
+            self.agreed.learn()
+            self._join(self._receive(step, posted, self.push_stats))
             self.link.wait_all(sending, step)
-        stats.seconds += time.perf_counter() - started
+        for part, rows in self.held.items():
+            if part not in self.program.needless[0]:  # what the pull brings is left
+                ordered = sorted(rows, key=lambda each: each.ranks)
+                self.held[part] = [self._merged(ordered)] if len(ordered) > 1 else ordered
+                self.complete += self.held[part]
+        self.push_stats.seconds += time.perf_counter() - started
+
+    def _pull(self) -> None:
+        """All that comes stays to the end: once it sends, a rank is ready for every step, and nobody waits for that."""
+        started, steps = time.perf_counter(), self.program.pulls[0]
+        posted = [self._post(step, self._pulled) for step in steps[:1]]
+        for index, step in enumerate(steps):
+            sending = self._send(step, self.pull_stats)
+            posted += [self._post(later, self._pulled) for later in steps[len(posted) :]]
+            self._place()
+            self._replace(self._receive(step, posted[index], self.pull_stats))
+            self.link.wait_all(sending, step)
+        self.pull_stats.seconds += time.perf_counter() - started
 
     def _post(self, step: Step, pieces: Callable[[Step, Message], list[Piece]]) -> list[Posted]:
         posted: list[Posted] = []
@@ -216,19 +228,20 @@ class HolderExchange:
         whole.kernels.merge(whole.dtype, bitmaps, values, words, whole.layout.width, made.values)
         return made
 
-    def _finish_push(self) -> None:
-        """Merge what was collected, in rank order; what the pull brings is left."""
-        started = time.perf_counter()
-        for part, rows in self.held.items():
-            if part not in self.program.needless[0]:
-                ordered = sorted(rows, key=lambda each: each.ranks)
-                self.held[part] = [self._merged(ordered)] if len(ordered) > 1 else ordered
-        self.push_stats.seconds += time.perf_counter() - started
-
     def _replace(self, arrived: list[tuple[int, Rows]]) -> None:
         """The pull: what arrives is complete."""
         for _, rows in arrived:
             self.held[rows.part] = [rows]
+            self.complete.append(rows)
+
+    def _place(self) -> None:
+        """Write what is complete to its place in the sum. A dense tensor is left alone until nothing can fail."""
+        if self.whole.layout.is_sparse:
+            if self.joined is None:
+                self.joined = Joined(self.agreed, self.whole.layout, self.whole.unit_bytes)
+            for rows in self.complete:
+                self.joined.add(rows)
+            self.complete.clear()
 
     def expand_into(self, complete: Sequence[Rows], tensor: torch.Tensor) -> None:
         """Write the complete rows of all parts to ``tensor``, dense and contiguous; absent units become +0."""
@@ -236,9 +249,6 @@ class HolderExchange:
 
     def expand_units(self, complete: Sequence[Rows]) -> tuple[torch.Tensor, torch.Tensor]:
         """The complete rows of all parts as ascending unit ids [k] and values [k, width]."""
-        layout = self.whole.layout
-        ids = torch.empty(self.agreed.present, dtype=torch.int64)
-        values = torch.empty(self.agreed.present, layout.width, dtype=layout.dtype)
-        parts = [rows.values for rows in complete]
-        self.agreed.join_units(parts, self.whole.unit_bytes, ids.data_ptr(), values.data_ptr())
-        return ids, values
+        self._place()
+        assert self.joined
+        return self.joined.ids, self.joined.values

@@ -7,13 +7,11 @@
 namespace zenc {
 
 // The slots that each rank occupies in each part. outs [ranks, ranks]: for rank k and part p, at k * ranks +
-// p, the address of a cleared bitmap of words_of(counts of owner p) words, or null where nobody asks for it.
-// counts [ranks, ranks]: the slots, whether asked for or not. Returns 0 or NO_MEMORY.
-inline i64 mark_parts(u64 ranks, const u64* const* bitmaps, u64 words, const u16* owners, u64* const* outs,
-                      u64* counts) {
+// p, the address of a cleared bitmap of words_of(units of owner p) words, or null where nobody asks for it.
+// Returns 0 or NO_MEMORY.
+inline i64 mark_parts(u64 ranks, const u64* const* bitmaps, u64 words, const u16* owners, u64* const* outs) {
     const Scratch<u64> next(ranks);  // the slot of the next unit of each part
     if (next.failed()) return NO_MEMORY;
-    clear_bytes(counts, ranks * ranks * 8);
     u64 parts[64];
     u64 slots[64];
     for (u64 w = 0; w < words; ++w) {
@@ -26,7 +24,6 @@ inline i64 mark_parts(u64 ranks, const u64* const* bitmaps, u64 words, const u16
         for (u64 k = 0; any != 0 && k < ranks; ++k)
             for_each_bit(bitmaps[k][w], [&](u64 bit) {
                 u64* const out = outs[k * ranks + parts[bit]];
-                ++counts[k * ranks + parts[bit]];
                 if (out != nullptr) out[slots[bit] / 64] |= 1ULL << (slots[bit] % 64);
             });
     }
@@ -48,7 +45,7 @@ inline i64 with_row_bytes(u64 row_bytes, Run run) {
     return run(row_bytes);
 }
 
-// Where the next row of each part is read or written.
+// Where the next row, or whatever else comes in order, of each part is read or written.
 template <class Byte>
 class Cursors {
 public:
@@ -85,25 +82,33 @@ inline i64 split_rows(const u64* any, const u64* own, u64 words, const u16* owne
     });
 }
 
-// The rows of all parts, whole, in the order of their units: a coalesced COO tensor. units_out [count],
-// out [count, row_bytes]. Returns count or NO_MEMORY.
-inline i64 join_units(const u64* any, u64 words, const u16* owners, u64 parts, const u8* const* part_values,
-                      u64 row_bytes, i64* units_out, u8* out) {
-    const Cursors<const u8> cursors(parts, part_values);
+// The units that somebody holds as a list, ascending, and for each part which of them are its slots: their
+// numbers, to outs [parts]. units_out [count]. Returns count or NO_MEMORY.
+inline i64 list_units(const u64* any, u64 words, const u16* owners, u64 parts, i64* units_out,
+                      u64* const* outs) {
+    const Cursors<u64> cursors(parts, outs);
     if (cursors.failed()) return NO_MEMORY;
+    u64 count = 0;
+    for (u64 w = 0; w < words; ++w)
+        for_each_bit(any[w], [&](u64 bit) {
+            units_out[count] = static_cast<i64>(64 * w + bit);
+            *cursors.next(owners[count], 1) = count;
+            ++count;
+        });
+    return static_cast<i64>(count);
+}
+
+// The rows of one part, whole, to their places among those of all units. numbers [count], out [units of the
+// union, row_bytes]. Returns 0.
+inline i64 place_rows(const u64* numbers, u64 count, const u8* values, u64 row_bytes, u8* out) {
     return with_row_bytes(row_bytes, [&](auto bytes) -> i64 {
-        const u16* const start = owners;
-        for (u64 w = 0; w < words; ++w)
-            for_each_bit(any[w], [&](u64 bit) {
-                *units_out++ = static_cast<i64>(64 * w + bit);
-                copy_short(out, cursors.next(*owners++, bytes), bytes);
-                out += bytes;
-            });
-        return owners - start;
+        for (u64 i = 0; i < count; ++i) copy_short(out + numbers[i] * bytes, values + i * bytes, bytes);
+        return 0;
     });
 }
 
-// The same as a dense tensor out [units, row_bytes]; units that nobody holds are 0. Returns 0 or NO_MEMORY.
+// The rows of all parts, whole, as a dense tensor out [units, row_bytes]; units that nobody holds are 0.
+// Returns 0 or NO_MEMORY.
 inline i64 join_dense(const u64* any, u64 units, const u16* owners, u64 parts, const u8* const* part_values,
                       u64 row_bytes, u8* out) {
     const Cursors<const u8> cursors(parts, part_values);

@@ -21,7 +21,7 @@
 
 // Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.toolchain has
 // its twin.
-#define ZENC_ABI_VERSION 10
+#define ZENC_ABI_VERSION 11
 
 #if defined(__BYTE_ORDER__)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zenc's wire formats are little endian");

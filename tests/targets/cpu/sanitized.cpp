@@ -350,22 +350,20 @@ void among_holders(u64 ranks, u64 units, u64 one_in, u64 row_bytes) {
     }
     const u64 total = population(any.data(), words);
     std::vector<u16> owners(total);
-    std::vector<u64> counts(ranks);
+    std::vector<u64> held_counts(ranks * ranks);
     u64 digest = 0;
-    demand(choose_owners(ranks, bitmaps.data(), words, owners.data(), counts.data(), &digest) ==
+    demand(choose_owners(ranks, bitmaps.data(), words, owners.data(), held_counts.data(), &digest) ==
                static_cast<i64>(total),
            "units of the union");
+    std::vector<u64> counts;
+    for (u64 p = 0; p < ranks; ++p) counts.push_back(held_counts[p * ranks + p]);
     std::vector<std::vector<u64>> marks;
     std::vector<u64*> outs;
     for (u64 i = 0; i < ranks * ranks; ++i) marks.emplace_back(words_of(counts[i % ranks]));
     for (std::vector<u64>& bitmap : marks) outs.push_back(bitmap.empty() ? nullptr : bitmap.data());
-    std::vector<u64> held_counts(ranks * ranks);
-    demand(mark_parts(ranks, bitmaps.data(), words, owners.data(), outs.data(), held_counts.data()) == 0,
-           "mark parts");
+    demand(mark_parts(ranks, bitmaps.data(), words, owners.data(), outs.data()) == 0, "mark parts");
     for (u64 i = 0; i < marks.size(); ++i)
         demand(population(marks[i].data(), marks[i].size()) == held_counts[i], "slots of a part");
-    for (u64 p = 0; p < ranks; ++p)
-        demand(held_counts[p * ranks + p] == counts[p], "owners hold what they own");
 
     std::vector<u8> rows(total * row_bytes);
     for (u8& byte : rows) byte = static_cast<u8>(below(256));
@@ -377,7 +375,14 @@ void among_holders(u64 ranks, u64 units, u64 one_in, u64 row_bytes) {
     std::vector<i64> ids(total);
     std::vector<u8> joined(total * row_bytes);
     std::vector<u8> dense(units * row_bytes, 1);
-    join_units(any.data(), words, owners.data(), ranks, places.data(), row_bytes, ids.data(), joined.data());
+    std::vector<std::vector<u64>> numbers;
+    std::vector<u64*> lists;
+    for (u64 count : counts) numbers.emplace_back(count);
+    for (std::vector<u64>& list : numbers) lists.push_back(list.data());
+    demand(list_units(any.data(), words, owners.data(), ranks, ids.data(), lists.data()) ==
+               static_cast<i64>(total),
+           "list of the union");
+    for (u64 p = 0; p < ranks; ++p) place_rows(lists[p], counts[p], places[p], row_bytes, joined.data());
     demand(joined == rows, "rows are split and joined");
     join_dense(any.data(), units, owners.data(), ranks, places.data(), row_bytes, dense.data());
     for (u64 i = 0; i < total; ++i)

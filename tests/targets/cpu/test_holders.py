@@ -34,11 +34,12 @@ class Agreement:
         self.words = len(self.any)
         self.present = np.flatnonzero(held.any(0))
         self.owners = np.full(len(self.present), 0xFFFF, np.uint16)
-        self.counts = np.full(self.ranks, 7, np.uint64)
+        self.held_counts = np.full((self.ranks, self.ranks), 7, np.uint64)
         where = table(self.bitmaps)
         self.digest = kernels.choose_owners(
-            self.ranks, at.address(where), self.words, at.address(self.owners), at.address(self.counts)
+            self.ranks, at.address(where), self.words, at.address(self.owners), at.address(self.held_counts)
         )
+        self.counts = self.held_counts.diagonal()
 
     def owned(self, part: int) -> np.ndarray:
         """The units of a part, in the order of their slots."""
@@ -127,15 +128,12 @@ def test_parts_know_the_slots_of_each_rank(holding, at, held, seed):
     ranks, wanted = agreed.ranks, np.random.default_rng(seed).random((agreed.ranks, agreed.ranks)) < 0.7
     outs = [[np.zeros(-(-int(count) // 64) * wanted[k, p], np.uint64) for p, count in enumerate(agreed.counts)]
             for k in range(ranks)]  # fmt: skip
-    where, counts = table([out for row in outs for out in row]), np.full((ranks, ranks), 9, np.uint64)
-    bitmaps = table(agreed.bitmaps)
-    holding.mark_parts(
-        ranks, at.address(bitmaps), agreed.words, at.address(agreed.owners), at.address(where), at.address(counts)
-    )
+    where, bitmaps = table([out for row in outs for out in row]), table(agreed.bitmaps)
+    holding.mark_parts(ranks, at.address(bitmaps), agreed.words, at.address(agreed.owners), at.address(where))
     for rank in range(ranks):
         for part in range(ranks):
             slots = np.flatnonzero(held[rank, agreed.owned(part)])
-            assert counts[rank, part] == len(slots)
+            assert agreed.held_counts[rank, part] == len(slots)
             if wanted[rank, part]:
                 assert np.array_equal(at.occupied(outs[rank][part]), slots)
 
@@ -163,10 +161,13 @@ def test_rows_are_split_and_joined(holding, at, held, row_bytes, seed):
     whole = [np.ascontiguousarray(tensor[agreed.owned(part)]) for part in range(agreed.ranks)]
     parts, count = table(whole), len(agreed.present)
     ids, rows = np.full(count + 1, -1, np.int64), np.zeros((count + 1, row_bytes), np.uint8)
-    joined = holding.join_units(
-        at.address(agreed.any), agreed.words, *fixed, at.address(parts), row_bytes, at.address(ids), at.address(rows)
-    )
-    assert joined == count and ids[-1] == -1 and not rows[-1].any()
+    numbers = [np.full(len(part) + 1, 7, np.uint64) for part in whole]
+    lists = table(numbers)
+    listed = holding.list_units(at.address(agreed.any), agreed.words, *fixed, at.address(ids), at.address(lists))
+    for of_part, values in zip(numbers, whole, strict=True):
+        assert of_part[-1] == 7
+        holding.place_rows(at.address(of_part), len(values), at.address(values), row_bytes, at.address(rows))
+    assert listed == count and ids[-1] == -1 and not rows[-1].any()
     assert np.array_equal(ids[:-1], agreed.present) and np.array_equal(rows[:-1], tensor[agreed.present])
 
     dense = np.full_like(tensor, 0xA5)

@@ -15,9 +15,10 @@ from zenc.errors import BuildError, Diagnostic, TensorError
 
 _ARGUMENTS = {
     "choose_owners": "npnppp",
-    "mark_parts": "npnppp",
+    "mark_parts": "npnpp",
     "split_rows": "ppnpnpnp",
-    "join_units": "pnpnpnpp",
+    "list_units": "pnpnpp",
+    "place_rows": "pnpnp",
     "join_dense": "pnpnpnp",
 }
 _KINDS = {"n": c_int64, "p": c_void_p}
@@ -39,11 +40,12 @@ class HolderKernels:
         self._choose_owners = functions["choose_owners"]
         self._mark_parts = functions["mark_parts"]
         self._split_rows = functions["split_rows"]
-        self._join_units = functions["join_units"]
+        self._list_units = functions["list_units"]
+        self._place_rows = functions["place_rows"]
         self._join_dense = functions["join_dense"]
 
     def choose_owners(self, ranks: int, bitmaps: int, words: int, owners: int, counts: int) -> int:
-        """Write ``owners`` [units of the union] and ``counts`` [ranks] uint64, the units that each rank owns.
+        """Write ``owners`` [units of the union] and ``counts`` [ranks, ranks] uint64: each one's of each owner.
 
         ``bitmaps`` is a table [ranks]. The same input gives the same owners everywhere. Returns 64 bits that ranks
         share only if they chose alike.
@@ -52,12 +54,9 @@ class HolderKernels:
         _count(self._choose_owners(ranks, bitmaps, words, owners, counts, ctypes.byref(digest)))
         return digest.value
 
-    def mark_parts(self, ranks: int, bitmaps: int, words: int, owners: int, outs: int, counts: int) -> None:
-        """Write, for rank k and part p, its slots to the bitmap at ``outs`` [k, p] (cleared before; or 0: not wanted).
-
-        ``counts`` [ranks, ranks] uint64 gets how many there are, wanted or not.
-        """
-        _count(self._mark_parts(ranks, bitmaps, words, owners, outs, counts))
+    def mark_parts(self, ranks: int, bitmaps: int, words: int, owners: int, outs: int) -> None:
+        """Write, for rank k and part p, its slots to the bitmap at ``outs`` [k, p] (cleared; or 0: not wanted)."""
+        _count(self._mark_parts(ranks, bitmaps, words, owners, outs))
 
     def split_rows(
         self, any: int, own: int, words: int, owners: int, parts: int, values: int, row_bytes: int, outs: int
@@ -68,11 +67,16 @@ class HolderKernels:
         """
         _count(self._split_rows(any, own, words, owners, parts, values, row_bytes, outs))
 
-    def join_units(
-        self, any: int, words: int, owners: int, parts: int, part_values: int, row_bytes: int, ids: int, out: int
-    ) -> int:
-        """Write the units of ``any``, ascending, and their rows from ``part_values`` [parts]. Returns how many."""
-        return _count(self._join_units(any, words, owners, parts, part_values, row_bytes, ids, out))
+    def list_units(self, any: int, words: int, owners: int, parts: int, ids: int, outs: int) -> int:
+        """Write the units of ``any``, ascending, and for each part to ``outs`` [parts] which of them are its slots.
+
+        These are numbers in that list, uint64. Returns its length.
+        """
+        return _count(self._list_units(any, words, owners, parts, ids, outs))
+
+    def place_rows(self, numbers: int, count: int, values: int, row_bytes: int, out: int) -> None:
+        """Move the rows of one part to ``out`` [units of the union, row_bytes], at ``numbers`` [count]."""
+        _count(self._place_rows(numbers, count, values, row_bytes, out))
 
     def join_dense(
         self, any: int, units: int, owners: int, parts: int, part_values: int, row_bytes: int, out: int
