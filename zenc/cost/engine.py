@@ -82,6 +82,7 @@ class _Run:
         self.arrived = np.zeros(ranks)
         self.left = np.zeros(ranks, dtype=np.int64)
         self.waiting: dict[int, npt.NDArray[np.bool_]] = {}
+        self.degrees: dict[int, Ints] = {}
         self.is_in = np.full(ranks, -1)
         stages = len(of.stages)
         self.found = Clock(costs.start.copy(), np.full(stages, np.inf), np.zeros(stages))
@@ -157,12 +158,18 @@ class _Run:
         stages = set()
         for rank in np.flatnonzero(near).tolist():
             stage = int(self.order[rank][self.place[rank]])
-            of = self.of.stages[stage]
             self.is_in[rank], self.ready[rank] = stage, self.now
-            self.left[rank] = int((of.src == rank).sum() + (of.dst == rank).sum())
+            self.left[rank] = self._degrees(stage)[rank]
             stages.add(stage)
         self.entering[near] = np.inf
         return any([self._begin(stage) for stage in sorted(stages)])
+
+    def _degrees(self, stage: int) -> Ints:
+        """How many ends of flows of ``stage`` each rank has."""
+        if stage not in self.degrees:
+            of = self.of.stages[stage]
+            self.degrees[stage] = np.bincount(np.concatenate([of.src, of.dst]), minlength=len(self.is_in))
+        return self.degrees[stage]
 
     def _begin(self, stage: int) -> bool:
         """The flows of ``stage`` whose ends are both ready."""
@@ -173,11 +180,11 @@ class _Run:
         if not len(begun):
             return False
         waiting[begun] = False
-        self.stage_of = np.r_[self.stage_of, np.full(len(begun), stage)]
-        self.flow_of = np.r_[self.flow_of, begun]
-        self.rest = np.r_[self.rest, self.costs.loads[stage][begun]]
-        self.rate = np.r_[self.rate, np.zeros(len(begun))]
-        self.since = np.r_[self.since, np.full(len(begun), self.now)]
+        self.stage_of = np.concatenate([self.stage_of, np.full(len(begun), stage)])
+        self.flow_of = np.concatenate([self.flow_of, begun])
+        self.rest = np.concatenate([self.rest, self.costs.loads[stage][begun]])
+        self.rate = np.concatenate([self.rate, np.zeros(len(begun))])
+        self.since = np.concatenate([self.since, np.full(len(begun), self.now)])
         return True
 
     def _share(self) -> None:

@@ -1,0 +1,69 @@
+"""The clock, against times that one can work out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from zenc.cost.engine import Clock, Costs, run
+from zenc.cost.stages import Program, Stage
+
+RATE = 100.0
+Moves = list[tuple[int, int, float]]
+
+
+def stage(number: int, moves: Moves, size: int) -> Stage:
+    """Messages from rank to rank of so many bytes, on one switch."""
+    src, dst, bytes = (np.array(column) for column in zip(*moves, strict=True))
+    one, flow = np.ones(len(moves)), np.arange(len(moves))
+    on = np.r_[flow, flow], np.r_[src, dst + size], np.r_[one, one]
+    return Stage("push", "push", number, bytes.astype(float), src, dst, one, one, *on)
+
+
+def clock(steps: list[Moves], size: int, **given: float) -> Clock:
+    stages = tuple(stage(number, moves, size) for number, moves in enumerate(steps, 1))
+    ones, ranks = np.ones(size, dtype=np.int64), np.arange(size)
+    of = Program(ones, ranks, np.ones(2 * size, dtype=np.int64), np.arange(2 * size), stages)
+    costs = Costs(
+        before=[np.full(size, given.get("before", 0.0)) for _ in stages],
+        after=[np.full(size, given.get("after", 0.0)) for _ in stages],
+        loads=[one.bytes for one in stages],
+        delays=[np.full(len(one.src), given.get("delay", 0.0)) for one in stages],
+        start=np.full(size, given.get("start", 0.0)),
+    )
+    return run(of, costs, np.full(2 * size, RATE), trace=True)
+
+
+def test_a_message_takes_its_bytes_over_the_rate_and_what_is_around_it() -> None:
+    found = clock([[(0, 1, 50.0)]], 2, start=1.0, before=0.25, after=2.0, delay=0.5)
+    assert found.ends.tolist() == [4.25, 4.25]
+    (first, second) = sorted(found.spans, key=lambda span: span.rank)
+    assert (first.start, first.ready, first.sent, first.end) == (1.0, 1.25, 2.25, 4.25)
+    assert second.stage == 0
+
+
+def test_both_ways_at_once() -> None:
+    assert clock([[(0, 1, 50.0), (1, 0, 100.0)]], 2).ends.tolist() == [1.0, 1.0]
+
+
+def test_what_one_leaves_the_other_takes() -> None:
+    """Two messages to one rank share its link; when the short one ends, the long one has all of it."""
+    found = clock([[(0, 2, 50.0), (1, 2, 100.0)]], 3)
+    assert found.ends == pytest.approx([1.0, 1.5, 1.5])
+
+
+def test_a_rank_that_is_done_goes_on_alone() -> None:
+    """Ranks 0 and 1 are in the second step while rank 2 and 3 are in the first."""
+    found = clock([[(0, 1, 10.0), (2, 3, 100.0)], [(1, 0, 10.0), (3, 2, 10.0)]], 4)
+    assert found.ends == pytest.approx([0.2, 0.2, 1.1, 1.1])
+
+
+def test_a_message_waits_for_its_receiver() -> None:
+    found = clock([[(2, 1, 100.0)], [(0, 1, 10.0)]], 3)
+    assert found.ends == pytest.approx([1.1, 1.1, 1.0])
+    assert found.until == pytest.approx([1.0, 1.1])
+
+
+def test_nothing_to_do_takes_no_time() -> None:
+    found = clock([[(0, 1, 10.0)]], 3, start=0.5)
+    assert found.ends == pytest.approx([0.6, 0.6, 0.5])
