@@ -24,7 +24,8 @@ SEEDS: list[list[str]] = [[], ["--set", "seed=0x5eed"], ["--set", "seed=8"]]
 
 
 @pytest.mark.parametrize(
-    "verb", [[], ["list"], ["check"], ["explain"], ["draw"], ["compile"], ["fmt"], ["cache"], ["cache", "clear"]]
+    "verb",
+    [[], ["list"], ["check"], ["explain"], ["draw"], ["compile"], ["fmt"], ["tune"], ["cache"], ["cache", "clear"]],
 )
 def test_help_teaches(zenc: Zenc, verb: list[str]) -> None:
     done = zenc(*verb, "--help")

@@ -93,15 +93,12 @@ def test_what_comes_and_goes_changes_nothing() -> None:
     assert [decision.scheme for decision in of.decisions] == ["balanced"]
 
 
-def test_what_is_better_by_less_than_the_margin_changes_nothing() -> None:
-    """At 0.45 dense takes 5 % less than balanced; at 0.6 much less."""
-    of = fresh(every=5, trials=0, margin=0.2)
-    taken = truth(1.0, 1.0)
-    played(of, [0.001] * 50 + [0.56] * 100, taken)
-    assert [decision.scheme for decision in of.decisions] == ["sparcml", "dense_ring"] or of.decisions[0].scheme
-    settled = fresh(every=5, trials=0, margin=0.5)
-    played(settled, [0.3] * 20 + [0.56] * 100, taken)
-    assert len(settled.decisions) == 1
+@pytest.mark.parametrize(("margin", "schemes"), [(0.05, ["balanced", "holders"]), (0.3, ["balanced"])])
+def test_what_is_better_by_less_than_the_margin_changes_nothing(margin: float, schemes: list[str]) -> None:
+    """At a density of 0.55 the best scheme takes a tenth less than the first."""
+    of = fresh(every=5, trials=0, margin=margin)
+    played(of, [0.01] * 20 + [0.55] * 100, truth(1.0, 1.0))
+    assert [decision.scheme for decision in of.decisions] == schemes
 
 
 def test_a_trial_that_disproves_the_model_is_no_switch() -> None:
@@ -150,3 +147,10 @@ def test_one_call_tells_of_links_rather_than_of_ranks() -> None:
     assert learned([(Model(1e-3, 1e-3), 0.5e-3)]).seconds(Model(1e-3, 1e-3)) == pytest.approx(0.5e-3, rel=0.2)
     assert learned([]) == Speeds()
     assert learned([(Model(1e-3, 0.0), 2e-3)]).fixed == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_slow_call_of_a_small_tensor_says_little_of_links() -> None:
+    """12 ms for 64 numbers: ranks or switches are slow. Links would have to be a million times slower than usual."""
+    found = learned([(Model(3e-4, 2e-8), 12e-3)])
+    assert found.fixed > 10
+    assert found.transfer < 1000

@@ -213,3 +213,24 @@ def chosen(
         results.append(bits(total))
     decisions = [decision.to_json() for decision in collective.decisions]
     return {"ran": ran, "results": results, "decisions": decisions}
+
+
+def without_compiler(group: dist.ProcessGroup, folder: str) -> list[str]:
+    """A choice from the directory ``folder``, of which rank 0 can't build the second candidate."""
+    collective, told = zenc.load(folder, group, deadline=DEADLINE), []
+    for call in range(3):
+        if call == 1 and group.rank() == 0:
+            os.environ["CXX"] = "/no/such/compiler"
+        try:
+            collective.all_reduce(torch.ones(64))
+        except zenc.ZencError as error:
+            told.append(error.diagnostics[0].id)
+        else:
+            told.append(collective.stats["choice"]["scheme"])
+    os.environ.pop("CXX", None)
+    return told
+
+
+def other_choices(group: dist.ProcessGroup) -> None:
+    """Rank 1 would look at other calls than rank 0."""
+    load(group, f"scheme mine {{ choose(every = {5 + group.rank()}) from [balanced, sparcml] }}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.ranks import Ranks
+import zenc
+from tests.support.ranks import Ranks, RanksFailed
 
 JOBS = "tests.runtime.jobs:"
 BY_PREDICTION = "scheme mine { choose(every = 4, patience = 2, trials = 0) from [sparcml, dense_ring] }"
@@ -47,3 +49,18 @@ def test_it_follows_the_gradient(four: Ranks) -> None:
     assert found["ran"][:12] == ["sparcml"] * 12, "few ranks, few bytes: recursive doubling"
     assert found["ran"][20:28] == ["dense_ring"] * 8
     assert found["ran"][-4:] == ["sparcml"] * 4
+
+
+def test_a_candidate_that_one_rank_can_not_build(four: Ranks, tmp_path: Path) -> None:
+    """All ranks learn of it by name, and none waits for another."""
+    text = "scheme mine { choose(trials = 1) from [balanced, sparcml] }"
+    folder = zenc.compile_text(text).save(tmp_path / "mine")
+    found = four.run(JOBS + "without_compiler", size=3, folder=str(folder))
+    assert found[0] == ["balanced", "compiler-missing", "group-broken"]
+    assert found[1] == found[2] == ["balanced", "peer-failed", "group-broken"]
+
+
+def test_ranks_with_other_choices_are_told(four: Ranks) -> None:
+    with pytest.raises(RanksFailed) as caught:
+        four.run(JOBS + "other_choices", size=2)
+    assert {error.diagnostics[0].id for error in caught.value.errors.values()} == {"different-schemes"}

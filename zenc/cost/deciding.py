@@ -22,6 +22,8 @@ SPREAD = 2.5
 """A candidate may be the best as long as it is predicted to take no more than so many times the least."""
 _TRUST = 0.001
 """How much one record of a call weighs against the belief that latencies and kernels are as calibrated."""
+_TRUST_IN_LINKS = 3e-8
+"""The same of links: they may well be a thousand times slower, but not a million times, to explain a small message."""
 _LEAST = 0.02
 
 
@@ -51,7 +53,7 @@ def learned(records: Sequence[tuple[Model, float]]) -> Speeds:
     """
     if not records:
         return Speeds()
-    ff, ft, tt, f, t = _TRUST, 0.0, 0.0, _TRUST, 0.0
+    ff, ft, tt, f, t = _TRUST, 0.0, _TRUST_IN_LINKS, _TRUST, _TRUST_IN_LINKS
     for model, seconds in records:
         fixed, transfer = model.fixed / seconds, model.transfer / seconds
         ff, ft, tt = ff + fixed * fixed, ft + fixed * transfer, tt + transfer * transfer
@@ -61,10 +63,10 @@ def learned(records: Sequence[tuple[Model, float]]) -> Speeds:
         speeds = Speeds((f * tt - t * ft) / determinant, (ff * t - ft * f) / determinant)
         if speeds.fixed >= _LEAST and speeds.transfer >= _LEAST:
             return speeds
-    if tt and t / tt * _LEAST < f / ff:  # what is left of one of the two, with the other at its least
+    if t / tt * _LEAST < f / ff:  # what is left of one of the two, with the other at its least
         without = Speeds((f - ft * _LEAST) / ff, _LEAST)
         return without if without.fixed >= _LEAST else Speeds(_LEAST, _LEAST)
-    return Speeds(_LEAST, max(_LEAST, (t - ft * _LEAST) / tt)) if tt else Speeds(max(_LEAST, f / ff), 1.0)
+    return Speeds(_LEAST, max(_LEAST, (t - ft * _LEAST) / tt))
 
 
 @dataclass(slots=True)
