@@ -35,6 +35,7 @@ class Segment(ctypes.Structure):
         ("format", ctypes.c_int64),
         ("part", ctypes.c_uint64),
         ("actual", ctypes.c_void_p),
+        ("status", ctypes.c_void_p),
     )
 
 

@@ -214,6 +214,11 @@ ZENC_KERNEL(zenc_union, (const zenc::Segment* targets, i64 n, const zenc::Pieces
     zenc::unite(targets, n, of, pieces);
 }
 
+ZENC_KERNEL(zenc_union_encoded, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces)) {
+    zenc::unite_encoded(targets, n, of, pieces);
+}
+
 ZENC_KERNEL(zenc_fill, (const zenc::Segment* from, const zenc::Segment* to, i64 n)) {
     zenc::fill(from, to, n);
 }
@@ -238,9 +243,19 @@ ZENC_KERNEL(zenc_expand_units, (i64 units, i64 width, i64 parts, u64* tables, co
     zenc::expand_units(geometry(units, width, parts, tables), segments, found, size(row_bytes), ids, out);
 }
 
+ZENC_KERNEL(zenc_expand_encoded, (i64 units, i64 width, i64 parts, u64* tables, const zenc::Segment* segments,
+    const zenc::Segment* found, i64 row_bytes, i64* ids, u8* out)) {
+    zenc::expand_encoded(geometry(units, width, parts, tables), segments, found, size(row_bytes), ids, out);
+}
+
 ZENC_KERNEL(zenc_merge_f32, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
     const zenc::Segment* pieces, i64 width)) {
     zenc::merge<float>(targets, n, of, pieces, size(width));
+}
+
+ZENC_KERNEL(zenc_merge_encoded_f32, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge_encoded<float>(targets, n, of, pieces, size(width));
 }
 
 ZENC_KERNEL(zenc_merge_f64, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
@@ -248,12 +263,27 @@ ZENC_KERNEL(zenc_merge_f64, (const zenc::Segment* targets, i64 n, const zenc::Pi
     zenc::merge<double>(targets, n, of, pieces, size(width));
 }
 
+ZENC_KERNEL(zenc_merge_encoded_f64, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge_encoded<double>(targets, n, of, pieces, size(width));
+}
+
 ZENC_KERNEL(zenc_merge_f16, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
     const zenc::Segment* pieces, i64 width)) {
     zenc::merge<zenc::f16>(targets, n, of, pieces, size(width));
 }
 
+ZENC_KERNEL(zenc_merge_encoded_f16, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge_encoded<zenc::f16>(targets, n, of, pieces, size(width));
+}
+
 ZENC_KERNEL(zenc_merge_bf16, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
     const zenc::Segment* pieces, i64 width)) {
     zenc::merge<zenc::bf16>(targets, n, of, pieces, size(width));
+}
+
+ZENC_KERNEL(zenc_merge_encoded_bf16, (const zenc::Segment* targets, i64 n, const zenc::Pieces* of,
+    const zenc::Segment* pieces, i64 width)) {
+    zenc::merge_encoded<zenc::bf16>(targets, n, of, pieces, size(width));
 }

@@ -16,7 +16,10 @@ from zenc.plan.requirements import allowed
 
 @dataclass(frozen=True)
 class Taken:
-    """The memory of one call, of the rank that takes most: all but its result, where its like went before."""
+    """The memory of one call, of the rank that takes most beyond its payload; its result is not counted.
+
+    A call of the same layout went before.
+    """
 
     scheme: str
     size: int
@@ -40,10 +43,13 @@ class Taken:
         return (self.taken - self.moved) / self.bitmap
 
 
-def taken(scheme: str, size: int, units: int, width: int, density: float, times: int = 1) -> Taken:
-    """Random float32 gradients of ``density`` on each rank, every unit ``times`` times."""
+def taken(scheme: str, size: int, units: int, width: int, density: float, dense: bool = False, times: int = 1) -> Taken:
+    """Random float32 gradients of ``density`` on each rank, every unit ``times`` times; COO or ``dense``."""
     generator = torch.Generator().manual_seed(units + size)
     inputs = [_drawn(units, width, int(units * density), times, generator) for _ in range(size)]
+    ids = inputs[0]._nnz()
+    if dense:
+        inputs = [tensor.to_dense() for tensor in inputs]
     with Emulated(plan_of_shipped(scheme), size) as ranks:
         wanted = [result.call.arena_wanted for result in ranks.run(inputs)]
         arenas = [rank.device.allocate(bytes) for rank, bytes in zip(ranks.ranks, wanted, strict=True)]
@@ -53,7 +59,8 @@ def taken(scheme: str, size: int, units: int, width: int, density: float, times:
         assert isinstance(result, Result), result
         moved = sum(phase.bytes_sent + phase.bytes_received for phase in result.call.phases)
         counted.append((result.call.arena_wanted, moved))
-    return Taken(scheme, size, units, width, inputs[0]._nnz(), *max(counted))
+    most = max(counted, key=lambda each: each[0] - each[1])
+    return Taken(scheme, size, units, width, ids, *most)
 
 
 def _drawn(units: int, width: int, count: int, times: int, generator: torch.Generator) -> torch.Tensor:
@@ -62,13 +69,13 @@ def _drawn(units: int, width: int, count: int, times: int, generator: torch.Gene
     return torch.sparse_coo_tensor(ids[None], values, (units, width), check_invariants=False)
 
 
-CASES = ((1 << 17, 1, 0.01), (1 << 17, 1, 0.1), (1 << 14, 64, 0.01))
-"""Units, width, density."""
+CASES = ((1 << 17, 1, 0.01, False), (1 << 17, 1, 0.1, False), (1 << 14, 64, 0.01, False), (1 << 17, 1, 0.01, True))
+"""Units, width, density, and whether the tensor is dense."""
 
 
 def table() -> str:
     """Of every shipped scheme what is taken, in bytes, and beyond the payload, in bitmaps; as Markdown."""
-    lines = ["| scheme | ranks |" + "".join(f" {u:,} x {w}, {100 * d:g} % |" for u, w, d in CASES)]
+    lines = ["| scheme | ranks |" + "".join(f" {_title(*case)} |" for case in CASES)]
     lines += ["| --- | --: |" + " --: |" * len(CASES)]
     for name in SHIPPED:
         size = allowed(plan_of_shipped(name), (4, 8))[0]
@@ -76,6 +83,10 @@ def table() -> str:
         texts = [f"{cell.taken:,} / {cell.moved:,}: {cell.beyond:.1f}" for cell in cells]
         lines.append(f"| `{name}` | {size} | " + " | ".join(texts) + " |")
     return "\n".join(lines)
+
+
+def _title(units: int, width: int, density: float, dense: bool) -> str:
+    return f"{units:,} x {width}, {100 * density:g} %{', dense' if dense else ''}"
 
 
 if __name__ == "__main__":

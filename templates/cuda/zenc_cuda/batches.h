@@ -2,27 +2,57 @@
 #pragma once
 
 #include "zenc/launch.h"
+#include "zenc_cuda/scan.h"
 #include "zenc_cuda/slots.h"
 
 namespace zenc {
 
-// Goes through all rows of a segment in batches. Warps share narrow ones by words of the bitmap, and wide
-// ones by their numbers, so that no warp has much more to copy than another. Lane k holds row number k of a
-// batch, if there is one.
-class RowBatches {
+// Lane k holds row number k of a batch, if there is one.
+class Batch {
 public:
     u64 first = 0;  // row of lane 0
     u32 rows = 0;   // of the batch; the same for all lanes
     u64 word = 0;   // where this lane's row has its bit
     u32 bit = 0;
 
+    ZENC_DEVICE bool has_row() const { return lane() < rows; }
+
+protected:
+    // The next 32 rows of the words that lanes have, if any are left.
+    ZENC_DEVICE bool next_of_words() {
+        if (passed_ == held_) return false;
+        rows = held_ - passed_ < WARP ? held_ - passed_ : WARP;
+        locate(passed_ + lane());
+        return true;
+    }
+
+    u64 begin_ = 0;   // word of lane 0
+    u64 word_ = 0;    // this lane's
+    u32 below_ = 0;   // rows of the lanes below
+    u32 held_ = 0;    // rows of all lanes
+    u32 passed_ = 0;  // of these
+
+private:
+    // Where row i of these words has its bit; beyond the last row it does not matter.
+    ZENC_DEVICE void locate(u32 i) {
+        u32 owner = 0;
+        for (u32 by = WARP / 2; by != 0; by /= 2)
+            if (__shfl_sync(ALL_LANES, below_, static_cast<int>(owner + by)) <= i) owner += by;
+        const u64 bits = __shfl_sync(ALL_LANES, word_, static_cast<int>(owner));
+        word = begin_ + owner;
+        bit = select_bit(bits, i - __shfl_sync(ALL_LANES, below_, static_cast<int>(owner)));
+    }
+};
+
+// Goes through all rows of a segment in batches. Warps share narrow ones by words of the bitmap, and wide
+// ones by their numbers, so that no warp has much more to copy than another.
+class RowBatches : public Batch {
+public:
     ZENC_DEVICE RowBatches(const Segment& segment, u64 row_bytes)
         : slots_(segment), words_a_warp_(words_a_warp(row_bytes)), next_(warp_of_row() * step()) {}
 
     // The next batch of this warp. All lanes call it together.
     ZENC_DEVICE bool next() { return words_a_warp_ == 0 ? next_by_number() : next_by_words(); }
-
-    ZENC_DEVICE bool has_row() const { return lane() < rows; }
 
 private:
     ZENC_DEVICE u32 step() const { return words_a_warp_ == 0 ? WIDE_ROWS : words_a_warp_; }
@@ -44,9 +74,7 @@ private:
         passed_ += rows;
         while (passed_ == held_)
             if (!load_words()) return false;
-        rows = held_ - passed_ < WARP ? held_ - passed_ : WARP;
-        locate(passed_ + lane());
-        return true;
+        return next_of_words();
     }
 
     // This lane's word, and how many rows the lanes below have.
@@ -64,24 +92,28 @@ private:
         return true;
     }
 
-    // Where row i of these words has its bit; beyond the last row it does not matter.
-    ZENC_DEVICE void locate(u32 i) {
-        u32 owner = 0;
-        for (u32 by = WARP / 2; by != 0; by /= 2)
-            if (__shfl_sync(ALL_LANES, below_, static_cast<int>(owner + by)) <= i) owner += by;
-        const u64 bits = __shfl_sync(ALL_LANES, word_, static_cast<int>(owner));
-        word = begin_ + owner;
-        bit = select_bit(bits, i - __shfl_sync(ALL_LANES, below_, static_cast<int>(owner)));
-    }
-
     const Slots slots_;
     const u32 words_a_warp_;
-    u64 next_;        // the word or row that this warp takes then
-    u64 begin_ = 0;   // word of lane 0
-    u64 word_ = 0;    // this lane's
-    u32 below_ = 0;   // rows of the lanes below
-    u32 held_ = 0;    // rows of all lanes
-    u32 passed_ = 0;  // of these
+    u64 next_;  // the word or row that this warp takes then
+};
+
+// The rows of a window: lane k has its word number k, and `before` rows precede it.
+class WindowRows : public Batch {
+public:
+    ZENC_DEVICE WindowRows(u64 begin, u64 word, u64 before) {
+        begin_ = begin;
+        word_ = word;
+        first = before;
+        const u32 mine = static_cast<u32>(population(word)), up_to = inclusive_in_warp(mine);
+        below_ = up_to - mine;
+        held_ = __shfl_sync(ALL_LANES, up_to, WARP - 1);
+    }
+
+    ZENC_DEVICE bool next() {
+        first += rows;
+        passed_ += rows;
+        return next_of_words();
+    }
 };
 
 // The number of the row that a segment has for a slot, or -1.

@@ -76,13 +76,19 @@ ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* 
     }
 }
 
-// Contiguous parts hold ascending units already: each is copied behind those before it.
+// The number that the first row of a contiguous part has among those of all parts.
+ZENC_DEVICE u64 rows_before(const Segment* segments, u64 part) {
+    u64 rows = 0;
+    for (u64 k = 0; k < part; ++k) rows += occupied(segments[k]);
+    return rows;
+}
+
+// Contiguous parts hold ascending units already: each is copied behind those before it, unless it lies there.
 template <class Mapping>
 ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                                i64* units, u8* out) {
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
-        u64 start = 0;
-        for (u64 k = 0; k < part; ++k) start += occupied(segments[k]);
+        const u64 start = rows_before(segments, part);
         const u8* const values = static_cast<const u8*>(segments[part].values);
         RowBatches batch(segments[part], row_bytes);
         while (batch.next()) {
@@ -90,8 +96,9 @@ ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment*
             if (batch.has_row())
                 units[start + row] =
                     static_cast<i64>(geometry.first_slot(part) + 64 * batch.word + batch.bit);
-            copy_rows(values + row * row_bytes, batch.rows, row_bytes,
-                      out + (start + batch.first) * row_bytes);
+            if (u8* const to = out + (start + batch.first) * row_bytes;
+                to != values + batch.first * row_bytes)
+                copy_rows(values + row * row_bytes, batch.rows, row_bytes, to);
         }
     });
 }

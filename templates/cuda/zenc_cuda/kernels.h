@@ -5,6 +5,7 @@
 #include "zenc_cuda/collect.h"
 #include "zenc_cuda/decode.h"
 #include "zenc_cuda/encode.h"
+#include "zenc_cuda/encoded.h"
 #include "zenc_cuda/expand.h"
 #include "zenc_cuda/gather.h"
 #include "zenc_cuda/holders.h"

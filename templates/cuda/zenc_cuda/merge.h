@@ -41,14 +41,21 @@ struct Sum {
     ZENC_DEVICE T of(u64 values) const { return values == 1 ? alone : Type<T>::round(sum); }
 };
 
+// The pieces of a sum: where one of them has the row of a slot, or null.
 template <class T>
-ZENC_DEVICE const T* address_in(const Segment& piece, u64 word, u32 bit, u64 width) {
-    return reinterpret_cast<const T*>(address_of(piece, word, bit, width * sizeof(T)));
-}
+struct MarkedPieces {
+    const Segment* pieces;
+    u64 number;
+    u64 width;
+
+    ZENC_DEVICE const T* row(u64 k, u64 word, u32 bit) const {
+        return reinterpret_cast<const T*>(address_of(pieces[k], word, bit, width * sizeof(T)));
+    }
+};
 
 // A thread a value, for rows of a few: lane k knows the slot of row k.
-template <class T>
-ZENC_DEVICE void merge_narrow(const Segment* pieces, u64 m, const RowBatches& batch, u32 width, T* out) {
+template <class T, class PiecesOf>
+ZENC_DEVICE void merge_narrow(const PiecesOf& pieces, const Batch& batch, u32 width, T* out) {
     const u32 all = batch.rows * width;
     for (u32 i = lane(); i - lane() < all; i += WARP) {
         const u32 row = width == 1 ? i : i / width;  // no division for single values
@@ -58,23 +65,22 @@ ZENC_DEVICE void merge_narrow(const Segment* pieces, u64 m, const RowBatches& ba
         Sum<T> sum{};
         u64 added = 0;
 #pragma unroll 1  // few registers, many warps: these are waiting for memory
-        for (u64 k = 0; k < m; ++k)
-            if (const T* const from = address_in<T>(pieces[k], word, bit, width))
-                sum.add(from[i - row * width], added++ == 0);
+        for (u64 k = 0; k < pieces.number; ++k)
+            if (const T* const from = pieces.row(k, word, bit)) sum.add(from[i - row * width], added++ == 0);
         out[i] = sum.of(added);
     }
 }
 
 // A warp a row: its lanes look for the row in 32 pieces at once, then add up columns.
-template <class T>
-ZENC_DEVICE void merge_row(const Segment* pieces, u64 m, u64 word, u32 bit, u64 width, T* out) {
+template <class T, class PiecesOf>
+ZENC_DEVICE void merge_row(const PiecesOf& pieces, u64 word, u32 bit, u64 width, T* out) {
     constexpr u32 EACH = 4;  // columns of a lane
     for (u64 first = lane(); first - lane() < width; first += EACH * WARP) {
         Sum<T> sums[EACH] = {};
         u64 added = 0;
-        for (u64 of_these = 0; of_these < m; of_these += WARP) {
+        for (u64 of_these = 0; of_these < pieces.number; of_these += WARP) {
             const u64 k = of_these + lane();
-            const T* const mine = k < m ? address_in<T>(pieces[k], word, bit, width) : nullptr;
+            const T* const mine = k < pieces.number ? pieces.row(k, word, bit) : nullptr;
             for (u32 have = __ballot_sync(ALL_LANES, mine != nullptr); have != 0; have &= have - 1) {
                 const T* const from = shuffle(mine, static_cast<u32>(__ffs(static_cast<int>(have)) - 1));
                 for (u32 c = 0; c < EACH; ++c)
@@ -88,22 +94,24 @@ ZENC_DEVICE void merge_row(const Segment* pieces, u64 m, u64 word, u32 bit, u64 
     }
 }
 
+// All rows of a batch; values [rows, width] are those of the target.
+template <class T, class PiecesOf>
+ZENC_DEVICE void merge_batch(const PiecesOf& pieces, const Batch& batch, u64 width, void* values) {
+    T* const out = static_cast<T*>(values) + batch.first * width;
+    if (width < WIDE) return merge_narrow(pieces, batch, static_cast<u32>(width), out);
+    for (u32 row = 0; row < batch.rows; ++row) {
+        const u64 word = __shfl_sync(ALL_LANES, batch.word, static_cast<int>(row));
+        const u32 bit = __shfl_sync(ALL_LANES, batch.bit, static_cast<int>(row));
+        merge_row(pieces, word, bit, width, out + row * width);
+    }
+}
+
 template <class T>
 ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width) {
     for_each_segment(n, [&](u64 i) {
-        const Segment* const mine = pieces + of[i].first;
+        const MarkedPieces<T> mine{pieces + of[i].first, of[i].number, width};
         RowBatches batch(targets[i], width * sizeof(T));
-        while (batch.next()) {
-            T* const out = static_cast<T*>(targets[i].values) + batch.first * width;
-            if (width < WIDE)
-                merge_narrow(mine, of[i].number, batch, static_cast<u32>(width), out);
-            else
-                for (u32 row = 0; row < batch.rows; ++row) {
-                    const u64 word = __shfl_sync(ALL_LANES, batch.word, static_cast<int>(row));
-                    const u32 bit = __shfl_sync(ALL_LANES, batch.bit, static_cast<int>(row));
-                    merge_row(mine, of[i].number, word, bit, width, out + row * width);
-                }
-        }
+        while (batch.next()) merge_batch<T>(mine, batch, width, targets[i].values);
     });
 }
 

@@ -14,12 +14,6 @@
 
 namespace zenc {
 
-ZENC_DEVICE u64 sum_of_warp(u64 value) {
-    for (u32 by = WARP / 2; by != 0; by /= 2)
-        value += __shfl_xor_sync(ALL_LANES, value, static_cast<int>(by));
-    return value;
-}
-
 // The number of a unit of the union, or of those of several holders.
 ZENC_DEVICE u64 number_of(const Segment& found, u64 unit) {
     return static_cast<u64>(row_of(found, unit / 64, static_cast<u32>(unit % 64)));

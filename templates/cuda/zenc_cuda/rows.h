@@ -42,6 +42,33 @@ ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
         copy_chunks(reinterpret_cast<const u16*>(from), rows, row_bytes / 2, reinterpret_cast<u16*>(to));
 }
 
+template <class Chunk>
+ZENC_DEVICE void scatter_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* to) {
+    if (chunks < WARP) {
+        const u32 each = static_cast<u32>(chunks), all = rows * each;
+        for (u32 i = lane(); i - lane() < all; i += WARP) {
+            const u32 row = each == 1 ? i : i / each;
+            Chunk* const target = shuffle(to, row % WARP);
+            if (i < all) target[i - row * each] = from[i];
+        }
+        return;
+    }
+    for (u32 row = 0; row < rows; ++row, from += chunks) {
+        Chunk* const target = shuffle(to, row);
+        for (u64 i = lane(); i < chunks; i += WARP) target[i] = from[i];
+    }
+}
+
+// The reverse: `rows` <= 32 rows, one after another from `from` on, go to where lane k knows of row k.
+ZENC_DEVICE void scatter_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
+    if (row_bytes % 8 == 0)
+        scatter_chunks(reinterpret_cast<const u64*>(from), rows, row_bytes / 8, reinterpret_cast<u64*>(to));
+    else if (row_bytes % 4 == 0)
+        scatter_chunks(reinterpret_cast<const u32*>(from), rows, row_bytes / 4, reinterpret_cast<u32*>(to));
+    else
+        scatter_chunks(reinterpret_cast<const u16*>(from), rows, row_bytes / 2, reinterpret_cast<u16*>(to));
+}
+
 // Lanes of a warp that work on one row together: as few as take it in one round of STEPS vectors each, so
 // that several loads of each lane are under way.
 struct Group {

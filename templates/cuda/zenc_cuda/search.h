@@ -20,6 +20,12 @@ ZENC_DEVICE void for_each_segment(i64 n, Visit visit) {
     for (u64 i = blockIdx.y; i < static_cast<u64>(n); i += gridDim.y) visit(i);
 }
 
+ZENC_DEVICE u64 sum_of_warp(u64 value) {
+    for (u32 by = WARP / 2; by != 0; by /= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, static_cast<int>(by));
+    return value;
+}
+
 // How many of the numbers below n are `below`, which is true up to one of them and false from there on. The
 // lanes of a warp ask together, and try 32 numbers at a time: of 2^20, four times. Whatever `below` says of
 // single numbers, one that is true of more of them never gives less.

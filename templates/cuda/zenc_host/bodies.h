@@ -18,7 +18,7 @@ public:
                   Workshop& workshop) {
         write(sends);
         if (queue_.ok())
-            for (Held* held : spent) release(queue_, held->marks);
+            for (Held* held : spent) release_marks(queue_, *held);
         make_room(receives);
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
@@ -55,13 +55,19 @@ private:
         }
         if (!queue_.ok()) return;
         encode(queue_, segments);
+        Several encoded;
         for (Held* held : written)
-            if (index_is_bitmap(*held)) drop_bitmap(queue_, *held);
+            if (index_is_bitmap(*held))
+                drop_bitmap(queue_, *held);
+            else if (held->uses != 0 && goes_encoded(*held))
+                encoded.push_back(held);
+        encode_alone(queue_, encoded);
     }
 
     // A segment that was sent, or received, in another format, or was not meant to be sent.
     void lay_out_anew(Held& held) {
-        if (index_is_bitmap(held)) copy_marks(held);
+        if (index_is_bitmap(held)) copy_bitmap(held);
+        mark_encoded(queue_, {&held});
         const Segment old = held.at;
         const Room body = held.body;
         held.asked = asked_;
@@ -73,16 +79,11 @@ private:
         queue_.release(body);
     }
 
-    // Bitmap and ranks of its own, for one whose index is the bitmap.
-    void copy_marks(Held& held) {
-        const Segment old = held.at;
-        const Room marks = held.marks;
-        held.indexed = false;
-        make_marks(queue_, {&held});
-        if (!queue_.ok()) return;
-        queue_.copy(held.at.bitmap, old.bitmap, 8 * words_of(old.slots));
-        queue_.copy(held.at.ranks, old.ranks, 8 * ranks_of(old.slots));
-        queue_.release(marks);
+    // For one whose index is the bitmap.
+    void copy_bitmap(Held& held) {
+        const u64* const old = held.at.bitmap;
+        make_bitmaps(queue_, {&held});
+        if (queue_.ok()) queue_.copy(held.at.bitmap, old, 8 * words_of(held.at.slots));
     }
 
     void make_room(const Parcels& receives) {
@@ -98,22 +99,29 @@ private:
         make_bodies(queue_, received, unit_bytes_);
     }
 
-    // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
+    // The bitmaps and ranks of what came, as far as they are worth it. Nothing is believed: what is wrong is
+    // found at the next crossing.
     void read(const Parcels& receives, Workshop& workshop) {
-        Several marked;
-        Segments received;
+        Several marked, encoded;
+        Segments received, with_marks;
         for (const Parcel& parcel : receives)
-            marked.insert(marked.end(), parcel.segments.begin(), parcel.segments.end());
+            for (Held* held : parcel.segments) (goes_encoded(*held) ? encoded : marked).push_back(held);
         make_marks(queue_, marked);
-        for (const Held* held : marked) received.push_back(held->at);
+        make_encoded(queue_, encoded);
+        for (const Parcel& parcel : receives)
+            for (const Held* held : parcel.segments) received.push_back(held->at);
+        for (const Held* held : marked) with_marks.push_back(held->at);
         if (!queue_.ok() || received.empty()) return;
         const i64* status = decode(queue_, received);
-        rank(queue_, received);
+        if (!marked.empty()) rank(queue_, with_marks);
         if (!queue_.ok()) return;
-        for (const Parcel& parcel : receives)
-            for (const Held* held : parcel.segments)
+        for (const Parcel& parcel : receives) {
+            for (Held* held : parcel.segments) {
+                held->at.status = status;
                 workshop.watch({reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, parcel.peer,
                                 static_cast<i64>(held->at.part)});
+            }
+        }
     }
 
     void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {

@@ -20,6 +20,7 @@ inline void collect_units(Queue& queue, i64 parts, u64* bitmap, i64* slots, u64*
                  call.n, memory, memory_of.parallel, memory_of.serial, bitmap, slots, status);
     queue.launch(MARK_COLLECTED, Queue::blocks_for(memory_of.cells()), rows_for(rows), call.units, call.width,
                  parts, call.tables, memory, memory_of.parallel, memory_of.serial, bitmap);
+    queue.release(memory, memory_of.words(rows));
 }
 
 }  // namespace zenc

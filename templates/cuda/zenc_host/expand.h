@@ -7,7 +7,9 @@ namespace zenc {
 
 static const Kernel EXPAND_DENSE("zenc_expand_dense");
 static const Kernel MARK_FOUND("zenc_mark_found");
+static const Kernel MARK_FOUND_ENCODED("zenc_mark_found_encoded");
 static const Kernel EXPAND_UNITS("zenc_expand_units");
+static const Kernel EXPAND_ENCODED("zenc_expand_encoded");
 
 // Every unit of call.dense_out; nothing where `veto` is there, and is not 0.
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
@@ -19,19 +21,28 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
                  call.tables, table, row_bytes(call), veto, call.dense_out);
 }
 
-// The units of all parts as one segment, marked and ranked. Contiguous units, which ascend from part to part,
-// have no kernel for it and no need of it.
+// Whether slots are other numbers than units. Those of contiguous parts are the same, and ascend from part to
+// part.
+inline bool has_mapping(const Queue& queue) {
+    return queue.has(MARK_FOUND);
+}
+
+// The units of all parts as one segment, marked and ranked. Contiguous units have no need of it.
 inline Segment find_units(Queue& queue, const Segments& parts, const Segment* table) {
     Segment found = {};
     const Call& call = queue.call;
-    if (!queue.has(MARK_FOUND)) return found;
+    if (!has_mapping(queue)) return found;
     found.slots = static_cast<u64>(call.units);
     found.count = static_cast<u64>(call.count_out);
-    found.bitmap = queue.allocate<u64>(words_of(found.slots));
+    found.bitmap = queue.allocate_bitmap(words_of(found.slots));
     found.ranks = queue.allocate<u64>(ranks_of(found.slots));
     queue.clear(found.bitmap, 8 * words_of(found.slots));
-    queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), call.units, call.width,
-                 number_of(parts), call.tables, table, found.bitmap);
+    if (any_encoded(parts))
+        queue.launch(MARK_FOUND_ENCODED, Queue::blocks_for(most_words(parts)), rows_for(parts.size()),
+                     call.units, call.width, number_of(parts), call.tables, table, found.bitmap);
+    else
+        queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), call.units, call.width,
+                     number_of(parts), call.tables, table, found.bitmap);
     rank(queue, {found});
     return found;
 }
@@ -45,6 +56,10 @@ inline void expand_units(Queue& queue, const Segments& parts) {
     const bool by_parts = found[0].bitmap == nullptr;
     const Segments& rows = by_parts ? parts : found;
     const auto [units] = upload_all(queue, found);
+    if (any_encoded(parts))
+        return queue.launch(EXPAND_ENCODED, Queue::blocks_for(most_words(parts)), rows_for(parts.size()),
+                            call.units, call.width, number_of(parts), call.tables, table, units,
+                            row_bytes(call), call.ids_out, call.values_out);
     queue.launch(EXPAND_UNITS, blocks_for_rows(rows, static_cast<u64>(row_bytes(call))),
                  rows_for(rows.size()), call.units, call.width, number_of(parts), call.tables, table, units,
                  row_bytes(call), call.ids_out, call.values_out);

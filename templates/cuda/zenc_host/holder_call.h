@@ -70,6 +70,9 @@ public:
     // All index sets are here. Compares with `peers` what follows from them, and cuts the own gradient.
     void agree(Numbers peers) {
         workshop_.make_values(step_);
+        Several all;
+        for (Held& set : sets_) all.push_back(&set);
+        mark_encoded(queue_, all);
         if (!queue_.ok()) return;
         const Segments sets = segments(sets_);
         agreement_.reach(step_, sets, peers);

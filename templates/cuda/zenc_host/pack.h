@@ -32,8 +32,12 @@ public:
         const u64 ranks = ranks_bytes() / 8;
         ranks_ = queue_.allocate<u64>(ranks + words + work);
         bitmap_ = ranks_ + ranks;
+        queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
         queue_.clear(bitmap_, 8 * (words + work));
-        whole_ = {bitmap_, ranks_, nullptr, nullptr, 64 * words, 64 * words, FORMAT_BITMAP, 0, nullptr};
+        whole_ = Segment{};
+        whole_.bitmap = bitmap_;
+        whole_.ranks = ranks_;
+        whole_.slots = whole_.count = 64 * words;
         const auto [table, status] = upload_all(queue_, Segments{whole_}, std::vector<u64>{~0ULL});
         if (queue_.call.ids != nullptr)
             mark_units(const_cast<u64*>(status));
@@ -54,7 +58,12 @@ public:
     // The same; the bitmap becomes its own.
     void show(Held& held) const {
         show(held.at);
-        held.marks = {reinterpret_cast<u8*>(held.at.bitmap), 8 * part_words_};
+        held.bitmap = {reinterpret_cast<u8*>(held.at.bitmap), 8 * part_words_};
+    }
+
+    // Whether the ranks of a segment are still those from here.
+    bool has_ranks_of(const Segment& segment) const {
+        return segment.ranks == ranks_ + segment.part * (part_words_ / RANKED_WORDS);
     }
 
     // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.

@@ -14,6 +14,7 @@ namespace zenc {
 
 constexpr u64 MOST_BLOCKS = 1024;  // of one row of a grid: all that a GPU runs at once, about; kernels stride
 constexpr u64 ALIGNMENT = 256;
+constexpr u64 SMALL_ALIGNMENT = 16;  // of tables and counts
 
 class Queue {
 public:
@@ -23,7 +24,7 @@ public:
           stream(static_cast<CUstream>(call.stream)),
           staging(staging),
           next_(static_cast<u8*>(call.arena)),
-          left_(call.arena_bytes / ALIGNMENT * ALIGNMENT) {
+          left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT) {
         spare_.begin(next_);
     }
 
@@ -79,13 +80,13 @@ public:
         check(call, api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
     }
 
-    // Uninitialised device memory, aligned to ALIGNMENT, that lives until it is released, or the call's
-    // caller drops it. Null for no bytes and after a failure. It is what was released, or comes from the
-    // arena as long as that lasts; then small requests share what the caller is asked for, since asking may
-    // take the lock of an interpreter.
+    // Uninitialised device memory, aligned to ALIGNMENT, or SMALL_ALIGNMENT if it is little, that lives
+    // until it is released, or the call's caller drops it. Null for no bytes and after a failure. It is what
+    // was released, or comes from the arena as long as that lasts; then small requests share what the caller
+    // is asked for, since asking may take the lock of an interpreter.
     void* allocate(u64 bytes) {
         if (u8* const released = reuse(whole(bytes))) return released;
-        const u64 room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        const u64 room = rounded(bytes);
         call.arena_wanted += room;
         if (room > left_ && bytes > SMALL) return begin(whole(bytes));
         if (room > left_) {
@@ -107,8 +108,22 @@ public:
     // Memory of a size that is worth it that was released, or null.
     u8* reuse(u64 bytes) { return bytes < LEAST_REUSED ? nullptr : spare_.take(bytes, ALIGNMENT); }
 
+    // From here on bitmaps alone take what is released of this memory: other requests would cut it in pieces,
+    // and bitmaps of all parts or units will be wanted again.
+    void keep_for_bitmaps(Room room) { kept_ = room; }
+
+    u8* reuse_for_bitmap(u64 bytes) {
+        u8* const released = bytes == 0 ? nullptr : bitmaps_.take(bytes, SMALL_ALIGNMENT);
+        return released != nullptr ? released : reuse(whole(bytes));
+    }
+
+    u64* allocate_bitmap(u64 words) {
+        u8* const released = reuse_for_bitmap(8 * words);
+        return released != nullptr ? reinterpret_cast<u64*>(released) : allocate<u64>(words);
+    }
+
     // What some bytes take of memory: to be released with them, so that what lies side by side becomes one.
-    static u64 whole(u64 bytes) { return (bytes + GRAIN - 1) / GRAIN * GRAIN; }
+    static u64 whole(u64 bytes) { return SHARES ? rounded(bytes) : bytes; }
 
     // Nothing that is put on the queue from here on uses this memory, which came from here.
     void release(Room room) {
@@ -116,7 +131,7 @@ public:
 #ifdef __SANITIZE_ADDRESS__  // who uses it all the same shall notice
         check(call, api.cuMemsetD8Async(address(room.at), 0xCD, room.bytes, stream), "cuMemsetD8Async");
 #else
-        spare_.give(room);
+        (kept_.has(room) ? bitmaps_ : spare_).give(room);
 #endif
     }
 
@@ -141,14 +156,18 @@ public:
 
 private:
 #ifdef __SANITIZE_ADDRESS__
-    static constexpr u64 SMALL = 0;  // what shares memory has no guard, nor has what it is rounded up by
-    static constexpr u64 GRAIN = 1;
+    static constexpr bool SHARES = false;  // such memory has no guard, nor has what it is rounded up by
 #else
-    static constexpr u64 SMALL = 1 << 14;
-    static constexpr u64 GRAIN = ALIGNMENT;
+    static constexpr bool SHARES = true;
 #endif
+    static constexpr u64 SMALL = SHARES ? 1 << 14 : 0;
     static constexpr u64 CHUNK = 1 << 18;
     static constexpr u64 LEAST_REUSED = 1 << 10;
+
+    static u64 rounded(u64 bytes) {
+        const u64 grain = bytes < LEAST_REUSED ? SMALL_ALIGNMENT : ALIGNMENT;
+        return (bytes + grain - 1) / grain * grain;
+    }
 
     static u64 word(const void* pointer) { return reinterpret_cast<u64>(pointer); }
     static u64 word(i64 number) { return static_cast<u64>(number); }
@@ -174,6 +193,8 @@ private:
     u8* next_;  // of the arena, or of memory that small requests share
     u64 left_;
     Spare spare_;
+    Room kept_;
+    Spare bitmaps_;  // what was released of it
 };
 
 }  // namespace zenc

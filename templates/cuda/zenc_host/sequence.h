@@ -90,6 +90,7 @@ public:
     }
 
     void merge(i64 result, Numbers segments) {
+        held(result)->is_sum = true;
         if (use(segments, spent_)) workshop_.merge(held(result), several(segments));
     }
 
@@ -107,6 +108,7 @@ public:
         if (counts_) {
             use(complete, spent_);
             if (capacity_.on()) use(own, spent_);  // whose counts are still on the device
+            held(*complete.begin())->is_result = ends_in_place(*held(*complete.begin()));
             return;
         }
         workshop_.mark(END);
@@ -142,6 +144,15 @@ private:
         return !counts_;
     }
 
+    // Whether the values of the one part that there is are the result as they are: units are slots then, and
+    // how many there will be is known before there is memory for them.
+    // Dense ones are made of sums that nobody else needs: see Values.
+    bool ends_in_place(const Held& complete) const {
+        const bool is_last = complete.is_sum && complete.uses == 1;
+        return parts_ == 1 && !capacity_.on() && !has_mapping(queue_) &&
+               (call_.dense_out == nullptr || is_last);
+    }
+
     // All that was asked of them is on the queue.
     void release(Several& spent) {
         if (!queue_.ok()) return;
@@ -152,7 +163,8 @@ private:
     // The same for the ranks of all own segments, which are one piece.
     void release_own() {
         bool used = !queue_.ok();
-        for (i64 part = 0; part < parts_; ++part) used |= held(part)->uses != 0;
+        for (i64 part = 0; part < parts_; ++part)
+            used |= held(part)->uses != 0 && pack_.has_ranks_of(held(part)->at);
         if (!used) pack_.release_ranks();
     }
 
@@ -204,18 +216,21 @@ private:
     }
 
     void expand(const Several& complete) {
+        if (call_.dense_out != nullptr) mark_encoded(queue_, complete);
         Segments segments;
         for (const Held* each : complete) {
             segments.push_back(each->at);
             call_.count_out += static_cast<i64>(each->at.count);
         }
         if (call_.dense_out != nullptr) {
+            if (is_bare_result(*complete[0])) return;
             expand_dense(queue_, segments, capacity_.raised());
             return;
         }
         const u64 count = static_cast<u64>(call_.count_out);
         call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
-        call_.values_out = queue_.allocate_alone(count * unit_bytes_);
+        call_.values_out = is_bare_result(*complete[0]) ? complete[0]->at.values
+                                                        : queue_.allocate_alone(count * unit_bytes_);
         if (queue_.ok()) expand_units(queue_, segments);
     }
 

@@ -11,6 +11,8 @@ namespace zenc {
 struct Room {
     u8* at = nullptr;
     u64 bytes = 0;
+
+    bool has(const Room& other) const { return at <= other.at && other.at + other.bytes <= at + bytes; }
 };
 
 class Spare {
@@ -35,8 +37,8 @@ public:
         rooms_.push_back(room);
     }
 
-    // The smallest room that has space for some bytes, which are aligned; null if there is none. The rest
-    // stays.
+    // The end of the smallest room that has space for some bytes, which are aligned; null if there is none.
+    // The rest stays.
     u8* take(u64 bytes, u64 alignment) {
         u64 best = rooms_.size();
         for (u64 i = 0; i < rooms_.size(); ++i)
@@ -45,7 +47,8 @@ public:
                 best = i;
         if (best == rooms_.size()) return nullptr;
         const Room found = rooms_[best];
-        const u64 in_front = padding(found, alignment);
+        const u64 padded = padding(found, alignment) + bytes;
+        const u64 in_front = padded - bytes + (found.bytes - padded) / alignment * alignment;
         rooms_[best] = rooms_.back();
         rooms_.pop_back();
         u8* const taken = found.at + in_front;

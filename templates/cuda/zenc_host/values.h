@@ -39,7 +39,7 @@ public:
 private:
     // Whether two recipes can be followed in one launch.
     static bool goes_with(const Recipe& first, const Recipe& other) {
-        if (first.way != other.way) return false;
+        if (first.way != other.way || any_encoded(first.from) != any_encoded(other.from)) return false;
         for (const Held* held : other.from)
             if (!held->valued) return false;
         return true;
@@ -51,6 +51,8 @@ private:
         make_bodies(queue_, results, unit_bytes_);
         if (!queue_.ok()) return;
         if (capacity_.on()) admit(recipes_[first].way, results);
+        for (Held* held : results)
+            if (is_bare_result(*held) && queue_.call.dense_out != nullptr) occupy_all(*held);
         Segments to, from;
         std::vector<Pieces> pieces;
         for (u64 i = first; i < end; ++i) {
@@ -65,6 +67,14 @@ private:
         else
             spread(queue_, from, to);
         for (Held* held : results) held->valued = true;
+    }
+
+    // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays
+    // that of the sum.
+    void occupy_all(Held& result) {
+        result.at.format = FORMAT_DENSE;
+        fill(queue_, {result.at}, {result.at});
+        rank(queue_, {result.at});
     }
 
     // In capacity mode nothing is written for which there is no room.

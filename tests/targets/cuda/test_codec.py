@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
-from tests.support.pieces import Piece, ranks, ranks_of, rubbish, table, words_of
+from tests.support.pieces import ENCODED, Piece, high_ranks, rubbish, table, words_of
 from zenc.plan.formats import WIRE_FORMATS, index_bytes
 from zenc.scheme.model import Format
 from zenc.targets.cpu.kernels import WIRE_NUMBERS
@@ -100,19 +101,6 @@ def test_zeros_stand_behind_the_values(device, at, value_bytes):
         assert not piece.values[used:padded].any()
 
 
-def high_ranks(piece: Piece) -> np.ndarray:
-    """The ranks of the high words of elias_fano, in the memory for those of the bitmap."""
-    kept = rubbish(ranks_of(piece.slots))
-    if WIRE_FORMATS[piece.format] is Format.ELIAS_FANO and piece.count <= piece.slots:
-        listed = min(piece.count, piece.slots - piece.count)
-        others = piece.slots - listed
-        low = (others // listed).bit_length() - 1 if listed else 0
-        first = words_of(listed * low)
-        high = ranks(piece.index[first : first + words_of(listed + (others >> low) if listed else 0)], start=5)
-        kept[: len(high)] = high
-    return kept
-
-
 def decode(device, pieces, blocks=2, order=None):
     """(the statuses, the bitmaps), as ``encode`` does it"""
     copies = [
@@ -123,7 +111,17 @@ def decode(device, pieces, blocks=2, order=None):
     device.launch("zenc_decode_index", (blocks, rows), [table(copies), len(copies), checks, status], seed=order)
     for copy in copies:
         assert copy.bitmap[-1] == rubbish(1)[0]
+    assert_checked_alike(device, pieces, status, order)
     return status.tolist(), [copy.bitmap[:-1] for copy in copies]
+
+
+def assert_checked_alike(device, pieces, status, order):
+    """Without bitmaps the statuses are the same."""
+    numbers = [k for k, piece in enumerate(pieces) if piece.format in ENCODED]
+    bare = [replace(pieces[k], bitmap=None, ranks=high_ranks(pieces[k])) for k in numbers]
+    checks, found = np.zeros((len(bare), 3), np.uint64), np.full(len(bare), 99, np.int64)
+    device.launch("zenc_decode_index", (2, max(len(bare), 1)), [table(bare), len(bare), checks, found], seed=order)
+    assert np.array_equal(found, status[numbers])
 
 
 @pytest.mark.parametrize("wire", WIRE_FORMATS)
