@@ -2,8 +2,8 @@
 // of 2,048 slots at a time, by one warp. So what a call has received and what it has sent needs no marks, and
 // a call little memory (docs/adr/0026-memory-of-a-call.md). Pieces that have a bitmap are read from that.
 //
-// Of the index of each segment every launch reads all, and some 5 words more for each window, to find its
-// first entry.
+// Of the index of each segment every launch reads all, and some words more for each window, to find its first
+// entry.
 #pragma once
 
 #include "zenc_cuda/decode.h"

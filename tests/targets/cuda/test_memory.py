@@ -14,7 +14,7 @@ MARKS = 9 / 8
 """Bitmaps that a bitmap and its ranks take."""
 
 OVER_A_CUT = [name for name in SHIPPED if name != "holders"]
-CASES = [(1 << 17, 1, 0.01), (1 << 14, 64, 0.01), (1 << 15, 1, 0.3)]
+CASES = [(1 << 18, 1, 0.01), (1 << 14, 64, 0.01), (1 << 15, 1, 0.3)]
 """Units, width, density."""
 
 
@@ -27,6 +27,11 @@ def test_it_is_one_bitmap_beyond_the_payload(name):
     for case in CASES:
         found = taken_of(name, case)
         assert found.beyond <= 1, (case, found)
+
+
+@pytest.mark.parametrize("name", ["agsparse", "balanced", "hierarchical_centralization"])
+def test_so_it_is_for_dense_tensors(name):
+    assert taken_of(name, (1 << 17, 1, 0.01, True)).beyond <= 1
 
 
 @pytest.mark.parametrize("name", ["agsparse", "hierarchical_centralization", "kylix"])
