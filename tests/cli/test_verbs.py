@@ -197,6 +197,17 @@ def test_shipped_schemes_are_right(zenc: Zenc, name: str) -> None:
         assert f"{name} is proved" in done.stdout or f"{name} chooses from 4" in done.stdout
 
 
+def test_a_choice_is_told_candidate_by_candidate(zenc: Zenc) -> None:
+    explained = zenc("explain", "auto", "--ranks", "4", "--units", "5000")
+    assert "auto chooses; the busiest rank of each candidate moves" in explained.stdout
+    report = json.loads(zenc("explain", "auto", "--ranks", "4", "--units", "5000", "--json").stdout)
+    bytes_of = {name: candidate["bytes"] for name, candidate in report["candidates"].items()}
+    assert report["choice"] == "auto"
+    assert report["busiest"]["bytes"] == min(bytes_of.values()) < bytes_of["dense_ring"]
+    assert "dense_ring" in zenc("list").stdout.partition("chooses from 4")[2]
+    assert "error[choice-of-schemes]" in zenc("draw", "auto").stderr
+
+
 def test_cache(zenc: Zenc, tmp_path: Path) -> None:
     assert zenc("cache", "path").stdout.strip() == str(tmp_path / "cache")
     assert json.loads(zenc("cache", "list", "--json").stdout) == {"ok": True, "entries": []}

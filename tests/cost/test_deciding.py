@@ -121,6 +121,17 @@ def test_a_decision_says_why() -> None:
     assert decision.to_json()["scheme"] == decision.scheme
 
 
+def test_what_comes_after_a_decision_is_told_once() -> None:
+    of = fresh(every=5, trials=0)
+    of.look(models(0.001))
+    of.begun()
+    assert of.ended(2e-3) == "balanced takes 2 ms for t, expected 0.2 ms"
+    assert of.decisions[0].afterwards == 2e-3
+    of.look(None)
+    assert of.ended(3e-3) == ""
+    assert of.decisions[0].afterwards == 3e-3
+
+
 def test_looks_are_as_often_as_asked() -> None:
     of = fresh(every=7, trials=0)
     looked = []

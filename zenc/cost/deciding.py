@@ -89,6 +89,12 @@ class Decision:
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
+    def seen(self, seconds: float) -> str:
+        """Take what a call took; words about it, if it is the first."""
+        is_first, self.afterwards = self.afterwards is None, seconds
+        expected = self.measured.get(self.scheme, self.predicted[self.scheme])
+        return f"{self.scheme} takes {_ms(seconds)} for {self.tensor}, expected {_ms(expected)}" if is_first else ""
+
     def __str__(self) -> str:
         took = self.measured.get(self.scheme)
         how = f"took {_ms(took)}, " if took is not None else ""
@@ -177,16 +183,16 @@ class Deciding:
         """The next call begins."""
         self.calls += 1
 
-    def ended(self, seconds: float) -> None:
-        """A timed call took so many seconds, on the slowest rank."""
+    def ended(self, seconds: float) -> str:
+        """A timed call took so many seconds, on the slowest rank; words about it, if a decision was just made."""
         self._is_fresh = False
         if not self._trying:
-            self.decisions[-1].afterwards = seconds
-            return
+            return self.decisions[-1].seen(seconds)
         self._times.setdefault(self.current, []).append(seconds)
         if len(self._times[self.current]) >= self.settings.trials:
             self._keep(self.current)
             self._try_next()
+        return ""
 
     def _begin_trials(self) -> None:
         self._streak, self._times = 0, {}

@@ -129,7 +129,8 @@ class ChoosingCollective(Collective):
         if known.took is not None:
             (seconds,) = self._communicator.greatest([known.took])
             known.took = None
-            deciding.ended(seconds)
+            if (told := deciding.ended(seconds)) and self.rank == 0:
+                notice(f"{self._choosing.name}: {told}")
         if deciding.looks:
             look = known.looker.look(tensor)
             is_old = deciding.calm and known.before is not None and look is not None and look.is_like(known.before)
