@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -59,15 +60,17 @@ def test_the_quickest_is_found_whatever_the_links(slower: float, density: float)
     assert ran[0] == 0, "the first candidate runs before anything is known"
 
 
-@given(
-    st.floats(0.1, 10), st.floats(0.1, 1000), st.lists(st.floats(0.7, 1.4), min_size=4, max_size=4), st.floats(1e-5, 1)
-)
-def test_models_may_be_wrong(fixed: float, transfer: float, wrong: list[float], density: float) -> None:
-    taken = truth(fixed, transfer, wrong)
-    of = fresh(every=5)
-    ran = played(of, [density] * 40, taken)
-    assert taken(density, ran[-1]) <= 1.0001 * min(taken(density, c) for c in range(4))
-    assert len(of.decisions) == 1
+def test_models_may_be_wrong() -> None:
+    """By up to a factor of two against each other, on links and ranks of any speed."""
+    random = Random(1)
+    for _ in range(1000):
+        wrong = [random.uniform(0.7, 1.4) for _ in NAMES]
+        taken = truth(10 ** random.uniform(-1, 1), 10 ** random.uniform(-1, 3), wrong)
+        density = 10 ** random.uniform(-5, 0)
+        of = fresh(every=5)
+        ran = played(of, [density] * 40, taken)
+        assert taken(density, ran[-1]) <= 1.0001 * min(taken(density, c) for c in range(4))
+        assert len(of.decisions) == 1
 
 
 @pytest.mark.parametrize("trials", [0, 1, 3])
@@ -107,7 +110,7 @@ def test_a_trial_that_disproves_the_model_is_no_switch() -> None:
     taken = truth(1.0, 5.0, (1, 1, 1, 9))
     ran = played(of, [0.001] * 50 + [0.6] * 150, taken)
     assert "dense_ring" not in [decision.scheme for decision in of.decisions]
-    assert ran.count(3) == 2, "two trials, and no more of them later"
+    assert ran.count(3) == 1, "one trial, which took far longer, and no more of them later"
 
 
 def test_a_decision_says_why() -> None:
