@@ -371,7 +371,7 @@ def test_a_choice_is_one_directory_with_all_candidates(tmp_path: Path) -> None:
     assert found == made
     assert found.digest == made.digest != made.plan.digest
     assert found.choosing is not None and found.choosing.settings.every == 7
-    assert list(found.choosing.candidates) == ["balanced", "holders", "sparcml", "dense_ring"]
+    assert list(found.choosing.candidates) == ["balanced", "holders", "hierarchical_centralization", "dense_ring"]
     assert found.plan == found.choosing.candidates["balanced"].plan, "the first runs until one is chosen"
     assert made.digest != zenc.compile("auto").digest, "ranks that would look at other calls differ"
     assert list(found.choosing.able(3)) == list(found.choosing.candidates)

@@ -27,7 +27,12 @@ def test_the_shipped_one() -> None:
     found, warnings = resolve_any(load_file(locate("auto")), parameters={"every": 10, "margin": 0.2})
     assert isinstance(found, Choice)
     assert warnings == ()
-    assert [candidate.name for candidate in found.candidates] == ["balanced", "holders", "sparcml", "dense_ring"]
+    assert [candidate.name for candidate in found.candidates] == [
+        "balanced",
+        "holders",
+        "hierarchical_centralization",
+        "dense_ring",
+    ]
     assert found.settings == Settings(every=10, margin=0.2, patience=2, trials=3)
 
 
@@ -96,7 +101,7 @@ def test_one_scheme_is_needed() -> None:
         resolve(load_file(locate("auto")))
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.id == "choice-of-schemes"
-    assert diagnostic.help == "name one of them: balanced, holders, sparcml, dense_ring"
+    assert diagnostic.help == "name one of them: balanced, holders, hierarchical_centralization, dense_ring"
 
 
 def test_a_candidate_that_does_not_fit_is_left_out(tmp_path) -> None:
