@@ -43,18 +43,16 @@ class OnHost:
         self.ranks, self.units = held.shape
         self.bitmaps = [bits_of(mine) for mine in held]
         self.any, self.present = bits_of(held.any(0)), np.flatnonzero(held.any(0))
-        self.owners, self.counts = np.full(len(self.present), 0xFFFF, np.uint16), np.zeros(self.ranks, np.uint64)
+        self.owners = np.full(len(self.present), 0xFFFF, np.uint16)
+        self.of_parts = np.zeros((self.ranks, self.ranks), np.uint64)
         self.sets, words = addresses(self.bitmaps), words_of(self.units)
         self.digest = holding.choose_owners(
-            self.ranks, at.address(self.sets), words, at.address(self.owners), at.address(self.counts)
+            self.ranks, at.address(self.sets), words, at.address(self.owners), at.address(self.of_parts)
         )
+        self.counts = self.of_parts.diagonal()
         self.parts = [[np.zeros(words_of(int(count)), np.uint64) for count in self.counts] for _ in range(self.ranks)]
-        self.of_parts = np.zeros((self.ranks, self.ranks), np.uint64)
         where = addresses([bitmap for row in self.parts for bitmap in row])
-        at_owners = at.address(self.owners)
-        holding.mark_parts(
-            self.ranks, at.address(self.sets), words, at_owners, at.address(where), at.address(self.of_parts)
-        )
+        holding.mark_parts(self.ranks, at.address(self.sets), words, at.address(self.owners), at.address(where))
 
 
 class OnDevice:
