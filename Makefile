@@ -21,7 +21,7 @@ LAB ?=
 REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-parts bench-lab reproduce generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.l
 
 bench: $(STAMP)  ## the suite of the lab, as root and on an idle machine: 25 minutes, then docs/benchmarks.md anew
 	$(BIN)/python -m benchmarks.lab.suite $(if $(POINTS),--only $(POINTS))
+
+bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, as root and idle: 20 minutes, then docs/choice.md anew
+	$(BIN)/python -m benchmarks.lab.choice $(if $(POINTS),--only $(POINTS))
 
 bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

@@ -68,14 +68,14 @@ def rate_of(network: str, rate: str) -> str:
     return "" if missing else rate
 
 
-def carry_out(command: Callable[[], Table]) -> None:
-    """Print the table of ``command``; a LabError ends the process with its message."""
+def carry_out(command: Callable[[], Table | str]) -> None:
+    """Print what ``command`` gives, a table or words; a LabError ends the process with its message."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
     try:
-        table = command()
+        shown = command()
     except LabError as error:
         raise SystemExit(f"lab: {error}") from error
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if sys.stdout.isatty() else 160).print(shown)
 
 
 def write(file: str | None, text: str) -> None:

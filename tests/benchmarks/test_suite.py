@@ -17,6 +17,7 @@ from benchmarks.lab.results import Row, Spread, spread
 from benchmarks.lab.settings import ROOT, LabError, Settings
 from benchmarks.lab.show import described
 from benchmarks.lab.suite import __main__ as suite
+from benchmarks.lab.suite import run
 from benchmarks.lab.suite.figures import figures
 from benchmarks.lab.suite.measure import about
 from benchmarks.lab.suite.page import BEGIN, END, section, targets, with_results
@@ -186,14 +187,14 @@ def test_figures_are_the_same_every_time():
 
 
 def test_a_point_that_fails_does_not_lose_the_others(tmp_path, monkeypatch, capsys):
-    def run(point: Point, more: list[str]) -> Result:
+    def measured(point: Point, more: list[str]) -> Result:
         if point.name == "rows-4":
             raise LabError("rows-4 ended with 1")
         return replace(ROWS, point=point.name, others=0.5 if point.name == "rows-8" else 0.0)
 
-    monkeypatch.setattr(suite, "measured", run)
+    monkeypatch.setattr(run, "measured", measured)
     points = [*POINTS[:3], replace(BY_NAME["rows-16"], package="no_such_package")]
-    assert suite.measure(points, tmp_path, []) == ["rows-4"]
+    assert run.measure(points, tmp_path, []) == ["rows-4"]
     assert sorted(load(tmp_path, POINTS)) == ["rows-2", "rows-8"]
     said = capsys.readouterr().err
     assert "suite: 2 of 4, rows-4" in said and "rows-4 ended with 1" in said
@@ -202,7 +203,7 @@ def test_a_point_that_fails_does_not_lose_the_others(tmp_path, monkeypatch, caps
 
 
 def test_the_list_has_every_point_and_what_it_takes():
-    lines = suite.listed(POINTS[:2], {"rows-2": ROWS}).splitlines()
+    lines = run.listed(POINTS[:2], {"rows-2": ROWS}).splitlines()
     assert lines[0].split()[:3] == ["rows-2", "61", "s"] and lines[-1].split() == ["111", "s"]
 
 
@@ -211,10 +212,10 @@ def test_without_the_right_nothing_is_measured(monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: name)
     monkeypatch.setattr(sys, "argv", ["suite", "--only", "rows-2"])
     with pytest.raises(SystemExit, match="suite: a shaped network takes root"):
-        suite.main()
+        run.carry_out(suite.SUITE)
     monkeypatch.setattr(sys, "argv", ["suite", "--lab", "--rounds 2"])
     with pytest.raises(SystemExit, match="give it a folder with --to"):
-        suite.main()
+        run.carry_out(suite.SUITE)
 
 
 def over_loopback(folder: Path, names: list[str], words: str) -> dict[str, Result]:

@@ -113,6 +113,33 @@ def test_a_trial_that_disproves_the_model_is_no_switch() -> None:
     assert ran.count(3) == 1, "one trial, which took far longer, and no more of them later"
 
 
+@pytest.mark.parametrize("slower", [100.0, 0.01])
+def test_a_network_of_another_speed_is_noticed(slower: float) -> None:
+    """Gradients stay as they are; where links become slower bytes decide, where they become faster the steps do."""
+    of = fresh(every=10)
+    before, after = truth(1.0, 3.0 / slower**0.5), truth(1.0, 3.0 * slower**0.5)
+    best = [min(range(4), key=lambda c: taken(0.01, c)) for taken in (before, after)]
+    assert best[0] != best[1]
+    ran = played(of, [0.01] * 100, before) + played(of, [0.01] * 200, after)
+    assert ran[80:100] == [best[0]] * 20 and ran[200:] == [best[1]] * 100
+    assert [decision.scheme for decision in of.decisions] == [NAMES[each] for each in best]
+    assert of.decisions[1].call <= 100 + 10 * 2 + 3 * 4 + 1
+
+
+def test_calls_that_take_long_now_and_then_are_no_other_network() -> None:
+    of = fresh(every=10)
+    steady = truth(1.0, 5.0)
+    calls = [0]
+
+    def disturbed(density: float, candidate: int) -> float:
+        calls[0] += 1
+        return steady(density, candidate) * (5 if calls[0] % 2 else 1)
+
+    played(of, [0.01] * 50, steady)
+    ran = played(of, [0.01] * 400, disturbed)
+    assert len(of.decisions) == 1 and set(ran) == {of.current}
+
+
 def test_a_decision_says_why() -> None:
     of = fresh(every=5, trials=2)
     played(of, [0.001] * 50, truth(1.0, 5.0))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\b
 Examples:
   zenc tune --topology 'nodes(4, gpus = 8)' --profile model.json -o best.zen
-  zenc tune --ranks 8 --density 0.002 --units 50000 --width 64
+  zenc tune --ranks 8 --density 0.002 --units 50000 --width 64 --plot best.svg
   zenc tune --ranks 16 --bandwidth '25 Gbit/s' --profile model.json --parameter words.weight --json
 
 \b
@@ -66,6 +66,9 @@ def tune(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the best scheme there.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw the table there, as bars; needs zenc[plots].")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Search for the scheme that takes least, and write it as a file that a person can read and commit.
@@ -84,6 +87,8 @@ def tune(
         text = found.text(_command())
         if output:
             save(output, text)
+        if plot:
+            save(plot, found.plot())
     if json:
         print_json({"ok": True, "file": str(output) if output else None, **found.to_json(), "text": text})
         return

@@ -4,7 +4,8 @@
     then            trials: the first candidate, timed; what it took tells how fast links and ranks are; then those
                     that may still be the best, timed, the most promising first
     a Decision      the quickest
-    every so often  a look; where another one is better by the margin, at several looks in a row: trials, a Decision
+    every so often  a look; where another one is better by the margin, or a call takes twice or half of what is
+                    expected, at several looks in a row: trials, a Decision
 
 Nothing here talks to anyone. Its numbers are agreed by all ranks, and only the basic operations on them are used, which
 are exact to the bit on every machine: so all ranks decide alike.
@@ -23,6 +24,8 @@ SPREAD = 4.0
 
 With models that are wrong by a factor of two among each other the best is then not missed; with 2.5 it is, at times.
 """
+SURPRISE = 2.0
+"""A call that takes so many times what was expected, or so many times less, says that the network has changed."""
 _TRUST = 0.001
 """How much one record of a call weighs against the belief that latencies and kernels are as calibrated."""
 _TRUST_IN_LINKS = 3e-8
@@ -146,6 +149,7 @@ class Deciding:
         self._factors: dict[int, float] = {}
         self._times: dict[int, list[float]] = {}
         self._streak = 0
+        self._surprises = 0
         self._is_fresh = False
 
     @property
@@ -190,6 +194,7 @@ class Deciding:
         """A timed call took so many seconds, on the slowest rank; words about it, if a decision was just made."""
         self._is_fresh = False
         if not self._trying:
+            self._compare(seconds)
             return self.decisions[-1].seen(seconds)
         self._times.setdefault(self.current, []).append(seconds)
         best = min(min(times) for times in self._times.values())
@@ -198,8 +203,17 @@ class Deciding:
             self._try_next()
         return ""
 
+    def _compare(self, seconds: float) -> None:
+        """Try anew where calls keep taking what nobody expected: what was learned of the network is so no longer."""
+        expected = self._predicted(self.current)
+        is_near = expected / SURPRISE <= seconds <= expected * SURPRISE
+        self._surprises = 0 if is_near else self._surprises + 1
+        if self.settings.trials and self._surprises >= self.settings.patience:
+            self.records.found.clear()
+            self._begin_trials()
+
     def _begin_trials(self) -> None:
-        self._streak, self._times = 0, {}
+        self._streak, self._surprises, self._times = 0, 0, {}
         self._trying = self.settings.trials > 0
         if not self._trying:
             self._speeds = self.records.speeds()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zenc.cost import bars
 from zenc.cost.calibration import Calibration
 from zenc.cost.drafts import Draft, by_element, combined, of_shipped, other_formats, tiered
 from zenc.cost.predict import Prediction, network, predict_on
@@ -108,6 +109,12 @@ class Tuned:
             }
             for place, found in enumerate(self.best, start=1)
         ]
+
+    def plot(self) -> str:
+        """The best as bars, the text of an SVG file; raises CostError (``plots-missing``) without matplotlib."""
+        title = f"{self.size} ranks on {self.where}: the best of {self.tried} schemes"
+        shown = [bars.Bar(found.draft.label, found.seconds, _figures(found)) for found in self.best]
+        return bars.svg(shown, title)
 
     def to_json(self) -> dict[str, Any]:
         return {

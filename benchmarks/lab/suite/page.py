@@ -24,13 +24,17 @@ NO_BOUNDS = Bounds(0, 0, None)
 
 def with_results(page: str, results: Results, figures: Iterable[str]) -> str:
     """``page`` with its marked part made anew; ``figures`` are the names of the files that there are."""
+    points = (section(point, results) for point in POINTS)
+    parts = [targets(results), pictures(figures), "## Points", *points, machines(results)]
+    return between(page, "\n\n".join(part for part in parts if part))
+
+
+def between(page: str, inner: str) -> str:
+    """``page`` with ``inner`` as its marked part; raises LabError where it has none."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise LabError(f"the page has no part between {BEGIN} and {END}")
-    points = (section(point, results) for point in POINTS)
-    parts = [targets(results), pictures(figures), "## Points", *points, machines(results)]
-    inner = "\n\n".join(part for part in parts if part)
     return f"{before}{BEGIN}\n\n{inner}\n\n{END}{after}"
 
 

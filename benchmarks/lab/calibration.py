@@ -1,0 +1,61 @@
+"""Calibrates the lab's network as ``zenc calibrate`` does a cluster's: then nothing of a prediction is fitted.
+
+    python -m benchmarks.lab.calibration --ranks 8 -o docs/benchmarks/lab.calibration.json
+
+Measured is all that ``zenc calibrate`` measures. Added is what it can't know: the burst of the token buckets, and how
+many cores all ranks share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from benchmarks.lab.launch import launch
+from benchmarks.lab.options import carry_out, new_parser, rate_of, write
+from benchmarks.lab.settings import Run, bits_per_second
+from benchmarks.lab.worker import work
+
+RANK = "--rank"
+
+
+def main() -> None:
+    if RANK in sys.argv[1:]:
+        work(measured)
+        return
+    made = new_parser("benchmarks.lab.calibration", __doc__)
+    made.add_argument("-o", "--output", required=True, metavar="FILE", help="where to, as JSON")
+    options = made.parse_args()
+    carry_out(lambda: calibrated(options))
+
+
+def calibrated(options: argparse.Namespace) -> str:
+    """Write the file; returns what to print."""
+    rate = rate_of(options.network, options.rate)
+    run = Run(options.ranks, rate, options.burst, options.queue, {}, (), "", 1, 1, 0, 1)
+    first = launch(run, 300.0, ("benchmarks.lab.calibration", RANK))[0]
+    write(options.output, json.dumps(first, indent=1) + "\n")
+    return f"{Path(options.output)}: {options.ranks} ranks, {run.network()}"
+
+
+def measured(given: dict[str, Any]) -> dict[str, Any]:
+    """What this rank found, which is what all of them found."""
+    from zenc import compiler
+
+    def report(what: str) -> None:
+        if not dist.get_rank():
+            print(f"measuring {what}", file=sys.stderr)
+
+    link = bits_per_second(given["rate"]) / 8 if given["rate"] else None
+    found = compiler.calibrate(report, link=link, name="lab")
+    return {**found.to_json(), "burst": float(given["burst"]) if link else 0.0, "cores": os.cpu_count()}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Measures ``auto`` beside each of its candidates, on every workload and number of ranks of the lab: docs/choice.md.
+
+    python -m benchmarks.lab.choice                     all points, as root: see --list for how long it takes
+    python -m benchmarks.lab.choice --only rows-8       some of them again; the results of the others stay
+    python -m benchmarks.lab.choice --page              no measurement: the table from the results that there are
+
+Each point goes to docs/benchmarks/choice/NAME.json. ``auto`` is measured once it has chosen; candidates and ``auto``
+take turns, so that their times are compared round by round.
+"""
+
+from __future__ import annotations
+
+from benchmarks.lab.settings import ROOT
+from benchmarks.lab.show import quartiles
+from benchmarks.lab.suite.page import LEFT, NOT_MEASURED, RIGHT, between, table
+from benchmarks.lab.suite.points import Point, point
+from benchmarks.lab.suite.results import Result, Results, load
+from benchmarks.lab.suite.run import Suite, carry_out
+
+PAGE, FOLDER = ROOT / "docs" / "choice.md", ROOT / "docs" / "benchmarks" / "choice"
+AUTO = "auto"
+SPARSE, DENSE = ("balanced", "holders", "hierarchical_centralization"), "dense_ring"
+"""The candidates of ``auto``. The dense one takes up to a minute where it is hopeless, so it is one point's alone."""
+SIZES = (2, 4, 8, 16)
+WORKLOADS = {
+    "rows": ("rows at 2 %", "--workload rows", 8),
+    "rows-10pct": ("rows at 10 %", "--workload rows --density 0.1", 20),
+    "rows-permuted": ("rows at 2 % in a random order", "--workload rows --permuted", 8),
+    "trace": ("rows of a real training step", "--workload trace", 5),
+    "elements": ("single elements at 1 %", "--workload elements", 6),
+    "elements-5pct": ("single elements at 5 %", "--workload elements --density 0.05", 9),
+    "full": ("one million elements at 95 %", "--workload elements --units 1000000 --density 0.95", 12),
+}
+"""Name -> what it is, words, and about how many seconds a point takes for each rank."""
+WITHIN = 1.05
+
+
+def points() -> tuple[Point, ...]:
+    return tuple(
+        point(
+            f"{name}-{size}",
+            f"{shows}, {size} ranks",
+            8 + size * seconds,
+            f"--ranks {size} --rounds 5 --dense-rounds 5 {words}",
+            (AUTO, *SPARSE, *([DENSE] if name == "full" else [])),
+            (),
+        )
+        for name, (shows, words, seconds) in WORKLOADS.items()
+        for size in SIZES
+    )
+
+
+POINTS = points()
+
+
+def best(result: Result) -> str:
+    """The candidate with the least median."""
+    return min((name for name in result.rows if name != AUTO), key=lambda name: result.rows[name].seconds.median)
+
+
+def chosen(result: Result) -> str:
+    """The candidate that sends exactly what ``auto`` sent, which is what it runs."""
+    sent = result.rows[AUTO].counted_sent
+    return next((name for name, row in result.rows.items() if name != AUTO and row.counted_sent == sent), "none here")
+
+
+def within(result: Result) -> bool:
+    return result.over(AUTO, best(result)).median <= WITHIN
+
+
+def row_of(point: Point, results: Results) -> tuple[str, ...]:
+    if point.name not in results:
+        return point.shows, NOT_MEASURED, *[""] * 5
+    result = results[point.name]
+    fixed, ratio = best(result), result.over(AUTO, best(result))
+    times = (f"{result.rows[name].seconds.median * 1e3:.1f}" for name in (AUTO, fixed))
+    return point.shows, f"`{chosen(result)}`", *times, f"`{fixed}`", f"{ratio.median:.3f}", quartiles(ratio, 1, 3)
+
+
+def with_table(page: str, results: Results) -> str:
+    """``page`` with its marked part made anew."""
+    heads = ("", "`auto` runs", "its ms", "best ms", "best fixed", "`auto` / best", "quartiles")
+    ways = (LEFT, LEFT, RIGHT, RIGHT, LEFT, RIGHT, RIGHT)
+    near = sum(within(result) for result in results.values())
+    said = f"Of {len(POINTS)} points {len(results)} are measured; at {near} of them `auto` is within 5 % of the best."
+    rows = table(heads, ways, (row_of(point, results) for point in POINTS))
+    return between(page, f"{said}\n\n{rows}")
+
+
+def write() -> None:
+    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), load(FOLDER, POINTS)), encoding="utf-8")
+
+
+SUITE = Suite("benchmarks.lab.choice", __doc__, POINTS, FOLDER, write)
+
+if __name__ == "__main__":
+    carry_out(SUITE)
