@@ -38,7 +38,7 @@ def main() -> None:
 def calibrated(options: argparse.Namespace) -> str:
     """Write the file; returns what to print."""
     rate = rate_of(options.network, options.rate)
-    run = Run(options.ranks, rate, options.burst, options.queue, {}, (), "", 1, 1, 0, 1)
+    run: Run[dict[str, Any]] = Run(options.ranks, rate, options.burst, options.queue, {}, (), "", 1, 1, 0, 1)
     first = launch(run, 300.0, ("benchmarks.lab.calibration", RANK))[0]
     write(options.output, json.dumps(first, indent=1) + "\n")
     return f"{Path(options.output)}: {options.ranks} ranks, {run.network()}"

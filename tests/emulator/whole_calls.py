@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -57,9 +58,12 @@ def programs(scheme: str, size: int, mode: str = "plain", beside: Cases = ()) ->
     The unit has the sequences of ``beside`` as well: the headers, which are nearly all of it, are compiled once.
     """
     plan = plan_of_shipped(scheme)
-    unit = _unit(sorted({(scheme, size), *beside}), mode)
-    made = kernels(render(UnitInputs.of(plan), "cuda"), mode)
-    return Programs(plan, size, made, unit, _entry(scheme, size), program(HERE / "programs" / "all_reduce.cpp", mode))
+    sources = render(UnitInputs.of(plan), "cuda")
+    with ThreadPoolExecutor() as pool:  # of threads that wait for a compiler each
+        made = pool.submit(kernels, sources, mode)
+        main = pool.submit(program, HERE / "programs" / "all_reduce.cpp", mode)
+        unit = _unit(sorted({(scheme, size), *beside}), mode)
+        return Programs(plan, size, made.result(), unit, _entry(scheme, size), main.result())
 
 
 def _entry(scheme: str, size: int) -> str:

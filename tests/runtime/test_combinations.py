@@ -40,12 +40,14 @@ def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str,
 def test_every_format_and_kind_of_input(combination, size):
     """Pairs of formats, with dtypes, widths, units and kinds of input going round beside them.
 
-    Each push comes with three of the seven pulls; which ones goes round with the combination and the size.
+    Each push comes with three of the seven pulls, or with one among many ranks; which ones goes round with the
+    combination and the size.
     """
+    further_ones = (0, 1, 3) if size <= 5 else (0,)
     turn = COMBINATIONS.index(combination) * 9 + size
     for row, push in enumerate(FORMATS):
         first = turn + row
-        for pull in [FORMATS[(first + further) % len(FORMATS)] for further in (0, 1, 3)]:
+        for pull in [FORMATS[(first + further) % len(FORMATS)] for further in further_ones]:
             ranks = ranks_of(combination, push, pull, "auto", size)
             for kind in (KINDS[turn % len(KINDS)], KINDS[(turn + 4) % len(KINDS)]):
                 dtype, width = DTYPES[turn % len(DTYPES)], WIDTHS[turn // 3 % len(WIDTHS)]

@@ -6,7 +6,9 @@ wrong is to pass too few, too many, or in another order. How many there are is c
 
 from __future__ import annotations
 
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,17 +36,22 @@ def source_of(inputs: UnitInputs) -> str:
 
 
 @pytest.fixture(scope="module")
-def compiled(nvrtc: Nvrtc):
-    """Compiles a mapping for an architecture, once."""
-    known: dict[tuple[UnitInputs, Arch], Compiled] = {}
+def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
+    """Compiles a mapping for an architecture, once; on as many cores as there are, what later tests want as well."""
 
     def compile(inputs: UnitInputs, arch: Arch) -> Compiled:
-        if (inputs, arch) not in known:
-            options = (f"-arch={arch}", *FLAGS, "--ptxas-options=-v")
-            known[inputs, arch] = nvrtc.compile(source_of(inputs), device_headers(), options)
-        return known[inputs, arch]
+        options = (f"-arch={arch}", *FLAGS, "--ptxas-options=-v")
+        return nvrtc.compile(source_of(inputs), device_headers(), options)
 
-    return compile
+    asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
+    wanted = dict.fromkeys((each["inputs"], each.get("arch", ARCHS[0])) for each in asked)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        known = {each: pool.submit(compile, *each) for each in (*wanted, *((one, ARCHS[0]) for one in MAPPINGS))}
+        yield lambda inputs, arch: known[inputs, arch].result()
+
+
+def has_params(item: pytest.Item) -> bool:
+    return "inputs" in getattr(getattr(item, "callspec", None), "params", ())
 
 
 @pytest.mark.parametrize("arch", ARCHS, ids=str)
