@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
+from tests.support.nvrtc import compiled_by
 from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.arch import Arch
 from zenc.codegen.device import FLAGS, device_headers
-from zenc.codegen.nvrtc import Compiled, Nvrtc
+from zenc.codegen.nvrtc import Nvrtc
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.templates import templates_dir
 
@@ -37,16 +39,15 @@ def source_of(inputs: UnitInputs) -> str:
 
 @pytest.fixture(scope="module")
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
-    """Compiles a mapping for an architecture, once; on as many cores as there are, what later tests want as well."""
-
-    def compile(inputs: UnitInputs, arch: Arch) -> Compiled:
-        options = (f"-arch={arch}", *FLAGS, "--ptxas-options=-v")
-        return nvrtc.compile(source_of(inputs), device_headers(), options)
-
+    """Compiles a mapping for an architecture, once; on all cores, since what later tests want is compiled as well."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
     wanted = dict.fromkeys((each["inputs"], each.get("arch", ARCHS[0])) for each in asked)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        known = {each: pool.submit(compile, *each) for each in (*wanted, *((one, ARCHS[0]) for one in MAPPINGS))}
+    wanted |= dict.fromkeys((inputs, ARCHS[0]) for inputs in MAPPINGS)
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:  # NVRTC compiles one at a time in a process
+        known = {
+            (inputs, arch): pool.submit(compiled_by, nvrtc.path, source_of(inputs), str(arch))
+            for inputs, arch in wanted
+        }
         yield lambda inputs, arch: known[inputs, arch].result()
 
 
