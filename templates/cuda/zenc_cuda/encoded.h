@@ -35,6 +35,14 @@ ZENC_DEVICE Window window_of_entries(const Segment& segment, const Entries& entr
     return {(entries.absent() ? ~word : word) & there, entries.absent() ? start - listed : listed};
 }
 
+// use(entries) for what an encoded segment lists. By a warp.
+template <class Use>
+ZENC_DEVICE auto with_entries(const Segment& segment, Use use) {
+    if (segment.format == FORMAT_ELIAS_FANO) return use(EliasFanoIndex(segment));
+    if (coo_index_bytes(segment.slots) == 4) return use(CooIndex<u32>(segment));
+    return use(CooIndex<u64>(segment));
+}
+
 // The window from slot `start` on, a multiple of WINDOW_SLOTS below the segment's slots.
 ZENC_DEVICE Window window_of(const Segment& segment, u64 start, u32* halves) {
     if (segment.bitmap != nullptr) {
@@ -43,11 +51,8 @@ ZENC_DEVICE Window window_of(const Segment& segment, u64 start, u32* halves) {
         return {at < slots.words ? segment.bitmap[at] : 0, slots.below(start / 64)};
     }
     if (segment.status != nullptr && *segment.status != 0) return {0, 0};
-    if (segment.format == FORMAT_ELIAS_FANO)
-        return window_of_entries(segment, EliasFanoIndex(segment), start, halves);
-    if (coo_index_bytes(segment.slots) == 4)
-        return window_of_entries(segment, CooIndex<u32>(segment), start, halves);
-    return window_of_entries(segment, CooIndex<u64>(segment), start, halves);
+    return with_entries(
+        segment, [&](const auto& entries) { return window_of_entries(segment, entries, start, halves); });
 }
 
 // visit(number of its first word) for the windows of this warp.

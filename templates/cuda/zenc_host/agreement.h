@@ -30,17 +30,18 @@ public:
           held_(cuts_.size()),
           owned_(static_cast<u64>(group.size)) {}
 
-    // From the sets of all ranks. Fails unless the ranks in `peers` have chosen the same owners.
+    // From the sets of all ranks, which stay where they are. Fails unless the ranks in `peers` have chosen
+    // the same owners.
     void reach(i64 step, const Segments& sets, Numbers peers) {
         owners_ = choose_owners(queue_, sets);
         learn(step, peers);
         if (!queue_.ok()) return;
-        listed_ = list_units(queue_, owners_, owned_);
         for (u64 i = 0; i < cuts_.size(); ++i) {
             held_[i].at.part = static_cast<u64>(cuts_[i].part);
             held_[i].at.slots = owned_[held_[i].at.part];
         }
-        mark_those_of_one(sets);
+        mark_those_of_one();
+        if (queue_.ok()) release_masks(queue_, owners_);
         mark_those_of_several(step);
     }
 
@@ -55,22 +56,15 @@ public:
         return units;
     }
 
-    void split(const Segments& targets, const Segment& own) const {
-        split_rows(queue_, targets, own, listed_);
-    }
-
-    // Nothing is split any more.
-    void release_list() {
-        queue_.release(listed_.sorted, present());
-        listed_.sorted = nullptr;
-    }
+    // This rank's gradient becomes its rows of all parts.
+    void split(const Segments& targets) const { split_rows(queue_, targets, group_.rank, owners_); }
 
     // The complete parts become the result that the call asks for.
     void join(const Segments& parts) const {
         if (queue_.call.dense_out != nullptr)
-            join_dense(queue_, owners_, listed_, parts);
+            join_dense(queue_, owners_, parts);
         else
-            join_units(queue_, owners_, listed_, parts);
+            join_units(queue_, owners_, parts);
     }
 
     // The bytes of an exchange of digests with one peer.
@@ -115,17 +109,18 @@ private:
         return digests;
     }
 
-    void mark_those_of_one(const Segments& sets) {
+    void mark_those_of_one() {
         Several marked;
-        Segments of, targets;
+        std::vector<u64> of;
+        Segments targets;
         for (u64 i = 0; i < cuts_.size(); ++i) {
             if (cuts_[i].rank < 0 || !cuts_[i].marked) continue;
             marked.push_back(&held_[i]);
-            of.push_back(sets[static_cast<u64>(cuts_[i].rank)]);
+            of.push_back(static_cast<u64>(cuts_[i].rank));
         }
         make_marks(queue_, marked);
         for (const Held* held : marked) targets.push_back(held->at);
-        if (queue_.ok()) mark_parts(queue_, targets, of, listed_);
+        if (queue_.ok()) mark_parts(queue_, targets, of, owners_);
     }
 
     // Only schedules that sum on the way have such cuts, and they cross to the host once more.
@@ -160,7 +155,6 @@ private:
     std::vector<Held> held_;  // a segment without values for each cut
     std::vector<u64> owned_;  // units of each rank: the slots of its part
     Owners owners_;
-    Listed listed_;
 };
 
 }  // namespace zenc

@@ -29,8 +29,7 @@ public:
                 messages.receive(parcel.peer, start_of(*held), body(*held));
         messages.run();
         if (!queue_.ok()) return;
-        for (Held* held : spent) release(queue_, *held);
-        spent.clear();
+        release(queue_, spent);
         read(receives, workshop);
         count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
         count(receives, counted.bytes_received, counted.messages_received, counted.formats_received);

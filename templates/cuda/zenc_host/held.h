@@ -31,6 +31,15 @@ struct Held {
 using Several = std::vector<Held*>;
 using Numbers = std::initializer_list<i64>;
 
+// A use of a segment: `counts` those that are to come, or takes one of them. After the last one it goes to
+// `spent`, until what uses it is done.
+inline void use(Held& held, bool counts, Several& spent) {
+    if (counts)
+        ++held.uses;
+    else if (--held.uses == 0)
+        spent.push_back(&held);
+}
+
 inline void know_count(Held& held, u64 count) {
     held.at.count = count;
     held.counted = true;
@@ -202,6 +211,21 @@ inline void release_marks(Queue& queue, Held& held) {
 inline void release(Queue& queue, Held& held) {
     release_marks(queue, held);
     release(queue, held.body);
+}
+
+// The values alone. The index stays.
+inline void release_values(Queue& queue, Held& held) {
+    u8* const values = static_cast<u8*>(held.at.values);
+    const u64 kept = static_cast<u64>(values - held.body.at);
+    queue.release(Room{values, held.body.bytes - kept});
+    held.body.bytes = kept;
+}
+
+// What is spent was used for the last time.
+inline void release(Queue& queue, Several& spent) {
+    if (!queue.ok()) return;
+    for (Held* held : spent) release(queue, *held);
+    spent.clear();
 }
 
 // The bitmap is in the index by now.

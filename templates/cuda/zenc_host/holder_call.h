@@ -35,29 +35,41 @@ public:
         for (Held& set : sets_) {
             set.at.slots = static_cast<u64>(call.units);
             set.asked = FORMAT_AUTO;
+            set.uses = 1;  // to the end
         }
     }
 
+    // Until this is called, what the steps use is counted, and nothing happens.
+    void start() { counts_ = false; }
+
     // This rank's own gradient, as one part: its index set is the beginning of its body.
     void pack() {
+        if (counts_) return;
         pack_.mark();
-        Held* const own = &sets_[static_cast<u64>(group_.rank)];
-        pack_.show(*own);
-        workshop_.own(own);
+        queue_.keep_for_bitmaps({});  // no other bitmap will be so large
+        pack_.show(own());
+        workshop_.own(&own());
         if (const u64* const status = pack_.status()) workshop_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
     }
 
     // Opens a phase.
     void begin(Kind kind) {
-        take_time();
+        if (!counts_) take_time();
         kind_ = kind;
     }
 
-    void send(i64 peer, Numbers numbers) { sends_.push_back(parcel(peer, numbers)); }
-    void receive(i64 peer, Numbers numbers) { receives_.push_back(parcel(peer, numbers)); }
+    void send(i64 peer, Numbers numbers) {
+        if (kind_ != ANNOUNCE) use(numbers, sent_);
+        if (!counts_) sends_.push_back(parcel(peer, numbers));
+    }
+
+    void receive(i64 peer, Numbers numbers) {
+        if (!counts_) receives_.push_back(parcel(peer, numbers));
+    }
 
     // Exchanges the messages of a step.
     void exchange(i64 step) {
+        if (counts_) return;
         step_ = step;
         if (kind_ == ANNOUNCE)
             exchange_sets();
@@ -69,36 +81,30 @@ public:
 
     // All index sets are here. Compares with `peers` what follows from them, and cuts the own gradient.
     void agree(Numbers peers) {
+        if (counts_) return;
         workshop_.make_values(step_);
-        Several all;
-        for (Held& set : sets_) all.push_back(&set);
-        mark_encoded(queue_, all);
-        if (!queue_.ok()) return;
-        const Segments sets = segments(sets_);
-        agreement_.reach(step_, sets, peers);
+        if (queue_.ok()) agreement_.reach(step_, segments(sets_), peers);
         if (!queue_.ok()) return;
         for (u64 i = 0; i < rows_.size(); ++i) {
             rows_[i].at = agreement_.cut(cuts_of_[i]);
             rows_[i].asked = FORMAT_DENSE;
         }
-        Several own;
-        for (i64 part = 0; part < group_.size; ++part) own.push_back(row(part));
-        make_bodies(queue_, own, unit_bytes_);
-        for (Held* held : own) held->valued = true;
-        if (queue_.ok()) agreement_.split(segments(own), sets[static_cast<u64>(group_.rank)]);
-        for (Held& set : sets_) release(queue_, set);
-        pack_.release_ranks();
-        agreement_.release_list();
+        split();
         PhaseCount& counted = call_.phases[ANNOUNCE];
         counted.bytes_sent += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
         counted.bytes_received += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
     }
 
     // The sum of rows of one part, added in this order.
-    void merge(i64 result, Numbers numbers) { workshop_.sum(row(result), several(numbers)); }
+    void merge(i64 result, Numbers numbers) {
+        use(numbers, spent_);
+        if (!counts_) workshop_.sum(row(result), several(numbers));
+    }
 
     // Makes the result of the complete rows of all parts, and waits for it.
     void finish(Numbers complete) {
+        use(complete, spent_);
+        if (counts_) return;
         workshop_.make_values(END);
         take_time();
         if (queue_.ok()) join(segments(several(complete)));
@@ -117,8 +123,13 @@ private:
         return queue_;
     }
 
+    Held& own() { return sets_[static_cast<u64>(group_.rank)]; }
     Held* row(i64 number) { return &rows_[static_cast<u64>(number)]; }
     Held* set(i64 number) { return &sets_[static_cast<u64>(number)]; }
+
+    void use(Numbers numbers, Several& spent) {
+        for (const i64 number : numbers) zenc::use(*row(number), counts_, spent);
+    }
 
     Several several(Numbers numbers) {
         Several found;
@@ -150,12 +161,26 @@ private:
         PhaseCount& counted = call_.phases[ANNOUNCE];
         Several spent;
         Bodies(queue_, group_, FORMAT_AUTO, 0).exchange(sends_, receives_, spent, counted, workshop_);
+        if (!pack_.has_ranks_of(own().at)) pack_.release_ranks();
+    }
+
+    // The own gradient becomes the rows of all parts; its index stays.
+    void split() {
+        Several parts;
+        for (i64 part = 0; part < group_.size; ++part) parts.push_back(row(part));
+        make_bodies(queue_, parts, unit_bytes_);
+        for (Held* held : parts) held->valued = true;
+        if (!queue_.ok()) return;
+        agreement_.split(segments(parts));
+        release_values(queue_, own());
+        pack_.release_ranks();
     }
 
     // Values without an index, of lengths that both ranks know.
     void exchange_rows() {
         workshop_.make_values(step_);
-        RowBodies(queue_, group_, unit_bytes_).exchange(sends_, receives_, call_.phases[kind_]);
+        release(queue_, spent_);
+        RowBodies(queue_, group_, unit_bytes_).exchange(sends_, receives_, sent_, call_.phases[kind_]);
     }
 
     void join(const Segments& parts) {
@@ -186,6 +211,8 @@ private:
     const std::vector<i64> cuts_of_;  // of all rows
     std::vector<Held> sets_;          // of all ranks
     std::vector<Held> rows_;
+    Several sent_, spent_;            // for the last time: in messages, for sums
+    bool counts_ = true;
     Parcels sends_, receives_;
     Kind kind_ = ANNOUNCE;
     i64 step_ = END;
@@ -200,6 +227,8 @@ struct HolderProgram {
 
     void play(Call& call, Communicator& group) const {
         HolderCall holders(call, group, tables);
+        steps(holders);  // counts the uses of rows, and nothing else
+        holders.start();
         steps(holders);
     }
 };

@@ -1,5 +1,5 @@
 // Launchers: what ranks agree on under `balanced by holders`, and rows cut and joined by it. See
-// zenc_cuda/owners.h and zenc_cuda/holders.h.
+// zenc_cuda/sets.h, zenc_cuda/owners.h and zenc_cuda/holders.h.
 #pragma once
 
 #include "zenc/loads.h"
@@ -9,128 +9,134 @@
 namespace zenc {
 
 static const Kernel FIND_HOLDERS("zenc_find_holders");
-static const Kernel GIVE_ALONE("zenc_give_alone");
 static const Kernel CHOOSE_OWNERS("zenc_choose_owners");
 static const Kernel DIGEST_OWNERS("zenc_digest_owners");
 static const Kernel COUNT_PARTS("zenc_count_parts");
-static const Kernel OWNER_KEYS("zenc_owner_keys");
-static const Kernel PLACE_SLOTS("zenc_place_slots");
+static const Kernel BEGIN_PARTS("zenc_begin_parts");
 static const Kernel MARK_PARTS("zenc_mark_parts");
 static const Kernel SPLIT_ROWS("zenc_split_rows");
 static const Kernel JOIN_UNITS("zenc_join_units");
 static const Kernel JOIN_DENSE("zenc_join_dense");
 
-constexpr u64 OWNER_SHIFT = 48;  // of the owner in a key, behind the unit
-
-// The owners of all units that somebody holds; on the device.
+// Who owns the units that somebody holds; on the device. All of it follows from the sets, which stay there,
+// and the owners of the units of several holders.
 struct Owners {
-    Held any = {};  // the units, ranked
-    const Segment* any_table = nullptr;
-    u64 room = 0;  // for so many
-    u16* owners = nullptr;
+    const Segment* sets = nullptr;  // [ranks]
+    u64 ranks = 0;
+    u64 words = 0;  // of a tile of all sets
+    u64 blocks = 0;
+    u64* far = nullptr;
+    u64* several = nullptr;  // [tiles + 1]: units of several holders before each tile
+    u16* owners = nullptr;   // of these units
+    u64* starts = nullptr;   // [ranks, tiles]: units of each owner before each tile, behind those before
+    u8* masks = nullptr;     // of these units: a bit a rank; until release_masks
+    u64 masks_bytes = 0;
     u64* counts = nullptr;  // [ranks, ranks]: units of the first that the second owns
     u64* digest = nullptr;  // the same on ranks that chose alike
 };
 
-// From the sets of all ranks, with their ranks and counts.
-inline Owners choose_owners(Queue& queue, const Segments& sets) {
-    const u64 ranks = sets.size(), units = sets[0].slots;
-    u64 most_units = 0;
-    for (const Segment& set : sets) most_units += set.count;
-    if (most_units > units) most_units = units;
+// Units that several ranks hold, at most.
+inline u64 most_of_several(const Segments& sets) {
+    u64 held = 0;
+    for (const Segment& set : sets) held += set.count;
+    if (sets.size() == 1) return 0;
+    return held / 2 < sets[0].slots ? held / 2 : sets[0].slots;
+}
+
+// Grid and memory for tiles of all sets.
+inline Owners prepare_owners(Queue& queue, const Segments& sets) {
     Owners made;
-    made.room = most_units;
-    Held shared;
-    made.any.at.slots = shared.at.slots = units;
-    make_marks(queue, {&made.any, &shared});
-    const Segments found = {made.any.at, shared.at};
-    u64* const counters = queue.allocate<u64>(ranks * ranks + 1 + ranks);
-    queue.clear(counters, 8 * (ranks * ranks + 1 + ranks));
-    made.counts = counters;
-    made.digest = counters + ranks * ranks;
-    u64* const alone = made.digest + 1;
-    u64* const owned = queue.allocate<u64>(ranks);
-    u64* const several = queue.allocate<u64>(most_units);
-    Load* const loads = queue.allocate<Load>(ranks);
-    made.owners = queue.allocate<u16>(most_units);
-    const auto [table, found_table] = upload_all(queue, sets, found);
-    made.any_table = found_table;
-    const u64 blocks = Queue::blocks_for(words_of(units));
-    queue.launch(FIND_HOLDERS, blocks, 1, table, ranks, found_table, alone);
-    rank(queue, found);
-    queue.launch(GIVE_ALONE, blocks, 1, table, ranks, found_table, made.owners, several);
-    queue.launch(CHOOSE_OWNERS, 1, 1, table, ranks, found_table, several, alone, loads, made.owners, owned);
-    queue.launch(DIGEST_OWNERS, blocks, 1, found_table, ranks, made.owners, made.digest);
-    queue.launch(COUNT_PARTS, blocks, rows_for(ranks), table, ranks, found_table, made.owners, made.counts);
-    release(queue, shared);
-    queue.release(several, most_units);
-    return made;
-}
-
-// Where the units of all parts are; on the device.
-struct Listed {
-    u64* sorted = nullptr;        // [present]: unit by unit of each part
-    const u64* starts = nullptr;  // [ranks]: where those of each part begin
-    u64* places = nullptr;        // [present]: the part and the slot of each unit
-};
-
-// `owned` are the units of each rank. Their owners are not used any more.
-inline Listed list_units(Queue& queue, const Owners& chosen, const std::vector<u64>& owned) {
-    std::vector<u64> starts;
-    u64 present = 0;
-    for (const u64 units : owned) {
-        starts.push_back(present);
-        present += units;
+    made.ranks = sets.size();
+    made.words = words_of_tile(made.ranks, sets[0].slots, static_cast<u64>(row_bytes(queue.call)));
+    const u64 tiles = ceil_divide(words_of(sets[0].slots), made.words);
+    made.blocks = Queue::blocks_for_tiles(tiles, 1);
+    const u64 most = most_of_several(sets);
+    made.owners = queue.allocate<u16>(most);
+    if (const u64 far = far_words(made.ranks)) {
+        made.blocks = made.blocks < FAR_BLOCKS ? made.blocks : FAR_BLOCKS;
+        made.far = queue.allocate<u64>(made.blocks * far);
     }
-    const u64 words = words_of(chosen.any.at.slots);
-    Sorter sorter(queue, present, OWNER_SHIFT, owned.size());
-    queue.launch(OWNER_KEYS, Queue::blocks_for(words), 1, chosen.any_table, chosen.owners, sorter.keys());
-    queue.release(chosen.owners, chosen.room);
-    if (present != 0) sorter.sort();
-    sorter.release();
-    const Listed made = {sorter.keys(), queue.upload(starts.data(), starts.size()),
-                         queue.allocate<u64>(present)};
-    queue.launch(PLACE_SLOTS, Queue::blocks_for(present), 1, made.sorted, present, made.starts,
-                 chosen.any_table, made.places);
+    made.starts = queue.allocate<u64>(made.ranks * tiles);
+    made.masks_bytes = mask_bytes(made.ranks) * most;
+    made.masks = queue.allocate<u8>(made.masks_bytes);
     return made;
 }
 
-// The bitmap of targets[i], and its ranks: the slots of its part that the rank with the set of[i] holds.
-inline void mark_parts(Queue& queue, const Segments& targets, const Segments& of, const Listed& listed) {
+// From the sets of all ranks, whose counts are known, and which stay where they are.
+inline Owners choose_owners(Queue& queue, const Segments& sets) {
+    Owners made = prepare_owners(queue, sets);
+    const u64 ranks = made.ranks, words = made.words, tiles = ceil_divide(words_of(sets[0].slots), words);
+    const u64 numbers = ranks * tiles, cleared[] = {ranks * ranks, 1, ranks, tiles + 1, scan_words(numbers),
+                                                    1 + tiles};
+    u64 all = 0;
+    for (const u64 each : cleared) all += each;
+    made.counts = queue.allocate<u64>(all);
+    queue.clear(made.counts, 8 * all);
+    made.digest = made.counts + ranks * ranks;
+    u64* const alone = made.digest + 1;
+    made.several = alone + ranks;
+    u64* const scanning = made.several + tiles + 1;
+    u64* const finding = scanning + scan_words(numbers);
+    Load* const loads = queue.allocate<Load>(ranks);
+    const auto [table] = upload_all(queue, sets);
+    made.sets = table;
+    const u64* const number = made.several + tiles;
+    queue.launch(FIND_HOLDERS, made.blocks, 1, table, ranks, words, made.far, finding, made.masks,
+                 made.several, alone);
+    queue.launch(CHOOSE_OWNERS, 1, 1, table, ranks, made.masks, number, alone, loads, made.owners,
+                 made.counts);
+    queue.launch(DIGEST_OWNERS, made.blocks, 1, table, ranks, words, made.far, made.several, made.owners,
+                 made.digest, made.starts);
+    queue.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, made.starts, numbers, scanning);
+    queue.launch(COUNT_PARTS, Queue::blocks_for(most_of_several(sets)), 1, made.masks, number, ranks,
+                 made.owners, made.counts);
+    return made;
+}
+
+// No bitmap is made of them any more.
+inline void release_masks(Queue& queue, Owners& chosen) {
+    queue.release(chosen.masks, chosen.masks_bytes);
+    chosen.masks = nullptr;
+}
+
+// The bitmap of targets[i], and its ranks: the slots of its part that rank of[i] holds. Of each rank and part
+// there is one at most.
+inline void mark_parts(Queue& queue, const Segments& targets, const std::vector<u64>& of,
+                       const Owners& chosen) {
     if (targets.empty()) return;
-    const auto [table, sets] = upload_all(queue, targets, of);
-    queue.launch(MARK_PARTS, Queue::blocks_for(32 * most_words(targets)), rows_for(targets.size()), table,
-                 number_of(targets), sets, listed.sorted, listed.starts);
+    std::vector<u64> cuts(chosen.ranks * chosen.ranks, ~0ULL);
+    for (u64 i = 0; i < targets.size(); ++i) cuts[of[i] * chosen.ranks + targets[i].part] = i;
+    const auto [table, ranks, cut_table] = upload_all(queue, targets, of, cuts);
+    queue.launch(BEGIN_PARTS, Queue::blocks_for(most_words(targets)), rows_for(targets.size()), table,
+                 number_of(targets), ranks);
+    queue.launch(MARK_PARTS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
+                 chosen.several, chosen.owners, chosen.starts, chosen.masks, cut_table, table,
+                 number_of(targets));
     rank(queue, targets);
 }
 
-// The values of targets[i] = the rows of `own` in its slots.
-inline void split_rows(Queue& queue, const Segments& targets, const Segment& own, const Listed& listed) {
-    const u64 blocks = blocks_for_rows(targets, static_cast<u64>(row_bytes(queue.call)));
-    const auto [table, set] = upload_all(queue, targets, Segments{own});
-    queue.launch(SPLIT_ROWS, blocks, rows_for(targets.size()), table, number_of(targets), set, listed.sorted,
-                 listed.starts, row_bytes(queue.call));
+// The values of targets[part] = the rows of rank `own` in its slots.
+inline void split_rows(Queue& queue, const Segments& targets, i64 own, const Owners& chosen) {
+    const auto [table] = upload_all(queue, targets);
+    queue.launch(SPLIT_ROWS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
+                 chosen.several, chosen.owners, chosen.starts, own, table, row_bytes(queue.call));
 }
 
 // Writes call.ids_out and call.values_out: all units, ascending, from the complete parts.
-inline void join_units(Queue& queue, const Owners& chosen, const Listed& listed, const Segments& parts) {
+inline void join_units(Queue& queue, const Owners& chosen, const Segments& parts) {
     const Call& call = queue.call;
-    Segment any = chosen.any.at;
-    any.count = static_cast<u64>(call.count_out);
-    const u64 blocks = blocks_for_rows({any}, static_cast<u64>(row_bytes(call)));
     const auto [table] = upload_all(queue, parts);
-    queue.launch(JOIN_UNITS, blocks, 1, chosen.any_table, listed.places, table, row_bytes(call), call.ids_out,
+    queue.launch(JOIN_UNITS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
+                 chosen.several, chosen.owners, chosen.starts, table, row_bytes(call), call.ids_out,
                  call.values_out);
 }
 
 // Writes call.dense_out, every byte of it.
-inline void join_dense(Queue& queue, const Owners& chosen, const Listed& listed, const Segments& parts) {
+inline void join_dense(Queue& queue, const Owners& chosen, const Segments& parts) {
     const Call& call = queue.call;
-    const u64 together = static_cast<u64>(row_bytes(call)) >= WIDE_ROW ? WIDE_ROWS : 32;
-    const u64 blocks = Queue::blocks_for(32 * ceil_divide(chosen.any.at.slots, together));
     const auto [table] = upload_all(queue, parts);
-    queue.launch(JOIN_DENSE, blocks, 1, chosen.any_table, listed.places, table, row_bytes(call),
-                 call.dense_out);
+    queue.launch(JOIN_DENSE, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
+                 chosen.several, chosen.owners, chosen.starts, table, row_bytes(call), call.dense_out);
 }
 
 }  // namespace zenc

@@ -11,8 +11,9 @@ public:
     RowBodies(Queue& queue, Communicator& group, u64 unit_bytes)
         : queue_(queue), group_(group), unit_bytes_(unit_bytes) {}
 
-    // All rows that are sent have their values, and the counts of those that are received are known.
-    void exchange(const Parcels& sends, const Parcels& receives, PhaseCount& counted) {
+    // All rows that are sent have their values, and the counts of those that are received are known. What is
+    // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
+    void exchange(const Parcels& sends, const Parcels& receives, Several& spent, PhaseCount& counted) {
         fill_up(sends);
         make_room(receives);
         if (!queue_.ok()) return;
@@ -23,6 +24,7 @@ public:
             for (const Held* held : parcel.segments)
                 messages.receive(parcel.peer, held->at.values, body(*held));
         messages.run();
+        release(queue_, spent);
         count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
         count(receives, counted.bytes_received, counted.messages_received, counted.formats_received);
     }

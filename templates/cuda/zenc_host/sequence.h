@@ -81,7 +81,7 @@ public:
         workshop_.mark(step);
         if (has_controls()) workshop_.cross(step, sends_, receives_);
         workshop_.make_values(step);
-        release(spent_);
+        release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
         Bodies(queue_, group_, format_, unit_bytes_).exchange(sends_, receives_, sent_, counted, workshop_);
         sends_.clear();
@@ -113,7 +113,7 @@ public:
         }
         workshop_.mark(END);
         workshop_.make_values(END);
-        release(spent_);
+        release(queue_, spent_);
         release_own();
         take_time();
         if (capacity_.on()) agree();
@@ -134,13 +134,7 @@ private:
 
     // Whether the steps are taken. What is used for the last time goes to `spent`, until that is done.
     bool use(Numbers segments, Several& spent) {
-        for (const i64 segment : segments) {
-            Held* const used = held(segment);
-            if (counts_)
-                ++used->uses;
-            else if (--used->uses == 0)
-                spent.push_back(used);
-        }
+        for (const i64 segment : segments) zenc::use(*held(segment), counts_, spent);
         return !counts_;
     }
 
@@ -153,14 +147,7 @@ private:
                (call_.dense_out == nullptr || is_last);
     }
 
-    // All that was asked of them is on the queue.
-    void release(Several& spent) {
-        if (!queue_.ok()) return;
-        for (Held* each : spent) zenc::release(queue_, *each);
-        spent.clear();
-    }
-
-    // The same for the ranks of all own segments, which are one piece.
+    // Releases the ranks of all own segments, which are one piece, once no segment uses its own.
     void release_own() {
         bool used = !queue_.ok();
         for (i64 part = 0; part < parts_; ++part)

@@ -21,6 +21,33 @@ ZENC_HD inline u64 warps_that_sum(u64 pieces) {
     return WINDOWS / pieces < MOST ? WINDOWS / pieces : MOST;
 }
 
+// Index sets of all ranks are read a tile at a time: a block has the same words of all of them in shared
+// memory, so many together. Of more ranks than that a tile has one word of each, in far memory.
+constexpr u64 SET_WORDS = 2048;
+constexpr u64 FAR_BLOCKS = 16;  // that share far memory
+
+// Words of a tile, at most one for each thread. Each tile has a number for each rank in memory: no more than
+// 1/16 of a bitmap where that can be had; but where rows are wide, and such numbers are little, as many tiles
+// as keep all of a GPU busy.
+ZENC_HD inline u64 words_of_tile(u64 ranks, u64 units, u64 row_bytes) {
+    constexpr u64 MANY_TILES = 512;
+    const u64 fitting = SET_WORDS / ranks, most = fitting < THREADS ? fitting : THREADS;
+    if (most <= 1) return 1;
+    const u64 least = row_bytes >= WIDE_ROW ? 1 : 16 * ranks < most ? 16 * ranks : most;
+    const u64 spread = ceil_divide(words_of(units), MANY_TILES);
+    return spread < least ? least : spread > most ? most : spread;
+}
+
+// Words of far memory that a block needs: 64 units of each rank, and 16 bits.
+ZENC_HD inline u64 far_words(u64 ranks) {
+    return ranks <= SET_WORDS ? 0 : ranks + ceil_divide(ranks, 4);
+}
+
+// Who holds a unit: a bit a rank.
+ZENC_HD inline u64 mask_bytes(u64 ranks) {
+    return ceil_divide(ranks, 8);
+}
+
 // Words of a bitmap whose rows one warp copies at a time: up to 16 KiB. 0 for wide rows, which are taken by
 // their numbers.
 ZENC_HD inline u32 words_a_warp(u64 row_bytes) {

@@ -8,11 +8,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.emulator.device import Device
-from tests.support.pieces import Piece, rubbish, table, words_of
+from tests.support.pieces import Piece, encoded, rubbish, table, words_of
 from zenc.targets.cpu.holders import HolderKernels
 
 FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIZES = (1, 63, 64, 65, 1000)
+WORDS = (1, 3, 16)
+"""Of a tile."""
+SET_WORDS = 2048
+"""Of all sets in a tile: the twin of that in ``templates/shared/zenc/launch.h``."""
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +47,7 @@ class OnHost:
         self.ranks, self.units = held.shape
         self.bitmaps = [bits_of(mine) for mine in held]
         self.any, self.present = bits_of(held.any(0)), np.flatnonzero(held.any(0))
+        self.of_several = held.sum(0)[self.present] > 1
         self.owners = np.full(len(self.present), 0xFFFF, np.uint16)
         self.of_parts = np.zeros((self.ranks, self.ranks), np.uint64)
         self.sets, words = addresses(self.bitmaps), words_of(self.units)
@@ -55,48 +60,61 @@ class OnHost:
         holding.mark_parts(self.ranks, at.address(self.sets), words, at.address(self.owners), at.address(where))
 
 
-class OnDevice:
-    """The same by the kernels of the device, launched on ``grid`` blocks."""
+NO_CUT = 2**64 - 1
 
-    def __init__(self, device: Device, held: np.ndarray, grid: int = 3) -> None:
-        self.device, self.grid = device, grid
+
+class OnDevice:
+    """The same by the kernels of the device, launched on ``grid`` blocks, in tiles of ``words`` words of each set.
+
+    Two sets of three are encoded.
+    """
+
+    def __init__(self, device: Device, held: np.ndarray, grid: int = 3, words: int = 1) -> None:
+        self.device, self.grid, self.words = device, grid, words
         self.ranks, self.units = held.shape
-        self.sets = [Piece(self.units, bits_of(mine)).ranked(start=17 * k) for k, mine in enumerate(held)]
-        self.any, several = (Piece(self.units, rubbish(words_of(self.units))) for _ in range(2))
-        alone = np.zeros(self.ranks, np.uint64)
-        self.launch("find_holders", table(self.sets), self.ranks, table([self.any, several]), alone)
-        self.any.ranked(5), several.ranked(9)
-        found, present = table([self.any, several]), self.any.count
-        self.owners = np.full(present + 1, 0xFFFF, np.uint16)
-        self.several = np.full(several.count + 1, -1, np.int64).view(np.uint64)
-        self.launch("give_alone", table(self.sets), self.ranks, found, self.owners, self.several)
-        self.counts, loads = np.full(self.ranks, 7, np.uint64), np.full(3 * self.ranks, 7, np.int64)
-        self.launch(
-            "choose_owners", table(self.sets), self.ranks, found, self.several, alone, loads, self.owners, self.counts
-        )
-        self.digest = np.zeros(1, np.uint64)
-        self.launch("digest_owners", found, self.ranks, self.owners, self.digest)
-        self.of_parts = np.zeros((self.ranks, self.ranks), np.uint64)
-        self.launch("count_parts", table(self.sets), self.ranks, found, self.owners, self.of_parts, rows=self.ranks)
+        marked = [Piece(self.units, bits_of(mine)).ranked(start=17 * k) for k, mine in enumerate(held)]
+        bare = encoded(device, marked)
+        self.sets = [marked[k] if k % 3 == 2 else bare[k] for k in range(self.ranks)]
+        self.far = rubbish(grid * (self.ranks + -(-self.ranks // 4))) if self.ranks > SET_WORDS else None
+        self.tiles, count = -(-words_of(self.units) // words), int((held.sum(0) > 1).sum())
+        work, alone = (np.zeros(n, np.uint64) for n in (1 + self.tiles, self.ranks))
+        self.several, self.masks = rubbish(self.tiles + 1), np.full((count + 1) * -(-self.ranks // 8), 0xA5, np.uint8)
+        self.launch("find_holders", *self.tiled, work, self.masks, self.several, alone)
+        self.owners, loads = np.full(count + 1, 0xFFFF, np.uint16), np.full(3 * self.ranks, 7, np.int64)
+        self.of_parts, number = np.zeros((self.ranks, self.ranks), np.uint64), self.several[self.tiles :]
+        self.launch("choose_owners", *self.tiled[:2], self.masks, number, alone, loads, self.owners, self.of_parts)
+        self.digest, counts = np.zeros(1, np.uint64), rubbish(self.ranks * self.tiles)
+        self.launch("digest_owners", *self.tiled, self.several, self.owners, self.digest, counts)
+        self.starts = np.cumsum(counts) - counts
+        self.launch("count_parts", self.masks, number, self.ranks, self.owners, self.of_parts)
+
+    @property
+    def tiled(self) -> tuple[object, ...]:
+        """All sets, and how they are read."""
+        return table(self.sets), self.ranks, self.words, self.far
+
+    @property
+    def agreed(self) -> tuple[object, ...]:
+        """All that is known of who owns what."""
+        return *self.tiled, self.several, self.owners, self.starts
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Units of each rank."""
+        return self.of_parts.diagonal()
 
     def launch(self, name: str, *arguments, rows: int = 1) -> None:
         self.device.launch(f"zenc_{name}", (self.grid, rows), arguments)
 
-    def list_units(self) -> None:
-        """The units of all parts, and the places of all units."""
-        keys = rubbish(self.any.count)
-        self.launch("owner_keys", self.any.descriptor(), self.owners, keys)
-        self.sorted, self.places = np.sort(keys), rubbish(len(keys))
-        self.starts = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.uint64)
-        self.launch(
-            "place_slots", self.sorted, len(keys), self.starts, self.any.descriptor(), self.places
-        )  # fmt: skip
-
     def marked(self, which: list[tuple[int, int]]) -> list[Piece]:
         """The segments of ranks and parts, without values."""
         targets = [Piece(int(self.counts[p]), rubbish(words_of(int(self.counts[p]))), part=p) for _, p in which]
-        of = table([self.sets[k] for k, _ in which])
-        self.launch("mark_parts", table(targets), len(targets), of, self.sorted, self.starts, rows=2)
+        cuts = np.full(self.ranks * self.ranks, NO_CUT, np.uint64)
+        for number, (k, p) in enumerate(which):
+            cuts[k * self.ranks + p] = number
+        of, made = np.array([k for k, _ in which], np.uint64), table(targets)
+        self.launch("begin_parts", made, len(targets), of, rows=2)
+        self.launch("mark_parts", *self.agreed, self.masks, cuts, made, len(targets))
         return [target.ranked(start) for start, target in enumerate(targets)]
 
 
@@ -112,33 +130,38 @@ def drawn_sets(drawn) -> np.ndarray:
 
 
 @FUZZ
-@given(held_sets.map(drawn_sets), st.integers(1, 4))
-def test_owners_counts_and_digest(device, holding, at, held, grid):
-    assert_same_agreement(OnDevice(device, held, grid), OnHost(holding, at, held))
+@given(held_sets.map(drawn_sets), st.integers(1, 4), st.sampled_from(WORDS))
+def test_owners_counts_and_digest(device, holding, at, held, grid, words):
+    assert_same_agreement(OnDevice(device, held, grid, words), OnHost(holding, at, held))
 
 
 def assert_same_agreement(found: OnDevice, wanted: OnHost) -> None:
-    assert found.any.bitmap.tolist() == wanted.any.tolist()
-    assert found.owners[:-1].tolist() == wanted.owners.tolist() and found.owners[-1] == 0xFFFF
-    assert found.counts.tolist() == wanted.counts.tolist()
+    assert found.owners[:-1].tolist() == wanted.owners[wanted.of_several].tolist()
+    assert found.owners[-1] == 0xFFFF and set(found.masks[-found.ranks // 8 :].tolist()) == {0xA5}
     assert found.of_parts.tolist() == wanted.of_parts.tolist()
+    owned = np.bincount(wanted.owners, minlength=found.ranks)
+    assert found.starts[:: found.tiles].tolist() == (np.cumsum(owned) - owned).tolist()
     assert int(found.digest[0]) == wanted.digest
 
 
-@pytest.mark.parametrize("ranks", [31, 32, 33, 70, 600])
-def test_more_ranks_than_lanes(device, holding, at, ranks):
-    """Several words of holders a unit, several batches, and loads that the block has no room for."""
-    held = np.random.default_rng(ranks).random((ranks, 700)) < 3 / ranks
+@pytest.mark.parametrize(("ranks", "units"), [(31, 700), (32, 700), (33, 700), (70, 700), (600, 200), (2100, 70)])
+def test_more_ranks_than_lanes(device, holding, at, ranks, units):
+    """Several words of holders a unit, several batches, and loads, or sets, that the block has no room for."""
+    held = np.random.default_rng(ranks).random((ranks, units)) < 3 / ranks
     held[:, 5:8] = True
     assert_same_agreement(OnDevice(device, held), OnHost(holding, at, held))
 
 
 @FUZZ
-@given(held_sets.map(drawn_sets), st.sampled_from([2, 4, 6, 8, 12, 128, 136, 260]), st.integers(0, 2**32))
-def test_rows_are_split_and_joined(device, holding, at, held, row_bytes, seed):
+@given(
+    held_sets.map(drawn_sets),
+    st.sampled_from([2, 4, 6, 8, 12, 128, 136, 260]),
+    st.integers(0, 2**32),
+    st.sampled_from(WORDS),
+)
+def test_rows_are_split_and_joined(device, holding, at, held, row_bytes, seed, words_of_tile):
     rng = np.random.default_rng(seed)
-    found, wanted = OnDevice(device, held), OnHost(holding, at, held)
-    found.list_units()
+    found, wanted = OnDevice(device, held, words=words_of_tile), OnHost(holding, at, held)
     tensor = rng.integers(0, 256, (found.units, row_bytes), np.uint8)
     rank, ranks, words = int(rng.integers(found.ranks)), found.ranks, words_of(found.units)
 
@@ -157,18 +180,17 @@ def test_rows_are_split_and_joined(device, holding, at, held, row_bytes, seed):
     for target in mine:
         target.values = np.zeros((target.count + 1, row_bytes), np.uint8)
     found.sets[rank].values = own
-    of = found.sets[rank].descriptor()
-    found.launch("split_rows", table(mine), ranks, of, found.sorted, found.starts, row_bytes, rows=2)
+    found.launch("split_rows", *found.agreed, rank, table(mine), row_bytes)
     for target, out in zip(mine, outs, strict=True):
         assert np.array_equal(target.values, out)
 
     whole = [np.ascontiguousarray(tensor[wanted.present[wanted.owners == part]]) for part in range(ranks)]
     parts = table([Piece(len(rows), values=rows) for rows in whole])
-    any, count = found.any.descriptor(), len(wanted.present)
+    count = len(wanted.present)
     ids, rows = np.full(count + 1, -1, np.int64), np.zeros((count + 1, row_bytes), np.uint8)
-    found.launch("join_units", any, found.places, parts, row_bytes, ids, rows)
+    found.launch("join_units", *found.agreed, parts, row_bytes, ids, rows)
     assert ids[-1] == -1 and not rows[-1].any()
     assert np.array_equal(ids[:-1], wanted.present) and np.array_equal(rows[:-1], tensor[wanted.present])
     dense = np.full_like(tensor, 0xA5)
-    found.launch("join_dense", any, found.places, parts, row_bytes, dense)
+    found.launch("join_dense", *found.agreed, parts, row_bytes, dense)
     assert np.array_equal(dense, np.where(held.any(0)[:, None], tensor, 0))
