@@ -21,21 +21,27 @@ struct Window {
 };
 
 // `halves` [2 * WINDOW_WORDS] is shared memory of the warp.
-template <class Entries>
-ZENC_DEVICE Window window_of_entries(const Segment& segment, const Entries& entries, u64 start, u32* halves) {
-    u32* const mine = halves + 2 * lane();
-    mine[0] = mine[1] = 0;
-    __syncwarp();
-    const u64 end = segment.slots - start < WINDOW_SLOTS ? segment.slots : start + WINDOW_SLOTS;
-    const u64 listed = entries.visit_window(
-        start, end, [&](u64 slot) { atomicOr(halves + (slot - start) / 32, 1U << (slot % 32)); });
-    __syncwarp();
-    const u64 word = static_cast<u64>(mine[1]) << 32 | mine[0], first = start + 64 * lane();
-    const u64 there = first < segment.slots ? low_mask(segment.slots - first) : 0;
-    return {(entries.absent() ? ~word : word) & there, entries.absent() ? start - listed : listed};
-}
+struct ReadWindow {
+    const Segment& segment;
+    u64 start;
+    u32* halves;
 
-// use(entries) for what an encoded segment lists. By a warp.
+    template <class Entries>
+    ZENC_DEVICE Window operator()(const Entries& entries) const {
+        u32* const mine = halves + 2 * lane();
+        mine[0] = mine[1] = 0;
+        __syncwarp();
+        const u64 end = segment.slots - start < WINDOW_SLOTS ? segment.slots : start + WINDOW_SLOTS;
+        const u64 listed = entries.visit_window(
+            start, end, [&](u64 slot) { atomicOr(halves + (slot - start) / 32, 1U << (slot % 32)); });
+        __syncwarp();
+        const u64 word = static_cast<u64>(mine[1]) << 32 | mine[0], first = start + 64 * lane();
+        const u64 there = first < segment.slots ? low_mask(segment.slots - first) : 0;
+        return {(entries.absent() ? ~word : word) & there, entries.absent() ? start - listed : listed};
+    }
+};
+
+// use(entries) for what an encoded segment lists, by a warp.
 template <class Use>
 ZENC_DEVICE auto with_entries(const Segment& segment, Use use) {
     if (segment.format == FORMAT_ELIAS_FANO) return use(EliasFanoIndex(segment));
@@ -51,8 +57,7 @@ ZENC_DEVICE Window window_of(const Segment& segment, u64 start, u32* halves) {
         return {at < slots.words ? segment.bitmap[at] : 0, slots.below(start / 64)};
     }
     if (segment.status != nullptr && *segment.status != 0) return {0, 0};
-    return with_entries(
-        segment, [&](const auto& entries) { return window_of_entries(segment, entries, start, halves); });
+    return with_entries(segment, ReadWindow{segment, start, halves});
 }
 
 // visit(number of its first word) for the windows of this warp.

@@ -13,7 +13,7 @@
 namespace zenc {
 
 // The masks of the units of several holders, how many there are before each tile (`several`), and alone[k] =
-// the units that rank k alone holds, which is cleared before, as is `work`. Reads R i bytes, writes m c + 8 t.
+// the units that rank k alone holds; these and `work` are cleared before. Reads R i bytes; writes m c + 8 t.
 ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* several, u64* alone) {
     const u64 tiles = sets.tiles(), bytes = mask_bytes(sets.ranks);
     u64 of_lane = 0;  // what the rank of this number holds alone

@@ -45,30 +45,49 @@ private:
     u32* halves_;
 };
 
-// The words of a set from `first` on, by a warp.
-ZENC_DEVICE void load_words(const Segment& set, u64 first, u64 words, Halves to) {
-    const bool listed = set.bitmap == nullptr;
-    for (u64 w = lane(); w < words; w += WARP) to.put(w, listed ? 0 : set.bitmap[first + w]);
-    if (!listed || (set.status != nullptr && *set.status != 0)) return;
-    __syncwarp();
-    with_entries(set, [&](const auto& entries) {
+// The words of an encoded set from `first` on; they are 0 before.
+struct ReadWords {
+    const Segment& set;
+    u64 first;
+    u64 words;
+    Halves to;
+
+    template <class Entries>
+    ZENC_DEVICE void operator()(const Entries& entries) const {
         const u64 start = 64 * first, left = set.slots - start;
         entries.visit_window(start, start + (left < 64 * words ? left : 64 * words),
                              [&](u64 unit) { to.set(unit - start); });
         __syncwarp();
         for (u64 w = lane(); entries.absent() && w < words; w += WARP)
             to.put(w, ~to.get(w) & low_mask(left - 64 * w));
-    });
+    }
+};
+
+// How many units an encoded set has before word `first`.
+struct CountBefore {
+    u64 first;
+
+    template <class Entries>
+    ZENC_DEVICE u64 operator()(const Entries& entries) const {
+        const u64 listed = entries.visit_window(64 * first, 64 * first, [](u64) {});
+        return entries.absent() ? 64 * first - listed : listed;
+    }
+};
+
+// The words of a set from `first` on, by a warp.
+ZENC_DEVICE void load_words(const Segment& set, u64 first, u64 words, Halves to) {
+    const bool listed = set.bitmap == nullptr;
+    for (u64 w = lane(); w < words; w += WARP) to.put(w, listed ? 0 : set.bitmap[first + w]);
+    if (!listed || (set.status != nullptr && *set.status != 0)) return;
+    __syncwarp();
+    with_entries(set, ReadWords{set, first, words, to});
 }
 
 // How many units a set has before word `first`, by a warp.
 ZENC_DEVICE u64 units_before(const Segment& set, u64 first) {
     if (set.bitmap != nullptr) return Slots(set).below(first);
     if (set.status != nullptr && *set.status != 0) return 0;
-    return with_entries(set, [&](const auto& entries) {
-        const u64 listed = entries.visit_window(64 * first, 64 * first, [](u64) {});
-        return entries.absent() ? 64 * first - listed : listed;
-    });
+    return with_entries(set, CountBefore{first});
 }
 
 // The sum of n over the threads of the block before this one. Threads meet before they call it again.

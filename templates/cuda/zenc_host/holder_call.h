@@ -211,7 +211,7 @@ private:
     const std::vector<i64> cuts_of_;  // of all rows
     std::vector<Held> sets_;          // of all ranks
     std::vector<Held> rows_;
-    Several sent_, spent_;            // for the last time: in messages, for sums
+    Several sent_, spent_;  // for the last time: in messages, for sums
     bool counts_ = true;
     Parcels sends_, receives_;
     Kind kind_ = ANNOUNCE;

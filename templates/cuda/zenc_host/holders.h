@@ -66,8 +66,8 @@ inline Owners prepare_owners(Queue& queue, const Segments& sets) {
 inline Owners choose_owners(Queue& queue, const Segments& sets) {
     Owners made = prepare_owners(queue, sets);
     const u64 ranks = made.ranks, words = made.words, tiles = ceil_divide(words_of(sets[0].slots), words);
-    const u64 numbers = ranks * tiles, cleared[] = {ranks * ranks, 1, ranks, tiles + 1, scan_words(numbers),
-                                                    1 + tiles};
+    const u64 numbers = ranks * tiles,
+              cleared[] = {ranks * ranks, 1, ranks, tiles + 1, scan_words(numbers), 1 + tiles};
     u64 all = 0;
     for (const u64 each : cleared) all += each;
     made.counts = queue.allocate<u64>(all);

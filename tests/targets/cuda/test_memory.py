@@ -26,7 +26,7 @@ def test_it_is_one_bitmap_beyond_the_payload(name):
         assert found.beyond <= 1, (case, found)
 
 
-@pytest.mark.parametrize("name", ["agsparse", "balanced", "hierarchical_centralization"])
+@pytest.mark.parametrize("name", ["agsparse", "balanced", "hierarchical_centralization", "holders"])
 def test_so_it_is_for_dense_tensors(name):
     assert taken_of(name, (1 << 17, 1, 0.01, True)).beyond <= 1
 
