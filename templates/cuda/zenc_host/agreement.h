@@ -41,7 +41,9 @@ public:
             held_[i].at.slots = owned_[held_[i].at.part];
         }
         mark_those_of_one();
-        if (queue_.ok()) release_masks(queue_, owners_);
+        if (!queue_.ok()) return;
+        release_masks(queue_, owners_);
+        release_rest(queue_, owners_, several_);
         mark_those_of_several(step);
     }
 
@@ -88,6 +90,7 @@ private:
         const u64* digest = exchange_digests(peers);
         for (u64& each : theirs) wanted.push_back({digest++, nullptr, &each});
         wanted.push_back({owners_.digest, nullptr, &mine});
+        wanted.push_back({owners_.all_of_several(), nullptr, &several_});
         workshop_.cross(step, {}, {}, wanted);
         for (u64 i = 0; i < peers.size() && queue_.ok(); ++i)
             if (theirs[i] != mine)
@@ -154,6 +157,7 @@ private:
     const i64* const pieces_;
     std::vector<Held> held_;  // a segment without values for each cut
     std::vector<u64> owned_;  // units of each rank: the slots of its part
+    u64 several_ = 0;         // units of several holders
     Owners owners_;
 };
 

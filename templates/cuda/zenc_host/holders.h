@@ -28,11 +28,14 @@ struct Owners {
     u64* far = nullptr;
     u64* several = nullptr;  // [tiles + 1]: units of several holders before each tile
     u16* owners = nullptr;   // of these units
+    u64 room = 0;            // for so many of them, and their masks
     u64* starts = nullptr;   // [ranks, tiles]: units of each owner before each tile, behind those before
     u8* masks = nullptr;     // of these units: a bit a rank; until release_masks
-    u64 masks_bytes = 0;
-    u64* counts = nullptr;  // [ranks, ranks]: units of the first that the second owns
-    u64* digest = nullptr;  // the same on ranks that chose alike
+    u64* counts = nullptr;   // [ranks, ranks]: units of the first that the second owns
+    u64* digest = nullptr;   // the same on ranks that chose alike
+
+    // On the device: units of several holders, all together.
+    const u64* all_of_several() const { return counts - 1; }
 };
 
 // Units that several ranks hold, at most.
@@ -50,15 +53,14 @@ inline Owners prepare_owners(Queue& queue, const Segments& sets) {
     made.words = words_of_tile(made.ranks, sets[0].slots, static_cast<u64>(row_bytes(queue.call)));
     const u64 tiles = ceil_divide(words_of(sets[0].slots), made.words);
     made.blocks = Queue::blocks_for_tiles(tiles, 1);
-    const u64 most = most_of_several(sets);
-    made.owners = queue.allocate<u16>(most);
     if (const u64 far = far_words(made.ranks)) {
         made.blocks = made.blocks < FAR_BLOCKS ? made.blocks : FAR_BLOCKS;
         made.far = queue.allocate<u64>(made.blocks * far);
     }
     made.starts = queue.allocate<u64>(made.ranks * tiles);
-    made.masks_bytes = mask_bytes(made.ranks) * most;
-    made.masks = queue.allocate<u8>(made.masks_bytes);
+    made.room = most_of_several(sets);
+    made.masks = queue.allocate<u8>(mask_bytes(made.ranks) * made.room);
+    made.owners = queue.allocate<u16>(made.room);  // in front of the masks: what is left of both is one room
     return made;
 }
 
@@ -66,21 +68,19 @@ inline Owners prepare_owners(Queue& queue, const Segments& sets) {
 inline Owners choose_owners(Queue& queue, const Segments& sets) {
     Owners made = prepare_owners(queue, sets);
     const u64 ranks = made.ranks, words = made.words, tiles = ceil_divide(words_of(sets[0].slots), words);
-    const u64 numbers = ranks * tiles,
-              cleared[] = {ranks * ranks, 1, ranks, tiles + 1, scan_words(numbers), 1 + tiles};
-    u64 all = 0;
-    for (const u64 each : cleared) all += each;
-    made.counts = queue.allocate<u64>(all);
-    queue.clear(made.counts, 8 * all);
+    const u64 numbers = ranks * tiles;
+    const u64 cleared = (tiles + 1) + ranks * ranks + 1 + ranks + scan_words(numbers) + (1 + tiles);
+    made.several = queue.allocate<u64>(cleared);
+    queue.clear(made.several, 8 * cleared);
+    made.counts = made.several + tiles + 1;
     made.digest = made.counts + ranks * ranks;
     u64* const alone = made.digest + 1;
-    made.several = alone + ranks;
-    u64* const scanning = made.several + tiles + 1;
+    u64* const scanning = alone + ranks;
     u64* const finding = scanning + scan_words(numbers);
     Load* const loads = queue.allocate<Load>(ranks);
     const auto [table] = upload_all(queue, sets);
     made.sets = table;
-    const u64* const number = made.several + tiles;
+    const u64* const number = made.all_of_several();
     queue.launch(FIND_HOLDERS, made.blocks, 1, table, ranks, words, made.far, finding, made.masks,
                  made.several, alone);
     queue.launch(CHOOSE_OWNERS, 1, 1, table, ranks, made.masks, number, alone, loads, made.owners,
@@ -88,15 +88,21 @@ inline Owners choose_owners(Queue& queue, const Segments& sets) {
     queue.launch(DIGEST_OWNERS, made.blocks, 1, table, ranks, words, made.far, made.several, made.owners,
                  made.digest, made.starts);
     queue.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, made.starts, numbers, scanning);
-    queue.launch(COUNT_PARTS, Queue::blocks_for(most_of_several(sets)), 1, made.masks, number, ranks,
-                 made.owners, made.counts);
+    queue.launch(COUNT_PARTS, Queue::blocks_for(made.room), 1, made.masks, number, ranks, made.owners,
+                 made.counts);
     return made;
 }
 
 // No bitmap is made of them any more.
 inline void release_masks(Queue& queue, Owners& chosen) {
-    queue.release(chosen.masks, chosen.masks_bytes);
+    queue.release(chosen.masks, mask_bytes(chosen.ranks) * chosen.room);
     chosen.masks = nullptr;
+}
+
+// There are so many owners: the rest of their room is not needed.
+inline void release_rest(Queue& queue, const Owners& chosen, u64 owners) {
+    const u64 used = aligned(sizeof(u16) * owners), all = Queue::whole(sizeof(u16) * chosen.room);
+    if (used < all) queue.release(Room{reinterpret_cast<u8*>(chosen.owners) + used, all - used});
 }
 
 // The bitmap of targets[i], and its ranks: the slots of its part that rank of[i] holds. Of each rank and part
