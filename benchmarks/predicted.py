@@ -1,11 +1,14 @@
 """What ``zenc simulate`` predicts for the points of the lab, beside what the lab measured.
 
 python -m benchmarks.predicted [POINT ...] [--json FILE]
+OMP_NUM_THREADS=1 python -m benchmarks.predicted --kernels        measures the kernels of this machine again
 
-Profiles are those of the gradients that the lab draws, or has recorded. Three numbers of the calibration are fitted, to
-the points with rows on 8 ranks alone (``rows-8``, ``trace-8``, ``library-8``): ``step``, ``message`` and ``fan_in``.
+Profiles are those of the gradients that the lab draws, or has recorded. Four numbers of the calibration are fitted, to
+the points with rows on 8 ranks alone (``rows-8``, ``trace-8``, ``library-8``): ``step``, ``message``, ``fan_in`` and
+``buffer``, which only ``sparcml_split`` of the last point tells.
 The others are known: rate, burst and cores are those of the run, headers of TCP and IP take 4.5 % of full packets, and
-kernels take what docs/performance.md says, at a processor's share of the memory's bandwidth.
+kernels take what ``zenc calibrate`` measures of them, here by the CPU time of two processes at once, one on each core:
+``benchmarks/lab/kernels.json``.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.lab.settings import ROOT, Settings, bits_per_second
@@ -29,16 +34,21 @@ from zenc.plan.model import Plan
 from zenc.scheme.resolve import resolve
 
 MEASURED = ROOT / "docs" / "benchmarks"
+KERNELS = ROOT / "benchmarks" / "lab" / "kernels.json"
 POINTS = (
     *(f"rows-{n}" for n in (2, 4, 8, 16)),
     *("rows-8-10pct", "rows-8-permuted", "trace-8", "trace-16", "library-8", "elements-8", "elements-8-5pct"),
 )
-STEP, MESSAGE, FAN_IN = 0.8e-3, 80e-6, 110e3
-"""Fitted; seconds, seconds and bytes. FAN_IN is between one and two of the long packets that TCP hands to a queue."""
+STEP, MESSAGE, FAN_IN, BUFFER = 0.8e-3, 80e-6, 110e3, 2e6
+"""Fitted; seconds and bytes. FAN_IN is between one and two of the long packets that TCP hands to a queue.
+
+BUFFER is between what ``zenc calibrate`` finds in new connections of this network, 1 MB, and the 4 MiB that they may
+grow to.
+"""
 HEADERS = 1.045
 CALL = 1e-3
-_BYTES_A_SECOND = 5e9
-KERNELS = tuple(Kernel(unit, _BYTES_A_SECOND) for unit in (9e-9, 2e-9, 6e-9))
+CORES = 2
+"""Processes that measure kernels at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +73,39 @@ class Compared:
 
 def lab(run: Settings, cores: int) -> Calibration:
     """The calibration of a run of the lab."""
-    rate, kernels = bits_per_second(run.rate) / 8, KERNELS
-    return Calibration("lab", rate, 1 / HEADERS, STEP, MESSAGE, FAN_IN, float(run.burst), CALL, *kernels, cores=cores)
+    rate = bits_per_second(run.rate) / 8
+    network = rate, 1 / HEADERS, STEP, MESSAGE, FAN_IN, float(run.burst), BUFFER
+    return Calibration("lab", *network, CALL, **kernels_of_the_lab(), cores=cores)
+
+
+@cache
+def kernels_of_the_lab() -> dict[str, Kernel]:
+    """What ``measure_kernels`` found."""
+    found = json.loads(KERNELS.read_text(encoding="utf-8"))
+    return {name: Kernel(tuple(map(tuple, each["curve"])), each["speed"]) for name, each in found.items()}
+
+
+def measure_kernels() -> None:
+    """Write KERNELS: the longest time of each kernel among CORES processes."""
+    from zenc.runtime.timing import solved
+
+    with get_context("spawn").Pool(CORES) as pool:
+        each = pool.map(_times, range(CORES), chunksize=1)
+    times = [{name: max(one[shape][name] for one in each) for name in found} for shape, found in enumerate(each[0])]
+    found = {name: asdict(kernel) for name, kernel in solved(times).items()}
+    KERNELS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def _times(_: int) -> list[dict[str, float]]:
+    import torch
+
+    from zenc.compiler import compile
+    from zenc.runtime.timing import timed
+    from zenc.targets import cpu
+
+    torch.set_num_threads(1)
+    balanced, holders = (cpu.load(compile(scheme, ranks=8).sources) for scheme in ("balanced", "holders"))
+    return timed(balanced, holders, time.thread_time)
 
 
 def compared(point: str) -> Iterator[Compared]:
@@ -74,7 +115,7 @@ def compared(point: str) -> Iterator[Compared]:
     profile = from_gradients(units_of(run.workload, run.ranks, run.seed))
     calibration, base = lab(run, data["machine"]["cores"]), 0.0
     for name in (name for name in run.peers if not name.startswith(("torch-", "horovod-"))):
-        found, row = predict(_plan(name), run.ranks, profile, None, calibration), data["peers"][name]
+        found, row = predict(plan_of(name), run.ranks, profile, None, calibration), data["peers"][name]
         base = base or found.seconds
         ratios = row["ratio"]["median"], found.seconds / base
         yield Compared(
@@ -83,7 +124,8 @@ def compared(point: str) -> Iterator[Compared]:
 
 
 @cache
-def _plan(scheme: str) -> Plan:
+def plan_of(scheme: str) -> Plan:
+    """Of a scheme that comes with zenc."""
     return lower(resolve(load_file(locate(scheme)), None, {}, {})[0])
 
 
@@ -105,7 +147,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("points", nargs="*", metavar="POINT", help=f"by default {' '.join(POINTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there, too")
+    parser.add_argument("--kernels", action="store_true", help="measure the kernels first, on a machine like the lab's")
     options = parser.parse_args()
+    if options.kernels:
+        measure_kernels()
     rows = [row for point in options.points or POINTS for row in compared(point)]
     print(table(rows))
     off = sorted((abs(row.missed) for row in rows), reverse=True)

@@ -245,8 +245,10 @@ def calibrate(
     from zenc.runtime.calibrate import calibrate
     from zenc.targets import cpu
 
-    artifact = compile("balanced", ranks=dist.get_world_size(group))
-    return calibrate(group, load(artifact, group), cpu.load(artifact.sources), report, link, name)
+    ranks = dist.get_world_size(group)
+    artifact, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
+    mixed, by_holders = cpu.load(artifact.sources), cpu.load(holders.sources)
+    return calibrate(group, load(artifact, group), mixed, by_holders, report, link, name)
 
 
 def _obtained(what: Artifact | Path_, size: int) -> Artifact:

@@ -42,13 +42,12 @@ def gradient(shape: Shape, seed: int) -> torch.Tensor:
 
 
 class RecordedCall:
-    """Rank 0's part in ``balanced`` of 8 ranks. ``wire``: CPU seconds that the last call took to copy packets."""
+    """Rank 0's part in ``scheme`` of 8 ranks. ``wire``: CPU seconds that the last call took to copy packets."""
 
     rank, size = 0, RANKS
 
-    def __init__(self, shape: Shape) -> None:
-        artifact = zenc.compile("balanced", ranks=RANKS)
-        tensors = [gradient(shape, seed) for seed in range(RANKS)]
+    def __init__(self, tensors: list[torch.Tensor], scheme: str = "balanced") -> None:
+        artifact = zenc.compile(scheme, ranks=RANKS)
         self.mine, self.wire = tensors[0].clone(), 0.0
         self.packets = recorded(artifact, tensors)
         nowhere: Any = None

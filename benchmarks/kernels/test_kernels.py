@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.kernels.call import RecordedCall
+from benchmarks.kernels.call import RecordedCall, gradient
 from benchmarks.kernels.gradients import BLOCK, NOTHING, PARTS, SHAPES, Gradient, Peers, Shape, Sum
 from benchmarks.kernels.options import Options, options
 from zenc.codegen.render import UnitInputs, render
@@ -191,7 +191,7 @@ def spread(times: list[float]) -> dict[str, float] | None:
 def test_call(benchmark: Any, chosen: Options, shape: Shape) -> None:
     """A call of 8 ranks without its wire, beside what PyTorch takes to find and gather the gradient alone."""
     shape = shape.smaller(chosen.scale)
-    call, peers = RecordedCall(shape), made("permuted", shape, 0)[2]
+    call, peers = RecordedCall([gradient(shape, seed) for seed in range(RANKS)]), made("permuted", shape, 0)[2]
     find = peers.coalesce if shape.width > 1 else peers.nonzero_and_gather
     own: list[float] = []
     torches: list[float] = []

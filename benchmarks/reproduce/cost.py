@@ -13,7 +13,7 @@ from benchmarks.reproduce.overlap import of_values
 from benchmarks.reproduce.published import PUBLISHED
 from benchmarks.reproduce.workloads import BLOCK, GPUS, MACHINES, Workload
 from zenc.compiler import compile, compile_text
-from zenc.cost.calibration import Calibration, Kernel
+from zenc.cost.calibration import bytes_alone
 from zenc.cost.predict import Prediction, predict
 from zenc.cost.profile import Profile
 from zenc.cost.synthetic import uniform
@@ -24,8 +24,7 @@ from zenc.topology.model import Topology
 
 NVLINK = 6 * 25e9
 """Bytes a second and direction of a V100's 6 NVLinks."""
-_AT_ONCE = Kernel(0.0, 1e30)
-WIRE = Calibration("the wire alone", 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, _AT_ONCE, _AT_ONCE, _AT_ONCE)
+WIRE = bytes_alone("the wire alone")
 
 PUBLISHED_SCHEMES = {
     "AllReduce": "dense_ring",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Zenc
-from zenc.cost.calibration import read_calibration
-from zenc.runtime.calibrate import SHAPES, _solved
+from zenc.cost.calibration import read_calibration, straight
+from zenc.runtime.timing import CUT, ROWS, SINGLE, solved
 
 
 def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> None:
@@ -17,8 +17,9 @@ def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> N
     found = read_calibration(tmp_path / "here.json")
     assert found.name == "here" and found.bandwidth == 10e12
     assert 0 < found.efficiency < 0.1 and found.step + found.message > 0
-    assert all(0 <= kernel.unit < 1e-5 and kernel.speed > 1e7 for kernel in (found.pack, found.merge, found.expand))
-    assert "measuring bandwidth" in done.stderr and "  pack " in done.stdout
+    assert all(0 < kernel.seconds(1e4, 4e4, 1e6) < 0.1 for kernel in found.kernels.values())
+    assert found.buffer >= 0
+    assert "measuring bandwidth" in done.stderr and "  owners " in done.stdout
     used = zenc("simulate", "balanced", "--calibration", "here.json", "--units", "1000")
     assert used.returncode == 0, used.stderr
 
@@ -46,8 +47,12 @@ def test_one_rank_has_no_network(zenc: Zenc) -> None:
     assert done.returncode == 1 and "error[too-few-ranks]" in done.stderr
 
 
-def test_kernels_from_two_shapes() -> None:
-    """7 ns a unit and 2 GB/s, and back."""
-    rows, elements = (held * (7e-9 + 4 * width / 2e9) for _, width, held in SHAPES)
-    found = _solved(rows, elements)
-    assert found.unit == pytest.approx(7e-9) and found.speed == pytest.approx(2e9)
+def test_kernels_from_the_times_of_shapes() -> None:
+    """7 ns a unit, 0.5 ns a slot and 2 GB/s, and back; what sees no values has no speed."""
+    one = straight(7e-9, 2e9, 0.5e-9)
+    times = [one.seconds(each.held, 4 * each.held * each.width, each.units) for each in (*SINGLE, ROWS)]
+    found = solved([*({"merge": each, "index": each} for each in times), {"finer": 1e-9 * CUT.held * CUT.width}])
+    for units, bytes, slots in ((100, 1e6, 1e4), (1e4, 0.0, 1e4), (0, 0.0, 1e6)):
+        assert found["merge"].seconds(units, bytes, slots) == pytest.approx(one.seconds(units, bytes, slots))
+    assert found["index"].seconds(100, 0.0, 1e4) == pytest.approx(one.seconds(100, 400, 1e4))
+    assert found["finer"].seconds(10, 0.0, 10) == pytest.approx(1e-8)

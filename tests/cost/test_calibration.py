@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zenc.cost.calibration import DEFAULTS, Calibration, Kernel, read_calibration
+from zenc.cost.calibration import DEFAULTS, KERNELS, Calibration, Kernel, bytes_alone, read_calibration, straight
 from zenc.errors import CostError
 
 
@@ -35,12 +35,22 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         {"burst": True},
         {"cores": 0},
         {"cores": 1.5},
-        {"pack": {"unit": 1.0}},
+        {"pack": {"speed": 1.0}},
         {"pack": 3},
-        {"merge": {"unit": 0.0, "speed": 0.0}},
+        {"merge": {"speed": 0.0, "curve": [[0, 0], [1, 1e-9]]}},
+        {"index": {"speed": 1e9, "curve": [[0, 0], [1, 1e-9]], "unit": 1e-9}},
+        {"index": {"speed": 1e9, "curve": [[0, 0], [1, -1e-9]]}},
+        {"owners": {"speed": 1e9, "curve": [[0, 0]]}},
+        {"owners": {"speed": 1e9, "curve": []}},
+        {"owners": {"speed": 1e9, "curve": [[0.1, 0], [1, 1e-9]]}},
+        {"owners": {"speed": 1e9, "curve": [[0, 0], [0.5, 1e-9], [0.5, 2e-9]]}},
+        {"owners": {"speed": 1e9, "curve": [[0, 0, 0], [0.5, 1e-9, 1]]}},
+        {"owners": {"speed": 1e9, "curve": 7}},
+        {"buffer": -1.0},
         {"name": 3},
         {"strange": 1},
-        {"zenc_calibration": 2},
+        {"zenc_calibration": 1},
+        {"zenc_calibration": 3},
     ],
 )
 def test_what_can_not_be_is_said(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -58,6 +68,27 @@ def test_other_files_are_no_calibrations(tmp_path: Path, text: str) -> None:
         read_calibration(tmp_path / "missing.json")
 
 
-def test_kernels_take_units_and_bytes() -> None:
-    assert Kernel(1e-6, 1e9).seconds(1000, 1e6) == pytest.approx(2e-3)
+def test_files_of_an_older_version_are_told_from_others(tmp_path: Path) -> None:
+    """They lack kernels, for which nothing is made up."""
+    old = {name: value for name, value in DEFAULTS.to_json().items() if name not in ("index", "owners", "shares")}
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps({**old, "zenc_calibration": 1}), encoding="utf-8")
+    with pytest.raises(CostError, match="it is of version 1, and this zenc reads 2: measure again"):
+        read_calibration(file)
+    file.write_text(json.dumps(old), encoding="utf-8")
+    with pytest.raises(CostError, match="index, owners, shares: missing, or unknown"):
+        read_calibration(file)
+
+
+def test_kernels_take_units_and_bytes_and_slots() -> None:
+    assert straight(1e-6, 1e9).seconds(1000, 1e6, 1e4) == pytest.approx(2e-3)
+    assert straight(1e-6, 1e9, 1e-9).seconds(1000, 1e6, 1e6) == pytest.approx(3e-3)
+    assert straight(1e-6).seconds(0, 0, 0) == 0
+    assert list(DEFAULTS.kernels) == list(KERNELS)
+    assert all(each.seconds(1e6, 1e9, 1e9) < 1e-200 for each in bytes_alone("wire").kernels.values())
     assert Calibration().slowdown(1000) == 1.0
+
+
+def test_a_curve_is_straight_between_its_points_and_beyond_them() -> None:
+    bent = Kernel(((0.0, 1.0), (0.1, 2.0), (0.2, 2.5)), 1e300)
+    assert [bent.seconds(units, 0.0, 10.0) for units in (0.0, 0.5, 1.5, 4.0)] == pytest.approx([10.0, 15.0, 22.5, 35.0])

@@ -26,10 +26,12 @@ def clock(steps: list[Moves], size: int, **given: float) -> Clock:
     of = Program(ones, ranks, np.ones(2 * size, dtype=np.int64), np.arange(2 * size), stages)
     costs = Costs(
         before=[np.full(size, given.get("before", 0.0)) for _ in stages],
+        beside=[np.full(size, given.get("beside", 0.0)) for _ in stages],
         after=[np.full(size, given.get("after", 0.0)) for _ in stages],
         loads=[one.bytes for one in stages],
         delays=[np.full(len(one.src), given.get("delay", 0.0)) for one in stages],
         start=np.full(size, given.get("start", 0.0)),
+        buffer=given.get("buffer", 0.0),
     )
     return run(of, costs, np.full(2 * size, RATE), trace=True)
 
@@ -67,3 +69,16 @@ def test_a_message_waits_for_its_receiver() -> None:
 def test_nothing_to_do_takes_no_time() -> None:
     found = clock([[(0, 1, 10.0)]], 3, start=0.5)
     assert found.ends == pytest.approx([0.6, 0.6, 0.5])
+
+
+def test_a_sender_goes_on_when_the_rest_is_in_its_buffers() -> None:
+    """At 0.5 s; from then on both messages share its link, and the first one comes half a second later for it."""
+    steps: list[Moves] = [[(0, 1, 100.0)], [(0, 2, 100.0)]]
+    assert clock(steps, 3).ends == pytest.approx([2.0, 1.0, 2.0])
+    assert clock(steps, 3, buffer=50.0).ends == pytest.approx([1.5, 1.5, 2.0])
+    assert clock(steps, 3, buffer=1e9).ends == pytest.approx([0.0, 2.0, 2.0])
+
+
+def test_what_is_computed_beside_messages_takes_time_only_where_it_is_longer() -> None:
+    assert clock([[(0, 1, 50.0)]], 2, beside=0.4, after=1.0).ends == pytest.approx([1.5, 1.5])
+    assert clock([[(0, 1, 50.0)]], 2, beside=0.8, after=1.0).ends == pytest.approx([1.8, 1.8])

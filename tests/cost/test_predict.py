@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.cost.plans import SHIPPED, plan_of
-from zenc.cost.calibration import Calibration, Kernel
+from zenc.cost.calibration import Calibration, bytes_alone
 from zenc.cost.played import play
 from zenc.cost.predict import Prediction, in_turn, network, predict
 from zenc.cost.profile import Profile
@@ -27,7 +27,7 @@ from zenc.topology.builders import nodes, ring
 from zenc.topology.load import load_topology
 
 SIZES = (2, 4, 8, 16)
-FREE = Calibration("free", 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, *[Kernel(0.0, 1e300)] * 3)
+FREE = bytes_alone("free")
 
 
 @cache
@@ -76,7 +76,7 @@ def test_bytes_are_those_of_gradients_that_are_drawn(scheme: str, profile: Any) 
 
 @pytest.mark.parametrize("scheme", SHIPPED)
 def test_one_of_each_kind_of_ranks_stands_for_all(scheme: str) -> None:
-    calibration = Calibration(fan_in=7e4, burst=5e4)
+    calibration = Calibration(fan_in=7e4, burst=5e4, buffer=2e4, cores=3)
     for size in (4, 12, 16):
         one = predict(plan_of(scheme, size), size, rows(), None, calibration)
         every = predict(plan_of(scheme, size), size, rows(), None, calibration, apart=True)

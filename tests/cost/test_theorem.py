@@ -17,13 +17,13 @@ import pytest
 
 from tests.cost.plans import plan_of as shipped
 from tests.support.plans import plan_of
-from zenc.cost.calibration import Calibration, Kernel
+from zenc.cost.calibration import bytes_alone
 from zenc.cost.predict import predict
 from zenc.cost.profile import Profile
 from zenc.cost.synthetic import common_core, random_subset, zipf
 from zenc.plan.model import Plan
 
-PAPER = Calibration("paper", 1e9, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, *[Kernel(0.0, 1e300)] * 3)
+PAPER = bytes_alone("paper")
 """Time is bytes over bandwidth."""
 CUTS = {
     "centralization": "partition: centralization",
@@ -35,7 +35,11 @@ BP, HC = ("point_to_point", "incremental", "balanced"), ("hierarchy", "increment
 MANY = 2_000_000_000
 HEADERS = 1.001
 """Headers and padding, which the paper leaves out."""
+INDICES = 1.002
+"""The same, and the announce of rows of WIDE."""
 ROWS = (2_000_000, 64)
+WIDE = (2_000_000, 4096)
+"""Rows beside which an index, and so the announce, weighs next to nothing, as the paper has it."""
 CROSSOVERS = {4: 0.2744, 8: 0.0580, 16: 0.01308, 32: 0.003097}
 """Ranks -> the overlap of random subsets from which on BP is cheaper: where the inequality above is an equation, with
 gamma^k = (1 - (1 - q)^k) / q. With two ranks it never is.
@@ -106,6 +110,14 @@ def test_rows_among_their_holders_are_never_beaten(size: int, overlap: float) ->
     """By none of the combinations; half of the units of a rank shared by any other one is much for rows."""
     of = random_subset(0.002, overlap, *ROWS)
     assert seconds(shipped("holders", size), size, of) <= min(every(size, of).values()) * HEADERS
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 16, 32])
+@pytest.mark.parametrize("overlap", [0.02, 0.1, 0.3, 0.6, 0.9, 1.0])
+def test_where_indices_weigh_nothing_holders_are_never_beaten(size: int, overlap: float) -> None:
+    """By none of the combinations, on the whole grid: what they lose for narrower rows is their announce alone."""
+    of = random_subset(0.002, overlap, *WIDE)
+    assert seconds(shipped("holders", size), size, of) <= min(every(size, of).values()) * INDICES
 
 
 @pytest.mark.parametrize("size", [8, 16, 32])

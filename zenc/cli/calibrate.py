@@ -14,7 +14,7 @@ from zenc.cli.common import fail, reporting, save
 from zenc.errors import ZencError
 
 if TYPE_CHECKING:
-    from zenc.cost.calibration import Calibration
+    from zenc.cost.calibration import Calibration, Kernel
 
 EXAMPLES = """\b
 Examples:
@@ -45,7 +45,7 @@ def calibrate(
     ] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Of what is measured.")] = "measured",
 ) -> None:
-    """Measure latency, bandwidth, fan-in and kernels among the ranks of a process group.
+    """Measure latency, bandwidth, fan-in, buffers and kernels among the ranks of a process group.
 
     Under torchrun it is one of the ranks; without, --nproc starts them on this machine.
     """
@@ -143,17 +143,22 @@ def _text(found: Calibration, output: Path) -> str:
     from zenc.plan.quantities import seconds_text, size_text
     from zenc.topology.units import bandwidth_text
 
-    kernels = {"pack": found.pack, "merge": found.merge, "expand": found.expand}
     return "\n".join(
         [
             f"{output}: {found.name}",
             f"  bandwidth  {bandwidth_text(found.bandwidth * found.efficiency)} of {bandwidth_text(found.bandwidth)}",
             f"  step       {seconds_text(found.step)}, and {seconds_text(found.message)} a message",
             f"  fan-in     {size_text(found.fan_in)} a message",
+            f"  buffer     {size_text(found.buffer)} a message",
             f"  call       {seconds_text(found.call)}",
-            *(
-                f"  {name:<10} {seconds_text(kernel.unit * 1e6)} for a million units, {bandwidth_text(kernel.speed)}"
-                for name, kernel in kernels.items()
-            ),
+            *(f"  {name:<10} {_kernel_text(kernel)}" for name, kernel in found.kernels.items()),
         ]
     )
+
+
+def _kernel_text(kernel: Kernel) -> str:
+    from zenc.plan.quantities import seconds_text
+    from zenc.topology.units import bandwidth_text
+
+    some, many = (seconds_text(kernel.seconds(share * 1e6, 0.0, 1e6)) for share in (0.01, 0.1))
+    return f"{some} for 1 % of a million units, {many} for 10 %, and {bandwidth_text(kernel.speed)}"

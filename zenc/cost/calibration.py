@@ -1,15 +1,16 @@
 """What a cluster and its processors take, beside the bytes: few numbers, each of which can be measured.
 
     Calibration = name network kernels
-    network     = bandwidth efficiency step message fan_in burst           # bytes a second; seconds; bytes
-    kernels     = call pack merge expand cores?
-    Kernel      = seconds a unit, bytes a second
+    network     = bandwidth efficiency step message fan_in burst buffer    # bytes a second; seconds; bytes
+    kernels     = call Kernel* cores?                                      # KERNELS says which
+    Kernel      = curve speed                                              # seconds a slot by density; bytes a second
 
 A step of a schedule takes ``step`` seconds from its start until its messages are under way, and ``message`` more for
 each that a rank sends. A port then carries bytes at ``efficiency`` times the bandwidth of its link. Where several
 messages come to a port at once, each after the first costs it half of its own bytes more, but at most ``fan_in``:
 senders that compete for a receiver do not keep it busy without gaps. ``burst`` bytes of each port are carried at once
-when a call begins, as a token bucket does.
+when a call begins, as a token bucket does. A message has left its sender when no more than ``buffer`` bytes of it are
+on their way: so much of each waits in the buffers of its connection, and the sender goes on.
 
 ``zenc calibrate`` measures all of them but ``burst``, which a network has or has not.
 """
@@ -18,27 +19,72 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from math import isfinite
+from itertools import pairwise
+from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from zenc.errors import CostError, Diagnostic, first_line
 
-VERSION = 1
+VERSION = 2
 FAN_IN_SHARE = 0.5
 """Of a message's own bytes, what it costs its receiver at most that others come at the same time."""
+
+KERNELS: Mapping[str, str] = MappingProxyType(
+    {
+        "pack": "a gradient to segments, one a part",
+        "merge": "segments of one part to their sum",
+        "expand": "the sum to a tensor, where parts are mixed",
+        "list": "the sum to a tensor, where parts are ranges",
+        "join": "the sum to a tensor, by holders",
+        "index": "one index written, or read",
+        "owners": "owners chosen, from the index sets of all ranks",
+        "shares": "which slots of a part each rank holds, by holders",
+        "finer": "units cut into the elements that a scheme sums",
+        "coarser": "elements collected into the units of the tensor",
+    }
+)
+"""Name -> what it does; ``zenc.cost.computing`` says which runs when."""
+
+
+Floats = npt.NDArray[np.float64]
+Curve: TypeAlias = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a kernel takes: ``unit`` seconds for each unit, and its values at ``speed`` bytes a second."""
+    """What a kernel takes: values at ``speed`` bytes a second, and for each slot what ``curve`` says.
 
-    unit: float
+    A curve has two points or more: units a slot from 0 on, ascending, and seconds a slot. Between them it is straight,
+    and beyond the last as steep as before it. It bends, since processors guess best what is in words of a bitmap that
+    are nearly all empty, and some kernels do many units at once.
+    """
+
+    curve: Curve
     speed: float
 
-    def seconds(self, units: float, bytes: float) -> float:
-        return units * self.unit + bytes / self.speed
+    def seconds(self, units: float, bytes: float, slots: float) -> float:
+        """For ``units`` out of ``slots``."""
+        return float(self.each(np.array([units], np.float64), bytes, np.array([slots], np.float64))[0])
+
+    def each(self, units: Floats, bytes: Floats | float, slots: Floats) -> Floats:
+        """The same of many."""
+        (*_, before, last), (at, seconds) = self.curve, np.array(self.curve).T
+        density = np.divide(units, slots, out=np.zeros_like(units), where=slots > 0)
+        steep = (last[1] - before[1]) / (last[0] - before[0])
+        of_slot = np.interp(density, at, seconds) + np.maximum(density - last[0], 0.0) * steep
+        return np.asarray(of_slot * slots + bytes / self.speed)
+
+
+def straight(unit: float, speed: float = 1e300, slot: float = 0.0) -> Kernel:
+    """A kernel of so many seconds a unit and a slot."""
+    return Kernel(((0.0, slot), (1.0, slot + unit)), speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +98,27 @@ class Calibration:
     message: float = 5e-6
     fan_in: float = 0.0
     burst: float = 0.0
+    buffer: float = 0.0
     call: float = 100e-6
-    pack: Kernel = field(default=Kernel(9e-9, 12e9))
-    merge: Kernel = field(default=Kernel(2e-9, 12e9))
-    expand: Kernel = field(default=Kernel(6e-9, 12e9))
+    pack: Kernel = field(default=straight(9e-9, 12e9, 0.02e-9))
+    merge: Kernel = field(default=Kernel(((0.0, 0.02e-9), (0.01, 0.09e-9), (0.1, 0.18e-9)), 12e9))
+    expand: Kernel = field(default=straight(6e-9, 12e9, 0.07e-9))
+    list: Kernel = field(default=straight(0.5e-9, 12e9, 0.03e-9))
+    join: Kernel = field(default=straight(3e-9, 12e9, 0.02e-9))
+    index: Kernel = field(default=straight(2e-9, slot=0.02e-9))
+    owners: Kernel = field(default=Kernel(((0.0, 0.02e-9), (0.01, 0.16e-9), (0.1, 0.7e-9)), 1e300))
+    shares: Kernel = field(default=Kernel(((0.0, 0.03e-9), (0.01, 0.16e-9), (0.1, 0.37e-9)), 1e300))
+    finer: Kernel = field(default=straight(1e-9))
+    coarser: Kernel = field(default=straight(40e-9))
     cores: int | None = None
 
     def __post_init__(self) -> None:
         complain([(wrong, f"calibration '{self.name}': {message}") for wrong, message in _unsound(self)])
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """By name."""
+        return {name: getattr(self, name) for name in KERNELS}
 
     def slowdown(self, ranks: int) -> float:
         """By how much longer kernels take where the processors are shared."""
@@ -67,6 +126,12 @@ class Calibration:
 
     def to_json(self) -> dict[str, Any]:
         return {"zenc_calibration": VERSION, **asdict(self)}
+
+
+def bytes_alone(name: str, bandwidth: float = 1e9) -> Calibration:
+    """Time is bytes over ``bandwidth``: latencies, kernels and what receivers lose take nothing."""
+    at_once: dict[str, Any] = dict.fromkeys(KERNELS, straight(0.0))
+    return Calibration(name, bandwidth, efficiency=1.0, step=0.0, message=0.0, call=0.0, **at_once)
 
 
 def complain(problems: list[tuple[bool, str]]) -> None:
@@ -78,26 +143,32 @@ def complain(problems: list[tuple[bool, str]]) -> None:
 
 
 def _unsound(of: Calibration) -> list[tuple[bool, str]]:
-    positive = {
-        "bandwidth": of.bandwidth,
-        **{f"speed of {k}": getattr(of, k).speed for k in ("pack", "merge", "expand")},
-    }
-    least = {name: getattr(of, name) for name in ("step", "message", "fan_in", "burst", "call")}
-    least |= {f"seconds a unit of {k}": getattr(of, k).unit for k in ("pack", "merge", "expand")}
+    kernels = of.kernels.items()
+    positive = {"bandwidth": of.bandwidth, **{f"speed of {k}": kernel.speed for k, kernel in kernels}}
+    least = {name: getattr(of, name) for name in ("step", "message", "fan_in", "burst", "buffer", "call")}
+    least |= {f"seconds a slot of {k}": min((y for _, y in kernel.curve), default=-1.0) for k, kernel in kernels}
     return [
         *((not (isfinite(x) and x > 0), f"{name} is above 0, not {x:g}") for name, x in positive.items()),
         *((not (isfinite(x) and x >= 0), f"{name} is 0 or more, not {x:g}") for name, x in least.items()),
         (not 0 < of.efficiency <= 1, f"efficiency is above 0 and at most 1, not {of.efficiency:g}"),
+        *((not _is_curve(each.curve), f"{k}: a curve has points from 0 units on, ascending") for k, each in kernels),
         (of.cores is not None and of.cores < 1, f"ranks share 1 core at least, not {of.cores}"),
     ]
+
+
+def _is_curve(curve: Curve) -> bool:
+    at = [units for units, _ in curve]
+    return len(at) > 1 and at[0] == 0 and all(a < b < inf for a, b in pairwise(at))
 
 
 def read_calibration(path: str | os.PathLike[str]) -> Calibration:
     """What ``zenc calibrate`` wrote to ``path``; raises CostError (``bad-calibration``) for anything else."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or data.pop("zenc_calibration", None) != VERSION:
+        if not isinstance(data, dict) or "zenc_calibration" not in data:
             raise ValueError(f"it has no 'zenc_calibration': {VERSION}")
+        if (found := data.pop("zenc_calibration")) != VERSION:
+            raise ValueError(f"it is of version {found!r}, and this zenc reads {VERSION}: measure again")
         return _calibration(data)
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, CostError):
@@ -110,12 +181,16 @@ def _calibration(data: dict[str, Any]) -> Calibration:
     known = {each.name for each in fields(Calibration)}
     if strange := sorted(set(data) - known) + sorted(known - set(data)):
         raise ValueError(f"{', '.join(strange)}: missing, or unknown")
-    for name in ("pack", "merge", "expand"):
-        data[name] = Kernel(*(_number(data[name][key]) for key in ("unit", "speed")))
-    numbers = {k: _number(v) for k, v in data.items() if k not in ("name", "cores", "pack", "merge", "expand")}
+    for name in KERNELS:
+        data[name] = _kernel(**data[name])
+    numbers = {k: _number(v) for k, v in data.items() if k not in ("name", "cores", *KERNELS)}
     if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
         raise ValueError("name is a text, cores a whole number or null")
     return Calibration(**{**data, **numbers})
+
+
+def _kernel(curve: Any, speed: Any) -> Kernel:
+    return Kernel(tuple((_number(units), _number(seconds)) for units, seconds in curve), _number(speed))
 
 
 def _number(value: Any) -> float:

@@ -2,7 +2,8 @@
 
 A rank enters a step when it has received and sent all of the one before, and has merged what came; some time later it
 is ready. A message flows when its sender and its receiver are ready in the same step, at its max-min fair rate among
-all that flow; rates change when a message starts or ends, and at no other time.
+all that flow; rates change when a message starts or ends, and at no other time. It has left its sender when what is
+left of it fits in the buffers of the connection: then it shares the links with what the sender goes on to send.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class Span:
 
 @dataclass(slots=True)
 class Costs:
-    """What a rank takes beside its messages, of each stage an array [classes]: before it is ready, and after."""
+    """What a rank takes, of each stage an array [classes]: before it is ready, while messages flow, and after."""
 
     before: list[Floats]
+    beside: list[Floats]
     after: list[Floats]
     loads: list[Floats]
     """What the network has to carry of each flow, in bytes: [flows] of each stage."""
@@ -43,6 +45,8 @@ class Costs:
     """From the end of a flow to its arrival, in seconds."""
     start: Floats
     """When each rank begins."""
+    buffer: float = 0.0
+    """Bytes of a message that are left when its sender goes on."""
 
 
 @dataclass(slots=True)
@@ -87,6 +91,7 @@ class _Run:
         stages = len(of.stages)
         self.found = Clock(costs.start.copy(), np.full(stages, np.inf), np.zeros(stages))
         self.stage_of, self.flow_of = np.zeros((2, 0), dtype=np.int64)
+        self.held = np.zeros(0, dtype=bool)  # flows that their senders wait for
         self.rest, self.rate, self.since = np.zeros((3, 0))
         for rank in range(ranks):
             self._go(rank, float(costs.start[rank]))
@@ -105,30 +110,46 @@ class _Run:
                 self._share()
 
     def _next_end(self) -> float:
-        return self.now + float((self.rest / self.rate).min()) if len(self.rest) else np.inf
+        if not len(self.rest):
+            return np.inf
+        until = np.where(self.held, np.maximum(self.rest - self.costs.buffer, 0.0), self.rest)
+        return self.now + float((until / self.rate).min())
 
     def _finish(self) -> bool:
-        """Take away the flows that end now, and let ranks go on whose last ones they were."""
+        """Take away the flows that end now, and let ranks go on whose last ones they were. Whether there were any."""
         if not len(self.rest):
             return False
-        slack = self.tolerance * np.maximum(self.now - self.since, 1e-12)
+        slack = np.maximum(
+            self.tolerance * (self.now - self.since), 4 * np.spacing(self.now)
+        )  # what the clock tells apart
         done = self.rest <= self.rate * slack
-        if not done.any():
-            return False
-        for stage, flow in zip(self.stage_of[done].tolist(), self.flow_of[done].tolist(), strict=True):
+        left = self.held & (self.rest - self.costs.buffer <= self.rate * slack)
+        for place in np.flatnonzero(done | left).tolist():
+            stage, flow = int(self.stage_of[place]), int(self.flow_of[place])
             of, arrival = self.of.stages[stage], self.now + float(self.costs.delays[stage][flow])
-            for rank in (int(of.src[flow]), int(of.dst[flow])):
-                self.left[rank] -= 1
-                self.arrived[rank] = max(self.arrived[rank], arrival)
-                if not self.left[rank]:
-                    self._leave(rank, stage)
+            if left[place]:
+                self._end_of(int(of.src[flow]), stage, arrival if done[place] else self.now)
+            if done[place]:
+                self._end_of(int(of.dst[flow]), stage, arrival)
+        if not done.any():
+            self.held &= ~left
+            return False
         keep = ~done
+        self.held = (self.held & ~left)[keep]
         self.stage_of, self.flow_of = self.stage_of[keep], self.flow_of[keep]
         self.rest, self.rate, self.since = self.rest[keep], self.rate[keep], self.since[keep]
         return True
 
+    def _end_of(self, rank: int, stage: int, at: float) -> None:
+        """A message of ``rank`` has come, or has left."""
+        self.left[rank] -= 1
+        self.arrived[rank] = max(self.arrived[rank], at)
+        if not self.left[rank]:
+            self._leave(rank, stage)
+
     def _leave(self, rank: int, stage: int) -> None:
-        sent = float(self.arrived[rank])
+        beside = float(self.ready[rank]) + float(self.costs.beside[stage][rank])
+        sent = max(float(self.arrived[rank]), beside)
         end = sent + float(self.costs.after[stage][rank])
         if self.trace:
             times = float(self.started[rank]), float(self.ready[rank]), sent, end
@@ -184,6 +205,7 @@ class _Run:
         self.flow_of = np.concatenate([self.flow_of, begun])
         self.rest = np.concatenate([self.rest, self.costs.loads[stage][begun]])
         self.rate = np.concatenate([self.rate, np.zeros(len(begun))])
+        self.held = np.concatenate([self.held, np.ones(len(begun), dtype=bool)])
         self.since = np.concatenate([self.since, np.full(len(begun), self.now)])
         return True
 

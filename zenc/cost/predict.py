@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.cost.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
+from zenc.cost.computing import Computing, computing
 from zenc.cost.engine import Clock, Costs, Span, run
 from zenc.cost.network import Network, network_of
 from zenc.cost.profile import Profile
@@ -47,9 +48,9 @@ class PhaseCost:
 class Prediction:
     """What ``plan`` takes on ``size`` ranks: ``seconds`` from the call to the last rank's result.
 
-    ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of its pack,
-    merges and expansion. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried``
-    bytes. ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
+    ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of the rank that
+    computes longest. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
+    ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
     """
 
     scheme: str
@@ -131,10 +132,11 @@ def predict_on(
     scales = Scales(plan, network.size, profile)
     of = program(scales, network, apart)
     bandwidths = network.bandwidths[of.link_member] * calibration.efficiency
-    costs = _costs(of, scales, calibration, bandwidths, network)
+    computed, slow = computing(of, scales, calibration), calibration.slowdown(scales.size)
+    costs = _costs(of, computed, slow, calibration, bandwidths, network)
     tolerance = 1e-9 if len(of.sizes) <= MOST_EXACT or apart else COARSE
     clock = run(of, costs, bandwidths, tolerance, trace)
-    return _prediction(plan, scales, calibration, network, of, clock)
+    return _prediction(plan, computed, slow, network, of, clock)
 
 
 def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
@@ -150,25 +152,15 @@ def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
     return ends
 
 
-def _kernels(scales: Scales, calibration: Calibration) -> tuple[float, float]:
-    """Seconds until the first message, and from the last one to the result."""
-    unit, slow = scales.unit_bytes, calibration.slowdown(scales.size)
-    own, whole = scales.own_bytes, scales.sum_bytes
-    pack, expand = calibration.pack.seconds(own / unit, own), calibration.expand.seconds(whole / unit, whole)
-    return (calibration.call / 2 + pack) * slow, (calibration.call / 2 + expand) * slow
-
-
-def _costs(of: Program, scales: Scales, calibration: Calibration, bandwidths: Floats, network: Network) -> Costs:
-    ranks, slow, unit = len(of.sizes), calibration.slowdown(scales.size), scales.unit_bytes
-    latencies = network.latencies[of.link_member]
-    before, after, loads, delays = [], [], [], []
+def _costs(
+    of: Program, computed: Computing, slow: float, calibration: Calibration, bandwidths: Floats, network: Network
+) -> Costs:
+    ranks, latencies = len(of.sizes), network.latencies[of.link_member]
+    before, loads, delays = [], [], []
     credit = np.full(len(bandwidths), calibration.burst)
-    for stage in of.stages:
+    for stage, work in zip(of.stages, computed.works, strict=True):
         sends = np.bincount(stage.src, stage.out, minlength=ranks)
-        before.append(np.asarray(calibration.step + sends * calibration.message, np.float64))
-        came = np.bincount(stage.dst, stage.into * stage.bytes, minlength=ranks)
-        merge = calibration.merge.seconds(1, unit) / unit if stage.kind == "push" else 0.0
-        after.append(np.asarray(came * merge * slow, np.float64))
+        before.append(np.asarray(calibration.step + sends * calibration.message + work.before * slow, np.float64))
         load = _loads(stage, calibration, ranks)
         if calibration.burst:
             load, credit = _less(load, stage, credit)
@@ -176,14 +168,22 @@ def _costs(of: Program, scales: Scales, calibration: Calibration, bandwidths: Fl
         on_way = stage.times * of.link_sizes[stage.link] * latencies[stage.link]
         together = np.bincount(stage.flow, on_way, minlength=len(load))
         delays.append(np.asarray(together / (stage.out * of.sizes[stage.src]), np.float64))
-    first, _ = _kernels(scales, calibration)
-    return Costs(before, after, loads, delays, np.full(ranks, first))
+    beside, after = ([getattr(work, name) * slow for work in computed.works] for name in ("beside", "after"))
+    start = np.full(ranks, computed.first * slow)
+    return Costs(before, beside, after, loads, delays, start, calibration.buffer)
 
 
 def _loads(stage: Stage, calibration: Calibration, ranks: int) -> Floats:
-    """Bytes of each flow, and what it costs its receiver that others come at the same time."""
+    """Bytes of each flow, and what it costs its receiver that others come at the same time.
+
+    A receiver idles while those that it waits for are busy with others. So it loses all that it may only where both
+    ends carry as much; who has less to carry than the other end is there in time, and bytes that wait fill the gaps.
+    """
     came = np.bincount(stage.dst, stage.into, minlength=ranks)[stage.dst]
-    lost = np.minimum(FAN_IN_SHARE * stage.bytes, calibration.fan_in)
+    received = np.bincount(stage.dst, stage.into * stage.bytes, minlength=ranks)[stage.dst]
+    sent = np.bincount(stage.src, stage.out * stage.bytes, minlength=ranks)[stage.src]
+    alike = np.minimum(sent, received) / np.maximum(np.maximum(sent, received), 1e-9)
+    lost = np.minimum(FAN_IN_SHARE * stage.bytes, calibration.fan_in) * alike
     return np.asarray(stage.bytes + lost * (came - 1) / np.maximum(came, 1))
 
 
@@ -197,9 +197,8 @@ def _less(load: Floats, stage: Stage, credit: Floats) -> tuple[Floats, Floats]:
 
 
 def _prediction(
-    plan: Plan, scales: Scales, calibration: Calibration, network: Network, of: Program, clock: Clock
+    plan: Plan, computed: Computing, slow: float, network: Network, of: Program, clock: Clock
 ) -> Prediction:
-    first, last = _kernels(scales, calibration)
     sent, received = bytes_by_rank(of.stages, of.sizes)
     carried, load = np.zeros((2, len(of.link_sizes)))
     bandwidths = network.bandwidths[of.link_member]
@@ -208,16 +207,14 @@ def _prediction(
     load = carried / bandwidths
     worst = int(load.argmax()) if len(load) else -1
     messages = sum(float(stage.out @ of.sizes[stage.src]) for stage in of.stages)
-    merge = calibration.merge.seconds(1, scales.unit_bytes) / scales.unit_bytes
-    pushed = _received(of, [stage for stage in of.stages if stage.kind == "push"]).max(initial=0.0)
     return Prediction(
         scheme=plan.scheme,
-        size=scales.size,
-        seconds=float(clock.ends.max(initial=0.0)) + last,
+        size=network.size,
+        seconds=float(clock.ends.max(initial=0.0)) + computed.last * slow,
         sent=float(sent.max(initial=0.0)),
         received=float(received.max(initial=0.0)),
         messages=round(messages),
-        kernels=first + last + float(pushed) * merge * calibration.slowdown(scales.size),
+        kernels=computed.busiest * slow,
         phases=_phases(of, clock),
         bottleneck=network.label(int(of.link_member[worst])) if worst >= 0 and load[worst] > 0 else "",
         busy=float(load[worst]) if worst >= 0 else 0.0,
@@ -226,10 +223,6 @@ def _prediction(
         spans=tuple(clock.spans),
         of=of,
     )
-
-
-def _received(of: Program, stages: Sequence[Stage]) -> Floats:
-    return bytes_by_rank(stages, of.sizes)[1]
 
 
 def _phases(of: Program, clock: Clock) -> dict[str, PhaseCost]:

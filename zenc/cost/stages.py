@@ -1,7 +1,7 @@
 """The messages of every step, and which of them are alike.
 
     Program = sizes member link_sizes link_member Stage*
-    Stage   = kind name number, (bytes src dst out into)*, (flow link times)*      # of flows, and of flows on links
+    Stage   = kind name number Shared, (bytes src dst out into)*, (flow link times)*     # of flows, of flows on links
 
 What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
 flow of a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave
@@ -15,13 +15,14 @@ simulation that is fair to messages, so nothing is lost by simulating one of eac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from zenc.cost.network import Network
 from zenc.cost.played import Step, play
+from zenc.cost.sharing import ONE, Shared, Sharing
 from zenc.cost.weigh import Scales
 from zenc.plan.evaluate import Ints
 
@@ -31,7 +32,7 @@ Words = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]."""
+    """One step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]. ``shared`` is of all of it."""
 
     kind: str
     name: str
@@ -44,6 +45,7 @@ class Stage:
     flow: Ints
     link: Ints
     times: Floats
+    shared: Shared = ONE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +67,7 @@ class Messages:
     src: Ints
     dst: Ints
     bytes: Floats
+    shared: Shared = ONE
 
 
 def messages(scales: Scales, step: Step) -> Iterator[Messages]:
@@ -95,30 +98,42 @@ def program(scales: Scales, network: Network, apart: bool = False) -> Program:
         alike = _if_all_alike(scales)
         if alike is not None:
             return alike
-    steps = [_together(list(messages(scales, step))) for step in play(scales.plan, scales.size)]
+    steps = [_together(scales, step) for step in play(scales.plan, scales.size)]
     return _classes(steps, network, apart)
 
 
-def _together(found: list[Messages]) -> Messages:
-    if len(found) == 1:
-        return found[0]
-    src, dst, bytes = (np.concatenate([getattr(some, name) for some in found]) for name in ("src", "dst", "bytes"))
-    return Messages(found[0].step, src, dst, bytes)
+def _together(scales: Scales, step: Step) -> Messages:
+    """All messages of ``step``."""
+    sharing, watched = _watched(scales, step)
+    found = list(messages(scales, watched))
+    src, dst, bytes = (
+        getattr(found[0], name) if len(found) == 1 else np.concatenate([getattr(some, name) for some in found])
+        for name in ("src", "dst", "bytes")
+    )
+    return Messages(step, src, dst, bytes, sharing.of(len(src)))
+
+
+def _watched(scales: Scales, step: Step) -> tuple[Sharing, Step]:
+    """``step``, and what counts it while it is used up."""
+    sharing = Sharing(scales.parts)
+    return sharing, replace(step, carried=sharing.watch(step.carried))
 
 
 def _if_all_alike(scales: Scales) -> Program | None:
     """The program of one class, where every rank sends and receives the same in every step; None where not."""
     size, stages = scales.size, list[Stage]()
-    for step in play(scales.plan, size):
-        sums, mine = np.zeros((4, size)), list[Floats]()
+    for each in play(scales.plan, size):
+        sums, mine, count = np.zeros((4, size)), list[Floats](), 0
+        sharing, step = _watched(scales, each)
         for some in messages(scales, step):
+            count += len(some.src)
             marks = _marks(some.bytes)
             for row, (ends, mark) in zip(sums, ((e, m) for e in (some.src, some.dst) for m in marks), strict=True):
                 row += np.bincount(ends, mark, minlength=size)
             mine.append(some.bytes[some.src == 0])
         if (sums != sums[:, :1]).any():
             return None
-        stages.append(_alone(step, np.concatenate(mine)))
+        stages.append(_alone(step, np.concatenate(mine), sharing.of(count)))
     one = np.ones(1, dtype=np.int64)
     return Program(one * size, one * 0, np.array([size, size]), np.array([0, size]), tuple(stages))
 
@@ -129,13 +144,13 @@ def _marks(bytes: Floats) -> tuple[Floats, Floats]:
     return (mixed >> np.uint64(40)).astype(np.float64), (mixed & np.uint64(0xFFFFFF)).astype(np.float64)
 
 
-def _alone(step: Step, bytes: Floats) -> Stage:
+def _alone(step: Step, bytes: Floats, shared: Shared) -> Stage:
     """Of a rank like all others: its links carry what it sends, and as much that it receives."""
     kinds, counts = np.unique(bytes, return_counts=True)
     flows, count = np.arange(len(kinds)), counts.astype(np.float64)
     ends = flows * 0
     both = np.r_[flows, flows], np.r_[ends, ends + 1], np.r_[count, count]
-    return Stage(step.kind, step.name, step.number, kinds, ends, ends, count, count, *both)
+    return Stage(step.kind, step.name, step.number, kinds, ends, ends, count, count, *both, shared)
 
 
 @dataclass(slots=True)
@@ -221,7 +236,7 @@ def _quotient(steps: list[Messages], every: _All, ranks: Ints, links: Ints, flow
     for step, a, b, c, d in zip(steps, starts, starts[1:], loaded, loaded[1:], strict=False):
         of, here = step.step, slice(a, b)
         columns = every.bytes[index[here]], src[here], dst[here], out[here], into[here]
-        stages.append(Stage(of.kind, of.name, of.number, *columns, flow[c:d] - a, link[c:d], times[c:d]))
+        stages.append(Stage(of.kind, of.name, of.number, *columns, flow[c:d] - a, link[c:d], times[c:d], step.shared))
     return Program(sizes, member, link_sizes, link_member, tuple(stages))
 
 

@@ -34,6 +34,7 @@ class Scales:
     size: int
     profile: Profile
     _known: dict[tuple[str, int], Floats] = field(default_factory=dict)
+    _weighed: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.parts = self.plan.parts(self.size)
@@ -70,14 +71,26 @@ class Scales:
         return np.asarray(rows + MESSAGE_HEADER_BYTES * -np.expm1(-rows / self.unit_bytes))
 
     @property
-    def own_bytes(self) -> float:
-        """Of the values that a rank contributes."""
-        return self.units * self.profile.density * self.unit_bytes
+    def own_units(self) -> float:
+        """What a rank contributes."""
+        return self.units * self.profile.density
 
     @property
-    def sum_bytes(self) -> float:
-        """Of the values in the sum of all ranks."""
-        return self.units * float(self.profile.union(self.size)) * self.unit_bytes
+    def result_units(self) -> float:
+        """What there is in the end: of any rank, with what blocks or a dense pull fill up."""
+        last = self.plan.pulls[-1]
+        if last.format is Format.DENSE:
+            return self.units
+        return self.units * float(self._density(self.size, self.blocks[self.plan.name_of("pull", last)]).mean())
+
+    def units_a_byte(self, kind: str, name: str) -> float:
+        """How many units the bytes of pieces stand for, of the phase ``name`` and all that was weighed of it."""
+        if kind == "announce":
+            return self.own_units / self._announced()
+        if self.bare:
+            return 1 / self.unit_bytes
+        units, bytes = self._weighed.get(name, (0.0, 0.0))
+        return units / bytes if bytes else 0.0
 
     def _of(self, step: Step, contributors: npt.NDArray[np.int32], part: npt.NDArray[np.int64]) -> Floats:
         """The bytes of one piece of each row."""
@@ -94,18 +107,21 @@ class Scales:
         """The bytes of a piece with what so many ranks contributed, of each part that may weigh differently."""
         key = (name, contributors)
         if key not in self._known:
-            self._known[key] = self._weigh(name, phase.format, contributors)
+            self._known[key] = self._weigh(key, phase.format)
         return self._known[key]
 
-    def _weigh(self, name: str, format: Format, contributors: int) -> Floats:
-        unit_bytes = self.unit_bytes
+    def _weigh(self, key: tuple[str, int], format: Format) -> Floats:
+        (name, contributors), unit_bytes = key, self.unit_bytes
         if self.bare:
             return np.array([_values(self._held(contributors), unit_bytes)])
         if format is Format.DENSE:
             counts = np.full(self.ranges, self.slots)
         else:
             counts = self.slots * self._density(contributors, self.blocks[name])
-        return SEGMENT_HEADER_BYTES + body_bytes(format, self.slots, counts, unit_bytes)
+        pieces = SEGMENT_HEADER_BYTES + body_bytes(format, self.slots, counts, unit_bytes)
+        units, bytes = self._weighed.get(name, (0.0, 0.0))
+        self._weighed[name] = units + float(counts.sum()), bytes + float(pieces.sum())
+        return pieces
 
     def _density(self, contributors: int, block: int) -> Floats:
         """Of the slots of each part that may weigh differently, those that so many ranks fill."""

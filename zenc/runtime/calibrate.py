@@ -2,10 +2,10 @@
 
     step, message   a small message to one peer, and to all of them at once
     bandwidth       messages of two sizes around a ring; the difference of the times is that of the bytes
+    buffer          what of a message is not there when its sender goes on: the time from then on, as bytes
     fan_in          as many bytes in messages to all peers at once: what that takes beyond the ring
     call            an empty call of a scheme, less its steps
-    pack, merge,    this rank's own kernels, on rows and on single elements: seconds a unit and bytes a second. All
-    expand          ranks run them at once, so processors that they share are in the numbers
+    kernels         this rank's own: see ``zenc.runtime.timing``
 
 Each time is the median of several rounds, of the slowest rank.
 """
@@ -15,27 +15,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from zenc.cost.calibration import FAN_IN_SHARE, Calibration, Kernel
+from zenc.cost.calibration import FAN_IN_SHARE, Calibration
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.collective import Collective
-from zenc.runtime.layout import contribution_of, layout_of
-from zenc.runtime.segments import Segment, Workshop
-from zenc.scheme.model import Format, Unit
+from zenc.runtime.timing import solved, timed
 from zenc.targets.cpu.kernels import Kernels
 
 SMALL = 8
 FIRST, LONG_ENOUGH, MOST = 1 << 16, 0.05, 1 << 28
 """Bytes of the first message around the ring, which doubles until it takes so many seconds, or has so many bytes."""
-ROUNDS, KERNEL_ROUNDS = 9, 7
-SHAPES = ((50_000, 64, 1000), (2_000_000, 1, 50_000))
-"""Units, width, and units that a rank holds: rows, and single elements."""
-PARTS = 4
-FASTEST = 1e-13
-"""Seconds a byte: faster than any memory, where the clock says less."""
+ROUNDS, LONG_ROUNDS = 9, 3
 
 Report = Callable[[str], None]
 
@@ -44,14 +38,16 @@ def calibrate(
     group: dist.ProcessGroup | None,
     collective: Collective,
     kernels: Kernels,
+    by_holders: Kernels,
     report: Report,
     link: float | None = None,
     name: str = "measured",
 ) -> Calibration:
     """Measure on ``group``, all ranks together; every rank gets the same result.
 
-    ``collective`` is a scheme of two steps that is loaded on the group, ``kernels`` are its kernels. ``link``: what the
-    links are said to carry, in bytes a second; the efficiency is to that, or else 1.
+    ``collective`` is a scheme of two steps that is loaded on the group, ``kernels`` are its kernels, and ``by_holders``
+    those of any scheme by holders. ``link``: what the links are said to carry, in bytes a second; the efficiency is to
+    that, or else 1.
 
     Raises SynchronisationError (``too-few-ranks``) for a group of one rank, which has no network.
     """
@@ -66,16 +62,19 @@ def calibrate(
     report("bandwidth")
     size, took = probe.long()
     bandwidth = (size - size // 2) / max(1e-9, took - probe.seconds([probe.next], size // 2))
+    buffer = _buffer(probe, size, bandwidth)
     report("fan-in")
     fan_in = _fan_in(probe, size, took, bandwidth, message)
     report("an empty call")
     call = max(0.0, probe.slowest(lambda: _empty(collective), ROUNDS) - 2 * (step + (probe.size - 1) * message))
     report("kernels")
-    measured = [probe.agreed(list(_kernels(kernels, *shape))) for shape in SHAPES]
-    pack, merge, expand = (_solved(*(found[i] for found in measured)) for i in range(3))
+    kernel_times = [
+        dict(zip(found, probe.agreed(list(found.values())), strict=True)) for found in timed(kernels, by_holders)
+    ]
+    of_kernels: dict[str, Any] = {**solved(kernel_times)}
     said = max(link or bandwidth, bandwidth)
-    network = said, bandwidth / said, step, message, fan_in, 0.0
-    return Calibration(name, *network, call, pack, merge, expand)
+    network = said, bandwidth / said, step, message, fan_in, 0.0, buffer
+    return Calibration(name, *network, call, **of_kernels)
 
 
 class _Probe:
@@ -96,13 +95,31 @@ class _Probe:
         def exchange() -> None:
             operations = []
             for distance, buffer in zip(distances, received, strict=True):
-                to, source = (self.rank + distance) % self.size, (self.rank - distance) % self.size
-                operations.append(dist.P2POp(dist.irecv, buffer, self._global(source), self.group))
-                operations.append(dist.P2POp(dist.isend, sent, self._global(to), self.group))
+                operations.append(dist.P2POp(dist.irecv, buffer, self._peer(-distance), self.group))
+                operations.append(dist.P2POp(dist.isend, sent, self._peer(distance), self.group))
             for work in dist.batch_isend_irecv(operations):
                 work.wait()
 
         return self.slowest(exchange, ROUNDS)
+
+    def seconds_on_the_way(self, size: int) -> float:
+        """Of a message of ``size`` bytes around the ring: from when its sender may go on until one has come.
+
+        0 on GPUs, where a sender does not wait for messages.
+        """
+        if self.device.type == "cuda":
+            return 0.0
+        sent, received, times = torch.zeros(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8), []
+        for _ in range(LONG_ROUNDS):
+            dist.barrier(self.group)
+            coming = dist.irecv(received, self._peer(-1), self.group)
+            going = dist.isend(sent, self._peer(1), self.group)
+            assert coming and going
+            going.wait()
+            left = time.perf_counter()
+            coming.wait()
+            times.append(time.perf_counter() - left)
+        return self.agreed([median(times)])[0]
 
     def slowest(self, run: Callable[[], object], rounds: int) -> float:
         """The median time of ``run``, after one to warm up."""
@@ -132,8 +149,17 @@ class _Probe:
                 return size, took
             size *= 2
 
-    def _global(self, rank: int) -> int:
+    def _peer(self, distance: int) -> int:
+        """The global rank at ``distance``."""
+        rank = (self.rank + distance) % self.size
         return dist.get_global_rank(self.group, rank) if self.group is not None else rank
+
+
+def _buffer(probe: _Probe, size: int, bandwidth: float) -> float:
+    """What waits in the buffers of a connection: of a message that is longer than that, from ``size`` bytes up."""
+    while (found := probe.seconds_on_the_way(size) * bandwidth) > size / 2 and size < MOST:
+        size *= 2
+    return min(found, float(size))
 
 
 def _fan_in(probe: _Probe, size: int, took: float, bandwidth: float, message: float) -> float:
@@ -149,41 +175,3 @@ def _fan_in(probe: _Probe, size: int, took: float, bandwidth: float, message: fl
 def _empty(collective: Collective) -> None:
     indices = torch.zeros((1, 0), dtype=torch.int64)
     collective.all_reduce(torch.sparse_coo_tensor(indices, torch.zeros((0, 64)), (1000, 64), check_invariants=False))
-
-
-def _kernels(kernels: Kernels, units: int, width: int, held: int) -> tuple[float, float, float]:
-    """Seconds of pack, merge and expansion, of ``held`` units each."""
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randperm(units, generator=generator)[:held].sort().values
-    shape = (units, width) if width > 1 else (units,)
-    values = torch.ones((held, width) if width > 1 else held)
-    tensor = torch.sparse_coo_tensor(ids[None], values, shape, is_coalesced=True, check_invariants=False)
-    layout = layout_of(tensor, Unit.AUTO)
-    workshop = Workshop(kernels, kernels.geometry(layout.units, layout.width, PARTS), layout)
-    own = workshop.pack(contribution_of(tensor, layout), 1, 0, Format.AUTO)
-
-    def merged() -> list[Segment]:
-        return [workshop.merge([one, one.seen_from(1)], 0, Format.AUTO) for one in own]
-
-    return (
-        _least(lambda: workshop.pack(contribution_of(tensor, layout), 1, 0, Format.AUTO)),
-        _least(merged) / 2,
-        _least(lambda: workshop.expand_units(own)),
-    )
-
-
-def _least(run: Callable[[], object]) -> float:
-    """The least time of several, after one to warm up."""
-    times = []
-    for _ in range(KERNEL_ROUNDS + 1):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return min(times[1:])
-
-
-def _solved(rows: float, elements: float) -> Kernel:
-    """From the times of both shapes, held (unit + 4 width / speed), to seconds a unit and bytes a second."""
-    (_, width, held), (_, _, single) = SHAPES
-    byte = max(FASTEST, (rows / held - elements / single) / (4 * (width - 1)))
-    return Kernel(max(0.0, elements / single - 4 * byte), 1 / byte)

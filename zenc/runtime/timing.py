@@ -1,0 +1,203 @@
+"""What kernels take here, on gradients of a few shapes.
+
+Single values of several densities make the curve of a kernel, and rows say at which speed it moves bytes. They run as a
+call has them, with the memory that it makes; what cuts and collects elements is PyTorch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from zenc.cost.calibration import Kernel, straight
+from zenc.runtime.agreement import Agreement
+from zenc.runtime.joined import Joined
+from zenc.runtime.layout import contribution_of, layout_of, sparse_result
+from zenc.runtime.rows import Rows
+from zenc.runtime.segments import Segment, Workshop
+from zenc.scheme.model import Format, Unit
+from zenc.targets.cpu.holders import HolderKernels
+from zenc.targets.cpu.kernels import Kernels
+from zenc.targets.geometry import words_of
+
+ROUNDS = 5
+PARTS = 4
+HOLDERS = 8
+"""Ranks whose index sets owners are chosen from."""
+SIGHTLESS = frozenset({"index", "owners", "shares"})
+"""Kernels that see no values."""
+FASTEST = 1e-13
+"""Seconds a byte: faster than any memory, where the clock says less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """``held`` of ``units`` of ``width`` float32 values are there."""
+
+    units: int
+    width: int
+    held: int
+
+    @property
+    def density(self) -> float:
+        return self.held / self.units
+
+
+SINGLE = tuple(Shape(2_000_000, 1, held) for held in (600, 6000, 20_000, 60_000, 200_000))
+"""Single values, of 0.03 % to 10 %."""
+ROWS = Shape(500_000, 64, 20_000)
+CUT = Shape(200_000, 64, 10_000)
+"""Rows whose elements a scheme sums."""
+
+Times = Mapping[str, float]
+"""Kernel -> seconds for one shape."""
+Least = Callable[[Callable[[], object]], float]
+"""How long something takes."""
+
+
+def timed(mixed: Kernels, ranges: Kernels, clock: Callable[[], float] = time.perf_counter) -> list[dict[str, float]]:
+    """The times of all kernels by ``clock``: for each of SINGLE, for ROWS, and for CUT.
+
+    ``mixed`` are those of a scheme whose parts are mixed, ``ranges`` those of one by holders.
+    """
+    least = partial(_least, clock)
+    return [_times(mixed, ranges, shape, least) for shape in (*SINGLE, ROWS)] + [_recut(CUT, least)]
+
+
+def solved(times: Sequence[Times]) -> dict[str, Kernel]:
+    """What ``timed`` returns, as kernels."""
+    *single, rows, recut = times
+    return {
+        **{name: kernel_of([each[name] for each in single], rows[name], name not in SIGHTLESS) for name in rows},
+        **{name: straight(seconds / (CUT.held * CUT.width)) for name, seconds in recut.items()},
+    }
+
+
+def kernel_of(single: Sequence[float], rows: float, moves: bool) -> Kernel:
+    """From the times of SINGLE and of ROWS, units x curve(density) + bytes / speed; only if it ``moves`` values."""
+    points = [(shape.density, seconds / shape.units) for shape, seconds in zip(SINGLE, single, strict=True)]
+    (x, y), (x2, y2), *_ = points
+    curve = ((0.0, max(0.0, y - x * (y2 - y) / (x2 - x))), *points)
+    if not moves:
+        return Kernel(curve, 1 / FASTEST)
+    of_slots = Kernel(curve, 1 / FASTEST).seconds(ROWS.held, 0.0, ROWS.units)
+    byte = max(FASTEST, (rows - of_slots) / (4 * ROWS.held * (ROWS.width - 1)))
+    return Kernel(tuple((x, max(0.0, y - 4 * x * byte)) for x, y in curve), 1 / byte)
+
+
+def _times(mixed: Kernels, ranges: Kernels, shape: Shape, least: Least) -> dict[str, float]:
+    """Seconds for ``shape``; of what takes several gradients, for each of them."""
+    return {**_over_a_cut(mixed, ranges, shape, least), **_by_holders(ranges, shape, least)}
+
+
+def _over_a_cut(mixed: Kernels, ranges: Kernels, shape: Shape, least: Least) -> dict[str, float]:
+    made, plain = _Packed(mixed, shape), _Packed(ranges, shape)
+    pairs = list(map(list, zip(made.own(0), made.own(1), strict=True)))
+    listed, others = plain.own(0), [pair[0] for pair in pairs]
+    written = [torch.empty(made.shop.measure(s.part, s.count, made.format_of(s))[0], dtype=torch.uint8) for s in others]
+
+    def indices() -> None:
+        for one, to in zip(others, written, strict=True):
+            made.write_and_read(one, to.data_ptr())
+
+    return {
+        "pack": least(lambda: made.own(0)),
+        "merge": least(lambda: [made.shop.merge(pair, 0, Format.AUTO) for pair in pairs]) / 2,
+        "expand": least(lambda: made.shop.expand_units(others)),
+        "list": least(lambda: plain.shop.expand_units(listed)),
+        "index": least(indices) / 2,
+    }
+
+
+def _by_holders(kernels: Kernels, shape: Shape, least: Least) -> dict[str, float]:
+    holding, wanted = HolderKernels(kernels.path), torch.zeros(HOLDERS, HOLDERS, dtype=torch.bool)
+    sets = torch.from_numpy(np.stack([_marked(shape, seed) for seed in range(HOLDERS)]))
+    wanted[:, 0] = True
+
+    def chosen() -> Agreement:
+        return Agreement(kernels, holding, shape.units, [each.data_ptr() for each in sets], sets, wanted)
+
+    alone = torch.stack([sets[0]] * HOLDERS)
+    one = Agreement(kernels, holding, shape.units, [each.data_ptr() for each in alone], alone, wanted)
+    layout, values = layout_of(_gradient(shape, 0), Unit.AUTO), torch.ones(shape.held, shape.width)
+    parts = [Rows(part, (part,), slots, values.data_ptr(), values) for part, slots in enumerate(one.slots)]
+
+    def joined() -> None:
+        tensor = Joined(one, layout, 4 * shape.width)
+        for rows in parts:
+            tensor.add(rows)
+
+    owners = least(chosen)
+    shares = max(0.0, least(lambda: chosen().learn()) - owners)
+    return {"join": least(joined), "owners": owners / HOLDERS, "shares": shares / HOLDERS}
+
+
+class _Packed:
+    """Gradients of ``shape`` on their way through ``kernels``."""
+
+    def __init__(self, kernels: Kernels, shape: Shape) -> None:
+        self.tensors = [_gradient(shape, seed) for seed in range(2)]
+        self.layout = layout_of(self.tensors[0], Unit.AUTO)
+        geometry = kernels.geometry(self.layout.units, self.layout.width, PARTS)
+        self.shop = Workshop(kernels, geometry, self.layout)
+
+    def own(self, number: int) -> list[Segment]:
+        return self.shop.pack(contribution_of(self.tensors[number], self.layout), 1, number, Format.AUTO)
+
+    def format_of(self, segment: Segment) -> Format:
+        """The smallest."""
+        return self.shop.wire_format(segment.part, segment.count, Format.AUTO)
+
+    def write_and_read(self, segment: Segment, at: int) -> None:
+        format, slots, bitmap = self.format_of(segment), self.shop.slots[segment.part], self.shop.bitmaps(1)
+        self.shop.kernels.encode_index(format, segment.bitmap, slots, segment.count, at)
+        self.shop.kernels.decode_index(format, at, slots, segment.count, bitmap.data_ptr())
+
+
+def _recut(shape: Shape, least: Least) -> dict[str, float]:
+    """Rows to elements, and back."""
+    tensor = _gradient(shape, 0)
+    layout = layout_of(tensor, Unit.ELEMENT)
+    ids, values = contribution_of(tensor, layout).unit_ids, contribution_of(tensor, layout).values
+    assert ids is not None
+    return {
+        "finer": least(lambda: contribution_of(tensor, layout)),
+        "coarser": least(lambda: sparse_result(ids, values, layout)),
+    }
+
+
+def _gradient(shape: Shape, seed: int) -> torch.Tensor:
+    """Coalesced, as rows or as single values."""
+    ids = torch.from_numpy(_drawn(shape, seed))
+    size = (shape.width,) if shape.width > 1 else ()
+    values = torch.ones((shape.held, *size))
+    return torch.sparse_coo_tensor(ids[None], values, (shape.units, *size), is_coalesced=True, check_invariants=False)
+
+
+def _drawn(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Units that a rank holds, ascending."""
+    return np.sort(np.random.default_rng(seed).choice(shape.units, shape.held, replace=False, shuffle=False)).astype(
+        np.int64
+    )
+
+
+def _marked(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """The same as a bitmap over all units."""
+    flags = np.zeros(64 * words_of(shape.units), dtype=np.bool_)
+    flags[_drawn(shape, seed)] = True
+    return np.packbits(flags, bitorder="little").view(np.int64)
+
+
+def _least(clock: Callable[[], float], run: Callable[[], object]) -> float:
+    """The least time of several, after one to warm up."""
+    times = []
+    for _ in range(ROUNDS + 1):
+        started = clock()
+        run()
+        times.append(clock() - started)
+    return min(times[1:])
