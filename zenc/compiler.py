@@ -243,12 +243,15 @@ def calibrate(
     import torch.distributed as dist
 
     from zenc.runtime.calibrate import calibrate
+    from zenc.runtime.latency import RING
     from zenc.targets import cpu
 
     ranks = dist.get_world_size(group)
-    artifact, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
-    mixed, by_holders = cpu.load(artifact.sources), cpu.load(holders.sources)
-    return calibrate(group, load(artifact, group), mixed, by_holders, report, link, name)
+    balanced, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
+    one_step, many_steps = compile("agsparse", ranks=ranks), compile_text(RING, ranks=ranks)
+    calls = [load(each, group) for each in (one_step, balanced, many_steps)]
+    mixed, by_holders = cpu.load(balanced.sources), cpu.load(holders.sources)
+    return calibrate(group, calls, mixed, by_holders, report, link, name)
 
 
 def _obtained(what: Artifact | Path_, size: int) -> Artifact:

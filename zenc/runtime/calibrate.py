@@ -1,10 +1,10 @@
 """What the cluster and the processors of a process group take: the numbers of ``zenc.cost.calibration``, measured.
 
-    step, message   a small message to one peer, and to all of them at once
+    call, step,     empty calls of schemes with few and with many steps: see ``zenc.runtime.latency``
+    message
     bandwidth       messages of two sizes around a ring; the difference of the times is that of the bytes
     buffer          what of a message is not there when its sender goes on: the time from then on, as bytes
     fan_in          as many bytes in messages to all peers at once: what that takes beyond the ring
-    call            an empty call of a scheme, less its steps
     kernels         this rank's own: see ``zenc.runtime.timing``
 
 Each time is the median of several rounds, of the slowest rank.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -23,20 +24,21 @@ import torch.distributed as dist
 from zenc.cost.calibration import FAN_IN_SHARE, Calibration
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.collective import Collective
+from zenc.runtime.latency import latency
 from zenc.runtime.timing import solved, timed
 from zenc.targets.cpu.kernels import Kernels
 
 SMALL = 8
 FIRST, LONG_ENOUGH, MOST = 1 << 16, 0.05, 1 << 28
 """Bytes of the first message around the ring, which doubles until it takes so many seconds, or has so many bytes."""
-ROUNDS, LONG_ROUNDS = 9, 3
+ROUNDS, EMPTY_ROUNDS, LONG_ROUNDS = 9, 25, 3
 
 Report = Callable[[str], None]
 
 
 def calibrate(
     group: dist.ProcessGroup | None,
-    collective: Collective,
+    calls: Sequence[Collective],
     kernels: Kernels,
     by_holders: Kernels,
     report: Report,
@@ -45,9 +47,9 @@ def calibrate(
 ) -> Calibration:
     """Measure on ``group``, all ranks together; every rank gets the same result.
 
-    ``collective`` is a scheme of two steps that is loaded on the group, ``kernels`` are its kernels, and ``by_holders``
-    those of any scheme by holders. ``link``: what the links are said to carry, in bytes a second; the efficiency is to
-    that, or else 1.
+    ``calls``: the schemes of one step, of two and of many that ``zenc.runtime.latency`` wants, loaded on the group.
+    ``kernels`` are those of the second one, ``by_holders`` those of any scheme by holders. ``link``: what the links are
+    said to carry, in bytes a second; the efficiency is to that, or else 1.
 
     Raises SynchronisationError (``too-few-ranks``) for a group of one rank, which has no network.
     """
@@ -55,26 +57,22 @@ def calibrate(
     if probe.size < 2:
         help = "run it under torchrun with a rank a device, or with --nproc 2 or more"
         raise SynchronisationError(Diagnostic("too-few-ranks", "one rank alone has no network to measure", help=help))
-    report("latency of a step and of a message")
-    one, all_ = probe.seconds([probe.next], SMALL), probe.seconds(probe.others, SMALL)
-    message = min(one, max(0.0, (all_ - one) / (probe.size - 2))) if probe.size > 2 else 0.0
-    step = one - message
+    report("latency, by empty calls")
+    of = latency(probe.size, *(probe.slowest(partial(_empty, one), EMPTY_ROUNDS) for one in calls))
     report("bandwidth")
     size, took = probe.long()
     bandwidth = (size - size // 2) / max(1e-9, took - probe.seconds([probe.next], size // 2))
     buffer = _buffer(probe, size, bandwidth)
     report("fan-in")
-    fan_in = _fan_in(probe, size, took, bandwidth, message)
-    report("an empty call")
-    call = max(0.0, probe.slowest(lambda: _empty(collective), ROUNDS) - 2 * (step + (probe.size - 1) * message))
+    fan_in = _fan_in(probe, size, took, bandwidth)
     report("kernels")
     kernel_times = [
         dict(zip(found, probe.agreed(list(found.values())), strict=True)) for found in timed(kernels, by_holders)
     ]
     of_kernels: dict[str, Any] = {**solved(kernel_times)}
     said = max(link or bandwidth, bandwidth)
-    network = said, bandwidth / said, step, message, fan_in, 0.0, buffer
-    return Calibration(name, *network, call, **of_kernels)
+    network = said, bandwidth / said, of.step, of.message, fan_in, 0.0, buffer
+    return Calibration(name, *network, of.call, **of_kernels)
 
 
 class _Probe:
@@ -162,12 +160,16 @@ def _buffer(probe: _Probe, size: int, bandwidth: float) -> float:
     return min(found, float(size))
 
 
-def _fan_in(probe: _Probe, size: int, took: float, bandwidth: float, message: float) -> float:
-    """Bytes that each message after the first loses its receiver; no more than its share of a message."""
+def _fan_in(probe: _Probe, size: int, took: float, bandwidth: float) -> float:
+    """Bytes that each message after the first loses its receiver; no more than its share of a message.
+
+    Beyond what small messages to all take more than one does: that is latency.
+    """
     if probe.size < 3:
         return 0.0
     each = max(1, size // (probe.size - 1))
-    together = probe.seconds(probe.others, each) - (probe.size - 2) * message
+    small = probe.seconds(probe.others, SMALL) - probe.seconds([probe.next], SMALL)
+    together = probe.seconds(probe.others, each) - max(0.0, small)
     lost = max(0.0, (together - took) * bandwidth / (probe.size - 2))
     return float(min(lost, FAN_IN_SHARE * each))
 
