@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Zenc
-from zenc.cost.calibration import read_calibration, straight
+from zenc.cost.calibration import Calibration, read_calibration, straight
 from zenc.runtime.timing import CUT, ROWS, SINGLE, solved
 
 
@@ -33,12 +34,24 @@ def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> N
         (("--nproc", "2", "--bandwidth", "fast"), "a bandwidth is a number and a unit"),
         (("--nproc", "2", "--backend", "mpi"), "gloo or nccl"),
         (("--nproc", "2", "-o", "no/such/folder.json"), "there is no folder"),
+        (("--read", "no_such.json"), "does not exist"),
     ],
 )
 def test_bad_input_is_said(zenc: Zenc, arguments: tuple[str, ...], words: str) -> None:
     done = zenc("calibrate", *arguments)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr
     assert words in " ".join(done.stderr.replace("│", " ").split()), done.stderr
+
+
+def test_what_was_measured_is_shown_and_drawn_again(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "here.json").write_text(json.dumps(Calibration("here").to_json()))
+    done = zenc("calibrate", "--read", "here.json", "--plot", "here.svg")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("here.json: here\n") and "20 us, and 5 us a message" in done.stdout
+    assert ">owners</text>" in (tmp_path / "here.svg").read_text()
+    (tmp_path / "bad.json").write_text("{}")
+    refused = zenc("calibrate", "--read", "bad.json")
+    assert refused.returncode == 1 and "error[bad-calibration]" in refused.stderr
 
 
 def test_one_rank_has_no_network(zenc: Zenc) -> None:

@@ -21,6 +21,7 @@ Examples:
   torchrun --nproc-per-node 8 --no-python zenc calibrate -o here.json
   torchrun --nnodes 4 --nproc-per-node 8 ... --no-python zenc calibrate -o here.json --bandwidth '100 Gbit/s'
   zenc calibrate --nproc 4 -o loopback.json
+  zenc calibrate --read here.json --plot here.svg
   zenc simulate balanced sparcml --calibration here.json
 
 Run it as you run training: with as many ranks, on the same machines, while nothing else runs there. It takes seconds.
@@ -44,11 +45,21 @@ def calibrate(
         typer.Option(metavar="B", help="What the links are said to carry, such as '100 Gbit/s': gives the efficiency."),
     ] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Of what is measured.")] = "measured",
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw what kernels take there; needs zenc[plots].")
+    ] = None,
+    read: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Show this calibration, and measure nothing."),
+    ] = None,
 ) -> None:
     """Measure latency, bandwidth, fan-in, buffers and kernels among the ranks of a process group.
 
     Under torchrun it is one of the ranks; without, --nproc starts them on this machine.
     """
+    if read:
+        _show(read, plot)
+        return
     link = _link(bandwidth)
     if not os.access(output.parent, os.W_OK):
         raise typer.BadParameter(f"--output: there is no folder '{output.parent}' that can be written to")
@@ -62,6 +73,25 @@ def calibrate(
         _start(nproc, output, backend, link, name)
     else:
         raise typer.BadParameter("start it by torchrun, or with --nproc 4 for processes on this machine")
+    if plot and os.environ.get("RANK", "0") == "0":
+        _draw(output, plot)
+
+
+def _show(path: Path, plot: Path | None) -> None:
+    from zenc.cost.calibration import read_calibration
+
+    with reporting(json=False):
+        print(_text(read_calibration(path), path))
+    if plot:
+        _draw(path, plot)
+
+
+def _draw(path: Path, plot: Path) -> None:
+    from zenc.cost.calibration import read_calibration
+    from zenc.cost.curves import of_kernels
+
+    with reporting(json=False):
+        save(plot, of_kernels(read_calibration(path)))
 
 
 def _link(bandwidth: str | None) -> float | None:

@@ -1,6 +1,7 @@
 """Latency as schemes meet it: by empty calls of schemes with few steps and with many.
 
-A plain message of the process group says little: it goes another way than a scheme's, and takes several times as long.
+Plain messages of the process group would say little: they go another way than a scheme's. Where ranks share processors
+even these are mostly work of theirs, which longer messages hide behind the wire, so they are an upper bound.
 """
 
 from __future__ import annotations
