@@ -187,8 +187,10 @@ def _text(found: Calibration, output: Path) -> str:
 
 
 def _kernel_text(kernel: Kernel) -> str:
+    from zenc.cost.calibration import BOUNDLESS
     from zenc.plan.quantities import seconds_text
     from zenc.topology.units import bandwidth_text
 
+    speed = f", and {bandwidth_text(kernel.speed)}" if kernel.speed < BOUNDLESS else ""
     some, many = (seconds_text(kernel.seconds(share * 1e6, 0.0, 1e6)) for share in (0.01, 0.1))
-    return f"{some} for 1 % of a million units, {many} for 10 %, and {bandwidth_text(kernel.speed)}"
+    return f"{some} for 1 % of a million units, {many} for 10 %{speed}"

@@ -82,7 +82,11 @@ class Kernel:
         return np.asarray(of_slot * slots + bytes / self.speed)
 
 
-def straight(unit: float, speed: float = 1e300, slot: float = 0.0) -> Kernel:
+BOUNDLESS = 1e300
+"""The speed of a kernel that sees no values."""
+
+
+def straight(unit: float, speed: float = BOUNDLESS, slot: float = 0.0) -> Kernel:
     """A kernel of so many seconds a unit and a slot."""
     return Kernel(((0.0, slot), (1.0, slot + unit)), speed)
 
@@ -106,8 +110,8 @@ class Calibration:
     list: Kernel = field(default=straight(0.5e-9, 12e9, 0.03e-9))
     join: Kernel = field(default=straight(3e-9, 12e9, 0.02e-9))
     index: Kernel = field(default=straight(2e-9, slot=0.02e-9))
-    owners: Kernel = field(default=Kernel(((0.0, 0.02e-9), (0.01, 0.16e-9), (0.1, 0.7e-9)), 1e300))
-    shares: Kernel = field(default=Kernel(((0.0, 0.03e-9), (0.01, 0.16e-9), (0.1, 0.37e-9)), 1e300))
+    owners: Kernel = field(default=Kernel(((0.0, 0.02e-9), (0.01, 0.16e-9), (0.1, 0.7e-9)), BOUNDLESS))
+    shares: Kernel = field(default=Kernel(((0.0, 0.03e-9), (0.01, 0.16e-9), (0.1, 0.37e-9)), BOUNDLESS))
     finer: Kernel = field(default=straight(1e-9))
     coarser: Kernel = field(default=straight(40e-9))
     cores: int | None = None

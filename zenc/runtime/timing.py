@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from zenc.cost.calibration import Kernel, straight
+from zenc.cost.calibration import BOUNDLESS, Kernel, straight
 from zenc.runtime.agreement import Agreement
 from zenc.runtime.joined import Joined
 from zenc.runtime.layout import contribution_of, layout_of, sparse_result
@@ -84,8 +84,8 @@ def kernel_of(single: Sequence[float], rows: float, moves: bool) -> Kernel:
     (x, y), (x2, y2), *_ = points
     curve = ((0.0, max(0.0, y - x * (y2 - y) / (x2 - x))), *points)
     if not moves:
-        return Kernel(curve, 1 / FASTEST)
-    of_slots = Kernel(curve, 1 / FASTEST).seconds(ROWS.held, 0.0, ROWS.units)
+        return Kernel(curve, BOUNDLESS)
+    of_slots = Kernel(curve, BOUNDLESS).seconds(ROWS.held, 0.0, ROWS.units)
     byte = max(FASTEST, (rows - of_slots) / (4 * ROWS.held * (ROWS.width - 1)))
     return Kernel(tuple((x, max(0.0, y - 4 * x * byte)) for x, y in curve), 1 / byte)
 
