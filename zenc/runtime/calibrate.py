@@ -7,7 +7,7 @@
     fan_in          as many bytes in messages to all peers at once: what that takes beyond the ring
     kernels         this rank's own: see ``zenc.runtime.timing``
 
-Each time is the median of several rounds, of the slowest rank.
+Each time is the median of several rounds, that of an empty call the least, of the slowest rank.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def calibrate(
         help = "run it under torchrun with a rank a device, or with --nproc 2 or more"
         raise SynchronisationError(Diagnostic("too-few-ranks", "one rank alone has no network to measure", help=help))
     report("latency, by empty calls")
-    of = latency(probe.size, *(probe.slowest(partial(_empty, one), EMPTY_ROUNDS) for one in calls))
+    of = latency(probe.size, *(probe.slowest(partial(_empty, one), EMPTY_ROUNDS, min) for one in calls))
     report("bandwidth")
     size, took = probe.long()
     bandwidth = (size - size // 2) / max(1e-9, took - probe.seconds([probe.next], size // 2))
@@ -119,8 +119,8 @@ class _Probe:
             times.append(time.perf_counter() - left)
         return self.agreed([median(times)])[0]
 
-    def slowest(self, run: Callable[[], object], rounds: int) -> float:
-        """The median time of ``run``, after one to warm up."""
+    def slowest(self, run: Callable[[], object], rounds: int, of: Callable[[Sequence[float]], float] = median) -> float:
+        """The median time of ``run``, or what else ``of`` the times, after one to warm up."""
         times = []
         for _ in range(rounds + 1):
             dist.barrier(self.group)
@@ -129,7 +129,7 @@ class _Probe:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
             times.append(time.perf_counter() - started)
-        return median(self.agreed(times)[1:])
+        return of(self.agreed(times)[1:])
 
     def agreed(self, times: list[float]) -> list[float]:
         """The greatest of all ranks of each time."""
