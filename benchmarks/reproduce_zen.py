@@ -1,7 +1,7 @@
-"""Zen's evaluation, computed again by zenc's cost model: the numbers of docs/reproduction.md.
+"""Zen's evaluation, computed again by zenc's cost model: the numbers of docs/research/reproduction.md.
 
     python benchmarks/reproduce_zen.py            prints what the page says
-    python benchmarks/reproduce_zen.py --write    writes docs/reproduction.md, its JSON and its figures anew
+    python benchmarks/reproduce_zen.py --write    writes docs/research/reproduction.md, its JSON and its figures anew
     python benchmarks/reproduce_zen.py --page     the same without computing: from the JSON that there is
 
 No GPU and no network are used, and no time is measured: half a minute of one core.
@@ -21,7 +21,8 @@ from benchmarks.reproduce.figures import figures  # noqa: E402  the folder above
 from benchmarks.reproduce.page import part, with_results  # noqa: E402
 from benchmarks.reproduce.results import Results, results  # noqa: E402
 
-PAGE, JSON, FOLDER = (ROOT / "docs" / name for name in ("reproduction.md", "reproduction.json", "reproduction"))
+DOCS = ROOT / "docs"
+PAGE, JSON, FOLDER = DOCS / "research" / "reproduction.md", DOCS / "reproduction.json", DOCS / "reproduction"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The ids of all diagnostics, which are stable: ``docs/diagnostics.md`` documents each with a bad and a good text.
+"""The ids of all diagnostics, which are stable; each has a bad and a good text in ``docs/reference/diagnostics.md``.
 
     DIAGNOSTICS = id -> (stage, meaning)                    # in the order of the stages
 

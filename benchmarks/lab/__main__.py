@@ -3,7 +3,8 @@
     python -m benchmarks.lab --ranks 8 --rate 100mbit --schemes balanced holders --workload rows --density 0.02
 
 That takes root. Without it the same runs over loopback, which says nothing about networks. Bytes come first: they are
-exact and repeat. Times mean something only on a machine that does nothing else. The method is in docs/benchmarks.md.
+exact and repeat. Times mean something only on a machine that does nothing else. docs/research/benchmarks.md has the
+method.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures ``auto`` beside each of its candidates, on every workload and number of ranks of the lab: docs/choice.md.
+"""Measurements of ``auto`` beside its candidates, at all workloads and ranks of the lab: docs/guides/choice.md.
 
     python -m benchmarks.lab.choice                     all points, as root: see --list for how long it takes
     python -m benchmarks.lab.choice --only rows-8       some of them again; the results of the others stay
@@ -17,7 +17,7 @@ from benchmarks.lab.suite.points import Point, point
 from benchmarks.lab.suite.results import Result, Results, load
 from benchmarks.lab.suite.run import Suite, carry_out
 
-PAGE, FOLDER = ROOT / "docs" / "choice.md", ROOT / "docs" / "benchmarks" / "choice"
+PAGE, FOLDER = ROOT / "docs" / "guides" / "choice.md", ROOT / "docs" / "benchmarks" / "choice"
 AUTO = "auto"
 SPARSE, DENSE = ("balanced", "holders", "hierarchical_centralization"), "dense_ring"
 """The candidates of ``auto``. The dense one takes up to a minute where it is hopeless, so it is one point's alone."""

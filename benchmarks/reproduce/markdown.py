@@ -17,4 +17,4 @@ def table(heads: Sequence[str], ways: Sequence[str], rows: Iterable[Sequence[str
 
 
 def picture(name: str) -> str:
-    return f"![{FIGURES[name]}](reproduction/{name}.svg)"
+    return f"![{FIGURES[name]}](../reproduction/{name}.svg)"

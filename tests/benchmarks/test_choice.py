@@ -36,7 +36,7 @@ FOUND = result(
 
 
 def test_the_table_is_made_of_the_results(assert_golden):
-    assert_golden("../../docs/choice.md", choice.with_table(choice.PAGE.read_text(encoding="utf-8"), COMMITTED))
+    assert_golden("../../docs/guides/choice.md", choice.with_table(choice.PAGE.read_text(encoding="utf-8"), COMMITTED))
 
 
 def test_committed_results_are_those_of_the_points_as_they_are():

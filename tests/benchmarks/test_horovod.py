@@ -25,7 +25,7 @@ def without_horovod(monkeypatch):
 
 
 def test_without_it_the_lab_says_so_and_goes_on(without_horovod, capsys):
-    assert re.match(r"Horovod \(.*horovod.*\); build it with Gloo and PyTorch, as docs/benchmarks.md says", why_not())
+    assert re.match(r"Horovod \(.*horovod.*\); build it with Gloo and PyTorch, as docs/.+ says", why_not())
     options = parser().parse_args(["--network", "loopback", "--schemes", "holders"])
     assert settings_of(options).peers == ("holders", "torch-dense", "torch-coo")
     assert "horovod-coo takes Horovod (" in (said := capsys.readouterr().err) and "Going on without it" in said
@@ -73,7 +73,7 @@ def test_what_a_peer_starts_for_a_call_ends_after_it(monkeypatch):
     assert sample["counted"] == (3, 4) and sample["interface"] is None
 
 
-@pytest.mark.skipif(bool(why_not()), reason="takes Horovod, which docs/benchmarks.md says how to build")
+@pytest.mark.skipif(bool(why_not()), reason="takes Horovod, which docs/research/benchmarks.md says how to build")
 def test_three_ranks_over_loopback(tmp_path):
     """Started and stopped several times; the lab checks its sum."""
     command = [sys.executable, "-m", "benchmarks.lab", "--ranks", "3", "--network", "loopback", "--units", "2000"]

@@ -71,7 +71,7 @@ def verdict(what: str, **results: Result) -> list[str]:
 def test_the_page_is_made_of_the_results(assert_golden):
     drawn = figures(COMMITTED)
     page = suite.PAGE.read_text(encoding="utf-8")
-    assert_golden("../../docs/benchmarks.md", with_results(page, COMMITTED, drawn))
+    assert_golden("../../docs/research/benchmarks.md", with_results(page, COMMITTED, drawn))
     assert {path.name for path in FOLDER.glob("*.svg")} == set(drawn)
     for name, svg in drawn.items():
         assert_golden(f"../../docs/benchmarks/{name}", svg)

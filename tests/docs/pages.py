@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_MANUAL = [path for folder in ("docs", "docs/tutorials") for path in sorted((ROOT / folder).glob("*.md"))]
+_FOLDERS = ("", "start", "guides", "reference", "internals", "research")
+_MANUAL = [path for folder in _FOLDERS for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
 _EXAMPLES = sorted((ROOT / "examples").glob("*/README.md"))
 PAGES = [path for path in (*_MANUAL, *_EXAMPLES, ROOT / "README.md") if path.exists()]
 

@@ -14,7 +14,7 @@ from zenc.cli import app
 
 (COMMAND,) = (
     shlex.split(line)
-    for block in blocks_of(ROOT / "docs" / "choice.md")
+    for block in blocks_of(ROOT / "docs" / "guides" / "choice.md")
     for line in block.text.splitlines()
     if line.startswith("zenc tune") and "--plot " in line
 )

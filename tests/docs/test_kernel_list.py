@@ -7,7 +7,7 @@ import re
 from tests.docs.pages import ROOT
 from zenc.codegen.templates import templates_dir
 
-PAGE = (ROOT / "docs" / "cuda.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "cuda.md").read_text("utf-8")
 KERNELS = (templates_dir() / "cuda" / "kernels.cu.j2").read_text("utf-8")
 COLUMNS = ["kernel", "what it makes", "one thread, or one warp", "reads", "writes"]
 

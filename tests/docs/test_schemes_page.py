@@ -17,7 +17,7 @@ from zenc.plan.provenance import Deliveries
 from zenc.plan.verify import verify
 from zenc.scheme.model import Format
 
-PAGE = (ROOT / "docs" / "schemes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "schemes.md").read_text(encoding="utf-8")
 SIZES = (8, 16, 32)
 DENSITIES: dict[str, Callable[[int], float]] = {
     "apart": lambda k: 0.01 * k,

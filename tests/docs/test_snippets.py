@@ -18,7 +18,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of, write_files
 from tests.support.ranks import Ranks
 
-DIAGNOSTICS = ROOT / "docs" / "diagnostics.md"
+DIAGNOSTICS = ROOT / "docs" / "reference" / "diagnostics.md"
 PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for block in blocks_of(page))]
 SHELLS = ("shell", "sh", "bash", "console")
 MANY = re.compile(r"--nproc-per-node \d\d")

@@ -1,1 +1,1 @@
-"""Tests on a GPU, and what they share: see "On a GPU" in docs/cuda.md."""
+"""Tests on a GPU, and what they share: see "On a GPU" in docs/reference/cuda.md."""

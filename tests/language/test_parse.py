@@ -272,7 +272,7 @@ def test_reserved_words_are_those_of_the_grammar() -> None:
     listed = re.search(r"NAME\.1: /\(\?!\(\?:([a-z|]+)\)", grammar)
     assert listed
     assert set(listed[1].split("|")) == RESERVED
-    manual = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+    manual = (Path(__file__).parents[2] / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
     assert " ".join(sorted(RESERVED)) in " ".join(manual.split())
 
 

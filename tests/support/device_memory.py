@@ -1,6 +1,6 @@
 """What calls of the CUDA target take of a GPU's memory beside input and result, counted over the emulator.
 
-python -m tests.support.device_memory     prints the table of docs/cuda.md
+python -m tests.support.device_memory     prints the table of docs/reference/cuda.md
 """
 
 from __future__ import annotations

@@ -204,4 +204,4 @@ def _number(value: Any) -> float:
 
 
 DEFAULTS = Calibration()
-"""100 Gbit/s, and kernels of one CPU core as docs/performance.md has them: a guess, where nothing was measured."""
+"""100 Gbit/s, and kernels of one CPU core as docs/internals/performance.md has them: guesses, not measured."""

@@ -4,7 +4,7 @@ Exactly once: play every move with sets of contributors (``zenc.plan.provenance`
 the pull may carry complete parts only, and in the end every rank holds every part complete.
 
 Under Holders the announce is played first, in the same way: no index set may arrive twice, and every rank must end
-with those of all ranks. Then all choose the same owners, by themselves (docs/plan.md).
+with those of all ranks. Then all choose the same owners, by themselves (docs/internals/plan.md).
 
 The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
 same order of each part, so that they hold the same bits.

@@ -1,4 +1,4 @@
-"""What links of known kinds carry: bytes a second for each direction, and seconds. Sources: ``docs/topologies.md``."""
+"""Bandwidth a direction (bytes a second) and latency of known links. Sources: ``docs/reference/topologies.md``."""
 
 from __future__ import annotations
 

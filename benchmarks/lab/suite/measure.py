@@ -19,7 +19,7 @@ from benchmarks.lab.settings import ROOT, LabError
 from benchmarks.lab.suite.points import Point
 from benchmarks.lab.suite.results import Result, result_of
 
-RESULTS = ("docs/benchmarks", "docs/benchmarks.md")
+RESULTS = ("docs/benchmarks", "docs/research/benchmarks.md")
 """What the suite itself writes, from the root of the repository."""
 
 

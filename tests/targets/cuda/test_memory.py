@@ -1,4 +1,4 @@
-"""What calls take of a GPU's memory beside input and result: one bitmap more than the payload (docs/cuda.md)."""
+"""Memory of a GPU that calls take beside input and result: one bitmap over the payload (docs/reference/cuda.md)."""
 
 from __future__ import annotations
 

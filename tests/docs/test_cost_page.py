@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.docs.pages import ROOT, blocks_of
 from zenc.cli import app
 
-PAGE = ROOT / "docs" / "simulator.md"
+PAGE = ROOT / "docs" / "reference" / "cost.md"
 COMMANDS = {
     words[words.index("--plot") + 1]: words[1:]
     for block in blocks_of(PAGE)
