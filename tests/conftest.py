@@ -6,6 +6,8 @@
 ``nvrtc`` compiles GPU kernels, without a GPU. It comes with the extra ``dev``; where it can't be had, the tests that
 ask for it are skipped if ZENC_WITHOUT_NVRTC is set, and fail otherwise.
 
+``nine``, ``four`` and ``two`` are pools of real processes in a gloo world (see ``tests.support.ranks``).
+
 Tests marked ``gpu`` run only where ``-m`` names the mark; without a GPU they are skipped then.
 """
 
@@ -13,13 +15,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.gpu.machine import gpu
 from tests.support.fuzz import register_profiles
+from tests.support.ranks import Ranks
 from zenc.codegen.compilers import device_compiler
 from zenc.codegen.nvrtc import Nvrtc
 from zenc.errors import BuildError
@@ -73,6 +76,25 @@ def assert_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         pytest.fail("\n".join(diff))
 
     return check
+
+
+@pytest.fixture(scope="session")
+def nine() -> Iterator[Ranks]:
+    """Nine real processes in a gloo world, for jobs that leave the world whole."""
+    with Ranks(9) as ranks:
+        yield ranks
+
+
+@pytest.fixture(scope="session")
+def four() -> Iterator[Ranks]:
+    with Ranks(4) as ranks:
+        yield ranks
+
+
+@pytest.fixture(scope="session")
+def two() -> Iterator[Ranks]:
+    with Ranks(2) as ranks:
+        yield ranks
 
 
 @pytest.fixture(scope="session")

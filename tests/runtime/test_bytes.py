@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -19,12 +17,6 @@ from tests.support.shipped import SHIPPED, cases
 from zenc.language.load import locate
 
 JOB = "tests.runtime.jobs:counted"
-
-
-@pytest.fixture(scope="module")
-def nine() -> Iterator[Ranks]:
-    with Ranks(9) as ranks:
-        yield ranks
 
 
 @settings(max_examples=150, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,6 @@ from tests.support.ranks import Ranks, RanksFailed
 JOBS = "tests.runtime.jobs:"
 BY_PREDICTION = "scheme mine { choose(every = 4, patience = 2, trials = 0) from [sparcml, dense_ring] }"
 BY_TRIALS = "scheme mine { choose(every = 5, trials = 2) from [balanced, holders, sparcml, dense_ring] }"
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[Ranks]:
-    with Ranks(4) as ranks:
-        yield ranks
 
 
 def alike(results: list[dict[str, Any]]) -> dict[str, Any]:

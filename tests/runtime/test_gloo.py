@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
@@ -12,12 +10,6 @@ from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 JOBS = "tests.runtime.jobs:"
 BALANCED = scheme_text(*COMBINATIONS[-1])
-
-
-@pytest.fixture(scope="module")
-def nine() -> Iterator[Ranks]:
-    with Ranks(9) as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize("size", range(1, 10))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from functools import lru_cache
 
 import pytest
@@ -27,7 +26,6 @@ from tests.support.cases import (
     sparse_tensor,
 )
 from tests.support.local import collectives, run_all
-from tests.support.ranks import Ranks
 
 JOBS = "tests.runtime.jobs:"
 PATTERNS = list(itertools.product(COMMUNICATIONS, AGGREGATIONS))
@@ -128,12 +126,6 @@ def test_zen_sends_the_bytes_of_the_paper(size):
         density = rank.stats["density_out"]
         expected = (size - 1) / size * (2 * n / units + density + 1 / 32) * 4 * units
         assert rank.stats["bytes_received"] == pytest.approx(expected, rel=0.05)
-
-
-@pytest.fixture(scope="module")
-def nine() -> Iterator[Ranks]:
-    with Ranks(9) as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize("size", range(1, 10))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
@@ -23,7 +23,6 @@ from tests.support.cases import (
     sparse_tensor,
 )
 from tests.support.local import collectives, run_all
-from tests.support.ranks import Ranks
 
 JOBS = "tests.runtime.jobs:"
 COMMUNICATIONS = ("point_to_point then ring", "point_to_point", "ring", "hierarchy", "hierarchy then point_to_point")
@@ -162,12 +161,6 @@ def test_the_busiest_rank_moves_the_least_bytes_there_can_be(size, communication
     for each in stats:
         assert sum(phase["bytes_sent"] for phase in each["phases"].values()) == each["bytes_sent"]
         assert 0.002 < each["phases"]["announce"]["bytes_sent"] / least < 0.008
-
-
-@pytest.fixture(scope="module")
-def nine() -> Iterator[Ranks]:
-    with Ranks(9) as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize("size", range(1, 10))

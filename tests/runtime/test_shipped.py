@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ import torch
 import zenc
 from tests.support.cases import FORMATS, KINDS, assert_sums, dense_tensor, sparse_tensor
 from tests.support.local import collectives, run_all
-from tests.support.ranks import Ranks
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.language.load import locate
 from zenc.plan.requirements import allowed
@@ -46,12 +44,6 @@ def test_it_sums(name, size):
 
 
 WITHOUT_TIERS = [name for name in SHIPPED if len(plan_of_shipped(name).tiers) == 1]
-
-
-@pytest.fixture(scope="module")
-def nine() -> Iterator[Ranks]:
-    with Ranks(9) as ranks:
-        yield ranks
 
 
 def sample(size: int) -> list[str]:

@@ -29,7 +29,6 @@ from tests.support.cases import (
 )
 from tests.support.local import collectives, run_all
 from tests.support.plans import explain
-from tests.support.ranks import Ranks
 from zenc.plan.formats import MESSAGE_HEADER_BYTES
 from zenc.plan.synthetic import Load
 
@@ -172,12 +171,6 @@ def test_a_piece_under_another_name(inner, turn):
             assert error.diagnostics[0].id in ("corrupt-message", "deadline", "peer-lost", "different-calls")
         else:
             assert_same_bits([*right, *found])
-
-
-@pytest.fixture(scope="module")
-def nine() -> Iterator[Ranks]:
-    with Ranks(9) as ranks:
-        yield ranks
 
 
 def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Real processes for tests: a pool of ranks that stays up, since importing torch is the slow part.
+"""Real processes for tests: a pool of ranks that stays up, forked from a process that has imported torch.
 
     with Ranks(4) as ranks:
         results = ranks.run("tests.runtime.jobs:sum_once", size=3, scheme="balanced")    # one result a rank
@@ -9,14 +9,18 @@ order, and an exception on a rank comes back as itself, in a ``RanksFailed``.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import multiprocessing
 import os
 import socket
+import time
 import traceback
 from typing import Any
 
+from tests.support.forked import context
+
 SECONDS = 120.0
+GONE, LATE = "the process is gone", "the process has not answered"
 
 
 class RanksFailed(Exception):
@@ -30,14 +34,16 @@ class RanksFailed(Exception):
 class Ranks:
     """``size`` processes joined in one gloo world."""
 
-    def __init__(self, size: int, environment: dict[str, str] | None = None) -> None:
-        context = multiprocessing.get_context("spawn")
-        port = _free_port()
+    def __init__(self, size: int) -> None:
         self.size = size
+        self._start()
+
+    def _start(self) -> None:
+        size, port, self.whole = self.size, _free_port(), True
         self.pipes, self.processes = [], []
         for rank in range(size):
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, size, port, there, environment or {}), daemon=True)
+            here, there = context().Pipe()
+            process = context().Process(target=_serve, args=(rank, size, port, there, dict(os.environ)), daemon=True)
             process.start()
             there.close()
             self.pipes.append(here)
@@ -50,7 +56,14 @@ class Ranks:
         self.close()
 
     def run(self, job: str, size: int | None = None, seconds: float = SECONDS, **arguments: Any) -> list[Any]:
-        """Run ``module:function`` on the first ``size`` ranks, at once; raises RanksFailed if any of them did."""
+        """Run ``module:function`` on the first ``size`` ranks, at once; raises RanksFailed if any of them did.
+
+        After a job that left ranks dead or without an answer the next one has new processes.
+        """
+        if not self.whole:
+            self.close()
+            self._start()
+        deadline = time.monotonic() + seconds
         chosen = self.pipes[: size or self.size]
         for pipe in self.pipes:
             pipe.send((job, len(chosen), arguments))
@@ -58,41 +71,41 @@ class Ranks:
         errors: dict[int, BaseException] = {}
         traces: dict[int, str] = {}
         for rank, pipe in enumerate(self.pipes):
-            kind, value, trace = _answer(pipe, seconds)
+            kind, value, trace = _answer(pipe, deadline)
             if kind == "result":
                 results[rank] = value
             else:
                 errors[rank], traces[rank] = value, trace
+        self.whole = not {GONE, LATE} & set(traces.values())
         if errors:
             raise RanksFailed(errors, results, traces)
         return [results[rank] for rank in range(len(chosen))]
 
     def close(self) -> None:
         for pipe in self.pipes:
-            try:
+            with contextlib.suppress(OSError):
                 pipe.send(None)
-            except OSError:
-                continue
         for process in self.processes:
-            process.join(10)
+            process.join(10 if self.whole else 0)
             if process.is_alive():
                 process.kill()
 
 
-def _answer(pipe: Any, seconds: float) -> tuple[str, Any, str]:
+def _answer(pipe: Any, deadline: float) -> tuple[str, Any, str]:
     try:
-        if pipe.poll(seconds):
+        if pipe.poll(max(0.0, deadline - time.monotonic())):
             kind, value, trace = pipe.recv()
             return kind, value, trace
     except (EOFError, OSError) as error:
-        return "error", error, "the process is gone"
-    return "error", TimeoutError(f"no answer in {seconds} s"), "timeout"
+        return "error", error, GONE
+    return "error", TimeoutError(LATE), LATE
 
 
 def _serve(rank: int, size: int, port: int, pipe: Any, environment: dict[str, str]) -> None:
+    os.environ.clear()
     os.environ.update(
-        {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(size),
-         "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **environment}
+        {**environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank),
+         "WORLD_SIZE": str(size), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     )  # fmt: skip
     import torch
     import torch.distributed as dist

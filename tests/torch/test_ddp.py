@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.support.ranks import Ranks, RanksFailed
 
 JOBS = "tests.torch.jobs:"
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[Ranks]:
-    with Ranks(4) as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -13,12 +11,6 @@ from zenc.cost.sample import sample_ids
 from zenc.cost.stored import read_profiles
 
 JOBS = "tests.torch.jobs:"
-
-
-@pytest.fixture(scope="module")
-def four() -> Iterator[Ranks]:
-    with Ranks(4) as ranks:
-        yield ranks
 
 
 def holders(size, step, factor=1):
