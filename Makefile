@@ -56,16 +56,16 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 tables: $(STAMP)  ## the tables of the language, after a change of grammar/zen.lark
 	$(BIN)/python -m zenc.language.grammar
 
-bench: $(STAMP)  ## the suite of the lab, as root and on an idle machine: 25 minutes, then docs/research/benchmarks.md anew
+bench: $(STAMP)  ## the suite of the lab, on an idle machine: 25 minutes, then docs/research/benchmarks.md anew
 	$(BIN)/python -m benchmarks.lab.suite $(if $(POINTS),--only $(POINTS))
 
-bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, as root and idle: 20 minutes, then docs/guides/choice.md anew
+bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, on an idle machine: 20 minutes, then docs/guides/choice.md anew
 	$(BIN)/python -m benchmarks.lab.choice $(if $(POINTS),--only $(POINTS))
 
 bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
 
-bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine plays; as root, else over loopback
+bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine plays, without root
 	$(BIN)/python -m benchmarks.lab $(LAB)
 
 reproduce: $(STAMP)  ## docs/research/reproduction.md anew: Zen's evaluation, by the cost model; less than a minute

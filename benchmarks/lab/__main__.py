@@ -2,9 +2,9 @@
 
     python -m benchmarks.lab --ranks 8 --rate 100mbit --schemes balanced holders --workload rows --density 0.02
 
-That takes root. Without it the same runs over loopback, which says nothing about networks. Bytes come first: they are
-exact and repeat. Times mean something only on a machine that does nothing else. docs/research/benchmarks.md has the
-method.
+That takes no root where users may make network namespaces; else it says why not, and runs over loopback, which says
+nothing about networks. Bytes come first: they are exact and repeat. Times mean something only on a machine that does
+nothing else. The method is in docs/research/benchmarks.md.
 """
 
 from __future__ import annotations

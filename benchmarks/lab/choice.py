@@ -1,6 +1,6 @@
 """Measurements of ``auto`` beside its candidates, at all workloads and ranks of the lab: docs/guides/choice.md.
 
-    python -m benchmarks.lab.choice                     all points, as root: see --list for how long it takes
+    python -m benchmarks.lab.choice                     all points: see --list for how long it takes
     python -m benchmarks.lab.choice --only rows-8       some of them again; the results of the others stay
     python -m benchmarks.lab.choice --page              no measurement: the table from the results that there are
 

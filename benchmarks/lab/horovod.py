@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from benchmarks.lab.cluster import Cluster
+from benchmarks.lab.network.cluster import Cluster
 from benchmarks.lab.peers import HOROVOD, Sum
 from benchmarks.lab.settings import LabError
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from typing import IO, Any
 
-from benchmarks.lab.cluster import Cluster
+from benchmarks.lab.network.cluster import Cluster
 from benchmarks.lab.settings import ROOT, LabError, Run
 
 PORT = 29500
@@ -59,7 +59,8 @@ def start(
     with tempfile.TemporaryFile() as given:
         given.write(json.dumps(settings.to_json()).encode())
         given.seek(0)
-        return subprocess.Popen(command, stdin=given, stdout=record, cwd=ROOT, env=environment)
+        # in a session of its own: an interrupt from the keyboard is for the lab, which then ends the ranks
+        return subprocess.Popen(command, stdin=given, stdout=record, cwd=ROOT, env=environment, start_new_session=True)
 
 
 def last_line(record: IO[bytes]) -> dict[str, Any]:

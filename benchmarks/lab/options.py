@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.lab.cluster import why_not
+from benchmarks.lab.network.cluster import why_not
 from benchmarks.lab.settings import LabError, bits_per_second
 
 
@@ -75,6 +75,8 @@ def carry_out(command: Callable[[], Table | str]) -> None:
         shown = command()
     except LabError as error:
         raise SystemExit(f"lab: {error}") from error
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
     Console(width=None if sys.stdout.isatty() else 160).print(shown)
 
 

@@ -1,4 +1,4 @@
-"""The namespaces of the lab: shaped as asked for, and gone afterwards, however the lab ends. As root only."""
+"""The namespaces of the lab: shaped as asked for, and gone when the lab ends, however; as root and as any user."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.lab.cluster import PREFIX, Cluster, namespaces, owner_of, remove_leftovers, why_not
+from benchmarks.lab.network import namespaces
+from benchmarks.lab.network.cluster import Cluster, why_not
 from benchmarks.lab.settings import LabError
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
 import subprocess, time
-from benchmarks.lab.cluster import Cluster
+from benchmarks.lab.network.cluster import Cluster
 with Cluster(2, "100mbit") as cluster:
-    inside = subprocess.Popen(cluster.command(1, ["sleep", "600"]))
-    print(cluster.owner, cluster._watcher.pid, inside.pid, flush=True)
+    tell = 'read -r pid rest < /proc/self/stat; echo "$pid"; exec sleep 600'
+    inside = subprocess.Popen(cluster.command(1, ["sh", "-c", tell]), stdout=subprocess.PIPE, text=True)
+    processes = [cluster.namespaces.switch, *cluster.namespaces.hosts, inside.stdout.readline().strip()]
+    print(*processes, flush=True)
     time.sleep(600)
 """
 
@@ -28,22 +31,14 @@ with Cluster(2, "100mbit") as cluster:
 @pytest.fixture(scope="module", autouse=True)
 def allowed() -> None:
     if missing := why_not():
-        pytest.skip(f"namespaces take {missing}")
+        pytest.skip(f"a shaped network takes {missing}")
 
 
-@pytest.fixture
-def lab():
-    """A lab at work: its process, its owner's name, and the processes of its watcher and on one of its hosts."""
-    process = subprocess.Popen([sys.executable, "-c", LAB], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    owner, watcher, inside = process.stdout.readline().split()
-    yield process, owner, int(watcher), int(inside)
-    process.kill()
-    process.wait()
-
-
-def owned(owner: str) -> list[str]:
-    return [name for name in namespaces() if name.startswith(f"{owner}-")]
+@pytest.fixture(params=["as we are", "in a user namespace"])
+def right(request, monkeypatch):
+    """Who makes the namespaces. Root is made to go the way of all others in the second case."""
+    if request.param == "in a user namespace":
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
 
 def becomes_true(condition, seconds: float = 20.0) -> bool:
@@ -62,43 +57,35 @@ def has_ended(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-def test_a_killed_lab_leaves_nothing(lab, number):
-    process, owner, _, inside = lab
-    assert len(owned(owner)) == 3
-    process.send_signal(number)
-    assert becomes_true(lambda: not owned(owner)), "the watcher removes them"
-    assert becomes_true(lambda: has_ended(inside)), "and what runs in them"
+def test_a_killed_lab_leaves_nothing(number):
+    """A namespace without a name lives as long as a process in it, so the end of all of them is its own."""
+    lab = subprocess.Popen([sys.executable, "-c", LAB], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert lab.stdout
+    inside = [int(pid) for pid in lab.stdout.readline().split()]
+    try:
+        assert len(inside) == 4 and not any(map(has_ended, inside))
+        lab.send_signal(number)
+        assert becomes_true(lambda: all(map(has_ended, inside))), "what holds the namespaces, and what runs in them"
+    finally:
+        lab.kill()
+        lab.communicate()
 
 
-def test_what_a_dead_lab_left_is_removed_by_the_next(lab):
-    process, owner, watcher, inside = lab
-    os.kill(watcher, signal.SIGKILL)
-    process.kill()
-    process.wait()
-    assert len(owned(owner)) == 3
-    remove_leftovers()
-    assert not owned(owner) and becomes_true(lambda: has_ended(inside))
-
-
-def test_a_living_lab_is_left_alone(lab):
-    _, owner, _, inside = lab
-    with Cluster(1, "100mbit"):
-        assert len(owned(owner)) == 3 and not has_ended(inside)
-
-
-def test_hosts_and_ports_are_shaped_and_apart():
+def test_hosts_and_ports_are_shaped_and_apart(right):
     before = Path("/proc/net/dev").read_text().count("\n")
     with Cluster(2, "50mbit", 60_000, "256kb") as cluster:
-        for namespace, device in ((cluster.host(0), "eth0"), (cluster.switch, "port1")):
-            command = ["tc", "-n", namespace, "qdisc", "show", "dev", device]
+        made = cluster.namespaces
+        for process, device in ((made.hosts[0], "eth0"), (made.switch, "port1")):
+            command = made.command(process, ["tc", "qdisc", "show", "dev", device])
             shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             assert "tbf" in shown and "rate 50Mbit" in shown and "burst 60000b" in shown
+        networks = {os.readlink(f"/proc/{process}/ns/net") for process in (made.switch, *made.hosts, "self")}
+        assert len(networks) == 4, "each has one of its own"
         assert Path("/proc/net/dev").read_text().count("\n") == before, "no interface outside of the namespaces"
-        assert len(owned(cluster.owner)) == 3
-    assert not owned(cluster.owner)
+    assert all(map(has_ended, (made.switch, *made.hosts)))
 
 
-def test_connections_are_cubic_at_both_ends():
+def test_connections_are_cubic_at_both_ends(right):
     """Whatever the machine's default is."""
     server = "s = socket.create_server(('', 5000)); print('listens', flush=True); c, _ = s.accept()"
     client = f"c = socket.create_connection(('{Cluster.address(0)}', 5000))"
@@ -111,11 +98,29 @@ def test_connections_are_cubic_at_both_ends():
         assert passive.communicate(timeout=20)[0] == active.stdout == "cubic\n"
 
 
-def test_what_can_not_be_made_is_told_and_leaves_nothing():
-    with pytest.raises(LabError, match="qdisc replace"), Cluster(2, "nonsense"):
+def test_what_can_not_be_made_is_told_and_leaves_nothing(right):
+    cluster = Cluster(2, "nonsense")
+    with pytest.raises(LabError, match="qdisc replace"), cluster:
         pass
-    assert not owned(owner_of(os.getpid()))
+    assert all(map(has_ended, (cluster.namespaces.switch, *cluster.namespaces.hosts)))
 
 
-def test_names_tell_processes_apart():
-    assert owner_of(os.getpid()).startswith(f"{PREFIX}-{os.getpid()}-")
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [("unshare() { echo no >&2; false; }; ", "no"), ("exit 3; ", "the namespaces ended by themselves")],
+    ids=["a host", "the keeper"],
+)
+def test_namespaces_that_are_refused_are_an_error_and_no_wait(monkeypatch, fails, said):
+    monkeypatch.setattr(namespaces, "_KEEPER", fails + namespaces._KEEPER)
+    with pytest.raises(LabError, match=said), Cluster(2, "100mbit"):
+        pass
+    assert why_not().startswith("network namespaces with links of a set rate: ")
+
+
+def test_the_setting_that_forbids_is_named(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    value = Path("/proc/sys/user/max_user_namespaces").read_text().strip()
+    monkeypatch.setattr(namespaces, "FORBIDDEN", {"user/max_user_namespaces": value})
+    assert namespaces.why_forbidden().startswith(f"user.max_user_namespaces is {value} here: ")
+    monkeypatch.setattr(namespaces, "FORBIDDEN", {"user/max_user_namespaces": "other", "no/such": "0"})
+    assert namespaces.why_forbidden() == ""

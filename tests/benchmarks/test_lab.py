@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.lab.__main__ import parser, settings_of
 from benchmarks.lab.bounds import bounds
-from benchmarks.lab.cluster import why_not
+from benchmarks.lab.network.cluster import why_not
 from benchmarks.lab.options import rate_of
 from benchmarks.lab.plots import plot
 from benchmarks.lab.results import Spread, report, spread
@@ -159,17 +159,16 @@ def test_what_can_not_be_measured_is_refused(arguments, said):
         settings_of(parser().parse_args(["--network", "loopback", *arguments]))
 
 
-def test_without_the_right_it_says_so_and_takes_loopback(monkeypatch, capsys):
-    monkeypatch.setattr("shutil.which", lambda name: f"/sbin/{name}")
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert why_not() == "root, to make network namespaces"
+def test_where_it_can_not_be_shaped_it_says_so_and_takes_loopback(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "benchmarks.lab.network.namespaces.shutil.which", lambda name, path: None if name == "tc" else name
+    )
+    assert why_not() == "the program tc (Debian: apt install iproute2)"
     assert rate_of("loopback", "100mbit") == "" and not capsys.readouterr().err
     assert rate_of("auto", "100mbit") == ""
-    assert "takes root, to make network namespaces; running over loopback" in capsys.readouterr().err
-    with pytest.raises(LabError, match="takes root"):
+    assert "takes the program tc (Debian: apt install iproute2); running over loopback" in capsys.readouterr().err
+    with pytest.raises(LabError, match="takes the program tc"):
         rate_of("shaped", "100mbit")
-    monkeypatch.setattr("shutil.which", lambda name: None if name == "tc" else name)
-    assert why_not() == "the program tc (Debian: apt install iproute2 procps)"
 
 
 def test_two_ranks_over_loopback(tmp_path):

@@ -208,10 +208,9 @@ def test_the_list_has_every_point_and_what_it_takes():
 
 
 def test_without_the_right_nothing_is_measured(monkeypatch):
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    monkeypatch.setattr("shutil.which", lambda name: name)
+    monkeypatch.setattr("benchmarks.lab.network.namespaces.shutil.which", lambda name, path: None)
     monkeypatch.setattr(sys, "argv", ["suite", "--only", "rows-2"])
-    with pytest.raises(SystemExit, match="suite: a shaped network takes root"):
+    with pytest.raises(SystemExit, match="suite: a shaped network takes the program ip"):
         run.carry_out(suite.SUITE)
     monkeypatch.setattr(sys, "argv", ["suite", "--lab", "--rounds 2"])
     with pytest.raises(SystemExit, match="give it a folder with --to"):

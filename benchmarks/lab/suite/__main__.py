@@ -1,6 +1,6 @@
 """Measures the points of the suite, one after the other, and writes docs/research/benchmarks.md anew.
 
-    python -m benchmarks.lab.suite                      all points, as root: see --list for how long it takes
+    python -m benchmarks.lab.suite                      all points: see --list for how long it takes
     python -m benchmarks.lab.suite --only rows-8        some of them again; the results of the others stay
     python -m benchmarks.lab.suite --page               no measurement: the page from the results that there are
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.lab.cluster import why_not
+from benchmarks.lab.network.cluster import why_not
 from benchmarks.lab.settings import LabError
 from benchmarks.lab.suite.measure import measured
 from benchmarks.lab.suite.points import Point

@@ -3,7 +3,7 @@
     python -m benchmarks.lab.training --ranks 8 --rate 100mbit --schemes holders balanced
 
 The model is the language model of examples/language_model, its text the standard library of this Python. Steps of all
-lanes take turns, from equal weights and on equal batches, so their losses have to be equal. Root, network, bytes and
+lanes take turns, from equal weights and on equal batches, so their losses have to be equal. Network, bytes and
 times are as in ``python -m benchmarks.lab``.
 """
 

@@ -1,0 +1,108 @@
+"""Hosts on this machine: a network namespace each, joined by a bridge in one more, every link shaped both ways.
+
+    host 0 [eth0 tbf] ── [tbf port0]
+    host 1 [eth0 tbf] ── [tbf port1]  bridge, in a namespace of its own
+    ...
+
+A token bucket (tbf) at eth0 shapes what a host sends, one at the port what it receives. Veths are made inside the
+namespaces, so nothing but these namespaces is touched, and all goes when they go.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from benchmarks.lab.network.namespaces import PACKAGES, Namespaces, program, why_forbidden
+from benchmarks.lab.settings import LabError
+
+SUBNET = "10.77.0.0/24"
+SYSCTLS = {
+    "net/ipv6/conf/all/disable_ipv6": 1,
+    "net/ipv4/tcp_slow_start_after_idle": 0,
+    "net/ipv4/tcp_no_metrics_save": 1,
+}
+"""Each connection starts alike, and keeps its window through the pauses between calls."""
+CONGESTION_CONTROL = "cubic"
+"""Of all connections, by their route: a namespace may not choose its default, where that of the machine is another."""
+
+
+class Cluster:
+    """``size`` hosts with links of ``rate``, for as long as the ``with`` block runs or the process lives."""
+
+    def __init__(self, size: int, rate: str, burst: int = 70_000, queue: str = "2mb") -> None:
+        if not 1 <= size <= 250:
+            raise LabError(f"a lab has 1 to 250 hosts, not {size}")
+        self.size, self.rate, self.burst, self.queue = size, rate, burst, queue
+
+    @staticmethod
+    def address(rank: int) -> str:
+        """Of every lab the same: namespaces do not see each other."""
+        return f"10.77.0.{rank + 1}"
+
+    def __enter__(self) -> Cluster:
+        with ExitStack() as held:
+            self.namespaces = held.enter_context(Namespaces(self.size))
+            self._make()
+            self._held = held.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def command(self, rank: int, words: list[str]) -> list[str]:
+        """``words``, run on the host of ``rank``; killed with the cluster."""
+        return self.namespaces.command(self.namespaces.hosts[rank], words, ends_with_them=True)
+
+    def _make(self) -> None:
+        switch = self.namespaces.switch
+        bridge = "link add bridge0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+        self._ip(switch, [bridge, "link set bridge0 up"])
+        for rank, host in enumerate(self.namespaces.hosts):
+            veth = f"link add port{rank} type veth peer name eth0 address {_hardware(rank)} netns {host}"
+            self._ip(switch, [veth, f"link set port{rank} master bridge0 up"])
+            self._make_host(rank, host)
+            self._shape(host, "eth0")
+            self._shape(switch, f"port{rank}")
+
+    def _make_host(self, rank: int, host: int) -> None:
+        writes = (f"[ ! -e /proc/sys/{name} ] || echo {value} > /proc/sys/{name}" for name, value in SYSCTLS.items())
+        self._run(host, ["sh", "-ec", "\n".join(writes)])
+        others = [peer for peer in range(self.size) if peer != rank]
+        known = [f"neigh replace {self.address(p)} lladdr {_hardware(p)} dev eth0 nud permanent" for p in others]
+        own = [f"addr add {self.address(rank)}/24 dev eth0", "link set eth0 up"]
+        way = f"route replace {SUBNET} dev eth0 proto kernel scope link src {self.address(rank)}"
+        self._ip(host, ["link set lo up", *own, f"{way} congctl {CONGESTION_CONTROL}", *known])
+
+    def _shape(self, process: int, device: str) -> None:
+        shape = ["tbf", "rate", self.rate, "burst", str(self.burst), "limit", self.queue]
+        self._run(process, [program("tc"), "qdisc", "replace", "dev", device, "root", *shape])
+
+    def _ip(self, process: int, lines: Sequence[str]) -> None:
+        self._run(process, [program("ip"), "-batch", "-"], text="\n".join(lines) + "\n")
+
+    def _run(self, process: int, words: list[str], text: str = "") -> None:
+        command = self.namespaces.command(process, words)
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise LabError(f"`{' '.join(words)}` failed: {(done.stderr or done.stdout).strip()}")
+
+
+def why_not() -> str:
+    """What this process lacks to make a cluster, in words; "" where it has all."""
+    try:
+        for name in PACKAGES:
+            program(name)
+    except LabError as error:
+        return str(error)
+    try:
+        with Cluster(1, "100mbit"):
+            return ""
+    except LabError as error:
+        return f"network namespaces with links of a set rate: {why_forbidden() or error}"
+
+
+def _hardware(rank: int) -> str:
+    """A MAC address; locally administered."""
+    return f"02:00:00:00:00:{rank + 1:02x}"
