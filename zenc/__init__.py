@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from zenc.runtime.profiler import Profiler
     from zenc.topology.load import load_topology
     from zenc.topology.model import Topology
-    from zenc.torch.attach import Attachment, attach
+    from zenc.torch.attach import attach
     from zenc.torch.clip import clip_grad_norm_
+    from zenc.torch.handle import Attachment
     from zenc.torch.hook import ZencState, zenc_hook
 
 _HOMES = {
     "Artifact": "zenc.codegen.artifact",
-    "Attachment": "zenc.torch.attach",
+    "Attachment": "zenc.torch.handle",
     "Collective": "zenc.runtime.collective",
     "Profiler": "zenc.runtime.profiler",
     "Topology": "zenc.topology.model",

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
-from zenc.errors import ArtifactError, Diagnostic, ZencError
+from zenc.errors import ArtifactError, Diagnostic
 from zenc.language.load import load_file, load_text, locate
 from zenc.plan.gradient import DEFAULT_GRADIENT, Gradient
 
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 Path_ = str | os.PathLike[str]
 Target = Literal["cpu", "cuda", "plan"]
-
-DEFAULT_DEADLINE = 300.0
-"""Seconds that any single wait may take, unless ``deadline=`` or ZENC_DEADLINE_S say otherwise."""
 
 
 def check(
@@ -207,7 +204,7 @@ def load(
     Args:
         what: an artifact, the directory of a saved one, or a ``.zen`` file (compiled for the size of the group).
         group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them.
-        deadline: seconds that any single wait may take; default ZENC_DEADLINE_S or 300.
+        deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
         capacity: on GPUs, make room for so many units instead of counting them first: the greatest density of any
             rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
             calls can be captured in CUDA graphs; messages have room for all that there may be. Where there is not
@@ -217,9 +214,10 @@ def load(
         ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.
         SynchronisationError: another rank failed, holds another scheme, or did not come.
     """
+    from zenc.runtime.deadline import deadline_of
     from zenc.runtime.load import load_collective
 
-    return load_collective(lambda size: _obtained(what, size), group, seconds(deadline), capacity)
+    return load_collective(lambda size: _obtained(what, size), group, deadline_of(deadline, group), capacity)
 
 
 def calibrate(
@@ -281,15 +279,3 @@ def _demand_own_code(artifact: Artifact) -> None:
     if artifact.sources != rendered(artifact.plan, artifact.target):
         message = f"the code of {artifact.plan.scheme} is not what zenc generates from its plan"
         raise ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))
-
-
-def seconds(deadline: float | None) -> float:
-    """``deadline``, or what the environment says, or the default; raises ZencError (``bad-deadline``)."""
-    given = os.environ.get("ZENC_DEADLINE_S") if deadline is None else deadline
-    try:
-        chosen = DEFAULT_DEADLINE if given is None else float(given)
-    except ValueError:
-        chosen = -1.0
-    if not 0 < chosen < float("inf"):
-        raise ZencError(Diagnostic("bad-deadline", f"a deadline is a number of seconds above 0, not {given!r}"))
-    return chosen

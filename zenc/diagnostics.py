@@ -200,6 +200,7 @@ _RUN = {
 _TORCH = {
     "not-ddp": ("torch", "a model is not wrapped in DistributedDataParallel"),
     "hook-taken": ("torch", "a model has a communication hook already"),
+    "not-attached": ("torch", "a copy of a hook's state, or of a handle, is asked for its scheme"),
     "sparse-already": ("torch", "a parameter with sparse gradients was asked for as a dense one"),
     "tied-to-dense": ("torch", "a sparse embedding shares its weights with a dense layer"),
     "unknown-parameter": ("torch", "the model has no parameter of the name that was given"),

@@ -6,37 +6,23 @@ import difflib
 import logging
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.codegen.artifact import Artifact
-from zenc.compiler import load, seconds
-from zenc.errors import Diagnostic, SchemeError, ZencError, first_line
+from zenc.compiler import load
+from zenc.errors import Diagnostic, SchemeError, ZencError
 from zenc.runtime.capacity import Shares
-from zenc.runtime.collective import Collective
+from zenc.runtime.deadline import deadline_of
 from zenc.runtime.profiler import Profiler, agree
-from zenc.torch.hook import ZencState, zenc_hook
-from zenc.torch.unused import watch_unused
+from zenc.torch.handle import Attachment
+from zenc.torch.hook import ZencState
+from zenc.torch.slot import take
+from zenc.torch.unused import UnusedWatch
 
 log = logging.getLogger("zenc")
-
-
-@dataclass(frozen=True, slots=True)
-class Attachment:
-    """A scheme at work in a DDP model. ``parameters`` are the names of those whose gradients go through it."""
-
-    collective: Collective
-    state: ZencState
-    parameters: tuple[str, ...]
-
-    @property
-    def stats(self) -> dict[str, dict[str, Any]]:
-        """Parameter name -> what its last synchronisation did: see ``Collective.stats``."""
-        return self.state.stats
 
 
 def attach(
@@ -75,19 +61,12 @@ def attach(
     asked = _dense_parameters(ddp_model.module, dense, sparse)
     names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
     collective = load(scheme, ddp_model.process_group, deadline=deadline, capacity=capacity)
-    agree(profiler, collective.communicator, seconds(deadline))
+    agree(profiler, collective.communicator, deadline_of(deadline, ddp_model.process_group))
     state = ZencState(collective, ddp_model.process_group, names, asked.values(), profiler)
-    try:
-        ddp_model.register_comm_hook(state, zenc_hook)
-    except RuntimeError as error:
-        message = "this model has a communication hook already; DDP takes one"
-        help = "attach once, before any register_comm_hook; another model wrapped in DDP takes a hook of its own"
-        notes = (first_line(error),)
-        raise SchemeError(Diagnostic("hook-taken", message, notes=notes, help=help)) from error
-    watch_unused(ddp_model, sparse)
+    slot = take(ddp_model, state)
     if not sparse and not asked:
         log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-    return Attachment(collective, state, (*sparse, *asked))
+    return Attachment(state, (*sparse, *asked), slot, UnusedWatch(ddp_model, sparse))
 
 
 def _sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:

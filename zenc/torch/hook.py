@@ -7,19 +7,19 @@ the hook does. Buckets are rebuilt after the first step, so what is kept by para
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-from zenc.errors import ZencError
+from zenc.errors import Diagnostic, SchemeError, ZencError
 from zenc.runtime.collective import Collective
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallStats
 from zenc.runtime.work import Work
 from zenc.torch.dense import reduce_dense
+from zenc.torch.slot import own_way
 
 
 class ZencState:
@@ -41,7 +41,7 @@ class ZencState:
         dense: Iterable[torch.Tensor] = (),
         profiler: Profiler | None = None,
     ) -> None:
-        self.collective = collective
+        self._collective: Collective | None = collective
         self.profiler = profiler
         self.process_group = process_group
         self.error: BaseException | None = None
@@ -50,10 +50,34 @@ class ZencState:
         self._dense = frozenset(id(parameter) for parameter in dense)
         self._counted: dict[str, CallStats | None] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy keeps no process group, as it may be made in another process: it has to be attached anew."""
+        return _elsewhere, ()
+
+    def __repr__(self) -> str:
+        works = repr(self._collective) if self._collective else "a copy, with no scheme"
+        return f"<zenc.ZencState of {works}, {len(self._counted)} parameters so far>"
+
+    @property
+    def collective(self) -> Collective:
+        """The loaded scheme; raises SchemeError (``not-attached``) for a copy, which has none."""
+        if self._collective is None:
+            message = "this state was copied or unpickled with a model, and has no scheme of its own"
+            raise SchemeError(Diagnostic("not-attached", message, help="call zenc.attach on the new model"))
+        return self._collective
+
     @property
     def stats(self) -> dict[str, dict[str, Any]]:
         """Parameter name -> ``Collective.stats`` of its last synchronisation."""
         return {name: counted.to_json() if counted else {} for name, counted in self._counted.copy().items()}
+
+    def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Queue the average of the gradients of ``bucket`` over the ranks; sparse ones by the scheme."""
+        buffer = bucket.buffer()
+        if not buffer.is_sparse:
+            return self.average_dense(bucket)
+        parameters = bucket.parameters()
+        return self.average(buffer, self.name_of(parameters[0], bucket) if parameters else "")
 
     def name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
         """What ``stats`` calls a parameter of ``bucket``."""
@@ -76,7 +100,7 @@ class ZencState:
         """A dense bucket: the asked-for gradients by the scheme, all others by DDP's own all-reduce."""
         ours = self._dense and self._dense.intersection(map(id, bucket.parameters()))
         if not ours:
-            return allreduce_hook(cast(dist.ProcessGroup, self.process_group), bucket)  # takes None for all ranks
+            return own_way(bucket, self.process_group)
 
         def by_scheme(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
             return self.average(gradient, self.name_of(parameter, bucket), rows=True)
@@ -93,6 +117,14 @@ class ZencState:
             self._counted[name] = work.counted
 
 
+def _elsewhere() -> ZencState:
+    """What a pickled state becomes."""
+    state = ZencState.__new__(ZencState)
+    state._collective, state.profiler, state.process_group, state.error = None, None, None, None
+    state._names, state._dense, state._counted = {}, frozenset(), {}
+    return state
+
+
 def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Average the gradients of ``bucket`` over the ranks: ``ddp.register_comm_hook(state, zenc_hook)``.
 
@@ -100,8 +132,4 @@ def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torc
     2. A sparse one: queue the scheme's ``all_reduce`` with op "mean", and return its future, so that the backward
        pass goes on meanwhile. All ranks see the buckets in one order, and so run the calls in one order.
     """
-    buffer = bucket.buffer()
-    if not buffer.is_sparse:
-        return state.average_dense(bucket)
-    parameters = bucket.parameters()
-    return state.average(buffer, state.name_of(parameters[0], bucket) if parameters else "")
+    return state.reduce(bucket)

@@ -1,39 +1,78 @@
-"""Say early, and by name, that a sparse parameter took no part in a forward pass.
+"""Watch over sparse parameters that took no part in a forward pass: said early, and by name.
 
 DDP can't reduce such a parameter: it waits for a gradient that never comes, or fails with "Expected sparse gradient
 to be defined" (pytorch/pytorch#80496). Which parameters took part is clear when the forward pass ends.
+
+    before a forward pass     a hook on each module that looks up a sparse parameter
+    after it                  the hooks go; a parameter of which no module was called is sought in the graph
+
+So the user's module carries nothing between steps, and is copied and pickled as if nothing was attached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 
 from zenc.errors import Diagnostic, TensorError
 
 
-def watch_unused(ddp_model: DistributedDataParallel, sparse: Mapping[str, list[nn.Module]]) -> None:
-    """Raise TensorError (``unused-parameter``) from the forward pass that leaves out one of ``sparse``."""
-    used: set[int] = set()
-    for modules in sparse.values():
-        for module in modules:
-            module.register_forward_pre_hook(lambda called, _: used.add(id(called)))
+class UnusedWatch:
+    """Raises TensorError (``unused-parameter``) from a forward pass of ``ddp_model`` that leaves out one of ``sparse``.
 
-    def check(_: nn.Module, __: Any, output: Any) -> None:
-        idle = {name: modules for name, modules in sparse.items() if not used & {id(m) for m in modules}}
-        used.clear()
-        if idle and torch.is_grad_enabled() and ddp_model.require_backward_grad_sync:
+    ``sparse``: the name of a parameter -> the modules that use it. Copied or pickled with its model it watches nothing.
+    """
+
+    def __init__(
+        self, ddp_model: DistributedDataParallel | None = None, sparse: Mapping[str, Sequence[nn.Module]] | None = None
+    ) -> None:
+        self._sparse = {name: tuple(modules) for name, modules in (sparse or {}).items()}
+        self._called: set[int] = set()
+        self._within: list[RemovableHandle] = []
+        self._around: list[RemovableHandle] = []
+        if ddp_model is not None and self._sparse:
+            self._ddp = weakref.ref(ddp_model)
+            self._around = [
+                ddp_model.register_forward_pre_hook(self._begin),
+                ddp_model.register_forward_hook(self._end, always_call=True),
+            ]
+
+    def __reduce__(self) -> tuple[type[UnusedWatch], tuple[()]]:
+        return UnusedWatch, ()
+
+    def remove(self) -> None:
+        """Watch no more."""
+        for handle in (*self._within, *self._around):
+            handle.remove()
+        self._within, self._around = [], []
+
+    def _begin(self, _: nn.Module, __: Any) -> None:
+        self._called.clear()
+        for modules in self._sparse.values():
+            self._within += [module.register_forward_pre_hook(self._seen) for module in modules]
+
+    def _seen(self, called: nn.Module, _: Any) -> None:
+        if not torch.compiler.is_compiling():  # a compiled forward pass has a graph of few nodes, which is looked into
+            self._called.add(id(called))
+
+    def _end(self, _: nn.Module, __: Any, output: Any) -> None:
+        for handle in self._within:
+            handle.remove()
+        self._within = []
+        idle = {name: modules for name, modules in self._sparse.items() if not self._called & {id(m) for m in modules}}
+        ddp_model = self._ddp() if idle and torch.is_grad_enabled() else None
+        if ddp_model is not None and ddp_model.require_backward_grad_sync:
             _demand_in_graph(idle, output)
 
-    ddp_model.register_forward_hook(check)
 
-
-def _demand_in_graph(idle: Mapping[str, list[nn.Module]], output: Any) -> None:
+def _demand_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> None:
     """A module that was not called may still have lent its weight to a function: the graph knows."""
     roots = [leaf.grad_fn for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.grad_fn]
     if not roots:

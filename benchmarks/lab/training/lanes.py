@@ -18,7 +18,7 @@ from benchmarks.lab.peers import Peer
 from benchmarks.lab.training.settings import DDP
 from examples.language_model.batches import Batch, Batches
 from examples.language_model.model import Sizes, new_model, optimisers
-from zenc.torch.attach import Attachment
+from zenc.torch.handle import Attachment
 
 
 class Lane(Peer):

@@ -1,0 +1,105 @@
+"""What ranks run in the tests of handles: copies, detaching, deadlines; each job takes the group first."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import zenc
+from tests.torch.jobs import Model, batch, wrapped
+
+
+def step(ddp: nn.Module, rank: int, number: int) -> list[torch.Tensor]:
+    """The gradients of a step, dense."""
+    ddp.zero_grad()
+    ddp(batch(rank, number))["out"].pow(2).sum().backward()
+    return [parameter.grad.to_dense() for parameter in ddp.parameters()]
+
+
+def saved(what: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(what, buffer)
+    return buffer.getvalue()
+
+
+def agree(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+
+
+def copied(group: dist.ProcessGroup) -> list[str]:
+    """An attached model is saved, loaded and copied as if it was not; returns the reprs of a handle and of its copy."""
+    rank, ddp = group.rank(), wrapped(group)
+    handle = zenc.attach(ddp, "balanced", deadline=30)
+    step(ddp, rank, 0)
+    expected = step(ddp, rank, 1)
+    assert b"zenc" not in saved(ddp.module), "who loads the model may not have zenc"
+    loaded = torch.load(io.BytesIO(saved(ddp.module)), weights_only=False)
+    for module in (loaded, copy.deepcopy(ddp.module)):
+        assert isinstance(module, Model) and not module.words._forward_pre_hooks
+        agree([p.detach() for p in module.parameters()], [p.detach() for p in ddp.parameters()])
+    for again in (torch.load(io.BytesIO(saved(ddp)), weights_only=False), copy.deepcopy(ddp)):
+        agree(step(again, rank, 1), expected)  # DDP's own way
+        new = zenc.attach(again, "balanced", deadline=30)
+        agree(step(again, rank, 1), expected)
+        assert set(new.stats) == set(handle.parameters)
+    other = pickle.loads(pickle.dumps(handle))
+    assert other.parameters == handle.parameters and not other.is_attached and other.stats == {}
+    try:
+        print(other.collective)
+    except zenc.SchemeError as error:
+        assert error.diagnostics[0].id == "not-attached"
+    return [repr(handle), repr(other)]
+
+
+def hook_idiom_copied(group: dist.ProcessGroup) -> None:
+    ddp = wrapped(group)
+    state = zenc.ZencState(zenc.load("balanced", group, deadline=30), group)
+    ddp.register_comm_hook(state, zenc.zenc_hook)
+    again = torch.load(io.BytesIO(saved(ddp)), weights_only=False)
+    agree(step(again, group.rank(), 0), step(ddp, group.rank(), 0))
+
+
+def detached(group: dist.ProcessGroup) -> tuple[str, Any]:
+    """Attached, detached, and attached anew, training goes on as with DDP alone."""
+    rank, ddp, alone = group.rank(), wrapped(group), wrapped(group)
+    handle = zenc.attach(ddp, "balanced", deadline=30)
+    agree(step(ddp, rank, 0), step(alone, rank, 0))
+    calls = {name: stats["call"] for name, stats in handle.stats.items()}
+    handle.detach()
+    ddp.module.use_bags = alone.module.use_bags = True
+    for number in (1, 2):
+        agree(step(ddp, rank, number), step(alone, rank, number))
+    assert {name: stats["call"] for name, stats in handle.stats.items()} == calls, "nothing went through the scheme"
+    assert not ddp._forward_hooks and not ddp._forward_pre_hooks
+    shown = repr(handle)
+    second = zenc.attach(ddp, "agsparse", deadline=30)
+    agree(step(ddp, rank, 3), step(alone, rank, 3))
+    handle.detach()  # of the first, which has nothing to give back
+    assert second.is_attached and not handle.is_attached
+    return shown, sorted(second.stats)
+
+
+def deadlines(group: dist.ProcessGroup) -> list[float]:
+    """Of groups with timeouts of their own: what waits for a scheme may take."""
+    found = []
+    for timeout, environment, given in ((7, None, None), (8, "33", None), (9, "33", 44.0), (None, None, None)):
+        limit = None if timeout is None else timedelta(seconds=timeout)
+        own = dist.new_group(timeout=limit)
+        if environment:
+            os.environ["ZENC_DEADLINE_S"] = environment
+        try:
+            collective = zenc.load("balanced", own, deadline=given)
+        finally:
+            os.environ.pop("ZENC_DEADLINE_S", None)
+        assert collective.communicator.group is not None
+        found.append(collective.communicator.group.options._timeout.total_seconds())  # type: ignore[attr-defined]
+    return found
