@@ -25,8 +25,9 @@ from pathlib import Path
 
 from benchmarks.lab.settings import ROOT, Settings, bits_per_second
 from benchmarks.lab.workloads import units_of
-from zenc.cost.calibration import Calibration, Kernel, read_calibration
+from zenc.cost.calibration import Calibration, read_calibration
 from zenc.cost.fit import from_gradients
+from zenc.cost.kernels.kernel import Kernel
 from zenc.cost.predict import predict
 from zenc.language.load import load_file, locate
 from zenc.plan.lower import lower
@@ -100,12 +101,12 @@ def _times(_: int) -> list[dict[str, float]]:
     import torch
 
     from zenc.compiler import compile
-    from zenc.runtime.timing import timed
+    from zenc.runtime.timing import Watch, timed
     from zenc.targets import cpu
 
     torch.set_num_threads(1)
     balanced, holders = (cpu.load(compile(scheme, ranks=8).sources) for scheme in ("balanced", "holders"))
-    return timed(balanced, holders, time.thread_time)
+    return timed(balanced, holders, Watch(time.thread_time))
 
 
 def compared(point: str, given: Calibration | None = None) -> Iterator[Compared]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.cli.conftest import Zenc
-from zenc.cost.calibration import Calibration, read_calibration, straight
-from zenc.runtime.timing import CUT, ROWS, SINGLE, solved
+from zenc.cost.calibration import Calibration, read_calibration
+from zenc.cost.kernels.kernel import straight
+from zenc.runtime.timing import CUT, ROWS, SINGLE, Watch, kernel_of, solved
 
 
 def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> None:
@@ -58,6 +62,37 @@ def test_one_rank_has_no_network(zenc: Zenc) -> None:
     alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
     done = zenc("calibrate", **alone)
     assert done.returncode == 1 and "error[too-few-ranks]" in done.stderr
+
+
+def test_who_measured_on_a_busy_machine_is_told_so(zenc: Zenc, tmp_path: Path) -> None:
+    (tmp_path / "busy.json").write_text(json.dumps(Calibration("busy", spread=0.62).to_json()))
+    done = zenc("calibrate", "--read", "busy.json")
+    assert done.returncode == 0 and "62% between rounds: the machine was busy, measure again" in done.stdout
+    assert "warning[busy-machine]" in done.stderr
+
+
+@given(
+    st.lists(st.floats(1e-5, 1e-2), min_size=len(SINGLE), max_size=len(SINGLE)), st.floats(1e-5, 1e-1), st.booleans()
+)
+def test_times_of_a_busy_machine_make_a_kernel_that_never_falls(single: list[float], rows: float, moves: bool) -> None:
+    """Whatever the clock says, more units take no less, and nothing takes less than no time."""
+    found = kernel_of(single, rows, moves)
+    taken = [found.seconds(share * 1e6, 0.0, 1e6) for share in (0.0, 1e-4, 1e-3, 0.02, 0.1, 0.3, 1.0)]
+    assert all(0 <= a <= b for a, b in pairwise(taken)) and not found.unsound()
+
+
+def test_one_round_that_was_held_up_hardly_counts() -> None:
+    """By relative errors: one of five densities took fifty times as long as it does."""
+    quiet = [1e-4, 1.2e-4, 1.4e-4, 2e-4, 4e-4]
+    held_up = [5e-3, *quiet[1:]]
+    (a, b) = (kernel_of(times, 1e-2, False).seconds(1e5, 0.0, 1e6) for times in (quiet, held_up))
+    assert b == pytest.approx(a, rel=0.3)
+
+
+def test_a_watch_says_how_far_rounds_differ() -> None:
+    ticks = iter([0, 9, 10, 11, 20, 21, 30, 33, 40, 44, 50, 55])  # to warm up 9, then 1, 1, 3, 4 and 5
+    watch = Watch(lambda: float(next(ticks)))
+    assert watch.least(lambda: None) == 1 and watch.spread == 2.0
 
 
 def test_kernels_from_the_times_of_shapes() -> None:

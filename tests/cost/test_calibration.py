@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from zenc.cost.calibration import DEFAULTS, KERNELS, Calibration, Kernel, bytes_alone, read_calibration, straight
+from zenc.cost.calibration import DEFAULTS, KERNELS, Calibration, bytes_alone, read_calibration
+from zenc.cost.kernels.kernel import Kernel, rising, straight
 from zenc.errors import CostError
 
 
@@ -46,6 +50,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         {"owners": {"speed": 1e9, "curve": [[0, 0], [0.5, 1e-9], [0.5, 2e-9]]}},
         {"owners": {"speed": 1e9, "curve": [[0, 0, 0], [0.5, 1e-9, 1]]}},
         {"owners": {"speed": 1e9, "curve": 7}},
+        {"owners": {"speed": 1e9, "curve": [[0, 1e-9], [0.5, 3e-9], [1, 2e-9]]}},
+        {"spread": -0.1},
+        {"spread": "none"},
         {"buffer": -1.0},
         {"name": 3},
         {"strange": 1},
@@ -66,6 +73,38 @@ def test_other_files_are_no_calibrations(tmp_path: Path, text: str) -> None:
         read_calibration(file)
     with pytest.raises(CostError, match="bad-calibration"):
         read_calibration(tmp_path / "missing.json")
+
+
+def test_a_curve_that_falls_is_refused_where_it_falls(tmp_path: Path) -> None:
+    """Beyond its last point it would come below 0: 5 ns, and 3 ns less for each tenth of the slots."""
+    busy = {"speed": 1e9, "curve": [[0, 1e-9], [0.1, 5e-9], [0.2, 2e-9]]}
+    words = "merge: its curve falls, from 5 ns a slot at 0.1 units to 2 at 0.2"
+    with pytest.raises(CostError, match=words) as found:
+        read_calibration(written(tmp_path, merge=busy))
+    assert "let nothing else run" in str(found.value)
+
+
+def test_files_from_before_the_spread_was_kept_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps({name: value for name, value in DEFAULTS.to_json().items() if name != "spread"}))
+    assert read_calibration(file).spread is None
+    assert read_calibration(written(tmp_path, spread=0.5)).spread == 0.5
+
+
+def test_what_a_file_says_is_no_guess(tmp_path: Path) -> None:
+    assert DEFAULTS.guess and not read_calibration(written(tmp_path)).guess
+
+
+@given(st.lists(st.tuples(st.integers(-9, 99), st.integers(1, 9)), max_size=12))
+def test_rising_values_are_the_nearest_ones(points: list[tuple[int, int]]) -> None:
+    """They satisfy the conditions of Karush, Kuhn and Tucker: where above 0, weighted errors up to any place are 0 or
+    more, and 0 in all."""
+    values, weights = [value for value, _ in points], [weight for _, weight in points]
+    found = rising(values, weights)
+    assert all(a <= b for a, b in pairwise([0.0, *found]))
+    errors = [w * (v - f) for v, w, f in zip(values, weights, found, strict=True) if f > 0]
+    sums = list(accumulate(errors))
+    assert min(sums, default=0.0) > -1e-9 and abs(sum(errors)) < 1e-9
 
 
 def test_files_of_an_older_version_are_told_from_others(tmp_path: Path) -> None:

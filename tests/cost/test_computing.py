@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.cost.plans import SHIPPED, plan_of
-from zenc.cost.calibration import KERNELS, bytes_alone, straight
+from zenc.cost.calibration import KERNELS, bytes_alone
+from zenc.cost.kernels.kernel import straight
 from zenc.cost.predict import Prediction, predict
 from zenc.cost.profile import Profile
 from zenc.cost.synthetic import uniform, zipf

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import fail, reporting, save
+from zenc.cli.common import fail, reporting, save, show_diagnostics
 from zenc.errors import ZencError
 
 if TYPE_CHECKING:
-    from zenc.cost.calibration import Calibration, Kernel
+    from zenc.cost.calibration import Calibration
+    from zenc.cost.kernels.kernel import Kernel
 
 EXAMPLES = """\b
 Examples:
@@ -81,7 +82,9 @@ def _show(path: Path, plot: Path | None) -> None:
     from zenc.cost.calibration import read_calibration
 
     with reporting(json=False):
-        print(_text(read_calibration(path), path))
+        found = read_calibration(path)
+        print(_text(found, path))
+        _warn_if_busy(found)
     if plot:
         _draw(path, plot)
 
@@ -128,6 +131,7 @@ def _measure(output: Path, backend: str, link: float | None, name: str) -> None:
             dist.destroy_process_group()
     if first:
         print(_text(found, output))
+        _warn_if_busy(found)
 
 
 def _start(nproc: int, output: Path, backend: str, link: float | None, name: str) -> None:
@@ -169,6 +173,16 @@ def _silent(what: str) -> None:
     """Ranks but the first say nothing."""
 
 
+def _warn_if_busy(found: Calibration) -> None:
+    from zenc.cost.calibration import BUSY
+    from zenc.errors import Diagnostic
+
+    if found.spread is not None and found.spread > BUSY:
+        message = f"the machine was busy: rounds of the same took up to {found.spread:.0%} longer than their least"
+        help = "measure again while nothing else runs there, or with no more ranks than cores"
+        show_diagnostics([Diagnostic("busy-machine", message, help=help, severity="warning")])
+
+
 def _text(found: Calibration, output: Path) -> str:
     from zenc.plan.quantities import seconds_text, size_text
     from zenc.topology.units import bandwidth_text
@@ -181,13 +195,22 @@ def _text(found: Calibration, output: Path) -> str:
             f"  fan-in     {size_text(found.fan_in)} a message",
             f"  buffer     {size_text(found.buffer)} a message",
             f"  call       {seconds_text(found.call)}",
+            f"  spread     {_spread_text(found.spread)}",
             *(f"  {name:<10} {_kernel_text(kernel)}" for name, kernel in found.kernels.items()),
         ]
     )
 
 
+def _spread_text(spread: float | None) -> str:
+    from zenc.cost.calibration import BUSY
+
+    if spread is None:
+        return "unknown: measured before it was kept"
+    return f"{spread:.0%} between rounds: {'the machine was busy, measure again' if spread > BUSY else 'quiet'}"
+
+
 def _kernel_text(kernel: Kernel) -> str:
-    from zenc.cost.calibration import BOUNDLESS
+    from zenc.cost.kernels.kernel import BOUNDLESS
     from zenc.plan.quantities import seconds_text
     from zenc.topology.units import bandwidth_text
 

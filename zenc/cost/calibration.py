@@ -21,20 +21,20 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from itertools import pairwise
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from zenc.cost.kernels.kernel import BOUNDLESS, Kernel, straight
 from zenc.errors import CostError, Diagnostic, first_line
 
 VERSION = 2
 FAN_IN_SHARE = 0.5
 """Of a message's own bytes, what it costs its receiver at most that others come at the same time."""
+
+BUSY = 0.25
+"""The spread from which on a machine counts as busy."""
 
 KERNELS: Mapping[str, str] = MappingProxyType(
     {
@@ -53,47 +53,14 @@ KERNELS: Mapping[str, str] = MappingProxyType(
 """Name -> what it does; ``zenc.cost.computing`` says which runs when."""
 
 
-Floats = npt.NDArray[np.float64]
-Curve: TypeAlias = tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """What a kernel takes: values at ``speed`` bytes a second, and for each slot what ``curve`` says.
-
-    A curve has two points or more: units a slot from 0 on, ascending, and seconds a slot. Between them it is straight,
-    and beyond the last as steep as before it. It bends, since processors guess best what is in words of a bitmap that
-    are nearly all empty, and some kernels do many units at once.
-    """
-
-    curve: Curve
-    speed: float
-
-    def seconds(self, units: float, bytes: float, slots: float) -> float:
-        """For ``units`` out of ``slots``."""
-        return float(self.each(np.array([units], np.float64), bytes, np.array([slots], np.float64))[0])
-
-    def each(self, units: Floats, bytes: Floats | float, slots: Floats) -> Floats:
-        """The same of many."""
-        (*_, before, last), (at, seconds) = self.curve, np.array(self.curve).T
-        density = np.divide(units, slots, out=np.zeros_like(units), where=slots > 0)
-        steep = (last[1] - before[1]) / (last[0] - before[0])
-        of_slot = np.interp(density, at, seconds) + np.maximum(density - last[0], 0.0) * steep
-        return np.asarray(of_slot * slots + bytes / self.speed)
-
-
-BOUNDLESS = 1e300
-"""The speed of a kernel that sees no values."""
-
-
-def straight(unit: float, speed: float = BOUNDLESS, slot: float = 0.0) -> Kernel:
-    """A kernel of so many seconds a unit and a slot."""
-    return Kernel(((0.0, slot), (1.0, slot + unit)), speed)
-
-
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """See above. ``bandwidth`` counts where no topology is given; ``cores`` where all ranks share so many."""
+    """See above. ``bandwidth`` counts where no topology is given; ``cores`` where all ranks share so many.
+
+    ``spread``: by what share the rounds differed that it was measured by; above BUSY the machine did something else
+    meanwhile. None where nothing is known of it. ``guess``: in words, which numbers nobody measured here; "" where all
+    are measured, or given.
+    """
 
     name: str = "defaults"
     bandwidth: float = 12.5e9
@@ -115,6 +82,8 @@ class Calibration:
     finer: Kernel = field(default=straight(1e-9))
     coarser: Kernel = field(default=straight(40e-9))
     cores: int | None = None
+    spread: float | None = None
+    guess: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         complain([(wrong, f"calibration '{self.name}': {message}") for wrong, message in _unsound(self)])
@@ -129,7 +98,8 @@ class Calibration:
         return max(1.0, ranks / self.cores) if self.cores else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        return {"zenc_calibration": VERSION, **asdict(self)}
+        """What ``read_calibration`` reads; not what of it was a guess, since a file is what somebody says."""
+        return {"zenc_calibration": VERSION, **{name: value for name, value in asdict(self).items() if name != "guess"}}
 
 
 def bytes_alone(name: str, bandwidth: float = 1e9) -> Calibration:
@@ -140,7 +110,7 @@ def bytes_alone(name: str, bandwidth: float = 1e9) -> Calibration:
 
 def complain(problems: list[tuple[bool, str]]) -> None:
     """Raise CostError (``bad-calibration``) with all messages whose condition holds."""
-    help = "zenc calibrate writes such files"
+    help = "zenc calibrate writes such files; let nothing else run while it measures"
     found = [Diagnostic("bad-calibration", message, help=help) for wrong, message in problems if wrong]
     if found:
         raise CostError(found)
@@ -155,14 +125,10 @@ def _unsound(of: Calibration) -> list[tuple[bool, str]]:
         *((not (isfinite(x) and x > 0), f"{name} is above 0, not {x:g}") for name, x in positive.items()),
         *((not (isfinite(x) and x >= 0), f"{name} is 0 or more, not {x:g}") for name, x in least.items()),
         (not 0 < of.efficiency <= 1, f"efficiency is above 0 and at most 1, not {of.efficiency:g}"),
-        *((not _is_curve(each.curve), f"{k}: a curve has points from 0 units on, ascending") for k, each in kernels),
+        *((bool(wrong := each.unsound()), f"{k}: {wrong}") for k, each in kernels),
+        (not (of.spread is None or (isfinite(of.spread) and of.spread >= 0)), f"spread is 0 or more, not {of.spread}"),
         (of.cores is not None and of.cores < 1, f"ranks share 1 core at least, not {of.cores}"),
     ]
-
-
-def _is_curve(curve: Curve) -> bool:
-    at = [units for units, _ in curve]
-    return len(at) > 1 and at[0] == 0 and all(a < b < inf for a, b in pairwise(at))
 
 
 def read_calibration(path: str | os.PathLike[str]) -> Calibration:
@@ -182,12 +148,14 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 
 def _calibration(data: dict[str, Any]) -> Calibration:
-    known = {each.name for each in fields(Calibration)}
+    known = {each.name for each in fields(Calibration)} - {"guess"}
+    data = {"spread": None, **data}  # which files have not that were measured before it was
     if strange := sorted(set(data) - known) + sorted(known - set(data)):
         raise ValueError(f"{', '.join(strange)}: missing, or unknown")
     for name in KERNELS:
         data[name] = _kernel(**data[name])
-    numbers = {k: _number(v) for k, v in data.items() if k not in ("name", "cores", *KERNELS)}
+    others = {"name", "cores", *KERNELS, *(["spread"] if data["spread"] is None else [])}
+    numbers = {k: _number(v) for k, v in data.items() if k not in others}
     if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
         raise ValueError("name is a text, cores a whole number or null")
     return Calibration(**{**data, **numbers})
@@ -203,5 +171,5 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-DEFAULTS = Calibration()
+DEFAULTS = Calibration(guess="20 us a step, kernels of one CPU core")
 """100 Gbit/s, and kernels of one CPU core as docs/internals/performance.md has them: guesses, not measured."""

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from zenc.cost.calibration import Calibration, Kernel
+from zenc.cost.calibration import Calibration
+from zenc.cost.kernels.kernel import Kernel
 from zenc.cost.stages import Program, Stage
 from zenc.cost.weigh import Scales
 from zenc.plan.evaluate import Ints

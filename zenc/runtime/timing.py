@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from statistics import median
 
 import numpy as np
 import torch
 
-from zenc.cost.calibration import BOUNDLESS, Kernel, straight
+from zenc.cost.kernels.kernel import BOUNDLESS, Curve, Kernel, rising, straight
 from zenc.runtime.agreement import Agreement
 from zenc.runtime.joined import Joined
 from zenc.runtime.layout import contribution_of, layout_of, sparse_result
@@ -60,13 +60,36 @@ Least = Callable[[Callable[[], object]], float]
 """How long something takes."""
 
 
-def timed(mixed: Kernels, ranges: Kernels, clock: Callable[[], float] = time.perf_counter) -> list[dict[str, float]]:
-    """The times of all kernels by ``clock``: for each of SINGLE, for ROWS, and for CUT.
+class Watch:
+    """Times what is run by ``clock``, in seconds, and keeps how far the rounds differ."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
+        self._spreads: list[float] = []
+
+    def least(self, run: Callable[[], object]) -> float:
+        """The least time of several, after one to warm up."""
+        times = []
+        for _ in range(ROUNDS + 1):
+            started = self.clock()
+            run()
+            times.append(self.clock() - started)
+        least = min(times[1:])
+        self._spreads.append(median(times[1:]) / max(least, 1e-9) - 1)
+        return least
+
+    @property
+    def spread(self) -> float:
+        """By what share the median round took longer than the least one: in one of ten things that were timed more."""
+        return sorted(self._spreads)[9 * len(self._spreads) // 10] if self._spreads else 0.0
+
+
+def timed(mixed: Kernels, ranges: Kernels, watch: Watch) -> list[dict[str, float]]:
+    """The times of all kernels by ``watch``: for each of SINGLE, for ROWS, and for CUT.
 
     ``mixed`` are those of a scheme whose parts are mixed, ``ranges`` those of one by holders.
     """
-    least = partial(_least, clock)
-    return [_times(mixed, ranges, shape, least) for shape in (*SINGLE, ROWS)] + [_recut(CUT, least)]
+    return [_times(mixed, ranges, shape, watch.least) for shape in (*SINGLE, ROWS)] + [_recut(CUT, watch.least)]
 
 
 def solved(times: Sequence[Times]) -> dict[str, Kernel]:
@@ -79,15 +102,26 @@ def solved(times: Sequence[Times]) -> dict[str, Kernel]:
 
 
 def kernel_of(single: Sequence[float], rows: float, moves: bool) -> Kernel:
-    """From the times of SINGLE and of ROWS, units x curve(density) + bytes / speed; only if it ``moves`` values."""
-    points = [(shape.density, seconds / shape.units) for shape, seconds in zip(SINGLE, single, strict=True)]
-    (x, y), (x2, y2), *_ = points
-    curve = ((0.0, max(0.0, y - x * (y2 - y) / (x2 - x))), *points)
+    """From the times of SINGLE and of ROWS, units x curve(density) + bytes / speed; only if it ``moves`` values.
+
+    The curve never falls: what a busy machine makes of it is evened out, by relative errors.
+    """
+    each = [seconds / shape.units for shape, seconds in zip(SINGLE, single, strict=True)]
+    weights = [1 / max(seconds, 1e-15) ** 2 for seconds in each]
+    whole = _curve(rising(each, weights))
     if not moves:
-        return Kernel(curve, BOUNDLESS)
-    of_slots = Kernel(curve, BOUNDLESS).seconds(ROWS.held, 0.0, ROWS.units)
+        return Kernel(whole, BOUNDLESS)
+    of_slots = Kernel(whole, BOUNDLESS).seconds(ROWS.held, 0.0, ROWS.units)
     byte = max(FASTEST, (rows - of_slots) / (4 * ROWS.held * (ROWS.width - 1)))
-    return Kernel(tuple((x, max(0.0, y - 4 * x * byte)) for x, y in curve), 1 / byte)
+    without = [max(0.0, seconds - 4 * shape.density * byte) for shape, seconds in zip(SINGLE, each, strict=True)]
+    return Kernel(_curve(rising(without, weights)), 1 / byte)
+
+
+def _curve(seconds: Sequence[float]) -> Curve:
+    """Through so many seconds a slot of each of SINGLE, and straight on to 0 units."""
+    points = [(shape.density, of_slot) for shape, of_slot in zip(SINGLE, seconds, strict=True)]
+    (x, y), (x2, y2), *_ = points
+    return ((0.0, max(0.0, y - x * (y2 - y) / (x2 - x))), *points)
 
 
 def _times(mixed: Kernels, ranges: Kernels, shape: Shape, least: Least) -> dict[str, float]:
@@ -191,13 +225,3 @@ def _marked(shape: Shape, seed: int) -> np.ndarray[tuple[int, ...], np.dtype[np.
     flags = np.zeros(64 * words_of(shape.units), dtype=np.bool_)
     flags[_drawn(shape, seed)] = True
     return np.packbits(flags, bitorder="little").view(np.int64)
-
-
-def _least(clock: Callable[[], float], run: Callable[[], object]) -> float:
-    """The least time of several, after one to warm up."""
-    times = []
-    for _ in range(ROUNDS + 1):
-        started = clock()
-        run()
-        times.append(clock() - started)
-    return min(times[1:])
