@@ -39,13 +39,16 @@ if TYPE_CHECKING:
     from zenc.topology.model import Topology
     from zenc.torch.attach import attach
     from zenc.torch.clip import clip_grad_norm_
+    from zenc.torch.dry_run import DryRun
     from zenc.torch.handle import Attachment
     from zenc.torch.hook import ZencState, zenc_hook
+    from zenc.torch.noop import noop_hook
 
 _HOMES = {
     "Artifact": "zenc.codegen.artifact",
     "Attachment": "zenc.torch.handle",
     "Collective": "zenc.runtime.collective",
+    "DryRun": "zenc.torch.dry_run",
     "Profiler": "zenc.runtime.profiler",
     "Topology": "zenc.topology.model",
     "ZencState": "zenc.torch.hook",
@@ -56,6 +59,7 @@ _HOMES = {
     "compile_text": "zenc.compiler",
     "load": "zenc.compiler",
     "load_topology": "zenc.topology.load",
+    "noop_hook": "zenc.torch.noop",
     "zenc_hook": "zenc.torch.hook",
 }
 
@@ -69,6 +73,7 @@ __all__ = [
     "CostError",
     "Diagnostic",
     "DrawingError",
+    "DryRun",
     "InternalError",
     "Profiler",
     "SchemeError",
@@ -88,6 +93,7 @@ __all__ = [
     "compile_text",
     "load",
     "load_topology",
+    "noop_hook",
     "zenc_hook",
 ]
 

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 import zenc
-from tests.torch.jobs import Model, batch, wrapped
+from tests.torch.jobs import ROWS, Model, Tables, batch, wrapped
 
 
 def step(ddp: nn.Module, rank: int, number: int) -> list[torch.Tensor]:
@@ -103,3 +103,52 @@ def deadlines(group: dist.ProcessGroup) -> list[float]:
         assert collective.communicator.group is not None
         found.append(collective.communicator.group.options._timeout.total_seconds())  # type: ignore[attr-defined]
     return found
+
+
+def dry_run(group: dist.ProcessGroup, path: str) -> dict[str, Any]:
+    """Some steps of a dry run, which trains as DDP alone does; then a scheme. Rank 0 saves what was seen."""
+    rank, ddp, alone = group.rank(), wrapped(group), wrapped(group)
+    handle = zenc.attach(ddp, dry_run=True, deadline=30, profiler=zenc.Profiler(every=3))
+    try:
+        print(handle.profile)
+    except zenc.CostError as error:
+        assert error.diagnostics[0].id == "bad-profile"
+    for number in range(6):
+        agree(step(ddp, rank, number), step(alone, rank, number))
+        dist.barrier()  # futures have run their callbacks, or all but
+    profile = handle.profile
+    if rank == 0:
+        handle.save(path)
+    assert "6 steps" in repr(handle) and pickle.loads(pickle.dumps(handle)).parameters == handle.parameters
+    handle.detach()
+    zenc.attach(ddp, "balanced", deadline=30)
+    agree(step(ddp, rank, 9), step(alone, rank, 9))
+    shown = repr(profile)
+    assert "ms a step" in shown and "\n" not in shown
+    return profile.to_json()
+
+
+def dry_run_of_dense_tables(group: dist.ProcessGroup) -> tuple[str, ...]:
+    """Embeddings with dense gradients are counted without being named."""
+    torch.manual_seed(0)
+    ddp = nn.parallel.DistributedDataParallel(Tables(), process_group=group)
+    handle = zenc.attach(ddp, dry_run=True, deadline=30)
+    for number in range(3):
+        ddp(batch(group.rank(), number)).pow(2).sum().backward()
+    dist.barrier()
+    profile = handle.profile
+    (words,) = [each for each in profile.parameters if each.name == "words.weight"]
+    held = len(batch(group.rank(), 0).unique()) / ROWS
+    assert words.layout == "dense" and abs(words.density - held) < 1e-6
+    assert abs(profile.profiles["words.weight"].density - held) < 0.01
+    return handle.parameters
+
+
+def nothing_sent(group: dist.ProcessGroup) -> bool:
+    """With the hook that communicates nothing: whether this rank has its own gradients and nothing else."""
+    ddp, alone = wrapped(group), wrapped(group).module
+    ddp.register_comm_hook(group, zenc.noop_hook)
+    for number in range(2):
+        mine = step(ddp, group.rank(), number)
+    alone(batch(group.rank(), 1))["out"].pow(2).sum().backward()
+    return all(torch.equal(a, p.grad.to_dense()) for a, p in zip(mine, alone.parameters(), strict=True))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 
 import pytest
 
-from tests.support.ranks import Ranks
+from tests.torch.jobs import ROWS, WIDTH
+from zenc.cost.stored import read_profiles
+from zenc.cost.training.model_profile import read_model_profile
+from zenc.errors import CostError
 
 JOBS = "tests.torch.handle_jobs:"
-
-
-@pytest.fixture(scope="module")
-def two() -> Iterator[Ranks]:
-    with Ranks(2) as ranks:
-        yield ranks
 
 
 def test_an_attached_model_is_saved_and_copied(two):
@@ -35,3 +32,51 @@ def test_ddp_has_its_own_way_again_after_detach(two):
 def test_waits_take_as_long_as_those_of_the_group(two):
     """Unless the environment, or above it the caller, says otherwise; torch's own default is 30 minutes."""
     assert two.run(JOBS + "deadlines") == [[7.0, 33.0, 44.0, 1800.0]] * 2
+
+
+def test_a_dry_run_observes_and_changes_nothing(two, tmp_path):
+    path = tmp_path / "model.json"
+    here, other = two.run(JOBS + "dry_run", path=str(path))
+    saved = read_model_profile(path)
+    assert saved.to_json() == here
+    assert {each["name"]: each["layout"] for each in here["parameters"]} == {
+        "words.weight": "sparse", "bags.weight": "sparse", "head.weight": "dense", "head.bias": "dense"
+    }  # fmt: skip
+    assert (saved.ranks, saved.backend, saved.device) == (2, "gloo", "cpu")
+    assert saved.steps == 4, "two of six were for counting"
+    assert 0 < saved.seconds_exposed <= saved.seconds_synchronising <= saved.seconds_step
+    words = saved.parameters[0]
+    assert words.shape == (ROWS, WIDTH) and 0 < words.density < 0.1 and words.bytes == ROWS * WIDTH * 4
+    assert set(read_profiles(path)) == {"words.weight", "bags.weight"}, "it is a file of profiles, too"
+    assert saved.profiles["words.weight"].recorded.steps == 2
+    assert other["parameters"][2:] == here["parameters"][2:]
+
+
+def test_dense_tables_are_seen_in_a_dry_run(two):
+    assert two.run(JOBS + "dry_run_of_dense_tables") == [("words.weight", "tags.weight")] * 2
+
+
+def test_the_hook_that_sends_nothing(two):
+    assert two.run(JOBS + "nothing_sent") == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("steps", 0),
+        ("ranks", True),
+        ("seconds_step", -1.0),
+        ("seconds_exposed", 9.0),
+        ("parameters", [{}]),
+    ],
+)
+def test_a_model_profile_that_can_not_be(tmp_path, key, value):
+    model = {"ranks": 2, "backend": "gloo", "device": "cpu", "steps": 3, "seconds_step": 0.5,
+             "seconds_synchronising": 0.2, "seconds_exposed": 0.1, "parameters": []}  # fmt: skip
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({"zenc_profiles": 1, "model": model, "profiles": []}))
+    assert read_model_profile(path).seconds_without == 0.4
+    model[key] = value
+    path.write_text(json.dumps({"zenc_profiles": 1, "model": model, "profiles": []}))
+    with pytest.raises(CostError, match="bad-profile"):
+        read_model_profile(path)

@@ -29,21 +29,26 @@ _KEYS: Mapping[str, tuple[type, ...]] = {
 _HELP = "`zenc profile draw` writes such a file, and so does zenc.Profiler.save"
 
 
-def dump_profiles(profiles: Iterable[Profile]) -> str:
-    """The text of a file with ``profiles``, one a line; ends in a line break."""
+def dump_profiles(profiles: Iterable[Profile], model: dict[str, Any] | None = None) -> str:
+    """The text of a file with ``profiles``, one a line, and what is known of their ``model``; ends in a line break."""
     lines = [json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) for profile in profiles]
-    return f'{{"zenc_profiles": {VERSION}, "profiles": [\n' + ",\n".join(lines) + "\n]}\n"
+    about = f'"model": {json.dumps(model, allow_nan=False)},\n' if model else ""
+    return f'{{"zenc_profiles": {VERSION}, {about}"profiles": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
     """Name -> profile, of those in a file; raises CostError (``bad-profile``) for anything else."""
-    data = _parsed(path)
+    return profiles_in(path, parsed(path))
+
+
+def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> dict[str, Profile]:
+    """As ``read_profiles``, of what a file ``parsed`` to; ``none``: there may be none."""
     if not isinstance(data, dict) or "zenc_profiles" not in data:
         raise _bad(f"{path} is JSON, but holds no profiles")
     if data["zenc_profiles"] != VERSION or type(data["zenc_profiles"]) is not int:
         raise _bad(f"{path} holds profiles of version {data['zenc_profiles']!r}; this zenc reads version {VERSION}")
     entries = data.get("profiles")
-    if not isinstance(entries, list) or not entries:
+    if not isinstance(entries, list) or not (entries or none):
         raise _bad(f"{path} lists no profiles")
     profiles = [_profile(f"{path}, profile {number}", entry) for number, entry in enumerate(entries)]
     named = {profile.name: profile for profile in profiles}
@@ -66,7 +71,8 @@ def read_profile(path: str | os.PathLike[str], name: str | None = None) -> Profi
     return found[name]
 
 
-def _parsed(path: str | os.PathLike[str]) -> Any:
+def parsed(path: str | os.PathLike[str]) -> Any:
+    """The JSON data in a file, none of it looked at; raises CostError (``bad-profile``)."""
     try:
         if (size := os.path.getsize(path)) > MOST_BYTES:
             raise ValueError(f"it has {size:,} bytes, more than any profile")

@@ -79,20 +79,22 @@ class Profiler:
         """
         calls = self._calls.get(name, 0)
         self._calls[name] = calls + 1
-        if calls % self.every:
-            return None
+        return None if calls % self.every else self.taken(name, gradient)
+
+    def taken(self, name: str, gradient: torch.Tensor) -> Marks | None:
+        """As ``marks``, where all ranks know that this call is sampled."""
         try:
             layout = layout_of(gradient, Unit.AUTO if gradient.is_sparse else Unit.ROW)
         except TensorError:
             return None
         return Marks(name, layout, self._marker.marked(gradient, layout)) if layout.units and layout.width else None
 
-    def count(self, marks: Marks, communicator: Communicator, reduced: Work) -> None:
-        """Queue the sum of ``marks`` over the ranks behind the call ``reduced``, whose gradient they are of."""
+    def count(self, marks: Marks, communicator: Communicator, reduced: Work | None = None) -> None:
+        """Queue the sum of ``marks`` over the ranks behind the call ``reduced``, whose gradient they are of, if any."""
 
         def run(_: Work) -> torch.Tensor:
             communicator.demand_whole()
-            sent = reduced.counted.bytes_sent if reduced.counted else 0
+            sent = reduced.counted.bytes_sent if reduced and reduced.counted else 0
             holders, bytes_sent = communicator.count(marks.held.to(able_to_count(communicator.size)), sent)
             if not holders[-1]:
                 self._add(marks, communicator.size, holders[:-1], bytes_sent)

@@ -1,0 +1,248 @@
+"""A dry run: DDP synchronises its own way, and what its gradients hold and how long all takes is observed.
+
+bucket              its hook is called, at the end of which gradients are under way    # DDP's own all-reduce
+step                from the end of a backward pass to the end of the next: between the hooks of two last buckets
+every k-th step     what each gradient holds is counted, with the other ranks for tables; this step is not timed
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import GradBucket
+from torch.nn.parallel import DistributedDataParallel
+
+from zenc.cost.training.model_profile import ModelProfile, ParameterProfile
+from zenc.errors import CostError, Diagnostic
+from zenc.runtime.communicator import Communicator, communicator_for
+from zenc.runtime.deadline import deadline_of
+from zenc.runtime.layout import DTYPE_NAMES, layout_of
+from zenc.runtime.marks import Marker
+from zenc.runtime.profiler import Profiler, agree
+from zenc.scheme.model import Unit
+from zenc.torch.slot import Averaged, Slot, own_way, take
+
+SAMPLED_EVERY = 10
+"""Steps; the others are timed."""
+ROWS_LOOKED_AT = 4096
+"""Of a gradient that is no table's."""
+MOST_STEPS = 10_000
+
+Moment: TypeAlias = "float | torch.cuda.Event"
+"""When something was, on the clock of the host, or on the stream of a GPU."""
+
+
+@dataclass(slots=True)
+class ObservedStep:
+    """A backward pass: when the hook of each bucket was called, which the last one ends, and when it was averaged."""
+
+    called: list[Moment] = field(default_factory=list)
+    done: dict[int, Moment] = field(default_factory=dict)
+    sampled: bool = False
+    ended: bool = False
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether all of it has ended, and nothing but DDP's own was done in it."""
+        return self.ended and not self.sampled and len(self.done) == len(self.called)
+
+
+class Observer:
+    """Watches the gradients of a model while DDP averages them its own way.
+
+    Args:
+        group: DDP's own; default: all ranks.
+        names: parameter -> name.
+        tables: the names of those whose holders are counted with the other ranks: all tables, dense ones too.
+        profiler: counts them; the same on all ranks.
+        communicator: of the ranks of ``group``.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None,
+        names: Mapping[torch.Tensor, str],
+        tables: Iterable[str],
+        profiler: Profiler,
+        communicator: Communicator | None,
+    ) -> None:
+        self.group, self.profiler, self.communicator = group, profiler, communicator
+        self.parameters = {name: parameter for parameter, name in names.items() if parameter.requires_grad}
+        self.tables = frozenset(tables)
+        self._names = {id(parameter): name for parameter, name in names.items()}
+        self._steps: deque[ObservedStep] = deque(maxlen=MOST_STEPS)
+        self.count = 0
+        """Steps so far."""
+        self._held: dict[str, list[float]] = {}
+        self._layouts: dict[str, str] = {}
+        self._marker = Marker(ROWS_LOOKED_AT)
+
+    def reduce(self, bucket: GradBucket) -> Averaged:
+        """DDP's own way, with a look at the gradients before, and at the clock before and after."""
+        step = self._step()
+        buffer = bucket.buffer()
+        if step.sampled:
+            self._look(bucket, buffer)
+        number = len(step.called)
+        step.called.append(_moment(buffer))
+        step.ended = bucket.is_last()
+
+        def averaged(future: Averaged) -> torch.Tensor:
+            result = future.value()
+            step.done[number] = _moment(result)
+            return result
+
+        return own_way(bucket, self.group).then(averaged)
+
+    def _step(self) -> ObservedStep:
+        if not self._steps or self._steps[-1].ended:
+            self._steps.append(ObservedStep(sampled=self.count % self.profiler.every == 0))
+            self.count += 1
+        return self._steps[-1]
+
+    def _look(self, bucket: GradBucket, buffer: torch.Tensor) -> None:
+        gradients = [buffer] if buffer.is_sparse else bucket.gradients()
+        for parameter, gradient in zip(bucket.parameters(), gradients, strict=True):
+            name = self._names.get(id(parameter), "")
+            self._layouts[name] = "sparse" if gradient.is_sparse else "dense"
+            if gradient.dtype in DTYPE_NAMES:
+                layout = layout_of(gradient, Unit.AUTO if gradient.is_sparse else Unit.ROW)
+                held = self._marker.marked(gradient, layout)[:-1]
+                self._held.setdefault(name, []).append(float(held.float().mean()) if len(held) else 0.0)
+            if name in self.tables and self.communicator and (marks := self.profiler.taken(name, gradient)):
+                self.profiler.count(marks, self.communicator)
+
+    def profile(self) -> ModelProfile:
+        """What was seen so far; raises CostError (``bad-profile``) before a step could be timed."""
+        seconds = [_seconds(before, step) for before, step in pairwise(list(self._steps)) if step.is_timed]
+        if not seconds:
+            message = "no step was timed yet"
+            help = f"run some steps more: the first one, and each {self.profiler.every}th, is for counting"
+            raise CostError(Diagnostic("bad-profile", message, help=help))
+        whole, synchronising, exposed = (statistics.median(column) for column in zip(*seconds, strict=True))
+        return ModelProfile(
+            ranks=dist.get_world_size(self.group),
+            backend=str(dist.get_backend(self.group)),
+            device=str(next(iter(self.parameters.values())).device.type),
+            steps=len(seconds),
+            seconds_step=whole,
+            seconds_synchronising=min(synchronising, whole),
+            seconds_exposed=min(exposed, synchronising, whole),
+            parameters=tuple(self._parameter(name, each) for name, each in self.parameters.items()),
+            profiles=self.profiler.profiles(),
+        )
+
+    def _parameter(self, name: str, of: torch.Tensor) -> ParameterProfile:
+        held = self._held.get(name)
+        layout = self._layouts.get(name, "dense")
+        dtype = DTYPE_NAMES.get(of.dtype, str(of.dtype).removeprefix("torch."))
+        return ParameterProfile(name, tuple(of.shape), dtype, layout, statistics.fmean(held) if held else None)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DryRun:
+    """The handle of a dry run. Train some tens of steps, then read ``profile``, or ``save`` it.
+
+    ``parameters`` are the names of the tables whose rows are counted over all ranks.
+    """
+
+    parameters: tuple[str, ...]
+    _observer: Observer
+    _slot: Slot
+
+    @property
+    def profile(self) -> ModelProfile:
+        """What was observed so far. Waits for counts under way; raises CostError (``bad-profile``) too early."""
+        return self._observer.profile()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write ``profile`` as JSON: see ``zenc.cost.training.model_profile``. One rank is enough.
+
+        Raises as ``profile`` does, and ZencError (``unwritable-file``).
+        """
+        self.profile.save(path)
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it still observes."""
+        return self._slot.tenant is self._observer
+
+    def detach(self) -> None:
+        """Observe no more; all ranks between the same two steps. ``zenc.attach`` may follow."""
+        if self.is_attached:
+            self._slot.tenant = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy has nothing to observe."""
+        return _copied, (self.parameters,)
+
+    def __repr__(self) -> str:
+        how = "" if self.is_attached else " (detached)"
+        return f"<zenc.DryRun, {self._observer.count} steps so far{how}>"
+
+
+def observed(
+    ddp_model: DistributedDataParallel,
+    names: Mapping[torch.Tensor, str],
+    tables: Iterable[str],
+    deadline: float | None,
+    profiler: Profiler,
+) -> DryRun:
+    """A dry run of ``ddp_model``, which counts with the other ranks who holds which rows of its ``tables``.
+
+    Embeddings with dense gradients are among the tables without being named. Raises what ``zenc.attach`` does.
+    """
+    group = ddp_model.process_group
+    seconds = deadline_of(deadline, group)
+    communicator = communicator_for(group, seconds)
+    communicator.demand_whole()
+    agree(profiler, communicator, seconds)
+    embeddings = [m.weight for m in ddp_model.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
+    counted = tuple(dict.fromkeys([*tables, *(names[each] for each in embeddings if each.requires_grad)]))
+    observer = Observer(group, names, counted, profiler, communicator)
+    return DryRun(counted, observer, take(ddp_model, observer))
+
+
+def _copied(parameters: tuple[str, ...]) -> DryRun:
+    """What a copied or unpickled handle becomes."""
+    return DryRun(parameters, Observer(None, {}, (), Profiler(), None), Slot())
+
+
+def _moment(tensor: torch.Tensor) -> Moment:
+    if not tensor.is_cuda:
+        return time.perf_counter()
+    make: Callable[..., torch.cuda.Event] = torch.cuda.Event
+    event = make(enable_timing=True)
+    event.record(torch.cuda.current_stream(tensor.device))
+    return event
+
+
+def _between(first: Moment, last: Moment) -> float:
+    """Seconds from ``first`` to ``last``."""
+    if isinstance(first, float) and isinstance(last, float):
+        return last - first
+    assert not isinstance(first, float) and not isinstance(last, float)
+    last.synchronize()
+    return float(first.elapsed_time(last)) / 1e3
+
+
+def _seconds(before: ObservedStep, step: ObservedStep) -> tuple[float, float, float]:
+    """Of ``step``: from the end of the backward pass ``before`` it, while anything was under way, and after its own."""
+    start = step.called[0]
+    spans = [(_between(start, called), _between(start, step.done[number])) for number, called in enumerate(step.called)]
+    under_way, until = 0.0, 0.0
+    for called, done in sorted(spans):
+        under_way += max(0.0, done - max(called, until))
+        until = max(until, done)
+    whole = _between(before.called[-1], step.called[-1])
+    return whole, under_way, max(0.0, until - _between(start, step.called[-1]))
