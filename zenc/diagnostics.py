@@ -135,7 +135,8 @@ _EXPLANATION = {
 _COST = {
     "bad-profile": ("cost", "a profile, or a file with profiles, can't be"),
     "bad-calibration": ("cost", "a calibration, or a file with one, can't be"),
-    "busy-machine": ("cost", "a calibration was measured while the machine did something else; a warning"),
+    "even-gradient": ("cost", "nobody said how units are spread, so they are spread evenly (warning)"),
+    "busy-machine": ("cost", "a calibration was measured while the machine did something else (warning)"),
     "nothing-to-simulate": ("cost", "none of the schemes is for the numbers of ranks that are simulated"),
     "too-few-ranks": ("cost", "one rank alone has no network that could be measured"),
     "plots-missing": ("cost", "a plot is asked for, and matplotlib is not installed"),

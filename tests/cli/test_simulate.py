@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Zenc
+from zenc.cost.calibration import DEFAULTS
 from zenc.cost.stored import dump_profiles
 from zenc.cost.synthetic import uniform, zipf
 
@@ -63,6 +64,32 @@ def test_gradients_of_a_file_one_after_another(zenc: Zenc, write: Write, tmp_pat
     assert seconds("--ready", "words=1s") == pytest.approx(1 + words)
 
 
+def test_what_is_a_guess_is_called_so(zenc: Zenc, write: Write, tmp_path: Path) -> None:
+    """In one line of the table and in JSON; that nobody said how units are spread, on standard error."""
+    done = zenc("simulate", "balanced", "--ranks", "4", "--units", "1000", "--json", "out.json")
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("not calibrated: links of 12.5 GB/s, 20 us a step, kernels of one CPU core;")
+    assert json.loads((tmp_path / "out.json").read_text())["notes"] == [last]
+    assert "warning[even-gradient]" in done.stderr and "favours schemes that gather" in done.stderr
+    write("here.json", json.dumps(DEFAULTS.to_json()))
+    told = zenc("simulate", "balanced", "--ranks", "4", *LOAD, "--calibration", "here.json", "--json", "out.json")
+    assert "calibrated" not in told.stdout and "even-gradient" not in told.stderr
+    assert json.loads((tmp_path / "out.json").read_text())["notes"] == []
+
+
+def test_gpus_have_kernels_of_gpus(zenc: Zenc, tmp_path: Path) -> None:
+    """A million rows of 64 values at 1 %, which one core takes 8 ms for: on a GPU less than on the wire."""
+
+    def kernels(*more: str) -> float:
+        done = zenc("simulate", "balanced", "--topology", "dgx(4)", "--json", "out.json", *more)
+        assert done.returncode == 0, done.stderr
+        assert ("GPU kernels by counts of their passes" in done.stdout) == (not more)
+        (outcome,) = json.loads((tmp_path / "out.json").read_text())["points"][0]["outcomes"]
+        return float(outcome["gradients"]["uniform"]["kernels"])
+
+    assert kernels() < 1e-3 < 5e-3 < kernels("--device", "cpu")
+
+
 def test_a_range_of_ranks_doubles_them(zenc: Zenc, tmp_path: Path) -> None:
     assert zenc("simulate", "balanced", "--ranks", "1,3..13", *LOAD, "--json", "out.json").returncode == 0
     points = json.loads((tmp_path / "out.json").read_text())["points"]
@@ -99,6 +126,8 @@ def test_on_a_topology(zenc: Zenc) -> None:
         (("--profile", "model.json", "--parameter", "word"), "did you mean 'words'?"),
         (("--parameter", "words"), "the file of --profile"),
         (("--calibration", "model.json"), "bad-calibration"),
+        (("--calibration", "falls.json"), "its curve falls"),
+        (("--calibration", "falls.json", "--device", "gpu"), "give either"),
         (("--profile", "cut.json"), "bad-profile"),
         (("--ready", "words=1s"), "--ready names 'words'"),
         (("--ready", "uniform=1 GB"), "--ready uniform"),
@@ -106,6 +135,8 @@ def test_on_a_topology(zenc: Zenc) -> None:
 )
 def test_bad_input_is_said(zenc: Zenc, write: Write, arguments: tuple[str, ...], words: str) -> None:
     write("model.json", dump_profiles([uniform(0.01, 1000, name="words")]))
+    falls = {"curve": [[0, 1e-9], [0.1, 5e-9], [0.2, 1e-9]], "speed": 1e9}
+    write("falls.json", json.dumps({**DEFAULTS.to_json(), "merge": falls}))
     write("cut.json", '{"zenc_profiles": 1, "profiles": [')
     done = zenc("simulate", "balanced", *arguments)
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr and "a bug in zenc" not in done.stderr

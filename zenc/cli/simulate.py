@@ -6,13 +6,13 @@ import json as json_text
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from zenc.cli.common import SetOption, TopologyOption, locate, parameters, reporting, save, show_diagnostics
+from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
 
 if TYPE_CHECKING:
     from zenc.cost.calibration import Calibration
@@ -32,7 +32,7 @@ Examples:
 What it answers: which scheme is fastest for this gradient, on this cluster, and why.
   1. Say what the gradient is like: --profile FILE (of zenc profile or zenc.Profiler), or --density, --units, --zipf.
   2. Say what the cluster is like: --topology, or --ranks and --bandwidth for one switch; --calibration FILE for what
-     zenc calibrate measured there.
+     zenc calibrate measured there. Without one latencies and kernels are guesses, which the last line says.
   3. Read the table. "ratio" is to the best. "bottleneck" is the link that carries for longest: near 100 % of the time,
      bytes decide; far below it, steps, messages and kernels do.
 Several numbers after --ranks, --density or --bandwidth make a table for each, and a curve with --plot.
@@ -54,10 +54,7 @@ def simulate(
         list[str], typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
     ],
     topology: TopologyOption = None,
-    profile: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What gradients are like: a file of profiles."),
-    ] = None,
+    profile: ProfileOption = None,
     parameter: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all, in turn]"),
@@ -86,10 +83,8 @@ def simulate(
         float | None,
         typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent, unit 0 most often."),
     ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What zenc calibrate wrote. [default: a guess]"),
-    ] = None,
+    calibration: CalibrationOption = None,
+    device: DeviceOption = None,
     assignments: SetOption = None,
     json: Annotated[Path | None, _file("--json", help="Write everything there, as JSON.")] = None,
     plot: Annotated[Path | None, _file("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")] = None,
@@ -110,11 +105,11 @@ def simulate(
         from zenc.cost.report import chrome_trace, curves, text
 
         cluster = _topology(topology)
-        known = _calibration(calibration)
         sizes = _sizes(ranks, cluster)
-        profiles = _profiles(profile, parameter, _numbers("--density", density), units, width, dtype, zipf)
+        densities = _numbers("--density", density) or ([0.01] if profile is None else [])
+        profiles = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
         moments = _moments(ready, profiles[0])
-        bandwidths = _bandwidths(bandwidth, cluster, known)
+        bandwidths = calibrations(calibration, bandwidth, cluster, device)
         places = list(_places(sizes, profiles, bandwidths, cluster, moments))
         if trace and len(places) > 1:
             raise typer.BadParameter("--trace is of one run: give one number of ranks, one density and one bandwidth")
@@ -158,12 +153,6 @@ def _topology(what: str | None) -> Topology | None:
     return loaded
 
 
-def _calibration(path: Path | None) -> Calibration:
-    from zenc.cost.calibration import DEFAULTS, read_calibration
-
-    return read_calibration(path) if path else DEFAULTS
-
-
 def _where(cluster: Topology | None) -> str:
     return cluster.name if cluster else "one switch"
 
@@ -193,48 +182,6 @@ def _doubling(text: str) -> list[int]:
         return [0]
     low, high = int(first), int(last or first)
     return [*(low << k for k in range(64) if low << k < high), high] if 0 < low <= high else [0]
-
-
-def _bandwidths(text: str | None, cluster: Topology | None, known: Calibration) -> list[Calibration]:
-    """A calibration for each bandwidth."""
-    if text is None:
-        return [known]
-    if cluster:
-        raise typer.BadParameter("--bandwidth is of one switch; the links of a --topology have their own")
-    from zenc.topology.units import amount_of_text
-
-    found = [amount_of_text("bandwidth", each) for each in text.split(",")]
-    for problem in (each for each in found if isinstance(each, str)):
-        raise typer.BadParameter(f"--bandwidth: {problem}")
-    return [replace(known, bandwidth=each) for each in found if not isinstance(each, str)]
-
-
-def _profiles(
-    path: Path | None,
-    names: list[str] | None,
-    densities: list[float],
-    units: int,
-    width: int,
-    dtype: str,
-    zipf: float | None,
-) -> list[dict[str, Profile]]:
-    """For each density the gradients of a step, by name."""
-    if path is None:
-        from zenc.cost import synthetic
-
-        if names:
-            raise typer.BadParameter("--parameter chooses from the file of --profile")
-        shape = (units, width, dtype)
-        if zipf is None:
-            made = [synthetic.uniform(each, *shape) for each in densities or [0.01]]
-        else:
-            made = [synthetic.zipf(each, zipf, *shape) for each in densities or [0.01]]
-        return [{each.name: each} for each in made]
-    if densities or zipf is not None:
-        raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
-    from zenc.cost.stored import read_profile, read_profiles
-
-    return [{name: read_profile(path, name) for name in names} if names else read_profiles(path)]
 
 
 def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[str, float]:

@@ -6,15 +6,12 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from zenc.cli.common import JsonOption, TopologyOption, on_topology, print_json, reporting, save
-
-if TYPE_CHECKING:
-    from zenc.cost.calibration import Calibration
-    from zenc.cost.profile import Profile
+from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
 
 EXAMPLES = """\b
 Examples:
@@ -36,10 +33,7 @@ SECONDS_OF_SILENCE = 2.0
 
 def tune(
     topology: TopologyOption = None,
-    profile: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What gradients are like: a file of profiles."),
-    ] = None,
+    profile: ProfileOption = None,
     parameter: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all]"),
@@ -59,10 +53,8 @@ def tune(
     zipf: Annotated[
         float | None, typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent.")
     ] = None,
-    calibration: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What was measured. [default: a guess]"),
-    ] = None,
+    calibration: CalibrationOption = None,
+    device: DeviceOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the best scheme there.")
     ] = None,
@@ -81,9 +73,13 @@ def tune(
         from zenc.cost.tune import tune as search
 
         cluster, size = on_topology(topology, ranks)
-        profiles = _profiles(profile, parameter, density, units, width, dtype, zipf)
-        known = _calibration(calibration, bandwidth, cluster is not None)
-        found = search(profiles, size or 8, cluster, known, _Progress())
+        if profile is None and density is None:
+            help = "say what gradients are like: --profile FILE, or --density D with --units and --width"
+            raise typer.BadParameter(help)
+        densities = [] if density is None else [density]
+        (profiles,) = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
+        (known,) = calibrations(calibration, _one(bandwidth), cluster, device)
+        found = search(list(profiles.values()), size or 8, cluster, known, _Progress())
         text = found.text(_command())
         if output:
             save(output, text)
@@ -94,6 +90,8 @@ def tune(
         return
     _show(found.rows())
     print(f"{found.tried} schemes predicted for {found.size} ranks on {found.where}; {found.refused} do not run there")
+    if found.note:
+        print(found.note)
     print(f"\n{output} has the first of them" if output else f"\n{text}", end="\n" if output else "")
 
 
@@ -109,6 +107,12 @@ class _Progress:
             print(f"zenc tune: {done} of {total} tried, now {what}", file=sys.stderr)
 
 
+def _one(bandwidth: str | None) -> str | None:
+    if bandwidth and "," in bandwidth:
+        raise typer.BadParameter("--bandwidth: a search is for one bandwidth; zenc simulate takes several")
+    return bandwidth
+
+
 def _command() -> str:
     return shlex.join(["zenc", *sys.argv[1:]])
 
@@ -120,47 +124,3 @@ def _show(rows: list[dict[str, str]]) -> None:
         cells = [cell.ljust(width) for cell, width in zip(line[:2], widths, strict=False)]
         cells += [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
         print("  ".join(cells).rstrip())
-
-
-def _calibration(path: Path | None, bandwidth: str | None, has_topology: bool) -> Calibration:
-    from dataclasses import replace
-
-    from zenc.cost.calibration import DEFAULTS, read_calibration
-    from zenc.topology.units import amount_of_text
-
-    known = read_calibration(path) if path else DEFAULTS
-    if bandwidth is None:
-        return known
-    if has_topology:
-        raise typer.BadParameter("--bandwidth is of one switch; the links of a --topology have their own")
-    amount = amount_of_text("bandwidth", bandwidth)
-    if isinstance(amount, str):
-        raise typer.BadParameter(f"--bandwidth: {amount}")
-    return replace(known, bandwidth=amount)
-
-
-def _profiles(
-    path: Path | None,
-    names: list[str] | None,
-    density: float | None,
-    units: int,
-    width: int,
-    dtype: str,
-    zipf: float | None,
-) -> list[Profile]:
-    if path is not None:
-        from zenc.cost.stored import read_profile, read_profiles
-
-        if density is not None or zipf is not None:
-            raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
-        return [read_profile(path, name) for name in names] if names else list(read_profiles(path).values())
-    from zenc.cost.synthetic import uniform
-    from zenc.cost.synthetic import zipf as by_zipf
-
-    if names:
-        raise typer.BadParameter("--parameter chooses from the file of --profile")
-    if density is None:
-        raise typer.BadParameter("say what gradients are like: --profile FILE, or --density D with --units and --width")
-    if zipf is None:
-        return [uniform(density, units, width, dtype)]
-    return [by_zipf(density, zipf, units, width, dtype)]

@@ -93,6 +93,15 @@ class Calibration:
         """By name."""
         return {name: getattr(self, name) for name in KERNELS}
 
+    @property
+    def note(self) -> str:
+        """What a reader of predictions has to know of these numbers, in a line; "" where there is nothing to say."""
+        if self.guess:
+            return f"not calibrated: {self.guess}; `zenc calibrate` measures, --calibration takes what it wrote"
+        if self.spread is not None and self.spread > BUSY:
+            return f"calibrated on a busy machine, whose rounds differed by {self.spread:.0%}: measure again"
+        return ""
+
     def slowdown(self, ranks: int) -> float:
         """By how much longer kernels take where the processors are shared."""
         return max(1.0, ranks / self.cores) if self.cores else 1.0

@@ -14,8 +14,9 @@ _HEAD = ("scheme", "time", "ratio", "busiest sends", "steps", "messages", "kerne
 
 
 def text(of: Simulation) -> str:
-    """A table for each point; best first."""
-    return "\n\n".join("\n".join(_table(point)) for point in of.points)
+    """A table for each point, best first; then what of the numbers is a guess."""
+    tables = "\n\n".join("\n".join(_table(point)) for point in of.points)
+    return "\n".join([tables, *of.notes])
 
 
 def _table(point: Point) -> Iterator[str]:

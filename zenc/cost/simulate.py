@@ -84,14 +84,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
-    """``skipped`` says which schemes are not for which numbers of ranks."""
+    """``skipped`` says which schemes are not for which numbers of ranks, ``notes`` what was guessed."""
 
     points: tuple[Point, ...]
     skipped: tuple[Diagnostic, ...]
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON data; bytes, seconds, bytes a second."""
-        return {"points": [point.to_json() for point in self.points], "skipped": [str(d.message) for d in self.skipped]}
+        skipped = [str(diagnostic.message) for diagnostic in self.skipped]
+        return {"points": [point.to_json() for point in self.points], "skipped": skipped, "notes": list(self.notes)}
 
 
 def simulate(
@@ -102,18 +104,19 @@ def simulate(
     Raises CostError (``nothing-to-simulate``) where no scheme is for any of the numbers of ranks, and what
     ``zenc.cost.predict`` raises.
     """
-    points, skipped = list[Point](), list[Diagnostic]()
+    points, skipped, guesses = list[Point](), list[Diagnostic](), dict[str, None]()
     for place in places:
         way = network(place.topology, place.size, place.calibration)
         found = sorted(_outcomes(schemes, place, way, progress, skipped, trace), key=lambda each: each.seconds)
         density = next(iter(place.profiles.values())).density
         bandwidth = None if place.topology else place.calibration.bandwidth
         points.append(Point(place.size, density, bandwidth, tuple(found)))
+        guesses |= dict.fromkeys([place.calibration.note] if place.calibration.note else [])
     if not any(point.outcomes for point in points):
         notes = tuple(diagnostic.message for diagnostic in skipped[:8])
         message = "none of the schemes is for such a number of ranks"
         raise CostError(Diagnostic("nothing-to-simulate", message, notes=notes, help="choose other --ranks"))
-    return Simulation(tuple(point for point in points if point.outcomes), tuple(skipped))
+    return Simulation(tuple(point for point in points if point.outcomes), tuple(skipped), tuple(guesses))
 
 
 def _outcomes(

@@ -73,7 +73,7 @@ class Found:
 class Tuned:
     """``best``: proved, the least seconds first, without variants of one another.
 
-    ``tried`` could be predicted, ``refused`` do not run here.
+    ``tried`` could be predicted, ``refused`` do not run here. ``note``: what of the numbers is a guess, if anything.
     """
 
     size: int
@@ -82,6 +82,7 @@ class Tuned:
     best: tuple[Found, ...]
     tried: int
     refused: int
+    note: str = ""
 
     def text(self, command: str) -> str:
         """The file of the best scheme; ``command`` found it."""
@@ -92,6 +93,7 @@ class Tuned:
             *(_profile_text(profile, self.size) for profile in self.profiles),
             f"Predicted: {_figures(first)}, as '{first.draft.label}'.",
             *(f"  then {_figures(other)}: {other.draft.label}" for other in others[:3]),
+            *([f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []),
         ]
         return first.draft.text(NAME, [" ".join(line.split()) for line in comment])
 
@@ -123,6 +125,7 @@ class Tuned:
             "profiles": [profile.name for profile in self.profiles],
             "tried": self.tried,
             "refused": self.refused,
+            "notes": [self.note] if self.note else [],
             "best": [found.to_json() for found in self.best],
         }
 
@@ -160,7 +163,7 @@ def tune(
     if not best:
         message = f"no scheme was found that runs among {size} ranks on {search.where}"
         raise CostError(Diagnostic("no-scheme-found", message, notes=tuple(search.reasons)[:3]))
-    return Tuned(size, search.where, tuple(profiles), best, len(search.found), search.refused)
+    return Tuned(size, search.where, tuple(profiles), best, len(search.found), search.refused, calibration.note)
 
 
 def _refined(draft: Draft, profiles: Sequence[Profile]) -> Iterable[Draft]:

@@ -1,0 +1,32 @@
+"""What predictions count with where nothing was measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenc.cost.calibration import DEFAULTS
+from zenc.cost.kernels.assumed import assumed, of_gpus
+from zenc.cost.kernels.gpu import ESTIMATES, MEMORY
+from zenc.topology.builders import dgx, nodes, torus
+
+
+def test_gpus_are_known_by_their_level_or_links() -> None:
+    assert of_gpus(dgx(1)) and of_gpus(nodes(2, gpus=4)) and not of_gpus(torus(2, 2))
+    assert assumed(dgx(1)).kernels == ESTIMATES.kernels == assumed(None, 1e9, "gpu").kernels
+    assert assumed(torus(2, 2)).kernels == DEFAULTS.kernels == assumed(dgx(1), device="cpu").kernels
+
+
+def test_what_is_assumed_is_said() -> None:
+    assert assumed(None).note.startswith("not calibrated: links of 12.5 GB/s, 20 us a step")
+    assert assumed(None, 1e9).bandwidth == 1e9 and "links" not in assumed(None, 1e9).note
+    assert "GPU kernels by counts of their passes over 3 TB/s of memory" in assumed(dgx(1)).note
+
+
+def test_kernels_of_gpus_take_what_their_passes_do() -> None:
+    """A dense gradient of 214 million float32 is read once, at 3 TB/s, at the least; and expanding it costs most."""
+    slots, held = 214e6, 11.1e6
+    once = 4 * slots / MEMORY
+    pack = ESTIMATES.pack.seconds(held, 4 * held, slots)
+    expand = ESTIMATES.expand.seconds(2 * held, 8 * held, slots)
+    assert once < pack < 5 * once
+    assert expand == pytest.approx(3.5e-3, rel=0.15)

@@ -1,0 +1,106 @@
+"""What the verbs that predict are told: gradients, links, and what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from zenc.cli.common import show_diagnostics
+from zenc.errors import Diagnostic
+
+if TYPE_CHECKING:
+    from zenc.cost.calibration import Calibration
+    from zenc.cost.profile import Profile
+    from zenc.topology.model import Topology
+
+Device = Literal["cpu", "gpu"]
+
+ProfileOption = Annotated[
+    Path | None,
+    typer.Option("--profile", exists=True, dir_okay=False, metavar="FILE", help="What gradients are like: a profile."),
+]
+CalibrationOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        exists=True,
+        dir_okay=False,
+        metavar="FILE",
+        help="What zenc calibrate wrote. [default: a guess]",
+    ),
+]
+DeviceOption = Annotated[
+    Device | None,
+    typer.Option("--device", help="Whose kernels are guessed without --calibration. [default: as the topology has it]"),
+]
+
+
+def calibrations(
+    path: Path | None, bandwidth: str | None, cluster: Topology | None, device: Device | None
+) -> list[Calibration]:
+    """One for each of the bandwidths in ``bandwidth``, with commas between them; what is not measured is assumed."""
+    from zenc.cost.calibration import read_calibration
+    from zenc.cost.kernels.assumed import assumed
+
+    if path and device:
+        raise typer.BadParameter("--calibration says what kernels take, and --device has it guessed: give either")
+    speeds = _bandwidths(bandwidth, cluster)
+    if path is None:
+        return [assumed(cluster, speed, device) for speed in speeds] or [assumed(cluster, None, device)]
+    known = read_calibration(path)
+    return [replace(known, bandwidth=speed) for speed in speeds] or [known]
+
+
+def _bandwidths(text: str | None, cluster: Topology | None) -> list[float]:
+    if text is None:
+        return []
+    if cluster:
+        raise typer.BadParameter("--bandwidth is of one switch; the links of a --topology have their own")
+    from zenc.topology.units import amount_of_text
+
+    found = [amount_of_text("bandwidth", each) for each in text.split(",")]
+    for problem in (each for each in found if isinstance(each, str)):
+        raise typer.BadParameter(f"--bandwidth: {problem}")
+    return [each for each in found if not isinstance(each, str)]
+
+
+def profiles_of(
+    path: Path | None,
+    names: list[str] | None,
+    densities: list[float],
+    units: int,
+    width: int,
+    dtype: str,
+    zipf: float | None,
+) -> list[dict[str, Profile]]:
+    """For each density the gradients of a step, by name: those of a file, or one that is made up."""
+    if path is None:
+        from zenc.cost import synthetic
+
+        if names:
+            raise typer.BadParameter("--parameter chooses from the file of --profile")
+        shape = (units, width, dtype)
+        if zipf is None:
+            warn_of_even()
+            made = [synthetic.uniform(each, *shape) for each in densities]
+        else:
+            made = [synthetic.zipf(each, zipf, *shape) for each in densities]
+        return [{each.name: each} for each in made]
+    if densities or zipf is not None:
+        raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
+    from zenc.cost.stored import read_profile, read_profiles
+
+    return [{name: read_profile(path, name) for name in names} if names else read_profiles(path)]
+
+
+def warn_of_even() -> None:
+    """That nobody said how units are spread."""
+    message = (
+        "the gradient is even: each rank holds any unit with the same chance. That favours schemes that gather, since "
+        "ranks overlap by chance alone, and cuts into ranges, since no range is fuller than another"
+    )
+    help = "say how yours is: --profile FILE, as zenc.Profiler records it, or --zipf 1.05 for words of a corpus"
+    show_diagnostics([Diagnostic("even-gradient", message, help=help, severity="warning")])
