@@ -160,7 +160,7 @@ def test_the_page_shows_a_point():
     assert best in page and "| over `holders` |" in page
     assert "3 rounds in 61 s, in which others used 0.4 % of the cores; commit" in page
     assert "```\npython -m benchmarks.lab for rows-8\n```" in page and "2 cores of Some CPU" in page
-    assert "![Rows at 2 %: bytes and times by the number of ranks](benchmarks/scale.svg)" in page
+    assert "![Rows at 2 %: bytes and times by the number of ranks](../benchmarks/scale.svg)" in page
     with pytest.raises(LabError, match="no part between"):
         with_results("a page", {}, [])
 
