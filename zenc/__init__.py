@@ -32,7 +32,7 @@ from zenc.errors import (
 
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
-    from zenc.compiler import check, compile, compile_text, load
+    from zenc.compiler import check, compile, compile_text, explain, load, schemes
     from zenc.runtime.collective import Collective
     from zenc.runtime.profiler import Profiler
     from zenc.topology.load import load_topology
@@ -57,8 +57,10 @@ _HOMES = {
     "clip_grad_norm_": "zenc.torch.clip",
     "compile": "zenc.compiler",
     "compile_text": "zenc.compiler",
+    "explain": "zenc.compiler",
     "load": "zenc.compiler",
     "load_topology": "zenc.topology.load",
+    "schemes": "zenc.compiler",
     "noop_hook": "zenc.torch.noop",
     "zenc_hook": "zenc.torch.hook",
 }
@@ -91,9 +93,11 @@ __all__ = [
     "clip_grad_norm_",
     "compile",
     "compile_text",
+    "explain",
     "load",
     "load_topology",
     "noop_hook",
+    "schemes",
     "zenc_hook",
 ]
 

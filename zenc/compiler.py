@@ -26,10 +26,21 @@ if TYPE_CHECKING:
     from zenc.plan.explain import Explanation
     from zenc.runtime.capacity import Shares
     from zenc.runtime.collective import Collective
+    from zenc.scheme.library import Entry
     from zenc.topology.model import Topology
 
 Path_ = str | os.PathLike[str]
 Target = Literal["cpu", "cuda", "plan"]
+
+
+def schemes() -> list[Entry]:
+    """The schemes that come with zenc, by name: dimensions, wire formats, parameters with defaults, and a summary.
+
+    Raises InternalError ``broken-installation``.
+    """
+    from zenc.scheme.library import shipped
+
+    return shipped()
 
 
 def check(

@@ -1,4 +1,4 @@
-"""Where the grammar, the templates and the shipped schemes lie: in the wheel, or in a checkout."""
+"""Directories of shipped data, in the wheel or in a checkout: grammar, templates, schemes and the manual."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zenc.errors import Diagnostic, InternalError
 _PACKAGE = Path(__file__).resolve().parent
 
 
-def directory(name: Literal["grammar", "templates", "schemes"]) -> Path:
+def directory(name: Literal["docs", "grammar", "templates", "schemes"]) -> Path:
     """The directory of shipped data ``name``.
 
     Raises:

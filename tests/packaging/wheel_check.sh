@@ -16,6 +16,10 @@ export ZENC_CACHE_DIR="$work/cache"
 zenc=$work/empty/bin/zenc
 "$zenc" list
 "$zenc" check balanced
+"$zenc" help unknown-key
+"$zenc" new begun.zen
+"$zenc" check begun.zen
+"$zenc" doctor
 "$zenc" topo show two_boxes
 "$zenc" check balanced --topology two_boxes
 "$zenc" compile balanced --ranks 4 -o "$work/by_name"

@@ -11,6 +11,12 @@ import sys
 
 import typer
 
+from zenc.cli.assist.doctor import EXAMPLES as DOCTOR_EXAMPLES
+from zenc.cli.assist.doctor import doctor
+from zenc.cli.assist.help import EXAMPLES as HELP_EXAMPLES
+from zenc.cli.assist.help import help_
+from zenc.cli.assist.new import EXAMPLES as NEW_EXAMPLES
+from zenc.cli.assist.new import new
 from zenc.cli.cache import cache
 from zenc.cli.calibrate import EXAMPLES as CALIBRATE_EXAMPLES
 from zenc.cli.calibrate import calibrate
@@ -40,6 +46,9 @@ A scheme is a short text that says how data-parallel workers sum their gradients
 contribution exactly once and can't deadlock, says what it costs, and compiles it for PyTorch.
 
 \b
+  zenc doctor                        does this machine have what zenc needs?
+  zenc help unknown-key              a diagnostic's page, or a page of the manual
+  zenc new mine.zen                  a commented scheme to begin with
   zenc list                          the schemes that come with zenc
   zenc check mine.zen                is my scheme right?
   zenc explain balanced --ranks 8    who sends what to whom, how many bytes
@@ -74,6 +83,9 @@ app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
 app.command("tune", epilog=TUNE_EXAMPLES)(tune)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
+app.command("new", epilog=NEW_EXAMPLES)(new)
+app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
+app.command("help", epilog=HELP_EXAMPLES)(help_)
 app.add_typer(topo, name="topo")
 app.add_typer(profile, name="profile")
 app.add_typer(cache, name="cache")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import fail, reporting, save, show_diagnostics
+from zenc.cli.common import JsonOption, fail, print_json, reporting, save, show_diagnostics
 from zenc.errors import ZencError
 
 if TYPE_CHECKING:
@@ -53,13 +53,14 @@ def calibrate(
         Path | None,
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Show this calibration, and measure nothing."),
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Measure latency, bandwidth, fan-in, buffers and kernels among the ranks of a process group.
 
     Under torchrun it is one of the ranks; without, --nproc starts them on this machine.
     """
     if read:
-        _show(read, plot)
+        _show(read, plot, json)
         return
     link = _link(bandwidth)
     if not os.access(output.parent, os.W_OK):
@@ -69,21 +70,21 @@ def calibrate(
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         if nproc:
             raise typer.BadParameter("torchrun has started the ranks: leave out --nproc")
-        _measure(output, backend, link, name)
+        _measure(output, backend, link, name, json)
     elif nproc:
-        _start(nproc, output, backend, link, name)
+        _start(nproc, output, backend, link, name, json)
     else:
         raise typer.BadParameter("start it by torchrun, or with --nproc 4 for processes on this machine")
     if plot and os.environ.get("RANK", "0") == "0":
         _draw(output, plot)
 
 
-def _show(path: Path, plot: Path | None) -> None:
+def _show(path: Path, plot: Path | None, json: bool) -> None:
     from zenc.cost.calibration import read_calibration
 
-    with reporting(json=False):
+    with reporting(json):
         found = read_calibration(path)
-        print(_text(found, path))
+        _print(found, path, json)
         _warn_if_busy(found)
     if plot:
         _draw(path, plot)
@@ -108,14 +109,14 @@ def _link(bandwidth: str | None) -> float | None:
     return found
 
 
-def _measure(output: Path, backend: str, link: float | None, name: str) -> None:
+def _measure(output: Path, backend: str, link: float | None, name: str, json: bool) -> None:
     """Be one of the ranks; the first one writes what was found."""
     from datetime import timedelta
 
     import torch
     import torch.distributed as dist
 
-    with reporting(json=False):
+    with reporting(json):
         from zenc import compiler
 
         torch.set_num_threads(1)
@@ -130,11 +131,11 @@ def _measure(output: Path, backend: str, link: float | None, name: str) -> None:
         finally:
             dist.destroy_process_group()
     if first:
-        print(_text(found, output))
+        _print(found, output, json)
         _warn_if_busy(found)
 
 
-def _start(nproc: int, output: Path, backend: str, link: float | None, name: str) -> None:
+def _start(nproc: int, output: Path, backend: str, link: float | None, name: str, json: bool) -> None:
     """Be all ranks, as processes."""
     import multiprocessing
     import socket
@@ -144,7 +145,7 @@ def _start(nproc: int, output: Path, backend: str, link: float | None, name: str
         port = str(free.getsockname()[1])
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(nproc)}
     start = multiprocessing.get_context("spawn").Process
-    ranks = [start(target=_child, args=(rank, shared, output, backend, link, name)) for rank in range(nproc)]
+    ranks = [start(target=_child, args=(rank, shared, output, backend, link, name, json)) for rank in range(nproc)]
     for rank in ranks:
         rank.start()
     waiting: dict[object, Any] = {rank.sentinel: rank for rank in ranks}
@@ -157,12 +158,14 @@ def _start(nproc: int, output: Path, backend: str, link: float | None, name: str
         raise SystemExit(1)
 
 
-def _child(rank: int, shared: dict[str, str], output: Path, backend: str, link: float | None, name: str) -> None:
+def _child(
+    rank: int, shared: dict[str, str], output: Path, backend: str, link: float | None, name: str, json: bool
+) -> None:
     os.environ.update(shared, RANK=str(rank), LOCAL_RANK=str(rank))
     try:
-        _measure(output, backend, link, name)
+        _measure(output, backend, link, name, json)
     except ZencError as error:
-        fail(error, json=False)
+        fail(error, json)
 
 
 def _tell(what: str) -> None:
@@ -181,6 +184,12 @@ def _warn_if_busy(found: Calibration) -> None:
         message = f"the machine was busy: rounds of the same took up to {found.spread:.0%} longer than their least"
         help = "measure again while nothing else runs there, or with no more ranks than cores"
         show_diagnostics([Diagnostic("busy-machine", message, help=help, severity="warning")])
+
+
+def _print(found: Calibration, output: Path, json: bool) -> None:
+    print_json({"ok": True, "file": str(output), "calibration": found.to_json()}) if json else print(
+        _text(found, output)
+    )
 
 
 def _text(found: Calibration, output: Path) -> str:

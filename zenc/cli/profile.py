@@ -121,13 +121,14 @@ def draw(
         bool, typer.Option("--contiguous", help="The subset of --overlap is the first units, not spread out.")
     ] = False,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="What the gradient is called.")] = None,
+    json: JsonOption = False,
 ) -> None:
     """Make up a profile: units are held by chance, all alike, or as one of --zipf, --overlap and --core says."""
     if sum(law is not None for law in (zipf, overlap, core)) > 1:
         raise typer.BadParameter("--zipf, --overlap and --core each say how ranks overlap: give one of them")
     if contiguous and overlap is None:
         raise typer.BadParameter("--contiguous says where the subset of --overlap lies")
-    with reporting(json=False):
+    with reporting(json):
         from zenc.cost import synthetic
 
         shape = (units, width, dtype)
@@ -141,7 +142,7 @@ def draw(
             made = synthetic.common_core(density, core, *shape, name=name or "common core")
         else:
             made = synthetic.uniform(density, *shape, name=name or "uniform")
-        _write(made, output)
+        _write(made, output, json)
 
 
 @profile.command("record", epilog=_RECORD)
@@ -151,22 +152,30 @@ def record(
     ],
     output: OutputOption,
     name: Annotated[str, typer.Option(metavar="NAME", help="What the gradient is called.")] = "recorded",
+    json: JsonOption = False,
 ) -> None:
     """Make a profile of the units that ranks held in a step."""
-    with reporting(json=False):
+    with reporting(json):
         from zenc.cost.fit import from_gradients
         from zenc.plan.gradients import read_gradients
 
-        _write(from_gradients(read_gradients(indices), name), output)
+        _write(from_gradients(read_gradients(indices), name), output, json)
 
 
-def _write(made: Profile, output: str) -> None:
+def _write(made: Profile, output: str, json: bool) -> None:
+    """To the file ``output``; to standard output where that is ``-``, or as part of what ``json`` prints."""
+    from zenc.cost.characteristics import ranks_of, to_json
     from zenc.cost.stored import dump_profiles
 
     text = dump_profiles([made])
+    if output != "-":
+        save(Path(output), text)
+    if json:
+        stored = {"text": text} if output == "-" else {}
+        print_json({"ok": True, "file": output, "profile": to_json(made, ranks_of(made, None)), **stored})
+        return
     if output == "-":
         print(text, end="")
         return
-    save(Path(output), text)
     density = f"{made.density * 100:.3g} %"
     print(f"{output}: {made.name}, {made.units:,} units of {made.width} {made.dtype}, a rank holds {density}")

@@ -79,20 +79,26 @@ def convert(
     topology: TopologyArgument,
     output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Where to; - is standard output.")],
     assignments: SetOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Write a topology as node-link JSON, which networkx reads."""
     values = parameters(assignments)
-    with reporting(json=False):
+    with reporting(json):
         from zenc.topology.load import load_with_warnings
         from zenc.topology.save import node_link
 
         loaded, warnings = load_with_warnings(topology, values)
         show_diagnostics(warnings)
         text = json_text.dumps(node_link(loaded), indent=1) + "\n"
-        if output == "-":
+        if output != "-":
+            save(Path(output), text)
+        if json:
+            stored = {"text": text} if output == "-" else {}
+            found = {"topology": loaded.name, "ranks": loaded.size, "links": len(loaded.links)}
+            print_json({"ok": True, "file": output, **found, **stored})
+        elif output == "-":
             print(text, end="")
         else:
-            save(Path(output), text)
             print(f"{output}: {loaded.name}, {loaded.size} ranks, {len(loaded.links)} links, each direction counted")
 
 

@@ -8,7 +8,7 @@ from zenc.resources import directory
 
 HEADER_SUFFIX = ".h"
 TEMPLATE_SUFFIX = ".j2"
-NOT_TARGETS = ("draw", "shared")
+NOT_TARGETS = ("draw", "new", "shared")
 """Folders of templates that make no code for a target."""
 
 

@@ -1,0 +1,127 @@
+"""The doctor finds what is broken, says what to do, and changes nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from zenc.cli import app
+from zenc.codegen import toolchain
+from zenc.doctor import examine
+from zenc.doctor.finding import Finding
+from zenc.doctor.installation import fits, torch_range
+
+WRONG = """#!/bin/sh
+case "$*" in *--version*|*-dM*) echo wrong 1.0;; *) echo no vector >&2; exit 1;; esac
+"""
+NUMBER = st.integers(0, 30)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    return tmp_path / "cache"
+
+
+def found() -> dict[str, Finding]:
+    return {finding.name: finding for finding in examine()}
+
+
+def test_a_machine_that_runs_the_tests_is_well(own_cache: Path) -> None:
+    done = CliRunner().invoke(app, ["doctor", "--json"])
+    shown = json.loads(done.stdout)
+    assert done.exit_code == 0 and shown["ok"] is True
+    by_name = {finding["name"]: finding for finding in shown["findings"]}
+    assert {name for name, finding in by_name.items() if finding["status"] == "broken"} == set()
+    assert by_name["torch"]["value"].startswith(str(sys.modules["torch"].__version__))
+    assert by_name["kernels"]["status"] == "good"
+    assert str(own_cache) in by_name["cache"]["value"]
+    assert list(own_cache.iterdir()) == [], "the trial leaves nothing"
+
+
+def test_what_is_broken_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 1
+    assert "broken   compiler" in done.stdout and "do: install g++" in done.stdout
+    assert "see: zenc help compiler-missing" in done.stdout and "broken: compiler, kernels" in done.stdout
+    assert "good     network" in done.stdout or "warning  network" in done.stdout, "the rest is looked at all the same"
+
+
+def test_a_compiler_that_can_not_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = tmp_path / "wrong-compiler"
+    wrong.write_text(
+        '#!/bin/sh\ncase "$*" in *--version*|*-dM*) echo wrong 1.0;; *) echo no vector >&2; exit 1;; esac\n'
+    )
+    wrong.chmod(0o700)
+    monkeypatch.setenv("CXX", str(wrong))
+    toolchain._probe.cache_clear()
+    trial = found()["kernels"]
+    assert (trial.status, trial.notes) == ("broken", ("no vector",))
+
+
+def test_a_cache_that_others_can_write(own_cache: Path) -> None:
+    own_cache.mkdir()
+    own_cache.chmod(0o777)
+    cache = found()["cache"]
+    assert (cache.status, cache.id) == ("broken", "cache-unsafe")
+
+
+def test_a_wrong_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZENC_DEADLINE_S", "soon")
+    assert found()["deadline"].id == "bad-deadline"
+
+
+@pytest.mark.parametrize(("name", "status"), [("lo", "good"), ("nothing0", "broken"), ("lo,nothing0", "broken")])
+def test_the_interface_that_is_named(name: str, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", name)
+    network = found()["network"]
+    assert network.status == status, network
+    assert name in network.value
+
+
+@pytest.mark.parametrize("resolved", [["127.0.0.1"], ["192.0.2.77"], []])
+def test_loopback_is_no_way_to_other_machines(resolved: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the machine's name leads to loopback, to an address of another machine, or nowhere."""
+    monkeypatch.setattr("zenc.doctor.network._resolved", lambda host: resolved)
+    network = found()["network"]
+    assert network.status == "warning" and network.value.startswith("loopback: the name ")
+    assert network.help and "export GLOO_SOCKET_IFNAME=" in network.help
+
+
+def test_without_torch_the_rest_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch", "torch.distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    shown = found()
+    assert shown["torch"].status == "broken" and shown["torch"].help
+    assert shown["compiler"].status == shown["kernels"].status == "good"
+
+
+def test_the_range_of_torch_is_that_of_the_metadata() -> None:
+    assert torch_range().startswith(">=")
+    assert fits(str(sys.modules["torch"].__version__), torch_range())
+
+
+@given(
+    st.tuples(*[st.integers(0, 30)] * 3), st.tuples(*[st.integers(0, 30)] * 2), st.sampled_from(["", "+cpu", "+cu130"])
+)
+def test_ranges_are_compared_by_number(has: tuple[int, ...], limit: tuple[int, ...], local: str) -> None:
+    version, least = ".".join(map(str, has)) + local, ".".join(map(str, limit))
+    assert fits(version, f">={least}") == (has >= (*limit, 0))
+    assert fits(version, f"<{least}") == (has < (*limit, 0))
+    assert fits(version, f">={least},<{least}") is False
+    assert fits(version, "")
+
+
+def test_nothing_of_the_environment_is_changed(tmp_path: Path) -> None:
+    before = dict(os.environ)
+    found()
+    assert dict(os.environ) == before

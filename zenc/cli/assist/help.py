@@ -1,0 +1,99 @@
+"""``zenc help``: the manual in the terminal, by the ids of diagnostics and the names of pages."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zenc.cli.common import JsonOption, print_json, reporting
+
+if TYPE_CHECKING:
+    from zenc.manual import Topic
+
+EXAMPLES = """\b
+Examples:
+  zenc help                 what there is
+  zenc help unknown-key     the diagnostic that stands as error[unknown-key] in a message
+  zenc help language        a page of the manual
+  zenc help simulate        the same as zenc simulate --help
+"""
+
+TopicArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="TOPIC", help="A diagnostic's id, a page, or a verb; without one, all are listed."),
+]
+
+
+def help_(context: typer.Context, topic: TopicArgument = None, json: JsonOption = False) -> None:
+    """Show what a diagnostic means and what to do about it, or a page of the manual.
+
+    Ids of diagnostics stand in brackets in messages: error[unknown-key].
+    """
+    with reporting(json):
+        if topic is None:
+            _list(json)
+            return
+        verb = _help_of_verb(context, topic)
+        found = None if verb else _found(topic.strip("[]"))
+    if verb or found is None:
+        print_json({"ok": True, "name": topic, "title": f"zenc {topic}", "text": verb}) if json else print(verb)
+    elif json:
+        print_json({"ok": True, "name": found.name, "title": found.title, "page": str(found.page), "text": found.text})
+    else:
+        _show(found)
+
+
+def _help_of_verb(context: typer.Context, name: str) -> str | None:
+    """What ``zenc NAME --help`` prints, if there is such a verb."""
+    program = context.find_root()
+    verbs = getattr(program.command, "commands", {})
+    if name not in verbs:
+        return None
+    with type(program)(verbs[name], info_name=name, parent=program) as inside:
+        return str(verbs[name].get_help(inside))
+
+
+def _found(name: str) -> Topic:
+    from zenc.diagnostics import DIAGNOSTICS
+    from zenc.manual import find, pages
+
+    found = find(name)
+    if found is None:
+        near = get_close_matches(name, [*DIAGNOSTICS, *pages()], n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "`zenc help` lists all"
+        raise typer.BadParameter(f"there is no diagnostic and no page {name!r}; {hint}")
+    return found
+
+
+def _list(json: bool) -> None:
+    from zenc.diagnostics import DIAGNOSTICS
+    from zenc.manual import pages
+
+    titles = {name: page.title for name, page in pages().items()}
+    if json:
+        ids = [{"id": id, "stage": stage, "meaning": meaning} for id, (stage, meaning) in DIAGNOSTICS.items()]
+        print_json({"ok": True, "pages": titles, "diagnostics": ids})
+        return
+    print("pages")
+    for name, title in titles.items():
+        print(f"  {name:28} {title}")
+    print("diagnostics")
+    for id, (_, meaning) in DIAGNOSTICS.items():
+        print(f"  {id:28} {meaning}")
+
+
+def _show(topic: Topic) -> None:
+    """As it is written where another program reads it; laid out where a terminal does."""
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    from zenc.diagnostics import DIAGNOSTICS
+
+    heading = f"# {topic.name}: {topic.title}\n\n" if topic.name in DIAGNOSTICS else ""
+    console = Console()
+    if console.is_terminal:
+        console.print(Markdown(heading + topic.text))
+    else:
+        print(heading + topic.text)

@@ -1,0 +1,87 @@
+"""``zenc new``: a scheme to begin with, commented, or a copy of one that comes with zenc."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zenc.cli.common import JsonOption, locate, print_json, reporting
+from zenc.errors import Diagnostic, SchemeError
+
+if TYPE_CHECKING:
+    from zenc.errors import Source
+
+EXAMPLES = """\b
+Examples:
+  zenc new mine.zen
+  zenc new mine.zen --from holders
+  zenc new mine.zen --from ../theirs.zen
+"""
+
+SUFFIX = ".zen"
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The file to write; the scheme in it is called as the file is.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", metavar="SCHEME", help="Begin with this one: a file, or the name of a shipped scheme."),
+]
+
+
+def new(file: FileArgument, source: FromOption = None, json: JsonOption = False) -> None:
+    """Write a scheme to begin with: it is complete, passes zenc check, and its comments say what can be chosen.
+
+    Without a suffix the file gets .zen. A file that is there already is left as it is; the status is then 1.
+    """
+    path = file if file.suffix else file.with_suffix(SUFFIX)
+    if not _NAME.fullmatch(path.stem):
+        raise typer.BadParameter(f"a scheme can't be called {path.stem!r}: letters, digits and _, and no digit first")
+    with reporting(json):
+        text = _text(path.stem, source)
+        _create(path, text)
+    if json:
+        print_json({"ok": True, "file": str(path), "scheme": path.stem, "from": source})
+        return
+    print(f"wrote {path}, a scheme called {path.stem}")
+    print(f"next: zenc check {path}, then zenc explain {path} --ranks 8")
+
+
+def _text(name: str, source: str | None) -> str:
+    """The text of ``source``, or of the commented scheme, with its first scheme called ``name``.
+
+    Raises:
+        SchemeError: ``no-scheme`` where there is none in it; what reading and parsing it raises.
+    """
+    from zenc.language.load import load_file, read
+    from zenc.resources import directory
+
+    path = locate(source) if source else str(directory("templates") / "new" / f"mine{SUFFIX}")
+    found: Source = read(path)
+    schemes = load_file(path).main.schemes
+    if not schemes:
+        raise SchemeError(Diagnostic("no-scheme", f"{path} has no scheme", help="`zenc list` shows schemes"))
+    old = schemes[0].name.text
+    text = re.sub(rf"^(\s*scheme\s+){re.escape(old)}\b", rf"\g<1>{name}", found.text, count=1, flags=re.MULTILINE)
+    return text if source else re.sub(rf"\bmine(?=\{SUFFIX}|\.svg|_alone)", name, text)
+
+
+def _create(path: Path, text: str) -> None:
+    """Write a file that is not there yet.
+
+    Raises:
+        SchemeError: it is there, or can't be written.
+    """
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        message = f"there is already a {str(path)!r}, which is left as it is"
+        raise SchemeError(Diagnostic("unwritable-file", message, help="choose another name, or remove it")) from None
+    except OSError as problem:
+        message = f"can't write {str(path)!r}: {problem.strerror or problem}"
+        raise SchemeError(Diagnostic("unwritable-file", message)) from problem

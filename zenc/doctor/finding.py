@@ -1,0 +1,45 @@
+"""A finding of the doctor, as data.
+
+Finding = name x status x value x notes x help x id?
+Status  = good | warning | absent | broken              # absent: not here, and not needed by what runs here
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from zenc.errors import ZencError
+
+Status = Literal["good", "warning", "absent", "broken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: how it is, what was found, and what to do. ``id`` is a diagnostic's, if it has one.
+
+    Only ``broken`` keeps zenc from working on this machine.
+    """
+
+    name: str
+    status: Status
+    value: str
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    id: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "value": self.value,
+            "notes": list(self.notes),
+            "help": self.help,
+            "id": self.id,
+        }
+
+
+def of_error(name: str, error: ZencError, status: Status = "broken") -> Finding:
+    """What ``error`` says first, as a finding."""
+    first = error.diagnostics[0]
+    return Finding(name, status, first.message, first.notes, first.help, first.id)

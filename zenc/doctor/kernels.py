@@ -1,0 +1,69 @@
+"""Kernels for processors: the compiler, the cache, and a small library that is compiled, loaded and called there."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from zenc.codegen.cache import DIRECTORY_HELP, entries, open_cache
+from zenc.codegen.toolchain import INSTALL_HELP, PROBE_SECONDS, Toolchain, toolchain
+from zenc.doctor.finding import Finding
+
+LITTLE = 100_000_000
+"""Bytes of free space below which a warning is due: a scheme's kernels take some MB."""
+_SOURCE = '#include <vector>\nextern "C" int answer() { std::vector<int> one(1, 41); return one[0] + 1; }\n'
+
+
+def compiler() -> Finding:
+    """The C++ compiler. Raises BuildError ``compiler-missing``."""
+    found = toolchain()
+    return Finding("compiler", "good", f"{found.name} ({' '.join(found.command)})")
+
+
+def cache() -> Finding:
+    """The directory of compiled kernels, its owner and space.
+
+    Raises CacheError ``cache-not-writable`` or ``cache-unsafe``.
+    """
+    path, found = open_cache(), entries()
+    free = shutil.disk_usage(path).free
+    held = f"{path}: {len(found)} compiled, {sum(entry.size for entry in found) / 1e6:.1f} MB"
+    if free < LITTLE:
+        return Finding("cache", "warning", f"{held}; only {free / 1e6:.0f} MB free", help=DIRECTORY_HELP)
+    return Finding("cache", "good", f"{held}; {free / 1e9:.1f} GB free")
+
+
+def trial() -> Finding:
+    """A library of one function, made by the compiler in the cache. Raises BuildError or CacheError as those do."""
+    tools, folder = toolchain(), Path(tempfile.mkdtemp(prefix=".doctor-", dir=open_cache()))
+    started = time.monotonic()
+    try:
+        return _tried(tools, folder) or Finding(
+            "kernels", "good", f"a library was compiled, loaded and called in {time.monotonic() - started:.1f} s"
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tried(tools: Toolchain, folder: Path) -> Finding | None:
+    """What went wrong, if anything."""
+    source, library = folder / "trial.cpp", folder / "trial.so"
+    source.write_text(_SOURCE, encoding="utf-8")
+    command = (*tools.command, *tools.flags, str(source), "-o", str(library))
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return Finding("kernels", "broken", f"{tools.name} can't be run: {problem}", help=INSTALL_HELP)
+    if done.returncode != 0:
+        said = tuple(done.stderr.decode("utf-8", "replace").splitlines()[:5])
+        return Finding("kernels", "broken", f"{tools.name} can't compile C++17", said, INSTALL_HELP)
+    try:
+        answer = ctypes.CDLL(str(library)).answer()
+    except (OSError, AttributeError) as problem:
+        help = f"is it mounted noexec? {DIRECTORY_HELP}"
+        return Finding("kernels", "broken", f"what was compiled can't be loaded from the cache: {problem}", help=help)
+    return None if answer == 42 else Finding("kernels", "broken", "what was compiled gives wrong results")
