@@ -54,6 +54,7 @@ def start(
         "MASTER_PORT": str(port),
         "GLOO_SOCKET_IFNAME": "eth0" if cluster else "lo",
         "OMP_NUM_THREADS": "1",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # it warns of hosts without a name, which those of the lab are
     }
     command = cluster.command(rank, words) if cluster else words
     with tempfile.TemporaryFile() as given:

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 
 from benchmarks.lab.network.cluster import why_not
 from benchmarks.lab.settings import LabError, bits_per_second
@@ -68,7 +67,7 @@ def rate_of(network: str, rate: str) -> str:
     return "" if missing else rate
 
 
-def carry_out(command: Callable[[], Table | str]) -> None:
+def carry_out(command: Callable[[], RenderableType]) -> None:
     """Print what ``command`` gives, a table or words; a LabError ends the process with its message."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # by way of all that cleans up
     try:

@@ -9,7 +9,6 @@ any other      a scheme of zenc, by its name or its file, on the sparse tensor; 
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -17,6 +16,7 @@ import torch
 import torch.distributed as dist
 
 import zenc
+from zenc.runtime.collective import Collective
 
 TORCH = ("torch-dense", "torch-coo")
 HOROVOD = "horovod-coo"
@@ -81,15 +81,8 @@ class Scheme(Sum):
 
     def settle(self) -> None:
         """A scheme that chooses among others is measured once it has chosen."""
-        artifacts = self.collective.artifact.choosing
-        if artifacts is None:
-            return
-        trials = len(artifacts.candidates) * artifacts.settings.trials
-        for _ in range(trials + 1):
+        for _ in range(calls_to_choose(self.collective)):
             self.call()
-        if not self.collective.rank:
-            for decision in self.collective.decisions:
-                print(decision, file=sys.stderr)
 
     def call(self) -> torch.Tensor:
         return self.collective.all_reduce(self.input)
@@ -97,6 +90,12 @@ class Scheme(Sum):
     def counted(self) -> tuple[int, int] | None:
         stats = self.collective.stats
         return stats["bytes_sent"], stats["bytes_received"]
+
+
+def calls_to_choose(collective: Collective) -> int:
+    """After how many calls of a tensor the scheme has chosen another one to sum it; 0 for one that does not choose."""
+    artifacts = collective.artifact.choosing
+    return len(artifacts.candidates) * artifacts.settings.trials + 1 if artifacts else 0
 
 
 def is_dense(name: str) -> bool:

@@ -65,10 +65,18 @@ def measured(settings: Settings) -> dict[str, Any]:
     return record_of(settings, {name: peer(name, gradient) for name in settings.peers}, check_first)
 
 
+Tell = Callable[[int, str, float], None]
+"""Shown the round, the peer and the seconds of each call, on rank 0."""
+
+
 def record_of(
-    settings: Run[Any], peers: Mapping[str, Peer], see: Callable[[torch.Tensor, str], None]
+    settings: Run[Any],
+    peers: Mapping[str, Peer],
+    see: Callable[[torch.Tensor, str], None] = lambda result, name: None,
+    tell: Tell | None = None,
 ) -> dict[str, Any]:
     """The record of this rank, whose ``peers`` take turns; ``see`` is shown what each call gives back."""
+    tell = tell or tell_each(settings.rounds)
     samples: dict[str, list[dict[str, Any]]] = {name: [] for name in peers}
     for each in peers.values():
         each.settle()
@@ -77,9 +85,15 @@ def record_of(
         see(result, name)
         samples[name].append({"round": number, **sample})
         if not dist.get_rank():
-            took = sample["ended"] - sample["started"]
-            print(f"round {number + 1:3} of {settings.rounds}  {name:24} {took * 1e3:9.1f} ms", file=sys.stderr)
+            tell(number, name, sample["ended"] - sample["started"])
     return {"rank": dist.get_rank(), "machine": machine(), "samples": samples}
+
+
+def tell_each(rounds: int) -> Tell:
+    def tell(number: int, name: str, took: float) -> None:
+        print(f"round {number + 1:3} of {rounds}  {name:24} {took * 1e3:9.1f} ms", file=sys.stderr)
+
+    return tell
 
 
 def turns(settings: Run[Any]) -> Iterator[tuple[int, str]]:

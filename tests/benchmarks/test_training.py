@@ -14,13 +14,13 @@ from benchmarks.lab.settings import LabError
 from benchmarks.lab.training.__main__ import parser, training_of
 from benchmarks.lab.training.lanes import Taken
 from benchmarks.lab.training.report import Report, difference, report, table
-from benchmarks.lab.training.settings import Training
+from benchmarks.lab.training.settings import NO_SYNC, Training
 from examples.language_model.batches import Batches
 from examples.language_model.model import Sizes, new_model, optimisers
 
 SIZES = Sizes(vocabulary=500, width=4, context=3, batch=20, samples=10)
 TEXT = torch.arange(6000, dtype=torch.int32) * 7919 % 500
-PEERS = ("holders", "ddp-dense", "ddp-sparse")
+PEERS = ("holders", "ddp-dense", "ddp-sparse", NO_SYNC)
 
 
 def training(**changes: object) -> Training:
@@ -42,9 +42,13 @@ def test_all_lanes_have_the_same_losses(found):
         "holders": 4,
         "ddp-sparse": 4,
         "ddp-dense": 2,
+        NO_SYNC: 4,
     }, "two steps to warm up, and one where the dense lane takes part in one round"
     assert found.apart < 1e-6
     assert len(set(found.losses["holders"])) == 4, "each step has a batch of its own"
+    assert difference(found.losses[NO_SYNC], found.losses["holders"]) > 1e-6, "nothing is summed, so ranks part"
+    assert found.losses[NO_SYNC][0] == pytest.approx(found.losses["holders"][0]), "from equal weights"
+    assert found.chosen == {name: {} for name in PEERS}
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # Adagrad's own
@@ -72,7 +76,7 @@ def test_what_each_lane_did_is_told(found):
     assert len(data["samples"]["ddp-sparse"]) == 2 and len(data["samples"]["ddp-sparse"][0]) == 4
     assert Training.from_json(data["settings"]) == training()
     shown = table(found)
-    assert shown.row_count == 3 and "2 ranks, loopback; language model: 500 words x 4" in str(shown.title)
+    assert shown.row_count == len(PEERS) and "2 ranks, loopback; language model: 500 words x 4" in str(shown.title)
 
 
 def records(**losses: list[float]) -> list[dict[str, object]]:

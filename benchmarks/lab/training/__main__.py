@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from rich.table import Table
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
 from benchmarks.lab.training.report import Report, report, table
-from benchmarks.lab.training.settings import DDP, Training
+from benchmarks.lab.training.settings import DDP, NO_SYNC, Training
 from examples.language_model import corpus
 from examples.language_model.model import Sizes
 
@@ -42,7 +43,9 @@ def measured(options: argparse.Namespace) -> Table:
 def parser() -> argparse.ArgumentParser:
     made = new_parser("benchmarks.lab.training", __doc__)
     made.add_argument("--schemes", nargs="*", default=list(SCHEMES), metavar="SCHEME", help="names or .zen files")
-    made.add_argument("--peers", nargs="*", choices=DDP, default=list(DDP), metavar="PEER", help=" ".join(DDP))
+    made.add_argument(
+        "--peers", nargs="*", choices=(*DDP, NO_SYNC), default=list(DDP), metavar="PEER", help=" ".join((*DDP, NO_SYNC))
+    )
     for size in fields(Sizes):
         made.add_argument(f"--{size.name}", type=int, default=size.default, metavar="N", help=f"({size.default})")
     add_turns(made, dense_rounds=2)
@@ -55,14 +58,14 @@ def training_of(options: argparse.Namespace) -> Training:
     return Training(workload=Sizes(**{size.name: getattr(options, size.name) for size in fields(Sizes)}), **run)
 
 
-def run(training: Training, limit: float) -> Report:
-    """The text is read once, and its word ids are handed to the ranks in a file."""
-    text = corpus.read(training.workload.vocabulary)
+def run(training: Training, limit: float, text: corpus.Corpus | None = None, worker: Sequence[str] = ()) -> Report:
+    """The text is read once, and its word ids are handed to the ranks in a file. ``worker``: options of the worker."""
+    text = text or corpus.read(training.workload.vocabulary)
     training = replace(training, workload=replace(training.workload, vocabulary=text.vocabulary))
     with tempfile.TemporaryDirectory() as folder:
         words = Path(folder) / "words.npy"
         np.save(words, text.train.numpy())
-        records = launch(training, limit, ("benchmarks.lab.training.worker", str(words)))
+        records = launch(training, limit, ("benchmarks.lab.training.worker", str(words), *worker))
     return report(training, text.describe(), records)
 
 

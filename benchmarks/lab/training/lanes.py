@@ -2,20 +2,23 @@
 
 ddp-dense      DDP as it is, tables with dense gradients
 ddp-sparse     DDP as it is, tables with sparse gradients: torch.distributed.all_reduce of sparse COO tensors
-any other      ``zenc.attach`` with a scheme, by its name or its file; tables with sparse gradients
+no-sync        DDP as it is, and nothing is summed, by its ``no_sync``; tables with sparse gradients
+any other      ``zenc.attach`` with a scheme, by its name or its file; tables with sparse gradients; one that chooses,
+               as auto does, once it has chosen
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import count
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks.lab.peers import Peer
-from benchmarks.lab.training.settings import DDP
+from benchmarks.lab.peers import Peer, calls_to_choose
+from benchmarks.lab.training.settings import DDP, NO_SYNC
 from examples.language_model.batches import Batch, Batches
 from examples.language_model.model import Sizes, new_model, optimisers
 from zenc.torch.handle import Attachment
@@ -28,18 +31,37 @@ class Lane(Peer):
         self, ddp: DistributedDataParallel, optimisers: Sequence[torch.optim.Optimizer], batches: Iterator[Batch]
     ) -> None:
         self.ddp, self.optimisers, self.batches = ddp, optimisers, batches
+        self.summed = True
         self.attached: Attachment | None = None
+        self.losses: list[float] = []
+        """Of each step from the first on, those of ``settle`` included."""
+
+    def settle(self) -> None:
+        for _ in range(calls_to_choose(self.attached.collective) if self.attached else 0):
+            self.prepare()
+            self.call()
+            self.finish()
 
     def prepare(self) -> None:
         self.batch = next(self.batches)
 
     def call(self) -> torch.Tensor:
-        loss: torch.Tensor = self.ddp(self.batch.before, self.batch.target, self.batch.negatives)
-        torch.autograd.backward(loss)
+        with nullcontext() if self.summed else self.ddp.no_sync():
+            loss: torch.Tensor = self.ddp(self.batch.before, self.batch.target, self.batch.negatives)
+            torch.autograd.backward(loss)
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad()
-        return loss.detach()
+        self.loss = loss.detach()
+        return self.loss
+
+    def finish(self) -> None:
+        self.losses.append(float(self.loss))
+
+    def chosen(self) -> dict[str, str]:
+        """Table -> the scheme that summed its gradient last; empty for all but schemes that choose."""
+        stats = self.attached.stats if self.attached else {}
+        return {table: each["choice"]["scheme"] for table, each in stats.items() if "choice" in each}
 
     def counted(self) -> tuple[int, int] | None:
         """Of the tables; dense gradients travel by DDP, which does not count."""
@@ -59,7 +81,8 @@ def lane(name: str, sizes: Sizes, taken: Taken) -> Lane:
     """All ranks make it together. Their weights are equal by their seed, so nothing is sent to make them so."""
     model = new_model(sizes, sparse=name != "ddp-dense")
     made = Lane(DistributedDataParallel(model, init_sync=False), optimisers(model), iter(taken))
-    if name not in DDP:
+    made.summed = name != NO_SYNC
+    if name not in (*DDP, NO_SYNC):
         made.attached = zenc.attach(made.ddp, name)
     return made
 

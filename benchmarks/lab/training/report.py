@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.lab.results import Records, Row, rows_of, samples_of
 from benchmarks.lab.settings import LabError
 from benchmarks.lab.show import megabytes, quartiles, times
-from benchmarks.lab.training.settings import Training
+from benchmarks.lab.training.settings import NO_SYNC, Training
 from examples.language_model.compare import TOLERANCE
 
 COLUMNS = ("counted", "sent", "received", "steps/s", "ms", "quartiles", "ratio", "quartiles", "wire", "cpu", "steps")
@@ -23,7 +23,10 @@ COLUMNS = ("counted", "sent", "received", "steps/s", "ms", "quartiles", "ratio",
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``losses`` are means of all ranks, by step; ``apart`` is how far any is from the reference's, relative to it."""
+    """``losses`` are means of all ranks, by step; ``apart`` is how far any is from the reference's, relative to it.
+
+    ``chosen``: peer -> table -> the scheme that summed its gradient at last, for schemes that choose.
+    """
 
     settings: Training
     machine: dict[str, Any]
@@ -31,6 +34,7 @@ class Report:
     rows: dict[str, Row]
     losses: dict[str, list[float]]
     apart: float
+    chosen: dict[str, dict[str, str]]
     samples: dict[str, list[list[dict[str, Any]]]]
 
     def to_json(self) -> dict[str, Any]:
@@ -45,6 +49,7 @@ class Report:
             "text": self.text,
             "peers": lanes,
             "largest_relative_difference_of_losses": self.apart,
+            "chosen": self.chosen,
             "samples": self.samples,
         }
 
@@ -52,12 +57,14 @@ class Report:
 def report(training: Training, text: dict[str, Any], records: Records) -> Report:
     """What ``records``, one a rank, amount to. Raises LabError where a lane does not train as the others do."""
     losses = {name: means([record["losses"][name] for record in records]) for name in training.peers}
-    apart = {name: difference(of_lane, losses[training.reference]) for name, of_lane in losses.items()}
+    trained = {name: of_lane for name, of_lane in losses.items() if name != NO_SYNC}
+    apart = {name: difference(of_lane, losses[training.reference]) for name, of_lane in trained.items()}
     for name, found in apart.items():
         if not found <= TOLERANCE:
             raise LabError(f"{name} does not train as {training.reference} does: its losses differ by {found:.1e}")
     rows, samples = rows_of(training, records), samples_of(training, records)
-    return Report(training, records[0]["machine"], text, rows, losses, max(apart.values()), samples)
+    machine, chosen = records[0]["machine"], records[0].get("chosen", {})
+    return Report(training, machine, text, rows, losses, max(apart.values()), chosen, samples)
 
 
 def means(of_ranks: Sequence[Sequence[float]]) -> list[float]:

@@ -12,7 +12,9 @@ from benchmarks.lab.settings import Run
 from examples.language_model.model import Sizes
 
 DDP = ("ddp-dense", "ddp-sparse")
-"""DDP's own ways; all other peers are schemes of zenc."""
+"""DDP's own ways; all other peers but the next are schemes of zenc."""
+NO_SYNC = "no-sync"
+"""Nothing is summed: the bound of what any way can reach. It is no training, so its losses are compared with none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,37 @@ from benchmarks.lab.training.lanes import lanes
 from benchmarks.lab.training.settings import Training
 from benchmarks.lab.worker import record_of, work
 
+BRIEF = "--brief"
+"""After the file of word ids: for a progress of some lines."""
+
 
 def measured(training: Training, text: torch.Tensor) -> dict[str, Any]:
-    """The record of this rank, with ``losses``: peer -> its loss in each step from the first on."""
-    losses: dict[str, list[float]] = {name: [] for name in training.peers}
+    """The record of this rank.
+
+    With it go ``losses``: peer -> its loss in each step from the first on, and ``chosen``: peer -> table -> scheme.
+    """
     peers = lanes(training.peers, dist.get_rank(), text, training.workload)
-    record = record_of(training, peers, lambda loss, name: losses[name].append(float(loss)))
-    return {**record, "losses": losses}
+    record = record_of(training, peers, tell=Brief(training) if BRIEF in sys.argv else None)
+    of_lanes = {name: (lane.losses, lane.chosen()) for name, lane in peers.items()}
+    losses, chosen = ({name: of[k] for name, of in of_lanes.items()} for k in range(2))
+    return {**record, "losses": losses, "chosen": chosen}
+
+
+class Brief:
+    """Tells of all lanes at once, every tenth round."""
+
+    def __init__(self, training: Training) -> None:
+        self.rounds = training.rounds
+        self.number = 0
+        self.took: dict[str, float] = {}
+
+    def __call__(self, number: int, name: str, seconds: float) -> None:
+        if number != self.number:
+            if self.number % 10 == 0 and self.took:
+                shown = ", ".join(f"{lane} {took * 1e3:.0f} ms" for lane, took in sorted(self.took.items()))
+                print(f"  step {self.number + 1:2} of {self.rounds}: {shown}", file=sys.stderr)
+            self.number, self.took = number, {}
+        self.took[name] = seconds
 
 
 if __name__ == "__main__":
