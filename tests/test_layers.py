@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "zenc"
 
 LAYERS = (
     {"zenc.errors", "zenc._version"},
-    {"zenc.diagnostics", "zenc.resources", "zenc.log"},
+    {"zenc.diagnostics", "zenc.resources", "zenc.log", "zenc.words"},
     {"zenc.language"},
     {"zenc.scheme"},
     {"zenc.topology"},

@@ -32,6 +32,7 @@ from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.plan.verify import Proof, verify_all
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.resolve import resolve, resolve_any
+from zenc.words import count
 
 if TYPE_CHECKING:
     from zenc.draw.picture import SchedulePicture
@@ -94,8 +95,6 @@ class Drawing:
 
     def words(self) -> str:
         """What is drawn, in a line."""
-        from zenc.draw.words import count
-
         return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(len(self.steps.steps), 'step')}"
 
     def to_json(self) -> dict[str, object]:

@@ -11,6 +11,7 @@ errors to each other.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,10 +21,22 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text that a user wrote, and the name by which diagnostics call it (mostly a path)."""
+    """A text that a user wrote, and the name by which plans call it (mostly a path).
+
+    ``path`` is where it lies, in full, if its name does not say so: a shipped file's name is the same everywhere.
+    """
 
     name: str
     text: str = field(repr=False)
+    path: str | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """What diagnostics call it, and an editor opens: ``path`` from the current directory, if it lies there."""
+        if self.path is None:
+            return self.name
+        inside = os.path.relpath(self.path)
+        return self.path if inside.startswith(os.pardir) else inside
 
     def line_of(self, offset: int) -> int:
         """The 1-based line that holds the character at ``offset``."""
@@ -55,8 +68,14 @@ class Span:
     def column(self) -> int:
         return self.source.column_of(self.start)
 
-    def __str__(self) -> str:
+    @property
+    def name(self) -> str:
+        """``FILE:LINE:COLUMN`` as a plan says it, the same in every installation."""
         return f"{self.source.name}:{self.line}:{self.column}"
+
+    def __str__(self) -> str:
+        """``FILE:LINE:COLUMN`` as a user finds it."""
+        return f"{self.source.shown}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +104,7 @@ class Diagnostic:
         """The same finding for programs; places are 1-based."""
         place: dict[str, object] | None = None
         if self.span:
-            place = {"file": self.span.source.name, "line": self.span.line, "column": self.span.column}
+            place = {"file": self.span.source.shown, "line": self.span.line, "column": self.span.column}
         return {
             "id": self.id,
             "severity": self.severity,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zenc.errors import SchemeError, SchemeSyntaxError, ZencError
+from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, ZencError
 from zenc.language.load import load_file, load_text
 from zenc.resources import directory
 
@@ -47,6 +47,23 @@ def test_shipped_files_have_names_that_no_installation_changes(tmp_path: Path, m
     assert names == [str(tmp_path / "main.zen"), "schemes/balanced.zen", "schemes/patterns.zen"]
     monkeypatch.chdir(shipped)
     assert load_file(Path("balanced.zen")).main.source.name == "schemes/balanced.zen"
+
+
+def test_an_error_in_a_shipped_file_names_the_file_that_can_be_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = directory("schemes") / "balanced.zen"
+    place = load_file(real).main.schemes[0].name.span
+    assert place is not None and place.name == f"schemes/balanced.zen:{place.line}:{place.column}"
+    monkeypatch.chdir(tmp_path)
+    shown = Diagnostic("syntax", "wrong", place)
+    assert shown.render().startswith(f"{real}:{place.line}:") and shown.to_json()["place"] == {
+        "file": str(real),
+        "line": place.line,
+        "column": place.column,
+    }
+    monkeypatch.chdir(real.parent)
+    assert shown.render().startswith(f"balanced.zen:{place.line}:")
 
 
 def test_a_cycle_is_told_where_it_closes(tmp_path: Path) -> None:

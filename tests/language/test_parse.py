@@ -162,6 +162,31 @@ MALFORMED = [
 ]
 
 
+MEANT = [
+    ("Scheme a { }", "did you mean 'scheme'?"),
+    ("schedules s { }", "did you mean 'schedule'?"),
+    ("schedule s { Push { } }", "did you mean 'push'?"),
+    ("// a note\nscheme a { }", "A comment starts with '#'"),
+    ("/* a note */ scheme a { }", "a comment starts with '#'"),
+    (schedule("let n = size // 2"), "did you mean '/'?"),
+    (schedule("let n = size modulo 2"), "did you mean 'mod'?"),
+    (schedule("let n = rank xor 1"), "did you mean '^'?"),
+    (schedule("for i in range(size) { }"), "did you mean '0 .. size - 1'?"),
+    (schedule("for i in range(1, 8) { }"), "did you mean '1 .. 7'?"),
+    (schedule("step { recv all from 1 }"), "did you mean 'send PARTS to RANK'?"),
+    (schedule("step { sned all to 1 }"), "did you mean 'send'?"),
+    (schedule("step { send all too 1 }"), "did you mean 'to'?"),
+]
+
+
+@pytest.mark.parametrize(("text", "meant"), MEANT, ids=[m[0][-24:] for m in MEANT])
+def test_words_of_other_languages_are_told_what_they_are_here(text: str, meant: str) -> None:
+    with pytest.raises(SchemeSyntaxError) as caught:
+        parse(Source("t.zen", text))
+    (found,) = caught.value.diagnostics
+    assert meant in found.render()
+
+
 @pytest.mark.parametrize(("text", "place", "message"), MALFORMED, ids=[m[0][:40] for m in MALFORMED])
 def test_malformed_text_is_explained(text: str, place: str, message: str) -> None:
     found = problems(text)

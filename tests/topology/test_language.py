@@ -20,6 +20,7 @@ from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.resolve import resolve_topology
 from zenc.topology.show import summarize
+from zenc.topology.units import Kind, unit_problem
 
 TWO_BOXES = """topology two_boxes(boxes = 2, gpus = 4) {
     "Two machines, NVSwitch inside, one slow cable between."
@@ -289,3 +290,26 @@ def test_values_after_a_name(arguments: str, id: str | None) -> None:
 
 def test_values_given_apart_come_first() -> None:
     assert load_topology("two_boxes(boxes = 3)", {"boxes": 1}).size == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "meant"),
+    [
+        ("bandwidth", "Gb/s", "Gbit/s"),
+        ("bandwidth", "Gbps", "Gbit/s"),
+        ("bandwidth", "GBps", "GB/s"),
+        ("bandwidth", "mbit/sec", "Mbit/s"),
+        ("bandwidth", "MiB/sec", "MiB/s"),
+        ("bandwidth", "kb", "kbit/s"),
+        ("latency", "usec", "us"),
+        ("latency", "Microseconds", "us"),
+        ("latency", "msecs", "ms"),
+        ("latency", "second", "s"),
+        ("memory", "gb", "GB"),
+        ("memory", "gib", "GiB"),
+        ("memory", "Gbytes", "GB"),
+    ],
+)
+def test_other_spellings_of_a_unit_are_told_the_right_one(kind: Kind, written: str, meant: str) -> None:
+    problem = unit_problem(kind, written)
+    assert problem is not None and problem.endswith(f"(did you mean '{meant}'?)")

@@ -14,9 +14,10 @@ from zenc.draw.colour import ramp
 from zenc.draw.geometry import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
 from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
 from zenc.draw.steps import ANNOUNCE, Have, Step, Steps
-from zenc.draw.words import count, cut, wrapped
+from zenc.draw.words import cut, wrapped
 from zenc.plan.model import Plan
 from zenc.plan.quantities import seconds_text
+from zenc.words import count
 
 LEAST_WIDTH = 560.0
 _SENDER = "have the colour of the sender"

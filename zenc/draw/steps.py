@@ -211,4 +211,5 @@ def _move_json(move: Move) -> dict[str, object]:
 def _moves(round_: Round, rounds: Rounds) -> Iterator[Move]:
     columns = (round_.src, round_.dst, round_.first, round_.last, round_.origin, round_.line)
     for src, dst, first, last, origin, line in np.stack(columns, axis=1).tolist():
-        yield Move(src, dst, first, last, origin, str(rounds.sends[line].span or ""))
+        span = rounds.sends[line].span
+        yield Move(src, dst, first, last, origin, span.name if span else "")

@@ -10,9 +10,10 @@ from zlib import crc32
 from zenc.draw.colour import oklch
 from zenc.draw.layers import Arrangement, Place, arc_height, arranged, groups_of, layers_of, width_of_node
 from zenc.draw.picture import Box, LinkLine, Spot, Swatch, Text, TopologyPicture
-from zenc.draw.words import count, cut, wrapped
+from zenc.draw.words import cut, wrapped
 from zenc.errors import Diagnostic, DrawingError
 from zenc.topology.model import Link, Node, Topology
+from zenc.words import count
 
 MOST_RANKS = 256
 MOST_LINKS = 4_000

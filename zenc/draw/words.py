@@ -30,11 +30,6 @@ def cut(words: str, columns: int) -> str:
     return words if len(words) <= columns else f"{words[: columns - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def count(number: int, what: str) -> str:
-    """``1 step``, ``12 steps``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def span(first: int, last: int) -> str:
     """``3``, or ``0-3``."""
     return str(first) if first == last else f"{first}\N{EN DASH}{last}"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from zenc.errors import Diagnostic, Source, Span
 from zenc.language.lexer import Token
 from zenc.language.scan import DECLARATIONS, DECLARED, RESERVED, Piece, starts_declaration, unclosed
+from zenc.language.spelling import did_you_mean
+from zenc.language.tables import tables
 
 _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}
 _OPERATORS = {
@@ -31,14 +33,20 @@ _HELP_BY_SPELLING = {
     "!": "write 'not'",
     "%": "write 'mod' for the remainder",
     "**": "write '1 << n' for a power of two",
-    "//": "a comment starts with '#'; '/' already rounds down",
+    "//": "did you mean '/'? It rounds down. A comment starts with '#'",
     "...": "write '..'",
     "elif": "write 'else if'",
+    "xor": "did you mean '^'?",
+    "div": "did you mean '/'? It rounds down",
+    "/*": "a comment starts with '#', and runs to the end of its line",
     ";": "nothing stands between entries or statements",
     "'": "a string stands in double quotes",
     "[": "expressions have no lists",
     "?": "a choice is a statement: if CONDITION { ... } else { ... }, or send ... where CONDITION",
 }
+
+
+_DOUBLED = tuple(spelling for spelling in _HELP_BY_SPELLING if len(spelling) == 2 and not spelling.isalpha())
 
 
 @dataclass(frozen=True)
@@ -145,12 +153,28 @@ def _bad_spelling(at: Situation) -> Diagnostic | None:
 
 
 def _doubled(at: Situation) -> Diagnostic | None:
-    """Operators of other languages: ``&&``, ``||``, ``//``, ``**``."""
-    both = at.last() + at.text
-    adjacent = at.before and at.before[-1].end == at.offset
-    if adjacent and both in _HELP_BY_SPELLING:
-        return _say(f"unexpected '{both}'", Span(at.source, at.offset - 1, at.offset + 1), _HELP_BY_SPELLING[both])
+    """Operators and comments of other languages: ``&&``, ``||``, ``//``, ``**``, ``/*``."""
+    for start in (at.offset - 1, at.offset):
+        both = at.source.text[max(0, start) : start + 2]
+        if both in _DOUBLED:
+            return _say(f"unexpected '{both}'", Span(at.source, start, start + 2), _HELP_BY_SPELLING[both])
     return None
+
+
+def _range_of_python(at: Situation) -> Diagnostic | None:
+    """``for i in range(8) {``."""
+    if "RANGE" not in at.accepted or at.last() != ")":
+        return None
+    line = at.source.text[at.source.text.rfind("\n", 0, at.offset) + 1 : at.offset]
+    found = re.search(r"\bin\s+(range)\s*\(([^{}]*)\)\s*$", line)
+    if found is None:
+        return None
+    start = at.offset - len(line) + found.start(1)
+    bounds = [bound.strip() for bound in found[2].split(",")]
+    first, end = bounds if len(bounds) == 2 else ("0", found[2].strip())
+    last = str(int(end) - 1) if end.isdecimal() else f"{end} - 1"
+    help = f"did you mean '{first} .. {last}'? Both ends are included"
+    return _say("a range is written FIRST .. LAST", Span(at.source, start, start + len("range")), help)
 
 
 def _assignment_for_comparison(at: Situation) -> Diagnostic | None:
@@ -195,6 +219,7 @@ _RULES: tuple[Callable[[Situation], Diagnostic | None], ...] = (
     _nothing_to_close,
     _bad_spelling,
     _doubled,
+    _range_of_python,
     _assignment_for_comparison,
     _chained_comparison,
     _missing_value,
@@ -221,8 +246,14 @@ def _expected(at: Situation) -> Diagnostic:
     help = _guess(at) or _HELP_BY_SPELLING.get(at.text)
     if at.text == "," and "COMMA" not in at.accepted:
         help = _HELP_BY_SPELLING[";"]
-    note = _still_open(at)
-    return Diagnostic("syntax", f"{wanted}, found {_quoted(at.text)}", at.span(), notes=note, help=help)
+    meant = "" if help else did_you_mean(at.text, _words_of(at.accepted)) if at.text.isidentifier() else ""
+    message = f"{wanted}, found {_quoted(at.text)}{meant}"
+    return Diagnostic("syntax", message, at.span(), notes=_still_open(at), help=help)
+
+
+def _words_of(accepted: frozenset[str]) -> list[str]:
+    """The words of the language among ``accepted``."""
+    return sorted(text for text, terminal in tables().words.items() if terminal in accepted)
 
 
 def _guess(at: Situation) -> str | None:
@@ -230,6 +261,8 @@ def _guess(at: Situation) -> str | None:
     follows = at.source.text[at.offset + len(at.text) :].lstrip()
     if "SEND" in at.accepted and re.match(r"=(?!=)", follows) and at.text.isidentifier():
         return f"write 'let {at.text} = ...'"
+    if "SEND" in at.accepted and at.text.lower() in ("recv", "receive", "irecv"):
+        return "did you mean 'send PARTS to RANK'? Each send brings its receive with it"
     if at.text == "if" and "INTEGER" in at.accepted:
         return _HELP_BY_SPELLING["?"]
     if (at.text == "from" and "COLON" in at.accepted) or (at.text == "[" and "FROM" in at.accepted):

@@ -70,16 +70,16 @@ def read(path: str | Path) -> Source:
     return _read(Path(path), None)
 
 
-def decode(name: str, data: bytes) -> Source:
-    """The text that ``data`` is, without a byte order mark.
+def decode(name: str, data: bytes, path: str | None = None) -> Source:
+    """The text that ``data`` is, without a byte order mark; ``path`` as in ``Source``.
 
     Raises:
         SchemeSyntaxError: it is no UTF-8 text.
     """
     try:
-        return Source(name, data.decode("utf-8-sig"))
+        return Source(name, data.decode("utf-8-sig"), path)
     except UnicodeDecodeError as error:
-        source = Source(name, data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}")
+        source = Source(name, data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}", path)
         where = Span(source, len(source.text) - 1, len(source.text))
         message = f"{name} is no UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
         raise SchemeSyntaxError(Diagnostic("not-text", message, where)) from error
@@ -186,10 +186,7 @@ def _read(path: Path, imported_at: Span | None) -> Source:
     if len(data) > _MOST_BYTES:
         message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
         raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
-    return decode(_name(path), data)
-
-
-def _name(path: Path) -> str:
-    """What diagnostics and plans call a file: shipped ones by a name that does not depend on the installation."""
-    shipped = directory("schemes").resolve()
-    return f"{shipped.name}/{path.name}" if path.resolve().parent == shipped else str(path)
+    shipped, real = directory("schemes").resolve(), path.resolve()
+    if real.parent == shipped:  # called the same in every installation, so that plans are
+        return decode(f"{shipped.name}/{path.name}", data, str(real))
+    return decode(str(path), data)

@@ -134,7 +134,7 @@ def explain(plan: Plan, rank: int, of: Gradients, load: Load, source: str = "") 
     rounds, proof = verify(plan, size, moves.observe)
     weight = weigh(plan, rounds, of)
     bytes = _bytes(weight, rank)
-    places = [str(send.span or "") for send in rounds.sends]
+    places = [send.span.name if send.span else "" for send in rounds.sends]
     messages = tuple(
         MessageCost(*what, parts, most, bytes[what], places[line])
         for what, parts, most, line in moves.found

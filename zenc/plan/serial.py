@@ -79,7 +79,7 @@ class _Writer:
         self.places = places
 
     def place(self, span: Span | None) -> Json:
-        return {"at": str(span)} if span is not None and self.places else {}
+        return {"at": span.name} if span is not None and self.places else {}
 
     def tier(self, tier: Tier) -> Json:
         return {

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -34,6 +34,7 @@ from zenc.plan.program import Program, program
 from zenc.plan.provenance import Deliveries, Provenance, Words, named
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, among
 from zenc.plan.rounds import Round, Rounds, expand
+from zenc.plan.sizes.survey import survey
 from zenc.scheme.model import Partition
 
 UNPINNED_SIZES = tuple(range(1, 17))
@@ -100,14 +101,15 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
     """Prove ``plan`` for its pinned size, or for those of 1 to 16 ranks that it allows; or for ``sizes``.
 
-    A plan that allows none of 1 to 16 is proved for the least number of ranks that it does allow.
+    A plan that allows none of 1 to 16 is proved for the least number of ranks that it does allow. Of one that is right
+    for some of them only, the error says for which.
     """
-    if sizes is None:
-        sizes = (plan.size,) if plan.size is not None else _unpinned(plan)
-    return tuple(verify(plan, size)[1] for size in sizes)
+    if sizes is None and plan.size is None:
+        return survey(_unpinned(plan), lambda size: verify(plan, size)[1], require=len(plan.tiers) == 1)
+    return tuple(verify(plan, size)[1] for size in (sizes or (plan.size,)) if size is not None)
 
 
-def _unpinned(plan: Plan) -> Iterable[int]:
+def _unpinned(plan: Plan) -> Sequence[int]:
     """Sizes that a plan for any number of ranks is proved for: with tiers, some with several of the outermost."""
     group = math.prod(tier.size or 1 for tier in plan.tiers[:-1])
     if 1 < group <= LARGEST_UNPINNED:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from zenc.language.cluster import Topology
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
+from zenc.language.spelling import did_you_mean
 from zenc.language.syntax import Argument, Parameter, Scheme, Word
 from zenc.scheme.constants import Environment, constant
-from zenc.scheme.report import Report, did_you_mean, listed, unknown
+from zenc.scheme.report import Report, listed, unknown
 
 _INTEGER = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|[0-9](_?[0-9])*)")
 _LONGEST = 100

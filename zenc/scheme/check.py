@@ -27,7 +27,8 @@ from zenc.language.schedule import (
     Unary,
     Variable,
 )
-from zenc.scheme.report import Report, did_you_mean, listed
+from zenc.language.spelling import did_you_mean
+from zenc.scheme.report import Report, listed
 
 
 @dataclass
@@ -128,7 +129,8 @@ class Checker:
         wanted = FUNCTIONS.get(e.function)
         if wanted is None:
             message = f"unknown function '{e.function}'; one of {', '.join(FUNCTIONS)}"
-            self.report.error("unknown-function", message + did_you_mean(e.function, FUNCTIONS), e.span)
+            help = "a range stands in a loop: for i in 0 .. size - 1" if e.function == "range" else None
+            self.report.error("unknown-function", message + did_you_mean(e.function, FUNCTIONS), e.span, help=help)
         elif wanted != len(e.arguments):
             message = f"{e.function} takes {wanted} argument{'s' if wanted > 1 else ''}, not {len(e.arguments)}"
             self.report.error("wrong-arguments", message, e.span)

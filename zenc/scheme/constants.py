@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from zenc.errors import Span
 from zenc.language.schedule import Apply, Binary, Expression, Integer, Unary, Variable
+from zenc.language.spelling import did_you_mean
 from zenc.language.syntax import Number
-from zenc.scheme.report import Report, did_you_mean
+from zenc.scheme.report import Report
 
 _LIMIT = 2**64
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, SchemeError, Span, raise_if_any
+from zenc.language.spelling import did_you_mean
 
 MOST_LISTED = 40
-MOST_COMPARED = 200
-"""Names that one message gives, and that a slip is compared with: a text may have thousands of both, and of slips."""
+"""Names that one message gives: a text may have thousands."""
 
 
 @dataclass
@@ -60,16 +58,3 @@ def listed(names: Iterable[str], also: str = "") -> str:
     shown = ", ".join(known[:MOST_LISTED])
     more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
     return shown + more + (f", or {also}" if also else "")
-
-
-def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """`` (did you mean 'A'?)`` for the closest of ``choices``; empty where none is close."""
-    close = closest(name, choices)
-    return f" (did you mean '{close}'?)" if close else ""
-
-
-def closest(name: str, choices: Iterable[str]) -> str | None:
-    """The one of ``choices`` that ``name`` is most likely a slip of; None where none is close."""
-    by_folded = {choice.lower(): choice for choice in itertools.islice(choices, MOST_COMPARED)}
-    close = difflib.get_close_matches(name.lower(), by_folded, n=1)
-    return by_folded[close[0]] if close else None

@@ -10,6 +10,7 @@ from typing import TypeAlias, TypeVar
 from zenc.errors import Diagnostic, SchemeError, Span
 from zenc.language import syntax
 from zenc.language.load import Program
+from zenc.language.spelling import closest, did_you_mean
 from zenc.scheme import model
 from zenc.scheme.announce import check_holders, refuse_holders, resolve_announce
 from zenc.scheme.arguments import bind_parameters
@@ -18,7 +19,7 @@ from zenc.scheme.choice import resolve_choice
 from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
 from zenc.scheme.constants import Environment
 from zenc.scheme.named import Chain, Naming
-from zenc.scheme.report import Report, closest, did_you_mean, unknown
+from zenc.scheme.report import Report, unknown
 from zenc.scheme.tiers import TierResolver, agreed
 from zenc.scheme.wire import resolve_format
 

@@ -13,10 +13,11 @@ from typing import NamedTuple, TypeVar
 
 from zenc.language import syntax
 from zenc.language.load import Program
+from zenc.language.spelling import did_you_mean
 from zenc.scheme import model
 from zenc.scheme.constants import Environment, constant_integer
 from zenc.scheme.named import Chain, Levels, Naming, Resolve
-from zenc.scheme.report import Report, did_you_mean, listed
+from zenc.scheme.report import Report, listed
 
 T = TypeVar("T")
 

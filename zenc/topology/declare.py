@@ -10,8 +10,9 @@ from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
 from zenc.language import cluster
 from zenc.language.nesting import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
+from zenc.language.spelling import did_you_mean
 from zenc.scheme.constants import Environment, constant_integer
-from zenc.scheme.report import Report, did_you_mean, listed
+from zenc.scheme.report import Report, listed
 from zenc.topology.draft import Draft, label_of
 from zenc.topology.like import start_like
 from zenc.topology.model import Node

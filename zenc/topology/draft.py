@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
-from zenc.scheme.report import did_you_mean
+from zenc.language.spelling import did_you_mean
 from zenc.topology.check import graph_problems, number_problems, too_large
 from zenc.topology.model import RANK, Host, Level, Node, Topology
 

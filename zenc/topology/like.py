@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from zenc.errors import TopologyError
 from zenc.language import cluster
+from zenc.language.spelling import did_you_mean
 from zenc.language.syntax import Name
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.constants import constant, constant_integer
-from zenc.scheme.report import did_you_mean, listed
+from zenc.scheme.report import listed
 from zenc.topology.builders import BUILDERS, summary
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.names import Names

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.language import cluster
 from zenc.language.load import Program
+from zenc.language.spelling import did_you_mean
 from zenc.scheme.arguments import bind_parameters
-from zenc.scheme.report import Report, did_you_mean
+from zenc.scheme.report import Report
 from zenc.topology.declare import Declarer
 from zenc.topology.draft import Draft
 from zenc.topology.model import Topology

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from zenc.language.cluster import Quantity
+from zenc.language.spelling import closest
 from zenc.scheme.constants import Environment, constant
 from zenc.scheme.report import Report
 
@@ -38,7 +39,28 @@ def unit_problem(kind: Kind, unit: str) -> str | None:
     other = next((name for name, units in UNITS.items() if unit in units), None)
     if other:
         return f"'{unit}' is a unit of {other}, and this is a {kind}"
-    return f"unknown unit '{unit}'; one of {', '.join(UNITS[kind])}"
+    meant = _meant(kind, unit)
+    return f"unknown unit '{unit}'; one of {', '.join(UNITS[kind])}" + (f" (did you mean '{meant}'?)" if meant else "")
+
+
+_SPELLING = re.compile(r"([kmgt]i?|)(b|bits?|bytes?)(?:/s|ps|/sec|)", re.IGNORECASE)
+"""A size, or one a second, as people write them: Gbps, gb/s, GBps, MiB/sec."""
+_SECONDS = re.compile(r"(n|nano|u|micro|m|milli|)s(?:ecs?|econds?|)", re.IGNORECASE)
+_TIMES = {"nano": "ns", "micro": "us", "milli": "ms"}
+
+
+def _meant(kind: Kind, unit: str) -> str | None:
+    """The unit that ``unit`` is another spelling of; None where none is."""
+    if kind == "latency":
+        seconds = _SECONDS.fullmatch(unit)
+        return _TIMES.get(seconds[1].lower(), f"{seconds[1].lower()}s") if seconds else None
+    found = _SPELLING.fullmatch(unit)
+    if not found:
+        return closest(unit, UNITS[kind])
+    prefix = "k" if found[1].lower() == "k" else found[1].capitalize()
+    is_bits = found[2] == "b" or found[2].lower().startswith("bit")
+    name = f"{prefix}{'bit' if is_bits and kind == 'bandwidth' else 'B'}{'/s' if kind == 'bandwidth' else ''}"
+    return name if name in UNITS[kind] else None
 
 
 def amount(kind: Kind, quantity: Quantity, environment: Environment, report: Report) -> float | None:

@@ -1,0 +1,1 @@
+"""The numbers of ranks that a scheme is right for."""
