@@ -83,6 +83,8 @@ _TOPOLOGY = {
     "duplicate-node": ("topology", "two switches, or a switch and a level, have one name"),
     "unknown-format": ("topology", "a file is no topology of a kind that can be imported"),
     "malformed-topology": ("topology", "a file has the form of a topology, and not its contents"),
+    "unread-links": ("topology", "a file has links of a kind that zenc does not read (warning)"),
+    "links-not-in-file": ("topology", "a file leaves out the links between GPUs (warning)"),
     "unsafe-xml": ("topology", "an XML file declares a document type or an entity"),
     "topology-too-large": ("topology", "a topology has more nodes or links than any real one"),
     "no-ranks": ("topology", "a topology has no ranks"),

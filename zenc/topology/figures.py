@@ -9,6 +9,11 @@ GB = 10**9
 NVLINK_BY_SM: Mapping[int, float] = {60: 20e9, 70: 25e9, 72: 25e9, 80: 25e9, 86: 14e9, 87: 14e9, 90: 25e9, 100: 50e9}
 """CUDA's compute capability -> what one NVLink carries. One that is not here counts as the next lower one."""
 
+XGMI_BY_GFX: Mapping[str, float] = {
+    "906": 46e9, "908": 46e9, "90a": 50e9, "940": 64e9, "941": 64e9, "942": 64e9, "950": 76.8e9,
+}  # fmt: skip
+"""AMD's architecture -> what one link of Infinity Fabric (xGMI) carries: the half of what AMD's data sheets give."""
+
 PCIE_LANE_BY_GTS: Mapping[float, float] = {
     2.5: 2.5e9 * 8 / 10 / 8,
     5.0: 5e9 * 8 / 10 / 8,
@@ -44,3 +49,9 @@ def nvlink(sm: int) -> float:
     """What one NVLink of a GPU of compute capability ``sm`` carries."""
     known = [figure for capability, figure in sorted(NVLINK_BY_SM.items()) if capability <= sm]
     return known[-1] if known else NVLINK_BY_SM[60]
+
+
+def xgmi(gcn: str) -> float:
+    """What one xGMI link of a GPU carries, by RCCL's ``gcn``: ``906``, ``910`` (for gfx90a), ``gfx942``."""
+    name = gcn.removeprefix("gfx").partition(":")[0]
+    return XGMI_BY_GFX.get("90a" if name == "910" else name, XGMI_BY_GFX["906"])

@@ -90,7 +90,7 @@ def _from_file(path: Path, name: str | None, values: Values) -> tuple[Topology, 
         raise TopologyError(Diagnostic("unknown-topology", message))
     draft = Draft(path.stem)
     import_into(draft, [path], _options(values))
-    return draft.finish(), ()
+    return draft.finish(), tuple(draft.problems)
 
 
 def _options(values: Values) -> dict[str, int | float | None]:

@@ -43,6 +43,7 @@ class Machine:
     parts: dict[str, tuple[str, str]] = field(default_factory=dict)
     wires: list[Wire] = field(default_factory=list)
     ports: list[Port] = field(default_factory=list)
+    warnings: list[Diagnostic] = field(default_factory=list)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, kind: str, about: str = "", *, number: bool = True) -> str:
@@ -51,6 +52,19 @@ class Machine:
         self._counts[kind] += number
         self.parts[name] = (kind if kind in ("cpu", "nic") else "switch", about)
         return name
+
+    @property
+    def fabric(self) -> list[Wire]:
+        """Links of GPUs to each other, or to NVSwitches."""
+        return [wire for wire in self.wires if wire.kind in ("nvlink", "xgmi")]
+
+    def join_by_nvswitch(self, bandwidth: float, span: Span | None) -> None:
+        """Link all devices to one switch; raises TopologyError (``wrong-arguments``) where they have links already."""
+        if self.fabric:
+            message = "the file has links between its GPUs, so there is no 'nvswitch_bandwidth' beside them"
+            raise TopologyError(Diagnostic("wrong-arguments", message, span))
+        switch = self.add("nvswitch", number=False)
+        self.wires += [Wire(gpu, switch, bandwidth, figures.NVLINK_LATENCY, "nvlink", span) for gpu in range(self.gpus)]
 
     def join_sockets(self) -> None:
         """Link all pairs of CPUs, as NCCL does; raises TopologyError where these are too many to be a machine's."""
@@ -91,6 +105,10 @@ def fill_with(draft: Draft, machines: Sequence[Machine], options: Options) -> No
         help = "what takes part are GPUs; the file may come from a machine without them"
         message = f"a machine of {draft.name} has no GPUs"
         raise TopologyError(Diagnostic("no-ranks", message, options.span or draft.span, help=help))
+    for machine in machines:
+        draft.problems += machine.warnings
+        if options.nvswitch_bandwidth:
+            machine.join_by_nvswitch(options.nvswitch_bandwidth, options.span)
     equal = len({machine.gpus for machine in machines}) == 1
     total = sum(machine.gpus for machine in every)
     draft.set_levels(*[("node", len(every)), ("gpu", every[0].gpus)] if equal and len(every) > 1 else [("gpu", total)])

@@ -1,10 +1,9 @@
 """What NCCL writes to ``NCCL_TOPO_DUMP_FILE``: one machine as XML.
 
-    system > cpu* > (pci* > gpu > nvlink*) | (pci* > nic > net*)      # pci nests: bridges and switches, then a slot
+    system > cpu* > (pci* > gpu > (nvlink | xgmi)*) | (pci* > nic > net*)    # pci nests: bridges, then a slot
 
-Used are of pci ``busid``, ``link_speed`` and ``link_width``; of gpu ``dev`` and ``sm``; of nvlink ``target``, ``count``
-and ``tclass`` (0x0680: a switch); of net ``name``, ``speed`` in Mbit/s and ``latency`` in microseconds. The NVSwitches
-of a machine count as one, as NCCL counts them.
+Used are of pci ``busid``, ``link_speed`` and ``link_width``; of gpu ``dev``; of net ``name``, ``speed`` in Mbit/s and
+``latency`` in microseconds. RCCL writes the same of AMD's machines. Links of GPUs: ``zenc.topology.importers.fabric``.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.errors import Diagnostic, Source, TopologyError
 from zenc.topology import figures
 from zenc.topology.check import MOST_NODES
+from zenc.topology.importers.fabric import Gpu, fabric
+from zenc.topology.importers.lacking import left_out, nothing_to_rank, unread
 from zenc.topology.importers.machine import Machine, Port, Wire
 from zenc.topology.importers.options import Options
-from zenc.topology.importers.xml import Element, Lines, line_span, parse_xml
+from zenc.topology.importers.xml import Attributes, Element, line_span, parse_xml
 from zenc.topology.model import Node
 
-_NVSWITCH_CLASS = "0x0680"
 _GPU_CLASSES = ("0x0302", "0x0300")
 _CARD_CLASSES = ("0x0200", "0x0207")
-_CPU_CLASS = "0x068001"
 _MOST_GPUS = 1024
 
 
@@ -47,49 +46,51 @@ def _tell_by_class(slots: list[Element]) -> None:
 
 
 @dataclass
-class _Gpu:
-    element: Element
-    busid: str
-
-
-@dataclass
 class _Reader:
     source: Source
     options: Options
     machine: Machine = field(default_factory=Machine)
-    gpus: list[_Gpu] = field(default_factory=list)
+    gpus: list[Gpu] = field(default_factory=list)
     cpus: list[str] = field(default_factory=list)
-    lines: Lines = field(init=False)
+    attributes: Attributes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.lines = Lines(self.source)
+        self.attributes = Attributes(self.source)
 
     def read(self, root: Element) -> Machine:
-        self._number_gpus(root)
+        told_by_class = self._number_gpus(root)
+        if not self.gpus:
+            raise TopologyError(nothing_to_rank(root, self.attributes))
         for element in root.children:
             if element.tag == "cpu":
                 about = " ".join(element.attributes.get(key, "") for key in ("vendor", "arch")).strip()
                 self.cpus.append(self.machine.add("cpu", about))
                 self._slots(element, self.cpus[-1])
         self.machine.join_sockets()
-        self._nvlinks()
+        self.machine.wires += fabric(self.machine, self.gpus, self.cpus, self.options, self.attributes)
+        self.machine.warnings += unread(root, self.attributes)
+        if told_by_class:
+            self.machine.warnings += left_out(self.machine, self.options, self.attributes.at(root))
         return self.machine
 
-    def _number_gpus(self, root: Element) -> None:
-        """GPUs by their device number, which is the local rank; in the order of the file where these are not unique."""
+    def _number_gpus(self, root: Element) -> bool:
+        """GPUs by their device number, which is the local rank; in the order of the file where these are not unique.
+
+        Returns whether the file has slots alone, and the GPUs are told by these.
+        """
         slots = [pci for pci in root.walk() if pci.tag == "pci"]
-        if not any(gpu.tag == "gpu" for pci in slots for gpu in pci.children):
+        told_by_class = not any(element.tag == "gpu" for element in root.walk())
+        if told_by_class:
             _tell_by_class(slots)
-        found = [
-            _Gpu(gpu, pci.attributes.get("busid", "")) for pci in slots for gpu in pci.children if gpu.tag == "gpu"
-        ]
+        found = [Gpu(gpu, pci.attributes.get("busid", "")) for pci in slots for gpu in pci.children if gpu.tag == "gpu"]
         if len(found) > _MOST_GPUS:
             message = f"this machine has {len(found)} GPUs, and no machine has more than {_MOST_GPUS}"
-            raise TopologyError(Diagnostic("topology-too-large", message, self._at(root)))
-        numbers = [self._integer(gpu.element, "dev", 0) for gpu in found]
+            raise TopologyError(Diagnostic("topology-too-large", message, self.attributes.at(root)))
+        numbers = [self.attributes.integer(gpu.element, "dev", 0) for gpu in found]
         if len(set(numbers)) == len(found):
             found = [gpu for _, gpu in sorted(zip(numbers, found, strict=True), key=lambda pair: pair[0])]
         self.gpus, self.machine.gpus = found, len(found)
+        return told_by_class
 
     def _slots(self, parent: Element, node: str) -> None:
         """The slots below a CPU or a PCIe switch ``node``, and what is in them."""
@@ -119,12 +120,12 @@ class _Reader:
         card = self.machine.add("nic", ", ".join(net.attributes.get("name", "?") for net in nets))
         self._wire(card, node, bandwidth, nic)
         speed = self.options.network_bandwidth or sum(self._speed(net) for net in nets)
-        latency = max(self._number(net, "latency", 0.0) for net in nets) * 1e-6
+        latency = max(self.attributes.number(net, "latency", 0.0) for net in nets) * 1e-6
         self.machine.ports.append(Port(card, speed, latency or self.options.network_latency))
 
     def _speed(self, net: Element) -> float:
         """Mbit/s -> bytes a second."""
-        return self._number(net, "speed", 0.0) * 1e6 / 8 or figures.NETWORK
+        return self.attributes.number(net, "speed", 0.0) * 1e6 / 8 or figures.NETWORK
 
     def _pcie(self, slot: Element | None) -> float:
         if self.options.pcie_bandwidth is not None:
@@ -132,58 +133,10 @@ class _Reader:
         if slot is None:
             return figures.PCIE
         speed = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?)\s*GT/s", slot.attributes.get("link_speed", ""))
-        width = self._integer(slot, "link_width", 0)
+        width = self.attributes.integer(slot, "link_width", 0)
         lane = figures.PCIE_LANE_BY_GTS.get(float(speed[1])) if speed else None
         return lane * width if lane and 0 < width <= 64 else figures.PCIE
 
     def _wire(self, source: Node, target: Node, bandwidth: float, element: Element) -> None:
-        wire = Wire(source, target, bandwidth, figures.PCIE_LATENCY, "pcie", self._at(element))
+        wire = Wire(source, target, bandwidth, figures.PCIE_LATENCY, "pcie", self.attributes.at(element))
         self.machine.wires.append(wire)
-
-    def _nvlinks(self) -> None:
-        """Links of a pair are listed at both ends; each end's count is that of the whole."""
-        rank_of = {gpu.busid: rank for rank, gpu in enumerate(self.gpus) if gpu.busid}
-        counts: dict[tuple[int, Node], tuple[int, Element]] = {}
-        for rank, gpu in enumerate(self.gpus):
-            for link in (child for child in gpu.element.children if child.tag == "nvlink"):
-                target = self._target(link, rank_of)
-                count = self._integer(link, "count", 1)
-                if isinstance(target, int):
-                    ends = (min(rank, target), max(rank, target))
-                    counts[ends] = max(counts.get(ends, (0, link)), (count, link), key=lambda found: found[0])
-                elif target is not None:
-                    counts[rank, target] = (counts.get((rank, target), (0, link))[0] + count, link)
-        for (rank, end), (count, link) in counts.items():
-            per_link = self.options.nvlink_bandwidth or figures.nvlink(self._integer(self.gpus[rank].element, "sm", 0))
-            wire = Wire(rank, end, count * per_link, figures.NVLINK_LATENCY, "nvlink", self._at(link))
-            self.machine.wires.append(wire)
-
-    def _target(self, link: Element, rank_of: dict[str, int]) -> Node | None:
-        busid, kind = link.attributes.get("target", ""), link.attributes.get("tclass", "")
-        if busid in rank_of:
-            return rank_of[busid]
-        if kind.startswith(_CPU_CLASS):
-            return self.cpus[0] if self.cpus else None
-        if kind.startswith(_NVSWITCH_CLASS):
-            if "nvswitch" not in self.machine.parts:
-                self.machine.add("nvswitch", number=False)
-            return "nvswitch"
-        message = f"an NVLink leads to {busid[:40]!r}, where there is no GPU"
-        raise TopologyError(Diagnostic("malformed-topology", message, self._at(link)))
-
-    # Attributes
-
-    def _at(self, element: Element) -> Span:
-        return self.lines.span(element.line)
-
-    def _number(self, element: Element, name: str, default: float) -> float:
-        text = element.attributes.get(name, "").strip()
-        if not text:
-            return default
-        if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
-            message = f"'{name}' of <{element.tag}> is {text[:40]!r}, and no number"
-            raise TopologyError(Diagnostic("malformed-topology", message, self._at(element)))
-        return float(text)
-
-    def _integer(self, element: Element, name: str, default: int) -> int:
-        return int(self._number(element, name, default))

@@ -19,6 +19,8 @@ class Options:
 
     nodes: int = 1
     nvlink_bandwidth: float | None = None
+    xgmi_bandwidth: float | None = None
+    nvswitch_bandwidth: float | None = None
     pcie_bandwidth: float | None = None
     network_bandwidth: float | None = None
     network_latency: float = figures.NETWORK_LATENCY

@@ -6,6 +6,7 @@ expanded, and nothing is ever fetched. The number of elements and their depth ar
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -151,3 +152,30 @@ class Lines:
 def line_span(source: Source, line: int) -> Span:
     """The text of one line, as ``Lines.span`` gives it."""
     return Lines(source).span(line)
+
+
+@dataclass
+class Attributes:
+    """Reads numbers of elements of ``source``, and knows where they stand."""
+
+    source: Source
+    _lines: Lines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lines = Lines(self.source)
+
+    def at(self, element: Element) -> Span:
+        return self._lines.span(element.line)
+
+    def number(self, element: Element, name: str, default: float) -> float:
+        """Raises TopologyError (``malformed-topology``) where the attribute is there, and no number."""
+        text = element.attributes.get(name, "").strip()
+        if not text:
+            return default
+        if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", text):
+            message = f"'{name}' of <{element.tag}> is {text[:40]!r}, and no number"
+            raise TopologyError(Diagnostic("malformed-topology", message, self.at(element)))
+        return float(text)
+
+    def integer(self, element: Element, name: str, default: int) -> int:
+        return int(self.number(element, name, default))
