@@ -22,7 +22,7 @@ from zenc.topology.load import load_with_warnings
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "zenc"
 STAGES = ("syntax", "load", "scheme", "topology", "verification", "placement")
-IN_OTHER_FILES = {"malformed-topology": "xml", "unsafe-xml": "xml"}
+IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-links", "links-not-in-file"), "xml")
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
     "memory-exceeded", "choice-of-schemes", *IN_OTHER_FILES

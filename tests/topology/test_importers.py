@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.survival import facts
+from zenc.errors import TopologyError
 from zenc.topology import figures
-from zenc.topology.load import load_topology
+from zenc.topology.load import load_topology, load_with_warnings
 from zenc.topology.model import Topology
 from zenc.topology.save import node_link
 
@@ -89,6 +90,55 @@ def test_nccl_before_it_has_looked_into_the_slots(tmp_path: Path) -> None:
     topology = load_topology(tmp_path / "topo.xml", {"nodes": 2})
     assert topology.level_sizes == {"node": 2, "gpu": 2}
     assert labels(topology, 1, 2) == ["pci(0, 0)", "nic(0, 0)", "network", "nic(1, 0)", "pci(1, 0)", "gpu(1, 0)"]
+
+
+def amd(gcn: str, *links: tuple[int, int, int]) -> str:
+    """RCCL's XML of four GPUs on one CPU; ``links`` are (one, other, count), each listed at both ends."""
+    slots = []
+    for one in range(4):
+        ends = [(b if a == one else a, count) for a, b, count in links if one in (a, b)]
+        listed = "".join(f'<xgmi target="0000:0{end}:00.0" count="{count}" tclass="0x038000"/>' for end, count in ends)
+        gpu = f'<gpu dev="{one}" sm="104" gcn="{gcn}" arch="1" rank="{one}" gdr="1">{listed}</gpu>'
+        slots.append(f'<pci busid="0000:0{one}:00.0" class="0x038000" link_speed="" link_width="0">{gpu}</pci>')
+    return f'<system version="2"><cpu numaid="0" vendor="AuthenticAMD">{"".join(slots)}</cpu></system>'
+
+
+@pytest.mark.parametrize(
+    ("gcn", "each"),
+    [("906", 46e9), ("908", 46e9), ("910", 50e9), ("gfx90a", 50e9), ("gfx942", 64e9), ("gfx950:sramecc+", 76.8e9)],
+)
+def test_links_of_amd_come_with_their_counts(tmp_path: Path, gcn: str, each: float) -> None:
+    (tmp_path / "box.xml").write_text(amd(gcn, (0, 1, 4), (0, 2, 2), (1, 3, 1)))
+    topology, warnings = load_with_warnings(tmp_path / "box.xml")
+    assert warnings == () and topology.level_sizes == {"gpu": 4}
+    found = {(link.source, link.target): link.bandwidth for link in topology.links if link.kind == "xgmi"}
+    counts = {(0, 1): 4, (0, 2): 2, (1, 3): 1}
+    assert found == {pair: n * each for (a, b), n in counts.items() for pair in ((a, b), (b, a))}
+    assert labels(topology, 0, 1) == ["gpu(1)"] and labels(topology, 0, 3) == ["cpu(0)", "gpu(3)"]
+    slow = load_topology(tmp_path / "box.xml", {"xgmi_bandwidth": "24 GB/s"})
+    assert slow.link(0, 1).bandwidth == 4 * 24e9
+
+
+def test_what_is_not_read_of_links_is_named_once(tmp_path: Path) -> None:
+    text = amd("gfx942", (0, 1, 1)).replace("<xgmi", "<ualink").replace('sm="104"', 'sm="104" nvlinks="3" uuid="x"')
+    (tmp_path / "box.xml").write_text(text.replace("<pci", "<c2c bw='1' count='2'/><note text='x'/><pci", 1))
+    told = [warning.message for warning in load_with_warnings(tmp_path / "box.xml")[1]]
+    ends = " is not read: what it says of links is missing here"
+    assert told == [f"<c2c>{ends} (1 place)", f"'nvlinks' of <gpu>{ends} (4 places)", f"<ualink>{ends} (2 places)"]
+
+
+def test_nvlinks_that_a_file_leaves_out_can_be_added(tmp_path: Path) -> None:
+    """Slots by their class, as clouds describe their machines: NVSwitches are in no such file."""
+    slots = "".join(f'<pci busid="0000:1{n}:00.0" class="0x030200"/>' for n in range(4))
+    card = '<pci busid="0000:1b.00.0" class="0x020000"/>'
+    (tmp_path / "p4d.xml").write_text(f'<system version="1"><cpu numaid="0">{slots}{card}</cpu></system>')
+    ((warning,), given) = load_with_warnings(tmp_path / "p4d.xml")[1], "(nvswitch_bandwidth = 300 GB/s, nodes = 2)"
+    assert warning.id == "links-not-in-file" and "nvswitch_bandwidth = 300 GB/s" in (warning.help or "")
+    topology, none = load_with_warnings(f"{tmp_path}/p4d.xml{given}")
+    assert none == () and labels(topology, 4, 7) == ["nvswitch(1)", "gpu(1, 3)"]
+    assert bandwidths(topology, "nvlink") == [300e9] * 16
+    with pytest.raises(TopologyError, match="links between its GPUs, so there is no 'nvswitch_bandwidth'"):
+        sample("hgx_h100.xml", nvswitch_bandwidth="300 GB/s")
 
 
 def test_nvidia_smi_with_a_switch() -> None:

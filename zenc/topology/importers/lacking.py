@@ -57,8 +57,8 @@ def left_out(machine: Machine, options: Options, where: Span) -> Iterator[Diagno
         return
     message = f"the file says nothing of NVLinks: it lists slots, so its {machine.gpus} GPUs are linked by PCIe alone"
     help = (
-        "if they have NVSwitches, say what a GPU has to them: --set 'nvswitch_bandwidth=300 GB/s' for an A100, "
-        "450 GB/s for an H100; or read what NCCL_TOPO_DUMP_FILE writes in a job, where NVLinks are found"
+        "if they have NVSwitches, say what a GPU has to them: 'FILE(nvswitch_bandwidth = 300 GB/s)' for A100s, "
+        "450 GB/s for H100s; or read what NCCL_TOPO_DUMP_FILE writes in a job, where NVLinks are found"
     )
     yield Diagnostic("links-not-in-file", message, where, help=help, severity="warning")
 
@@ -72,7 +72,7 @@ def nothing_to_rank(root: Element, attributes: Attributes) -> Diagnostic:
         help = 'put each <gpu> into a slot: <pci busid="0000:01:00.0" class="0x030200"> <gpu dev="0"/> </pci>'
         return Diagnostic("no-ranks", message, attributes.at(stray), help=help)
     message = "this machine has no GPUs: no <gpu>, and no empty <pci> whose class is a GPU's (0x0302 or 0x0300)"
-    known = [count(counts[tag], f"<{tag}>") for tag in ("cpu", "pci", "nic", "net") if counts[tag]]
+    known = [f"{counts[tag]:,} <{tag}>" for tag in ("cpu", "pci", "nic", "net") if counts[tag]]
     notes = (f"it has {', '.join(known)}",) if known else ("it has nothing else either",)
     help = "write the file where GPUs are seen: NCCL_TOPO_DUMP_FILE=box.xml in a job that uses them"
     return Diagnostic("no-ranks", message, attributes.at(root), notes, help)
