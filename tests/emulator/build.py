@@ -31,6 +31,8 @@ MODES = {
     "thread": ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
 }
 """Flags for kernels and programs; the engine needs none, whatever it is loaded by."""
+ALIGNED = {"plain": ("-fsanitize=alignment", "-Wl,--as-needed")}
+"""Further ones for kernels. What the compiler calls is in ``engine/alignment.cpp``: its own library is not needed."""
 
 
 class CompileError(Exception):
@@ -46,7 +48,8 @@ def engine() -> Path:
 
 def kernels(sources: Mapping[str, str], mode: str = "plain") -> Path:
     """The library of kernels in ``sources`` (file name -> CUDA C++), for the emulator."""
-    command = [*COMMON, *KERNELS, *MODES[mode], *include_flags(), "-include", "emulator/cuda.h", "-x", "c++"]
+    flags = [*KERNELS, *MODES[mode], *ALIGNED.get(mode, ())]
+    command = [*COMMON, *flags, *include_flags(), "-include", "emulator/cuda.h", "-x", "c++"]
     names = sorted(name for name in sources if name.endswith(".cu"))
     texts = {**own_texts(), **headers("cuda"), **sources}
     return compiled([*command, *names, "-x", "none", str(engine())], texts, sources)

@@ -51,6 +51,9 @@ ERRORS = {
     "deadlock": (32, "__syncthreads", 0, "deadlock: waits in __syncthreads, others elsewhere"),
     "too_much_shared": (32, "second", 0, "the block's shared arrays exceed 49152 bytes"),
     "trap": (32, "__trap", 0, "__trap"),
+    "misaligned_store": (1, "= threadIdx.x", 0, "a store of 8 bytes at address 0x[0-9a-f]*, 4 behind a multiple of 8"),
+    "misaligned_vector": (1, ".y", 0, "an access of 16 bytes at address 0x[0-9a-f]*, 8 behind a multiple of 16"),
+    "misaligned_atomic": (1, "atomicAdd", 0, "an atomic function of 8 bytes at address 0x[0-9a-f]*, 4 behind"),
 }
 """Kernel -> threads, the text of the line that is blamed and which of them, what is said."""
 

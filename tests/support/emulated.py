@@ -90,9 +90,17 @@ class Device:
             self.left -= 1
         return 0 if self.left is not None and self.left < 0 else self.allocate(size)
 
-    def copy_in(self, tensor: torch.Tensor) -> int:
-        """A copy of ``tensor``."""
-        return self.copy_bytes_in(tensor.contiguous().data_ptr(), tensor.numel() * tensor.element_size())
+    def allocate_like(self, tensor: torch.Tensor, values_before: int) -> int:
+        """Memory for ``tensor``, behind some more of its values, as a view of a bucket lies."""
+        size = tensor.element_size()
+        return self.allocate((values_before + tensor.numel()) * size) + values_before * size
+
+    def copy_in(self, tensor: torch.Tensor, values_before: int = 0) -> int:
+        """A copy of ``tensor``, behind some more values."""
+        address = self.allocate_like(tensor, values_before)
+        size = tensor.numel() * tensor.element_size()
+        self.libraries.copy(address, tensor.contiguous().data_ptr(), size, self.streams[0])
+        return address
 
     def copy_bytes_in(self, source: int, size: int) -> int:
         address = self.allocate(size)
@@ -216,9 +224,9 @@ class _Rank:
             dtype=DTYPE_NUMBERS[layout.dtype_name],
             ids=None if given.unit_ids is None else device.copy_in(given.unit_ids),
             n=0 if given.unit_ids is None else given.unit_ids.numel(),
-            values=device.copy_in(given.values),
+            values=device.copy_in(given.values, number % 4),
             divisor=self.group.size if op == "mean" else 1,
-            dense_out=None if layout.is_sparse else device.allocate(tensor.numel() * tensor.element_size()),
+            dense_out=None if layout.is_sparse else device.allocate_like(tensor, number % 4),
             kernels=self.kernels,
             communicator=self.communicator,
             stream=device.streams[0],

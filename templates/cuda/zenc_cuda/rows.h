@@ -7,13 +7,24 @@
 
 namespace zenc {
 
+ZENC_DEVICE u64 address_bits(const void* of) {
+    return reinterpret_cast<u64>(of);
+}
+
 template <class T>
 ZENC_DEVICE T* shuffle(T* from, u32 of_lane) {
     const u64 address = reinterpret_cast<u64>(from);
     return reinterpret_cast<T*>(__shfl_sync(ALL_LANES, address, static_cast<int>(of_lane)));
 }
 
-// Rows are copied in chunks of 8 bytes, or of as many as divide them.
+// The bytes of the chunks that a warp copies in: 8, 4 or 2, as many as divide `together` in all lanes, which
+// is the size of a row and the addresses where it lies and goes. A tensor may begin at any of its values, and
+// no GPU loads or stores at other addresses than multiples of the size.
+ZENC_DEVICE u32 chunk_bytes(u64 together) {
+    if (!__any_sync(ALL_LANES, together % 8 != 0)) return 8;
+    return __any_sync(ALL_LANES, together % 4 != 0) ? 2 : 4;
+}
+
 template <class Chunk>
 ZENC_DEVICE void copy_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* to) {
     if (chunks < WARP) {
@@ -34,9 +45,10 @@ ZENC_DEVICE void copy_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* to)
 // Writes `rows` <= 32 rows, one after another from `to` on: lane k knows where row k comes from. A row from
 // nowhere is +0.
 ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
-    if (row_bytes % 8 == 0)
+    const u32 chunk = chunk_bytes(row_bytes | address_bits(from) | address_bits(to));
+    if (chunk == 8)
         copy_chunks(reinterpret_cast<const u64*>(from), rows, row_bytes / 8, reinterpret_cast<u64*>(to));
-    else if (row_bytes % 4 == 0)
+    else if (chunk == 4)
         copy_chunks(reinterpret_cast<const u32*>(from), rows, row_bytes / 4, reinterpret_cast<u32*>(to));
     else
         copy_chunks(reinterpret_cast<const u16*>(from), rows, row_bytes / 2, reinterpret_cast<u16*>(to));
@@ -61,9 +73,10 @@ ZENC_DEVICE void scatter_chunks(const Chunk* from, u32 rows, u64 chunks, Chunk* 
 
 // The reverse: `rows` <= 32 rows, one after another from `from` on, go to where lane k knows of row k.
 ZENC_DEVICE void scatter_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
-    if (row_bytes % 8 == 0)
+    const u32 chunk = chunk_bytes(row_bytes | address_bits(from) | address_bits(to));
+    if (chunk == 8)
         scatter_chunks(reinterpret_cast<const u64*>(from), rows, row_bytes / 8, reinterpret_cast<u64*>(to));
-    else if (row_bytes % 4 == 0)
+    else if (chunk == 4)
         scatter_chunks(reinterpret_cast<const u32*>(from), rows, row_bytes / 4, reinterpret_cast<u32*>(to));
     else
         scatter_chunks(reinterpret_cast<const u16*>(from), rows, row_bytes / 2, reinterpret_cast<u16*>(to));

@@ -181,6 +181,12 @@ void Worker::trap(Place place) {
     fail(current(), place, "__trap");
 }
 
+void Worker::misaligned(const char* what, const volatile void* address, u64 bytes, Place place) {
+    const u64 at = reinterpret_cast<u64>(address);
+    fail(current(), place, "misaligned: %s of %llu bytes at address %#llx, %llu behind a multiple of %llu",
+         what, bytes, at, at % bytes, bytes);
+}
+
 void* Worker::shared(const void* tag, u64 bytes, Place place) {
     void* memory = shared_.array(tag, bytes);
     if (!memory) fail(current(), place, "the block's shared arrays exceed %zu bytes", MOST_SHARED);
@@ -249,5 +255,9 @@ void emulator_pause() {
 }
 void emulator_trap(const char* file, int line) {
     worker->trap({file, line});
+}
+void emulator_misaligned(const char* what, const volatile void* address, u64 bytes, const char* file,
+                         int line) {
+    worker->misaligned(what, address, bytes, {file, line});
 }
 }

@@ -61,6 +61,7 @@ public:
     void fence();
     void pause();
     [[noreturn]] void trap(Place place);
+    [[noreturn]] void misaligned(const char* what, const volatile void* address, u64 bytes, Place place);
 
 private:
     Thread& current() { return *current_; }

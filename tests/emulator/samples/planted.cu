@@ -52,6 +52,21 @@ ZENC_KERNEL(past_shared, (u64 * out, i64 n)) {
     out[0] = *cell;
 }
 
+// Every thread has 8 bytes of its own, 4 behind those that it may have.
+ZENC_KERNEL(misaligned_store, (u64 * out, i64)) {
+    auto* const odd = reinterpret_cast<u64*>(reinterpret_cast<u32*>(out) + 1);
+    odd[threadIdx.x] = threadIdx.x;
+}
+
+ZENC_KERNEL(misaligned_vector, (u64 * out, i64)) {
+    const auto* const odd = reinterpret_cast<const uint4*>(out + 1);
+    out[threadIdx.x] = odd[threadIdx.x].y;
+}
+
+ZENC_KERNEL(misaligned_atomic, (u64 * out, i64)) {
+    atomicAdd(reinterpret_cast<u64*>(reinterpret_cast<u32*>(out) + 1), 1ULL);
+}
+
 ZENC_KERNEL(too_much_shared, (u64 * out, i64)) {
     ZENC_SHARED(u64, first, 4096);
     ZENC_SHARED(u64, second, 4096);

@@ -58,21 +58,34 @@ def row_bytes(tensors):
 
 
 def cases(kernels, at, dtype):
-    """(tensors, bitmap, rows, pieces) of all shapes and densities"""
-    for units, width, parts in SHAPES:
+    """(tensors, bitmap, rows, pieces, where the result begins) of all shapes and densities"""
+    for turn, (units, width, parts) in enumerate(SHAPES):
         tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
-        for density in (0.0, 0.3, 1.0):
-            yield tensors, *drawn(tensors, at, density)
+        for more, density in enumerate((0.0, 0.3, 1.0)):
+            yield tensors, *drawn(tensors, at, density), (turn + more) % 4
+
+
+def rows_behind(tensors, shift, rows):
+    """Rubbish, and ``rows`` rows in it that begin at its value number ``shift``, as a view of a bucket does."""
+    width = tensors.geometry.width
+    memory = tensors.values(rows + shift + 1).reshape(-1)
+    return memory, memory[shift : shift + rows * width].reshape(rows, width)
+
+
+def assert_only(memory, rows, shift, expected):
+    """``rows`` in ``memory`` are as expected, and all around them is as it was."""
+    assert np.array_equal(rows.view(np.uint8), expected.view(np.uint8))
+    around = np.delete(memory, np.s_[shift : shift + rows.size])
+    assert (around.view(np.uint8) == 0xA5).all()
 
 
 def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
     _, device, kernels = both
-    for tensors, bitmap, placed, pieces in cases(kernels, at, dtype):
-        out = tensors.values(tensors.geometry.units + 1)
+    for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
+        memory, out = rows_behind(tensors, shift, tensors.geometry.units)
         arguments = [*cut(tensors), table(pieces), row_bytes(tensors), None, out]
         device.launch("zenc_expand_dense", (2, 1), arguments, seed=at.DTYPES.index(dtype))
-        assert np.array_equal(out[:-1].view(np.uint8), tensors.expand_dense(bitmap, placed).view(np.uint8))
-        assert (out[-1:].view(np.uint8) == 0xA5).all()
+        assert_only(memory, out, shift, tensors.expand_dense(bitmap, placed))
 
 
 def found_units(device, tensors, grid, pieces, suffix=""):
@@ -88,15 +101,15 @@ def test_coalesced_lists_are_those_of_the_cpu(both, at, dtype, marked):
     """Of parts with bitmaps, and of parts without, among which one has its own."""
     mapping, device, kernels = both
     suffix, kernel = ("", "zenc_expand_units") if marked else ("_encoded", "zenc_expand_encoded")
-    for tensors, bitmap, placed, pieces in cases(kernels, at, dtype):
+    for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
         grid = (2, max(len(pieces) - 1, 1))
         if not marked:
             pieces = [*pieces[:1], *encoded(device, pieces[1:])]
         found = None if mapping == "contiguous" else table([found_units(device, tensors, grid, pieces, suffix)])
-        ids, out = rubbish(len(placed) + 1).view(np.int64), tensors.values(len(placed) + 1)
+        ids = rubbish(len(placed) + 1).view(np.int64)
+        memory, out = rows_behind(tensors, shift, len(placed))
         arguments = [*cut(tensors), table(pieces), found, row_bytes(tensors), ids, out]
         device.launch(kernel, grid, arguments, seed=at.DTYPES.index(dtype))
         expected_ids, expected = tensors.expand_units(bitmap, placed)
         assert np.array_equal(ids[:-1], expected_ids) and ids[-1] == rubbish(1).view(np.int64)[0]
-        assert np.array_equal(out[:-1].view(np.uint8), expected.view(np.uint8))
-        assert (out[-1:].view(np.uint8) == 0xA5).all()
+        assert_only(memory, out, shift, expected)

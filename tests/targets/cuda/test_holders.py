@@ -118,6 +118,11 @@ class OnDevice:
         return [target.ranked(start) for start, target in enumerate(targets)]
 
 
+def rows_behind(shift: int, rows: int, row_bytes: int) -> np.ndarray:
+    """Zeros [rows, row_bytes], which begin ``shift`` bytes behind an aligned address."""
+    return np.zeros(shift + rows * row_bytes, np.uint8)[shift:].reshape(rows, row_bytes)
+
+
 held_sets = st.tuples(st.integers(1, 9), st.sampled_from(SIZES), st.floats(0, 1), st.integers(0, 2**32), st.booleans())
 
 
@@ -158,8 +163,10 @@ def test_more_ranks_than_lanes(device, holding, at, ranks, units):
     st.sampled_from([2, 4, 6, 8, 12, 128, 136, 260]),
     st.integers(0, 2**32),
     st.sampled_from(WORDS),
+    st.integers(0, 7),
 )
-def test_rows_are_split_and_joined(device, holding, at, held, row_bytes, seed, words_of_tile):
+def test_rows_are_split_and_joined(device, holding, at, held, row_bytes, seed, words_of_tile, values_before):
+    """The result begins anywhere: behind some values, of two bytes or of as many as divide a row."""
     rng = np.random.default_rng(seed)
     found, wanted = OnDevice(device, held, words=words_of_tile), OnHost(holding, at, held)
     tensor = rng.integers(0, 256, (found.units, row_bytes), np.uint8)
@@ -187,10 +194,12 @@ def test_rows_are_split_and_joined(device, holding, at, held, row_bytes, seed, w
     whole = [np.ascontiguousarray(tensor[wanted.present[wanted.owners == part]]) for part in range(ranks)]
     parts = table([Piece(len(rows), values=rows) for rows in whole])
     count = len(wanted.present)
-    ids, rows = np.full(count + 1, -1, np.int64), np.zeros((count + 1, row_bytes), np.uint8)
+    shift = values_before * min(row_bytes & -row_bytes, 8)
+    ids, rows = np.full(count + 1, -1, np.int64), rows_behind(shift, count + 1, row_bytes)
     found.launch("join_units", *found.agreed, parts, row_bytes, ids, rows)
     assert ids[-1] == -1 and not rows[-1].any()
     assert np.array_equal(ids[:-1], wanted.present) and np.array_equal(rows[:-1], tensor[wanted.present])
-    dense = np.full_like(tensor, 0xA5)
+    dense = rows_behind(shift, found.units, row_bytes)
+    dense.fill(0xA5)
     found.launch("join_dense", *found.agreed, parts, row_bytes, dense)
     assert np.array_equal(dense, np.where(held.any(0)[:, None], tensor, 0))

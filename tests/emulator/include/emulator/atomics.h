@@ -6,8 +6,16 @@
 
 namespace emulator {
 
+// What the compiler checks of loads and stores, but not of its own atomic functions.
+template <class T>
+void check_aligned(const T* p, const char* file, int line) {
+    if (reinterpret_cast<u64>(p) % sizeof(T) != 0)
+        emulator_misaligned("an atomic function", p, sizeof(T), file, line);
+}
+
 template <class T, class Change>
-T exchange(T* p, Change change) {
+T exchange(T* p, Change change, const char* file, int line) {
+    check_aligned(p, file, line);
     emulator_contended(p);
     T old = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(p, &old, change(old), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
@@ -17,9 +25,10 @@ T exchange(T* p, Change change) {
 
 }  // namespace emulator
 
-#define EMULATOR_ATOMIC(name, T, next)                                 \
-    inline T name(T* p, T value) {                                     \
-        return emulator::exchange(p, [value](T old) { return next; }); \
+#define EMULATOR_PLACE const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define EMULATOR_ATOMIC(name, T, next)                                             \
+    inline T name(T* p, T value, EMULATOR_PLACE) {                                 \
+        return emulator::exchange(p, [value](T old) { return next; }, file, line); \
     }
 #define EMULATOR_ATOMICS(T)                                  \
     EMULATOR_ATOMIC(atomicMin, T, value < old ? value : old) \
@@ -31,7 +40,8 @@ T exchange(T* p, Change change) {
     EMULATOR_ATOMIC(atomicAdd, T,                                                                        \
                     static_cast<T>(static_cast<emulator::u64>(old) + static_cast<emulator::u64>(value))) \
     EMULATOR_ATOMIC(atomicExch, T, (static_cast<void>(old), value))                                      \
-    inline T atomicCAS(T* p, T expected, T value) {                                                      \
+    inline T atomicCAS(T* p, T expected, T value, EMULATOR_PLACE) {                                      \
+        emulator::check_aligned(p, file, line);                                                          \
         emulator_contended(p);                                                                           \
         __atomic_compare_exchange_n(p, &expected, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);     \
         return expected;                                                                                 \
@@ -46,6 +56,7 @@ EMULATOR_COUNTERS(unsigned)
 EMULATOR_COUNTERS(unsigned long long)
 
 #undef EMULATOR_ATOMIC
+#undef EMULATOR_PLACE
 #undef EMULATOR_ATOMICS
 #undef EMULATOR_COUNTERS
 

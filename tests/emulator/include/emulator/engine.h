@@ -60,6 +60,10 @@ void emulator_contended(const volatile void* address);
 void emulator_fence();
 void emulator_pause();
 [[noreturn]] void emulator_trap(const char* file, int line);
+
+// Ends the launch: an address that a GPU does not read or write `bytes` bytes at.
+[[noreturn]] void emulator_misaligned(const char* what, const volatile void* address, emulator::u64 bytes,
+                                      const char* file, int line);
 }
 
 namespace emulator {
