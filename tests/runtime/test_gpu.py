@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
 import zenc
-from tests.support.cases import KINDS, assert_same_bits, dense_tensor, sparse_tensor
-from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
+from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.emulated_gpu import EmulatedRank, choosing_ranks, emulated_ranks
 from tests.support.local import collectives, run_all
 
 SCHEMES = ("balanced", "dense_ring", "zen", "holders")
@@ -36,6 +38,45 @@ def test_sums_and_counts_are_those_of_the_cpu(name, size):
                     assert mine["phases"][phase]["imbalance"] == theirs["phases"][phase]["imbalance"]
                     sent = {wire: size for wire, size in theirs["phases"][phase]["formats_sent"].items() if size}
                     assert mine["phases"][phase]["formats_sent"] == sent
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize("name", ["balanced", "holders"])
+def test_views_that_begin_at_any_value_of_a_bucket(name, dtype):
+    """As DDP's do: no access of a kernel may want more than the alignment of one value."""
+    artifact = zenc.compile(name, ranks=2)
+    ranks = emulated_ranks(artifact, 2)
+    for offset, width in itertools.product((1, 2, 3), (1, 2, 6, 64)):
+        inputs = [dense_tensor("random", rank, 2, 40, width, dtype, offset) for rank in range(2)]
+        expected = run_all(collectives(artifact, 2), [tensor.clone() for tensor in inputs])
+        buckets = [torch.full((offset + tensor.numel() + 1,), 7, dtype=dtype) for tensor in inputs]
+        views = [bucket[offset:-1].view(40, width) for bucket in buckets]
+        for view, tensor in zip(views, inputs, strict=True):
+            view.copy_(tensor)
+        assert_same_bits([*expected, *run_all([rank.collective for rank in ranks], views)])
+        for bucket in buckets:
+            assert bucket[:offset].eq(7).all() and bucket[-1] == 7
+        sparse = [
+            torch.sparse_coo_tensor(torch.arange(40)[None], bucket[offset:-1].view(40, width), check_invariants=False)
+            for bucket in buckets
+        ]
+        assert_same_bits([*run_all(collectives(artifact, 2), sparse), *reduced(ranks, sparse)])
+
+
+def test_a_scheme_that_chooses_loads_its_candidates_between_calls(monkeypatch):
+    """Each when its turn comes, within a call of all ranks; the sums are those of any of them."""
+    text = "scheme mine { choose(every = 3, patience = 1, trials = 2) from [balanced, dense_ring, sparcml] }"
+    ranks = choosing_ranks(text, 2, monkeypatch)
+    ran = []
+    for call in range(7):
+        inputs = [dense_tensor("random", rank, 2, 40, 3, torch.float64, call) for rank in range(2)]
+        expected = inputs[0] + inputs[1]
+        for result in run_all(ranks, inputs):
+            assert torch.equal(result, expected)
+        ran.append({rank.stats["choice"]["scheme"] for rank in ranks})
+    assert all(len(schemes) == 1 for schemes in ran), "all ranks choose alike"
+    assert len(set().union(*ran)) > 1, ran
+    assert ranks[0].decisions
 
 
 def test_a_dense_tensor_with_gaps_is_overwritten_in_place():

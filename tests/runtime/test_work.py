@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -193,6 +194,30 @@ def test_a_call_inside_a_call_is_refused(worker):
         with pytest.raises(SynchronisationError, match="reentrant-call"):
             run(outer)
     assert int(worker.run(number(2))) == 2
+
+
+def test_a_part_of_a_call_is_done_at_once_and_one_of_no_call_in_turn(worker):
+    """A callback is no part: its call has ended."""
+    assert worker.within(lambda: 3) == 3
+    done = []
+
+    def call(work: Work) -> torch.Tensor:
+        work.then(lambda _: done.append(failure_of(lambda: worker.within(lambda: 5))))
+        done.append(worker.within(lambda: 4))
+        return NOTHING
+
+    for run in (worker.run, lambda call: worker.submit(call).wait(10)):
+        run(call)
+        assert int(worker.run(number(2))) == 2
+        assert done == [4, "reentrant-call"]
+        done.clear()
+
+
+def failure_of(call: Callable[[], object]) -> str:
+    """The id of the error that it ends with."""
+    with pytest.raises(SynchronisationError) as caught:
+        call()
+    return caught.value.diagnostics[0].id
 
 
 def test_drain_ends_what_was_submitted():

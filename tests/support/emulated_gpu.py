@@ -13,16 +13,21 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import pytest
 import torch
 
 from tests.emulator.build import engine, kernels
 from tests.emulator.libraries import Libraries
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
+from zenc.compiler import compile_text
+from zenc.runtime import load
 from zenc.runtime.capacity import Capacity
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu_stage import gpu_stage
+from zenc.runtime.reduction import Stage
+from zenc.runtime.stages import Stages
 from zenc.runtime.work import Worker
 from zenc.targets.cuda.tables import Words
 
@@ -41,6 +46,10 @@ class EmulatedGpu:
         weakref.finalize(self, _destroy, self._libraries, self._streams)
 
     left: int | None
+
+    def make_current(self) -> None:
+        """Give this thread the device, as ``torch.cuda.device`` does."""
+        self._libraries.make_current(self.ordinal)
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         return str(engine()), str(engine()) if size > 1 else None
@@ -73,7 +82,7 @@ class EmulatedGpu:
 
     def captured(self, work: Callable[[], None]) -> int:
         """A graph of what ``work`` puts on the caller's stream, ready to be launched."""
-        self._libraries.make_current(self.ordinal)
+        self.make_current()
         self._libraries.call("cuStreamBeginCapture_v2", self._streams[0], 0)
         work()
         graph = ctypes.c_uint64()
@@ -81,7 +90,7 @@ class EmulatedGpu:
         return self._libraries.new("cuGraphInstantiateWithFlags", graph.value, 0)
 
     def launch(self, graph: int) -> None:
-        self._libraries.make_current(self.ordinal)
+        self.make_current()
         self._libraries.call("cuGraphLaunch", graph, self._streams[0])
 
     def uploaded(self, words: Words) -> tuple[int, object]:
@@ -120,7 +129,13 @@ class _Group:
         self.meeting.barrier.wait(60)
         return self
 
-    def wait(self, _: object) -> None:
+    def allreduce(self, tensors: list[torch.Tensor]) -> Any:
+        every = [torch.empty_like(tensors[0]) for _ in range(self.meeting.size)]
+        self.allgather([every], tensors)
+        torch.sum(torch.stack(every), 0, dtype=tensors[0].dtype, out=tensors[0])
+        return self
+
+    def wait(self, _: object = None) -> None:
         """All has been gathered."""
 
     def abort(self) -> None:
@@ -134,6 +149,31 @@ class _Ranked:
         self.rank, self.size = rank, size
 
 
+def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> list[Collective]:
+    """What ``zenc.load`` makes of a scheme that chooses, for each of ``size`` ranks on a GPU of its own."""
+    meeting = _Meeting(size)
+    communicators = [communicator_of(meeting, rank) for rank in range(size)]
+    gpus = [EmulatedGpu(rank) for rank in range(size)]
+    monkeypatch.setattr(load, "_usual_device", lambda _: torch.device("cpu"))
+    monkeypatch.setattr(load, "communicator_for", lambda rank, _: communicators[rank])
+
+    def stage(at: Stages) -> Stage:
+        gpu = gpus[at.communicator.rank]
+        gpu.make_current()
+        return gpu_stage(at.artifact, gpu, at.communicator, at.deadline, at.capacity)
+
+    monkeypatch.setattr(Stages, "_host", stage)
+    artifact = compile_text(text, ranks=size)
+    made = [_POOL.submit(load.load_collective, lambda _: artifact, rank, 300.0) for rank in range(size)]
+    return [rank.result() for rank in made]
+
+
+def communicator_of(meeting: _Meeting, rank: int) -> Communicator:
+    group, transport = meeting.group_of(rank), _Ranked(rank, meeting.size)
+    nothing: Any = None
+    return Communicator(nothing, group, transport, Worker(f"gpu-{rank}"))  # type: ignore[arg-type]
+
+
 class EmulatedRank:
     """A collective on a GPU of its own."""
 
@@ -141,22 +181,20 @@ class EmulatedRank:
         self, artifact: Artifact, meeting: _Meeting, rank: int, deadline: float, capacity: Capacity | None
     ) -> None:
         self.gpu = EmulatedGpu(rank)
-        group, transport = meeting.group_of(rank), _Ranked(rank, meeting.size)
-        nothing: Any = None
-        communicator = Communicator(nothing, group, transport, Worker(f"gpu-{rank}"))  # type: ignore[arg-type]
+        communicator = communicator_of(meeting, rank)
         stage = gpu_stage(artifact, self.gpu, communicator, deadline, capacity)
         self.collective = Collective(artifact, communicator, lambda _: stage)
 
 
 def emulated_ranks(
-    artifact: Artifact, size: int, deadline: float = 60.0, capacity: Capacity | None = None
+    artifact: Artifact, size: int, deadline: float = 300.0, capacity: Capacity | None = None
 ) -> list[EmulatedRank]:
     """One loaded collective for each of ``size`` ranks; raises the error of the lowest rank that failed."""
     return [rank.result() for rank in futures_of_ranks(artifact, size, deadline, capacity)]
 
 
 def futures_of_ranks(
-    artifact: Artifact, size: int, deadline: float = 60.0, capacity: Capacity | None = None
+    artifact: Artifact, size: int, deadline: float = 300.0, capacity: Capacity | None = None
 ) -> list[Future[EmulatedRank]]:
     """The same as they are made; a rank that fails has an exception."""
     meeting = _Meeting(size)

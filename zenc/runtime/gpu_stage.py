@@ -6,8 +6,6 @@ prepare(layout) -> open(envelope) -> GpuCall
 
 from __future__ import annotations
 
-import torch
-
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.errors import SynchronisationError
@@ -17,7 +15,6 @@ from zenc.runtime.gpu import Gpu
 from zenc.runtime.gpu_call import GpuCall, Loaded, Workspace
 from zenc.runtime.layout import Layout
 from zenc.runtime.reduction import Opener, Stage
-from zenc.runtime.work import Work
 from zenc.targets.cuda import sequence as targets
 from zenc.targets.cuda.tables import Cuts
 
@@ -53,19 +50,13 @@ def gpu_stage(
 
 
 def _share(group: Communicator, name: bytes, error: str, deadline: float) -> bytes:
-    """The name that rank 0 gives the ranks' NCCL group. In turn with the calls of the group; raises no other error.
+    """The name that rank 0 gives the ranks' NCCL group; all ranks ask for it at the same place among their calls.
 
     A rank that fails takes part, so that the others learn of it at once, and then raises its own error.
     """
-    found: list[bytes] = []
-
-    def shared(_: Work) -> torch.Tensor:
-        found.append(group.share(name, error, deadline))
-        return torch.empty(0)
-
     try:
-        group.worker.run(shared)
+        return group.worker.within(lambda: group.share(name, error, deadline))
     except SynchronisationError:
         if not error:
             raise
-    return found[0] if found else b""
+        return b""

@@ -15,7 +15,6 @@ from zenc.runtime.choosing import ChoosingCollective, names_of
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
 from zenc.runtime.stages import Stages
-from zenc.runtime.work import Work
 
 
 def load_collective(
@@ -37,31 +36,11 @@ def load_collective(
         choosing = artifact.choosing
         first = next(iter(names_of(choosing, communicator.size).values())) if choosing else artifact
     except Exception as failure:
-        loading.tell(failure, _in_turn)
+        loading.tell(failure)
         raise
     device = _usual_device(communicator)
-    collective = loading.load(first, device, _in_turn, artifact)
-    if choosing is None:
-        return collective
-
-    def later(candidate: Artifact, device: torch.device) -> Collective:
-        return loading.load(candidate, device, lambda _, agreement: agreement())
-
-    return ChoosingCollective(choosing, communicator, collective, later, device)
-
-
-Agreeing = Callable[[Communicator, Callable[[], None]], None]
-"""Lets the ranks agree: as a call of its own, or within one."""
-
-
-def _in_turn(communicator: Communicator, agreement: Callable[[], None]) -> None:
-    """Agreement takes its turn among the calls of the group, so that it meets the others' agreement."""
-
-    def call(_: Work) -> torch.Tensor:
-        agreement()
-        return torch.empty(0)
-
-    communicator.worker.run(call)
+    collective = loading.load(first, device, artifact)
+    return ChoosingCollective(choosing, communicator, collective, loading.load, device) if choosing else collective
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +49,35 @@ class _Loading:
     deadline: float
     shares: Shares | None
 
-    def load(
-        self, artifact: Artifact, device: torch.device, agreeing: Agreeing, of: Artifact | None = None
-    ) -> Collective:
-        """``artifact`` on all ranks, which agree that they hold the same one, and the same ``of`` which it is one."""
+    def load(self, artifact: Artifact, device: torch.device, of: Artifact | None = None) -> Collective:
+        """``artifact`` on all ranks, which agree that they hold the same one, and the same ``of`` which it is one.
+
+        All at the same place among their calls: between two of them, or within one.
+        """
         try:
             capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
             stages = Stages(artifact, self.communicator, self.deadline, capacity)
             if device.type == "cpu":
                 stages.on(device)  # what can fail fails here, on all ranks at once
         except Exception as failure:
-            self.tell(failure, agreeing)
+            self.tell(failure)
             raise
         whole = of or artifact
         scheme = whole.name[:60] + (f" with {capacity}" if capacity else "")
-        self._agree({"digest": whole.digest, "scheme": scheme, "error": ""}, agreeing)
+        self._agree({"digest": whole.digest, "scheme": scheme, "error": ""})
         if device.type != "cpu":
             stages.on(device)  # has an agreement of its own
         return Collective(artifact, self.communicator, stages.on)
 
-    def tell(self, failure: Exception, agreeing: Agreeing) -> None:
+    def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""
         try:
-            self._agree({"digest": "", "scheme": "", "error": in_a_line(failure)}, agreeing)
+            self._agree({"digest": "", "scheme": "", "error": in_a_line(failure)})
         except ZencError:
             return  # this rank's own error says more
 
-    def _agree(self, pledge: dict[str, str], agreeing: Agreeing) -> None:
-        agreeing(self.communicator, lambda: self.communicator.agree(pledge, self.deadline))
+    def _agree(self, pledge: dict[str, str]) -> None:
+        self.communicator.worker.within(lambda: self.communicator.agree(pledge, self.deadline))
 
 
 def _usual_device(communicator: Communicator) -> torch.device:

@@ -142,9 +142,4 @@ class Profiler:
 
 def agree(profiler: Profiler | None, communicator: Communicator, deadline: float) -> None:
     """Make sure that all ranks sample the same calls; raises SynchronisationError (``different-profilers``) on all."""
-
-    def agreement(_: Work) -> torch.Tensor:
-        communicator.agree_on_profiling(str(profiler or "no profiler"), deadline)
-        return torch.empty(0)
-
-    communicator.worker.run(agreement)
+    communicator.worker.within(lambda: communicator.agree_on_profiling(str(profiler or "no profiler"), deadline))

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +17,7 @@ from zenc.runtime.streams import handed_over
 log = logging.getLogger("zenc")
 
 CPU = torch.device("cpu")
+T = TypeVar("T")
 
 
 class Work:
@@ -107,15 +108,15 @@ class Worker:
         self._count = threading.Lock()
         self._name = name
         self._thread: threading.Thread | None = None
-        self._running: int | None = None
-        """The thread that has the turn."""
+        self._running: tuple[int, Work] | None = None
+        """The thread that has the turn, and for what."""
 
     def run(self, call: Callable[[Work], torch.Tensor]) -> torch.Tensor:
         """Run ``call`` after all that were submitted before, and return its result.
 
         Raises SynchronisationError (``reentrant-call``) from inside a call or its callback, where it would never end.
         """
-        if threading.get_ident() == self._running:
+        if self._own_turn() is not None:
             message = "a callback of a call can't wait for another call of the same group"
             raise SynchronisationError(Diagnostic("reentrant-call", message, help="use async_op=True there"))
         with self._count:
@@ -129,8 +130,31 @@ class Worker:
             self._turn.release()
         return work.wait()
 
+    def within(self, part: Callable[[], T]) -> T:
+        """Do ``part`` of the call that this thread runs; or, where it runs none, of a call of its own.
+
+        What all ranks do together, such as to load a scheme, then comes at the same place among their calls. Raises
+        SynchronisationError (``reentrant-call``) from a callback: its call has ended, and on other ranks maybe not.
+        """
+        work = self._own_turn()
+        if work is not None and not work.is_completed():
+            return part()
+        done: list[T] = []
+
+        def call(_: Work) -> torch.Tensor:
+            done.append(part())
+            return torch.empty(0)
+
+        self.run(call)
+        return done[0]
+
+    def _own_turn(self) -> Work | None:
+        """What this thread has the turn for; None if it has not."""
+        running = self._running
+        return running[1] if running is not None and running[0] == threading.get_ident() else None
+
     def _take_turn(self, work: Work, call: Callable[[Work], torch.Tensor]) -> None:
-        self._running = threading.get_ident()
+        self._running = threading.get_ident(), work
         try:
             work.run(call)
         finally:
