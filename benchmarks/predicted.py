@@ -1,6 +1,7 @@
 """What ``zenc simulate`` predicts for the points of the lab, beside what the lab measured.
 
 python -m benchmarks.predicted [POINT ...] [--json FILE]
+python -m benchmarks.predicted --ddp                              DDP's own ways, which zenc advise predicts
 OMP_NUM_THREADS=1 python -m benchmarks.predicted --kernels        measures the kernels of this machine again
 
 Profiles are those of the gradients that the lab draws, or has recorded. Four numbers of the calibration are fitted, to
@@ -19,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -28,7 +29,8 @@ from benchmarks.lab.workloads import units_of
 from zenc.cost.calibration import Calibration, read_calibration
 from zenc.cost.fit import from_gradients
 from zenc.cost.kernels.kernel import Kernel
-from zenc.cost.predict import predict
+from zenc.cost.predict import network, predict
+from zenc.cost.training import ddp
 from zenc.language.load import load_file, locate
 from zenc.plan.lower import lower
 from zenc.plan.model import Plan
@@ -124,6 +126,24 @@ def compared(point: str, given: Calibration | None = None) -> Iterator[Compared]
         )
 
 
+def ddp_compared(point: str) -> Iterator[Compared]:
+    """DDP's own ways at ``point``, where they were measured; ratios to the reference as it was measured."""
+    data = json.loads((MEASURED / f"{point}.json").read_text(encoding="utf-8"))
+    run = Settings.from_json(data["settings"])
+    profile = from_gradients(units_of(run.workload, run.ranks, run.seed))
+    calibration, base = lab(run, data["machine"]["cores"]), data["peers"][run.reference]["seconds"]["median"]
+    way = network(None, run.ranks, calibration)
+    ways = {
+        "torch-coo": lambda: ddp.sparse(profile, way, calibration),
+        "torch-dense": lambda: ddp.dense(profile.units * profile.width, profile.dtype, way, calibration),
+    }
+    for name in (name for name in ways if name in data["peers"]):
+        found, row = ways[name](), data["peers"][name]
+        seconds = row["seconds"]["median"]
+        ratios = seconds / base, found.seconds / base
+        yield Compared(point, run.ranks, name, seconds, found.seconds, *ratios, row["interface_sent"], found.sent)
+
+
 @cache
 def plan_of(scheme: str) -> Plan:
     """Of a scheme that comes with zenc."""
@@ -150,11 +170,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there, too")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="this one, with nothing fitted")
     parser.add_argument("--kernels", action="store_true", help="measure the kernels first, on a machine like the lab's")
+    parser.add_argument("--ddp", action="store_true", help="DDP's own ways in place of schemes, by seconds")
     options = parser.parse_args()
     if options.kernels:
         measure_kernels()
     given = read_calibration(options.calibration) if options.calibration else None
-    rows = [row for point in options.points or POINTS for row in compared(point, given)]
+    each = ddp_compared if options.ddp else partial(compared, given=given)
+    rows = [row for point in options.points or POINTS for row in each(point)]
     print(table(rows))
     off = sorted((abs(row.missed) for row in rows), reverse=True)
     near, far = (sum(each <= most for each in off) for most in (0.1, 0.2))

@@ -23,6 +23,7 @@ LAYERS = (
     {"zenc.runtime"},
     {"zenc.chain"},
     {"zenc.compiler"},
+    {"zenc.forecast"},
     {"zenc.manual", "zenc.doctor"},
     {"zenc.torch"},
     {"zenc.cli", "zenc.__main__"},

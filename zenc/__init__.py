@@ -33,6 +33,7 @@ from zenc.errors import (
 if TYPE_CHECKING:
     from zenc.codegen.artifact import Artifact
     from zenc.compiler import check, compile, compile_text, explain, load, schemes
+    from zenc.forecast import advise, simulate, tune
     from zenc.runtime.collective import Collective
     from zenc.runtime.profiler import Profiler
     from zenc.topology.load import load_topology
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from zenc.torch.noop import noop_hook
 
 _HOMES = {
+    "tune": "zenc.forecast",
+    "simulate": "zenc.forecast",
+    "advise": "zenc.forecast",
     "Artifact": "zenc.codegen.artifact",
     "Attachment": "zenc.torch.handle",
     "Collective": "zenc.runtime.collective",
@@ -88,6 +92,7 @@ __all__ = [
     "ZencError",
     "ZencState",
     "__version__",
+    "advise",
     "attach",
     "check",
     "clip_grad_norm_",
@@ -98,6 +103,8 @@ __all__ = [
     "load_topology",
     "noop_hook",
     "schemes",
+    "simulate",
+    "tune",
     "zenc_hook",
 ]
 

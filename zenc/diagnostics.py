@@ -138,6 +138,7 @@ _COST = {
     "bad-profile": ("cost", "a profile, or a file with profiles, can't be"),
     "bad-calibration": ("cost", "a calibration, or a file with one, can't be"),
     "even-gradient": ("cost", "nobody said how units are spread, so they are spread evenly (warning)"),
+    "bad-load": ("cost", "bytes or seconds of a training step can't be"),
     "busy-machine": ("cost", "a calibration was measured while the machine did something else (warning)"),
     "nothing-to-simulate": ("cost", "none of the schemes is for the numbers of ranks that are simulated"),
     "too-few-ranks": ("cost", "one rank alone has no network that could be measured"),

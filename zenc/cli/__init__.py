@@ -11,6 +11,8 @@ import sys
 
 import typer
 
+from zenc.cli.advise import EXAMPLES as ADVISE_EXAMPLES
+from zenc.cli.advise import advise
 from zenc.cli.assist.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from zenc.cli.assist.doctor import doctor
 from zenc.cli.assist.help import EXAMPLES as HELP_EXAMPLES
@@ -53,6 +55,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc check mine.zen                is my scheme right?
   zenc explain balanced --ranks 8    who sends what to whom, how many bytes
   zenc draw balanced -o balanced.svg the same as a picture
+  zenc advise --profile model.json   is zenc worth it for my model?
   zenc simulate balanced sparcml     which is faster, on how many ranks you like
   zenc calibrate -o here.json        measure this cluster, for zenc simulate
   zenc compile balanced -o out       a directory that zenc.attach() takes
@@ -77,6 +80,7 @@ app = typer.Typer(
 app.command("list", epilog=LIST_EXAMPLES)(list_)
 app.command("check", epilog=CHECK_EXAMPLES)(check)
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
+app.command("advise", epilog=ADVISE_EXAMPLES)(advise)
 app.command("simulate", epilog=SIMULATE_EXAMPLES)(simulate)
 app.command("calibrate", epilog=CALIBRATE_EXAMPLES)(calibrate)
 app.command("draw", epilog=DRAW_EXAMPLES)(draw)

@@ -47,14 +47,15 @@ def calibrations(
 
     if path and device:
         raise typer.BadParameter("--calibration says what kernels take, and --device has it guessed: give either")
-    speeds = _bandwidths(bandwidth, cluster)
+    speeds = bandwidths(bandwidth, cluster)
     if path is None:
         return [assumed(cluster, speed, device) for speed in speeds] or [assumed(cluster, None, device)]
     known = read_calibration(path)
     return [replace(known, bandwidth=speed) for speed in speeds] or [known]
 
 
-def _bandwidths(text: str | None, cluster: Topology | None) -> list[float]:
+def bandwidths(text: str | None, cluster: Topology | None) -> list[float]:
+    """Those of a list with commas, in bytes a second."""
     if text is None:
         return []
     if cluster:

@@ -84,7 +84,7 @@ class Tuned:
     refused: int
     note: str = ""
 
-    def text(self, command: str) -> str:
+    def text(self, command: str = "zenc.tune(...)") -> str:
         """The file of the best scheme; ``command`` found it."""
         first, *others = self.best
         comment = [

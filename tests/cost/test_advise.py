@@ -1,0 +1,123 @@
+"""Advice: whether zenc is worth it, held against DDP and no communication."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zenc
+from zenc.cost.calibration import bytes_alone
+from zenc.cost.network import Switch
+from zenc.cost.profile import Profile
+from zenc.cost.stored import dump_profiles
+from zenc.cost.synthetic import uniform, zipf
+from zenc.cost.training import ddp
+from zenc.cost.training.advise import DENSE, NOTHING, SPARSE, ZENC
+from zenc.cost.training.model_profile import read_model_profile
+
+WORDS = zipf(0.02, 1.05, 20_000, 64, name="words")
+WIRE = bytes_alone("wire", 1e6)
+
+
+def test_bytes_of_ddp_are_those_of_its_algorithms() -> None:
+    """Sparse: n - 1 times what a rank holds, with int64 indices. Dense: 2 (n - 1) / n of the tensor."""
+    way, n = Switch(8, 1e6), 8
+    gathered = ddp.sparse(WORDS, way, WIRE)
+    assert gathered.sent == pytest.approx((n - 1) * 400 * (8 + 4 * 64), rel=0.01)
+    whole = ddp.dense(20_000 * 64, "f32", way, WIRE)
+    assert whole.sent == pytest.approx(2 * (n - 1) / n * 20_000 * 64 * 4, rel=0.01)
+    assert whole.seconds == pytest.approx(whole.sent / 1e6, rel=0.01)
+
+
+def test_yes_where_bytes_decide() -> None:
+    found = zenc.advise(WORDS, ranks=8, bandwidth="100 Mbit/s", rest=1e6, computing=0.05)
+    seconds = [found.way(name).seconds for name in (NOTHING, ZENC, SPARSE, DENSE)]
+    assert seconds == sorted(seconds) and seconds[0] == 0
+    assert found.rival.name == SPARSE and found.ratio == pytest.approx(seconds[2] / seconds[1])
+    assert found.speedup(found.way(ZENC)) == pytest.approx((0.05 + seconds[2]) / (0.05 + seconds[1]))
+    assert found.answer == "yes" and found.verdict.startswith("yes: ") and "without any communication" in found.verdict
+    shown = str(found)
+    assert shown.splitlines()[0] == found.verdict and "not calibrated: " in shown and "predicted, not measured" in shown
+    assert 'zenc.attach(ddp_model, "auto")' in shown and "\n" not in repr(found)
+
+
+def test_no_and_hardly() -> None:
+    alone = zenc.advise(WORDS, ranks=1, bandwidth=1e9)
+    assert alone.verdict == "no: one rank has nobody to synchronise with"
+    assert zenc.advise([], ranks=4, bandwidth=1e9, rest=1e6).verdict.startswith("no: no gradient is mostly rows")
+    busy = zenc.advise(WORDS, ranks=4, bandwidth="100 Gbit/s", computing=10.0)
+    assert busy.answer == "hardly" and "computing is nearly all of a step" in busy.verdict
+    full = zenc.advise(uniform(1.0, 2000, 64), ranks=4, bandwidth="10 Mbit/s", calibration=WIRE)
+    assert full.answer in ("no", "hardly") and full.rival.name == DENSE
+
+
+def test_nccl_has_no_sparse_all_reduce() -> None:
+    found = zenc.advise(WORDS, topology="nodes(2, gpus = 4)")
+    assert found.way(SPARSE).missing == "NCCL sums no sparse tensors" and found.rival.name == DENSE
+    assert found.size == 8 and "GPU kernels by counts" in found.notes[-1]
+
+
+def model_file(path: Path, **changes: Any) -> Path:
+    """A model with one table of dense gradients, observed on 2 ranks; 12 kB are other gradients."""
+    parameters = [
+        {"name": "words", "shape": [20_000, 64], "dtype": "f32", "layout": "dense", "density": 0.02},
+        {"name": "head", "shape": [30, 100], "dtype": "f32", "layout": "dense", "density": 1.0},
+    ]
+    seconds = {"seconds_step": 0.5, "seconds_synchronising": 0.3, "seconds_exposed": 0.2}
+    own = {"ranks": 2, "backend": "gloo", "device": "cpu", "steps": 9, **seconds, "parameters": parameters}
+    file = path / "model.json"
+    file.write_text(dump_profiles([WORDS], {**own, **changes}), encoding="utf-8")
+    return file
+
+
+def test_a_dry_run_knows_all_that_is_needed(tmp_path: Path) -> None:
+    file = model_file(tmp_path)
+    found = zenc.advise(file, ranks=8, bandwidth="1 Gbit/s")
+    assert found.load.computing == pytest.approx(0.3) and found.load.rest == 12_000
+    assert str(found) == str(zenc.advise(read_model_profile(file), ranks=8, bandwidth="1 Gbit/s"))
+    assert "observed on 2 ranks by gloo: 500 ms a step, 40% of it waiting" in str(found)
+    assert "zenc.attach(ddp_model, \"auto\", dense=['words'])" in str(found)
+    on_gpus = zenc.advise(model_file(tmp_path, device="cuda"), ranks=8, bandwidth="1 Gbit/s")
+    assert on_gpus.way(SPARSE).missing
+
+
+def test_json_has_every_number() -> None:
+    data = json.loads(json.dumps(zenc.advise(WORDS, ranks=4, bandwidth=1e8, computing=1.0).to_json()))
+    assert [way["name"] for way in data["ways"]] == [NOTHING, ZENC, SPARSE, DENSE]
+    assert data["ways"][1]["schemes"]["words"] in ("holders", "balanced", "hierarchical_centralization", "dense_ring")
+    assert data["answer"] in data["verdict"] and data["notes"] and data["ways"][0]["step"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rest": -1.0},
+        {"computing": float("nan")},
+        {"bandwidth": "fast"},
+        {"bandwidth": 1e9, "topology": "nodes(2, gpus = 2)", "ranks": None},
+        {"calibration": "missing.json"},
+    ],
+)
+def test_what_can_not_be_is_said(options: dict[str, Any]) -> None:
+    with pytest.raises(zenc.CostError, match=r"bad-load|bad-calibration"):
+        zenc.advise(WORDS, **{"ranks": 4, **options})
+
+
+@pytest.mark.parametrize("given", [WORDS, [WORDS], {"words": WORDS}])
+def test_simulate_and_tune_take_gradients_as_objects(given: Profile | list[Profile] | dict[str, Profile]) -> None:
+    found = zenc.simulate("balanced", given, ranks=[2, 4], bandwidth="1 Gbit/s")
+    assert [point.size for point in found.points] == [2, 4] and found.notes[0].startswith("not calibrated: 20 us")
+
+
+def test_simulate_and_tune_take_files_and_texts(tmp_path: Path) -> None:
+    file = tmp_path / "words.json"
+    file.write_text(dump_profiles([WORDS]), encoding="utf-8")
+    here = zenc.simulate(["balanced", "sparcml"], file, topology="nodes(2, gpus = 2)")
+    assert here.points[0].size == 4 and len(here.points[0].outcomes) == 2
+    tuned = zenc.tune(file, ranks=2, bandwidth="1 Gbit/s")
+    best = tmp_path / "best.zen"
+    best.write_text(tuned.text(), encoding="utf-8")
+    assert tuned.text().startswith("# Found by zenc.tune(...):") and zenc.check(best, ranks=2)

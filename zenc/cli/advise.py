@@ -1,0 +1,125 @@
+"""``zenc advise``: whether zenc is worth it for a model, before anything is changed in its training."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from zenc.cli.common import JsonOption, TopologyOption, on_topology, print_json, reporting
+from zenc.cli.given import CalibrationOption, DeviceOption, bandwidths, profiles_of
+
+EXAMPLES = """\b
+Examples:
+  zenc advise --profile model.json --ranks 8 --bandwidth '1 Gbit/s'
+  zenc advise --profile model.json --topology 'nodes(4, gpus = 8)' --calibration here.json
+  zenc advise --density 0.02 --units 200000 --zipf 1.05 --ranks 8 --bandwidth '1 Gbit/s' --rest 40MB --computing 120ms
+
+\b
+What it answers: is it worth it for my model?
+  1. Observe it, in your own training script, which goes on as it is:
+       handle = zenc.attach(ddp_model, dry_run=True)
+       ...                                     # some tens of steps
+       handle.save("model.json")               # on one rank
+     Or describe it: --density, --units, --width, --zipf for a table, --rest for the other gradients, --computing.
+  2. Say on how many ranks it will train, and how fast their links are: --ranks and --bandwidth, or --topology.
+  3. Read the first line. "no communication" is what nothing can beat: where DDP is near it, leave all as it is.
+It predicts, and says so: measure on your cluster by zenc calibrate, and give --calibration. The exit status is 0 for
+every answer.
+"""
+
+SECONDS_OF_SILENCE = 2.0
+
+
+def advise(
+    profile: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Of a dry run, or of gradients alone."),
+    ] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, max=4096, metavar="N", help="Number of ranks. [default: the topology's, or 8]")
+    ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology.")
+    ] = None,
+    topology: TopologyOption = None,
+    calibration: CalibrationOption = None,
+    device: DeviceOption = None,
+    rest: Annotated[
+        str | None,
+        typer.Option(metavar="BYTES", help="Of all other gradients, such as 40MB. [default: as observed, or none]"),
+    ] = None,
+    computing: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Of a step without any wait, such as 120ms. [default: as observed]"),
+    ] = None,
+    density: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units that a rank holds.")
+    ] = None,
+    units: Annotated[int, typer.Option(min=1, metavar="U", help="Units of the table: its rows.")] = 1_000_000,
+    width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of the table.")] = 64,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
+    zipf: Annotated[
+        float | None, typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Say whether zenc is worth it for a model, against DDP's own ways and no communication at all.
+
+    Each table goes by the cheapest candidate of `auto`; DDP by gloo's sparse all-reduce, or by a ring of the dense
+    tensor. All are predicted by the simulator of `zenc simulate`.
+    """
+    if profile is None and density is None:
+        raise typer.BadParameter("say what the model is like: --profile FILE of a dry run, or --density D with --units")
+    others, seconds = _amount("memory", "--rest", rest), _amount("latency", "--computing", computing)
+    with reporting(json):
+        from zenc import forecast
+
+        cluster, size = on_topology(topology, ranks)
+        densities = [] if density is None else [density]
+        if profile is None:
+            (gradients,) = profiles_of(None, None, densities, units, width, dtype, zipf)
+        elif densities or zipf is not None:
+            raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
+        speeds = bandwidths(bandwidth, cluster)
+        if len(speeds) > 1:
+            raise typer.BadParameter("--bandwidth: advice is for one bandwidth")
+        found = forecast.advise(
+            gradients if profile is None else profile,
+            ranks=size,
+            bandwidth=speeds[0] if speeds else None,
+            topology=cluster,
+            calibration=calibration,
+            device=device,
+            rest=others,
+            computing=seconds,
+            progress=_Progress(),
+        )
+    if json:
+        print_json({"ok": True, **found.to_json()})
+    else:
+        print(found)
+
+
+class _Progress:
+    """Says on standard error what is predicted, once it takes longer than a moment."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        if time.monotonic() - self.started > SECONDS_OF_SILENCE:
+            print(f"zenc advise: {what} ...", file=sys.stderr)
+
+
+def _amount(kind: Literal["memory", "latency"], option: str, text: str | None) -> float | None:
+    """Bytes or seconds."""
+    from zenc.topology.units import amount_of_text
+
+    found = amount_of_text(kind, text) if text is not None else None
+    if isinstance(found, str):
+        raise typer.BadParameter(f"{option}: {found}")
+    return found

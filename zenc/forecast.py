@@ -1,0 +1,204 @@
+"""Predictions as functions: how long schemes take, which one is best, and whether zenc is worth it for a model.
+
+``zenc.simulate``, ``zenc.tune`` and ``zenc.advise``. Gradients, links and calibrations are given as objects, or as what
+a command line would say: the path of a file, ``'25 Gbit/s'``, ``'nodes(4, gpus = 8)'``. Nothing is run or sent, and no
+GPU or network is needed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from zenc import compiler
+from zenc.cost import tune as search
+from zenc.cost.calibration import Calibration, read_calibration
+from zenc.cost.kernels.assumed import Device, assumed, of_gpus
+from zenc.cost.profile import Profile
+from zenc.cost.simulate import Place, Simulation
+from zenc.cost.stored import parsed, read_profiles
+from zenc.cost.training import advise as advising
+from zenc.cost.training.advise import Advice
+from zenc.cost.training.load import load_of, load_of_model
+from zenc.cost.training.model_profile import ModelProfile, read_model_profile
+from zenc.cost.tune import Tuned
+from zenc.errors import CostError, Diagnostic
+from zenc.topology.load import load_topology
+from zenc.topology.model import Topology
+from zenc.topology.units import amount_of_text
+
+File: TypeAlias = str | os.PathLike[str]
+Gradients: TypeAlias = File | Profile | Iterable[Profile] | Mapping[str, Profile] | ModelProfile
+Cluster: TypeAlias = Topology | str
+Bandwidth: TypeAlias = float | str
+DEFAULT_RANKS = 8
+
+
+def simulate(
+    schemes: File | Iterable[File],
+    gradients: Gradients,
+    *,
+    ranks: int | Iterable[int] | None = None,
+    bandwidth: Bandwidth | None = None,
+    topology: Cluster | None = None,
+    calibration: Calibration | File | None = None,
+    device: Device | None = None,
+    params: Mapping[str, str] | None = None,
+    ready: Mapping[str, float] | None = None,
+    trace: bool = False,
+) -> Simulation:
+    """Predict how long ``schemes`` take to sum ``gradients``, one call after another: what ``zenc simulate`` prints.
+
+        found = zenc.simulate(["balanced", "holders"], "model.json", ranks=[8, 16], bandwidth="1 Gbit/s")
+        found.points[0].outcomes[0].scheme, found.points[0].outcomes[0].seconds         # the best at 8 ranks
+
+    Args:
+        schemes: files, or names of schemes that come with zenc.
+        gradients: profiles, or the path of a file that ``zenc.Profiler`` or a dry run wrote.
+        ranks: how many; several make a point each. Default: the topology's, or 8.
+        bandwidth: of each rank's link to one switch, each way: bytes a second, or a text such as ``'25 Gbit/s'``.
+        topology: links instead, as ``zenc.load_topology`` takes them.
+        calibration: what ``zenc calibrate`` measured, or its file. Default: a guess, which ``notes`` of the result say.
+        device: ``cpu`` or ``gpu``: whose kernels are guessed. Default: as the topology has it.
+        params: values of the schemes' parameters.
+        ready: name of a gradient -> seconds from the start of the backward pass until it is there.
+        trace: keep what ranks do when.
+
+    Returns:
+        Points, best scheme first; seconds and bytes. ``to_json()`` has everything.
+
+    Raises:
+        CostError: no scheme is for such numbers of ranks, or a file holds no profile or calibration.
+        SchemeError, VerificationError, TopologyError: as ``zenc.check`` does.
+    """
+    cluster = _cluster(topology)
+    known = _known(calibration, bandwidth, cluster, device)
+    sizes = _sizes(ranks, cluster)
+    places = [Place(size, _profiles(gradients), cluster, known, ready or {}) for size in sizes]
+    files = [schemes] if isinstance(schemes, str | os.PathLike) else list(schemes)
+    return compiler.simulate(files, places, params=params, topology=cluster, trace=trace)
+
+
+def tune(
+    gradients: Gradients,
+    *,
+    ranks: int | None = None,
+    bandwidth: Bandwidth | None = None,
+    topology: Cluster | None = None,
+    calibration: Calibration | File | None = None,
+    device: Device | None = None,
+) -> Tuned:
+    """Search for the scheme that takes least for ``gradients``: what ``zenc tune`` prints and writes.
+
+        Path("best.zen").write_text(zenc.tune("model.json", ranks=8, bandwidth="1 Gbit/s").text())
+
+    Args are those of ``zenc.simulate``. Takes some seconds.
+
+    Returns:
+        The best schemes, proved, the first one first; ``text()`` is its file, ``rows()`` the table.
+
+    Raises:
+        CostError: no scheme runs there (``no-scheme-found``), or a file holds no profile or calibration.
+        TopologyError: as ``zenc.load_topology`` does.
+    """
+    cluster = _cluster(topology)
+    (size,) = _sizes(ranks, cluster)
+    known = _known(calibration, bandwidth, cluster, device)
+    return search.tune(list(_profiles(gradients).values()), size, cluster, known)
+
+
+def advise(
+    gradients: Gradients,
+    *,
+    ranks: int | None = None,
+    bandwidth: Bandwidth | None = None,
+    topology: Cluster | None = None,
+    calibration: Calibration | File | None = None,
+    device: Device | None = None,
+    rest: float | None = None,
+    computing: float | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Advice:
+    """Say whether zenc is worth it for a model, by prediction: what ``zenc advise`` prints.
+
+    Held against DDP's own ways, with sparse gradients and with dense ones, and against no communication at all:
+
+        handle = zenc.attach(ddp_model, dry_run=True)           # train some tens of steps, then:
+        print(zenc.advise(handle.profile, ranks=16, bandwidth="10 Gbit/s"))
+
+    Args:
+        gradients: the profile of a model, of a dry run, which knows all that is needed; or of gradients alone.
+        ranks: how many. Default: the topology's, or 8.
+        bandwidth: of each rank's link to one switch, each way: bytes a second, or a text such as ``'25 Gbit/s'``.
+        topology: links instead, as ``zenc.load_topology`` takes them.
+        calibration: what ``zenc calibrate`` measured, or its file. Default: a guess, which ``notes`` of the result say.
+        device: ``cpu`` or ``gpu``, which has NCCL. Default: as the model or the topology has it.
+        rest: bytes of all other gradients. Default: those of the model's other parameters, or 0.
+        computing: seconds of a step without any wait for synchronisation. Default: what the dry run saw, if it was one.
+        progress: is told what is predicted next.
+
+    Returns:
+        The advice: ``answer`` is ``yes``, ``hardly`` or ``no``, ``verdict`` a sentence, ``str()`` all of it in words.
+
+    Raises:
+        CostError: a file holds no profile or calibration, or numbers can't be.
+        TopologyError: as ``zenc.load_topology`` does.
+    """
+    cluster = _cluster(topology)
+    (size,) = _sizes(ranks, cluster)
+    model = _model(gradients)
+    if device is None and model is not None and model.device == "cuda":
+        device = "gpu"
+    if model is None:
+        load = load_of(_profiles(gradients).values(), rest or 0.0, computing)
+    else:
+        load = load_of_model(model, rest, computing)
+    on_gpu = device == "gpu" or (device is None and cluster is not None and of_gpus(cluster))
+    known = _known(calibration, bandwidth, cluster, device)
+    return advising.advise(load, size, cluster, known, on_gpu, progress)
+
+
+def _model(gradients: Gradients) -> ModelProfile | None:
+    """The profile of a model, where ``gradients`` are such, or the path of a file with one."""
+    if isinstance(gradients, str | os.PathLike):
+        data = parsed(gradients)
+        return read_model_profile(gradients) if isinstance(data, dict) and "model" in data else None
+    return gradients if isinstance(gradients, ModelProfile) else None
+
+
+def _profiles(gradients: Gradients) -> dict[str, Profile]:
+    if isinstance(gradients, str | os.PathLike):
+        return read_profiles(gradients)
+    if isinstance(gradients, ModelProfile):
+        return dict(gradients.profiles)
+    if isinstance(gradients, Mapping):
+        return dict(gradients)
+    return {each.name: each for each in ([gradients] if isinstance(gradients, Profile) else gradients)}
+
+
+def _cluster(topology: Cluster | None) -> Topology | None:
+    return load_topology(topology) if isinstance(topology, str) else topology
+
+
+def _sizes(ranks: int | Iterable[int] | None, cluster: Topology | None) -> list[int]:
+    if ranks is None:
+        return [cluster.size if cluster else DEFAULT_RANKS]
+    return [ranks] if isinstance(ranks, int) else list(ranks)
+
+
+def _known(
+    calibration: Calibration | File | None, bandwidth: Bandwidth | None, cluster: Topology | None, device: Device | None
+) -> Calibration:
+    speed = amount_of_text("bandwidth", bandwidth) if isinstance(bandwidth, str) else bandwidth
+    if isinstance(speed, str):
+        raise CostError(Diagnostic("bad-calibration", f"bandwidth: {speed}"))
+    if speed is not None and cluster is not None:
+        raise CostError(
+            Diagnostic("bad-calibration", "a bandwidth is of one switch; links of a topology have their own")
+        )
+    if calibration is None:
+        return assumed(cluster, speed, device)
+    known = calibration if isinstance(calibration, Calibration) else read_calibration(calibration)
+    return known if speed is None else replace(known, bandwidth=speed)
