@@ -207,6 +207,7 @@ def load(
     what: Artifact | Path_,
     group: dist.ProcessGroup | None = None,
     *,
+    params: Parameters | None = None,
     deadline: float | None = None,
     capacity: Shares | None = None,
 ) -> Collective:
@@ -215,11 +216,12 @@ def load(
     Args:
         what: an artifact, the directory of a saved one, or a ``.zen`` file (compiled for the size of the group).
         group: the ranks that take part; default: all. Any backend: zenc makes a gloo group of its own over them.
+        params: values of the scheme's parameters, where it is compiled here.
         deadline: seconds that any single wait may take; default: ZENC_DEADLINE_S, or the timeout of ``group``.
         capacity: on GPUs, make room for so many units instead of counting them first: the greatest density of any
             rank's gradient, or a pair of that and of the sum's, each in any part. The host then waits once a call, and
             calls can be captured in CUDA graphs; messages have room for all that there may be. Where there is not
-            room a call is made again without, on all ranks. On the CPU it changes nothing.
+            room a call is made again without, on all ranks. Calls on the CPU do without, and rank 0 says so once.
 
     Raises:
         ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.
@@ -228,7 +230,7 @@ def load(
     from zenc.runtime.deadline import deadline_of
     from zenc.runtime.load import load_collective
 
-    return load_collective(lambda size: _obtained(what, size), group, deadline_of(deadline, group), capacity)
+    return load_collective(lambda size: _obtained(what, size, params), group, deadline_of(deadline, group), capacity)
 
 
 def calibrate(
@@ -263,7 +265,7 @@ def calibrate(
     return calibrate(group, calls, mixed, by_holders, report, link, name)
 
 
-def _obtained(what: Artifact | Path_, size: int) -> Artifact:
+def _obtained(what: Artifact | Path_, size: int, params: Parameters | None) -> Artifact:
     """The artifact that ``what`` stands for, fit for ``size`` ranks."""
     from zenc.codegen.artifact import Artifact, load_artifact
 
@@ -272,7 +274,10 @@ def _obtained(what: Artifact | Path_, size: int) -> Artifact:
     elif os.path.isdir(what):
         artifact = load_artifact(what)
     else:
-        artifact = compile(what, ranks=size)
+        return compile(what, ranks=size, params=params)
+    if params:
+        message = f"{artifact.name} was compiled with values for its parameters, and is given others"
+        raise ArtifactError(Diagnostic("compiled-parameters", message, help="compile it with these: params="))
     artifact.demand_size(size)
     _demand_own_code(artifact)
     return artifact

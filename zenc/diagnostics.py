@@ -171,6 +171,7 @@ _RUN = {
     "artifact-damaged": ("artifact", "a compiled scheme was edited or cut short"),
     "artifact-without-code": ("artifact", "a scheme that was compiled to a plan only is to be run"),
     "other-version": ("artifact", "a compiled scheme belongs to another version of zenc"),
+    "compiled-parameters": ("artifact", "parameters are given for a scheme that is compiled already"),
     "wrong-size": ("artifact", "a compiled scheme is for another number of ranks"),
     "bad-plan": ("artifact", "some JSON is no plan"),
     "not-a-tensor": ("tensor", "what is to be summed is no tensor"),

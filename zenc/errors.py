@@ -89,10 +89,14 @@ class Diagnostic:
     help: str | None = None
     severity: Severity = "error"
 
-    def render(self) -> str:
-        """``FILE:LINE:COLUMN: error[ID]: message``, then the source line with a caret, notes and help."""
+    def headline(self) -> str:
+        """``FILE:LINE:COLUMN: error[ID]: message``."""
         place = f"{self.span}: " if self.span else ""
-        lines = [f"{place}{self.severity}[{self.id}]: {self.message}"]
+        return f"{place}{self.severity}[{self.id}]: {self.message}"
+
+    def render(self) -> str:
+        """The headline, then the source line with a caret, notes and help."""
+        lines = [self.headline()]
         if self.span:
             lines += excerpt(self.span)
         lines += [f"  note: {note}" for note in self.notes]
@@ -133,12 +137,17 @@ def excerpt(span: Span) -> list[str]:
 class ZencError(Exception):
     """The root of all errors that zenc raises on purpose. ``diagnostics`` says what, where, and what to do."""
 
+    shown_by_rank_0 = False
+    """Whether rank 0 raises the same error, and shows all of it; then this one is a line for each diagnostic."""
+
     def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
         found = (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
         super().__init__(found)
         self.diagnostics: tuple[Diagnostic, ...] = found
 
     def __str__(self) -> str:
+        if self.shown_by_rank_0:
+            return "\n".join(f"{diagnostic.headline()} (rank 0 says more)" for diagnostic in self.diagnostics)
         return "\n".join(diagnostic.render() for diagnostic in self.diagnostics)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from zenc.compiler import compile
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, ZencError
 from zenc.language.load import load_file, load_text
 from zenc.resources import directory
@@ -127,3 +128,16 @@ def test_strange_import_paths(tmp_path: Path) -> None:
     for path in ("", ".", "..", "x" * 5000, "/", "\N{SNOWMAN}"):
         (tmp_path / "a.zen").write_text(f'import "{path}"', encoding="utf-8")
         assert [d.id for d in failure(tmp_path / "a.zen").diagnostics] == ["missing-import"]
+
+
+@pytest.mark.parametrize("name", ["balnced", "schemes/balnced.zen"])
+def test_the_name_of_no_scheme_is_guessed(name: str) -> None:
+    with pytest.raises(SchemeError) as caught:
+        compile(name)
+    (found,) = caught.value.diagnostics
+    assert found.message == f"'{name}' is neither a file nor a scheme that comes with zenc"
+    assert found.help == "did you mean 'balanced'?"
+    with pytest.raises(SchemeError, match="`zenc list` shows those"):
+        compile("xyzzy")
+    with pytest.raises(SchemeError, match="No such file"):
+        compile("./balnced.zen")

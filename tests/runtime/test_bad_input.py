@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,7 +52,20 @@ def test_layouts():
     assert refused(torch.eye(4).to_sparse_bsr((2, 2))) == "unsupported-layout"
 
 
-@pytest.mark.parametrize("op", ["max", "", "SUM", None, 3])
+def test_a_tensor_without_values_is_not_told_to_move():
+    with pytest.raises(TensorError) as caught:
+        alone().all_reduce(torch.zeros(3, device="meta"))
+    assert ".cpu()" not in caught.value.diagnostics[0].help and "to_empty" in caught.value.diagnostics[0].help
+
+
+@pytest.mark.parametrize(("op", "expected"), [(dist.ReduceOp.SUM, 8), (dist.ReduceOp(dist.ReduceOp.AVG), 4)])
+def test_operations_by_their_names_in_torch(op, expected):
+    pair = collectives(zenc.compile_text(BALANCED), 2)
+    found = run_all(pair, [torch.full((3,), 4.0) for _ in pair], op)
+    assert [tensor.tolist() for tensor in found] == [[expected] * 3] * 2
+
+
+@pytest.mark.parametrize("op", ["max", "", "SUM", None, 3, dist.ReduceOp.MAX])
 def test_operations(op):
     assert refused(torch.zeros(3), op) == "unknown-operation"
 

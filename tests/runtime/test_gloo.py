@@ -68,10 +68,24 @@ def test_statistics_add_up(nine, combination):
 
 def test_ranks_with_different_schemes_all_get_one_error_that_names_them(nine):
     texts = [BALANCED, BALANCED, BALANCED.replace("(7)", "(8)")]
-    for kind, text, seconds in nine.run(JOBS + "error_of", size=6, call="other_schemes", texts=texts):
+    (_, whole, _), *others = found = nine.run(JOBS + "error_of", size=6, call="other_schemes", texts=texts)
+    assert "ranks 0, 1, 3, 4:" in whole and "ranks 2, 5:" in whole
+    for kind, text, seconds in found:
         assert kind == "SynchronisationError" and "error[different-schemes]" in text
-        assert "ranks 0, 1, 3, 4:" in text and "ranks 2, 5:" in text
         assert seconds < 60
+    assert {text for _, text, _ in others} == {
+        "error[different-schemes]: the ranks hold different schemes (rank 0 says more)"
+    }
+
+
+def test_what_all_ranks_find_wrong_is_told_at_length_by_one(nine, tmp_path):
+    (tmp_path / "broken.zen").write_text("scheme broken { }")
+    (_, whole, _), *others = nine.run(
+        JOBS + "error_of", size=3, call="load_saved", directory=str(tmp_path / "broken.zen")
+    )
+    assert whole.count("\n") > 3 and "    1 | scheme broken" in whole
+    for _, text, _ in others:
+        assert all(line.endswith(" (rank 0 says more)") for line in text.splitlines()) and "missing-key" in text
 
 
 def test_a_rank_that_cannot_load_is_named_to_the_others(nine, tmp_path):
@@ -87,8 +101,9 @@ def test_an_artifact_for_another_size(nine, tmp_path):
     import zenc
 
     zenc.compile_text(BALANCED, ranks=4).save(tmp_path / "four")
-    for kind, text, _ in nine.run(JOBS + "error_of", size=3, call="load_saved", directory=str(tmp_path / "four")):
-        assert kind == "ArtifactError" and "error[wrong-size]" in text and "--ranks 3" in text
+    found = nine.run(JOBS + "error_of", size=3, call="load_saved", directory=str(tmp_path / "four"))
+    assert "--ranks 3" in found[0][1]
+    assert all(kind == "ArtifactError" and "error[wrong-size]" in text for kind, text, _ in found)
     assert all(
         kind == ""
         for kind, _, _ in nine.run(JOBS + "error_of", size=4, call="load_saved", directory=str(tmp_path / "four"))

@@ -15,7 +15,7 @@ from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.capacity import Capacity, capacity_of
 from zenc.runtime.captured import Captured
-from zenc.runtime.collective import Operation
+from zenc.runtime.operation import Operation
 
 UNITS, WIDTH = 300, 3
 MAKERS: dict[str, Callable[..., torch.Tensor]] = {"sparse": sparse_tensor, "dense": dense_tensor}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import logging
 import os
 import pickle
 from datetime import timedelta
@@ -152,3 +153,27 @@ def nothing_sent(group: dist.ProcessGroup) -> bool:
         mine = step(ddp, group.rank(), number)
     alone(batch(group.rank(), 1))["out"].pow(2).sum().backward()
     return all(torch.equal(a, p.grad.to_dense()) for a, p in zip(mine, alone.parameters(), strict=True))
+
+
+def capacity_on_the_cpu(group: dist.ProcessGroup) -> list[str]:
+    """What is logged by two calls with room that the CPU has no use for."""
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("zenc").addHandler(handler)
+    try:
+        collective = zenc.load("balanced", group, deadline=30, capacity=0.5)
+        before = len([text for text in logged if "capacity" in text])
+        for number in range(2):
+            assert collective.all_reduce(torch.ones(4 + number)).tolist() == [group.size()] * (4 + number)
+    finally:
+        logging.getLogger("zenc").removeHandler(handler)
+    assert before == 0, "before a tensor comes, it may be for a GPU"
+    return [text for text in logged if "capacity" in text]
+
+
+def parameters_of_schemes(group: dist.ProcessGroup) -> list[Any]:
+    """The seeds of schemes that are loaded and attached with values for it."""
+    loaded = zenc.load("balanced", group, params={"seed": 7}, deadline=30)
+    handle = zenc.attach(wrapped(group), "balanced", params={"seed": "0x11"}, deadline=30)
+    return [dict(each.artifact.plan.parameters)["seed"] for each in (loaded, handle.collective)]

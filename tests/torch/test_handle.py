@@ -80,3 +80,12 @@ def test_a_model_profile_that_can_not_be(tmp_path, key, value):
     path.write_text(json.dumps({"zenc_profiles": 1, "model": model, "profiles": []}))
     with pytest.raises(CostError, match="bad-profile"):
         read_model_profile(path)
+
+
+def test_room_that_the_cpu_has_no_use_for(two):
+    told, others = two.run(JOBS + "capacity_on_the_cpu")
+    assert told == ["balanced: capacity= is for GPUs; on the CPU all is counted, and it changes nothing"] and not others
+
+
+def test_values_for_the_parameters_of_a_scheme(two):
+    assert two.run(JOBS + "parameters_of_schemes") == [[7, 17]] * 2

@@ -8,7 +8,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,9 +108,9 @@ def locate(scheme: str) -> str:
     path = load.locate(scheme)
     if os.path.exists(path):
         return from_here(path)
-    near = get_close_matches(scheme, load.shipped_names(), n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else "; `zenc list` shows those"
-    raise typer.BadParameter(f"'{scheme}' is neither a file nor a scheme that comes with zenc{hint}")
+    raise typer.BadParameter(
+        f"'{scheme}' is neither a file nor a scheme that comes with zenc; {load.near_name(scheme)}"
+    )
 
 
 def from_here(path: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 
@@ -47,7 +48,11 @@ def load_file(path: str | Path) -> Program:
         SchemeSyntaxError: with all syntax errors of all its files.
         SchemeError: if a file can't be read, or imports one that is not there, or itself.
     """
-    return _Loader().load(_read(Path(path), None), Path(path))
+    where = Path(path)
+    if where in (Path(where.stem), Path("schemes") / where.name) and not os.path.exists(where):
+        message = f"'{where}' is neither a file nor a scheme that comes with zenc"
+        raise SchemeError(Diagnostic("unreadable-file", message, help=near_name(where)))
+    return _Loader().load(_read(where, None), where)
 
 
 def load_text(text: str, name: str = "<text>") -> Program:
@@ -130,6 +135,12 @@ class _Loader:
         for kind in (SchemeSyntaxError, SchemeError):
             found = [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics]
             raise_if_any(kind, found)
+
+
+def near_name(name: str | os.PathLike[str]) -> str:
+    """What to do about the ``name`` of a scheme that is neither a file nor shipped."""
+    near = get_close_matches(Path(name).stem, shipped_names(), n=1)
+    return f"did you mean '{near[0]}'?" if near else "`zenc list` shows those that come with zenc"
 
 
 def shipped_names() -> list[str]:

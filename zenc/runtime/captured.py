@@ -22,7 +22,8 @@ from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
 
 if TYPE_CHECKING:
-    from zenc.runtime.collective import Collective, Operation
+    from zenc.runtime.collective import Collective
+    from zenc.runtime.operation import Operation
 
 
 class Captured:

@@ -23,10 +23,11 @@ from zenc.cost.deciding import Deciding, Decision, Records
 from zenc.errors import Diagnostic, TensorError
 from zenc.log import notice
 from zenc.runtime.captured import Captured
-from zenc.runtime.collective import Collective, Operation, Run
+from zenc.runtime.collective import Collective, Run
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout
 from zenc.runtime.look import Look, Looker
+from zenc.runtime.operation import Given, Operation
 from zenc.runtime.work import Work
 from zenc.scheme.model import HierarchicalHash
 
@@ -69,7 +70,7 @@ class ChoosingCollective(Collective):
         """All decisions so far, by tensor and then by call; the same on all ranks."""
         return tuple(decision for tensor in self._tensors.values() for decision in tensor.deciding.decisions)
 
-    def capturable(self, tensor: torch.Tensor, op: Operation = "sum", rows: bool = False) -> Captured:
+    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
         """Raises TensorError (``not-capturable``): a graph always runs what it was captured with."""
         message = f"'{self._choosing.name}' chooses anew while it runs, and a CUDA graph can't"
         help = "load the scheme that it chose: see collective.decisions"
@@ -156,9 +157,9 @@ def _takes(artifact: Artifact, layout: Layout) -> bool:
     return not isinstance(artifact.plan.mapping, HierarchicalHash) or layout.units <= MOST_HASHED
 
 
-def names_of(choosing: Choosing, size: int) -> Mapping[str, Artifact]:
-    """The candidates that run among ``size`` ranks; a notice of the others."""
+def names_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:
+    """The candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
     able = choosing.able(size)
-    if left_out := [name for name in choosing.candidates if name not in able]:
+    if rank == 0 and (left_out := [name for name in choosing.candidates if name not in able]):
         notice(f"{choosing.name}: {', '.join(left_out)} can't run among {size} ranks")
     return able

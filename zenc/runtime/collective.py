@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, SynchronisationError, TensorError
+from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout, layout_of, not_a_tensor
+from zenc.runtime.operation import Given, Operation, operation_of
 from zenc.runtime.reduction import Call, Opener, Stage
 from zenc.runtime.stats import CallStats
 from zenc.runtime.streams import on_stream
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from zenc.cost.deciding import Decision
     from zenc.runtime.captured import Captured
 
-Operation = Literal["sum", "mean"]
-OPERATIONS = ("sum", "mean")
 MOST_KNOWN = 256
 """Shapes whose workshops are kept; models have far fewer."""
 Prepared: TypeAlias = tuple[Layout, Opener, int]
@@ -80,7 +79,7 @@ class Collective:
     def all_reduce(
         self,
         tensor: torch.Tensor,
-        op: Operation = ...,
+        op: Given = ...,
         async_op: Literal[False] = ...,
         rows: bool = ...,
         name: str = ...,
@@ -88,13 +87,18 @@ class Collective:
 
     @overload
     def all_reduce(
-        self, tensor: torch.Tensor, op: Operation = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
+        self, tensor: torch.Tensor, op: Given = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
     ) -> Work: ...
+
+    @overload
+    def all_reduce(
+        self, tensor: torch.Tensor, op: Given = ..., async_op: bool = ..., rows: bool = ..., name: str = ...
+    ) -> torch.Tensor | Work: ...
 
     def all_reduce(
         self,
         tensor: torch.Tensor,
-        op: Operation = "sum",
+        op: Given = "sum",
         async_op: bool = False,
         rows: bool = False,
         name: str = "",
@@ -107,7 +111,8 @@ class Collective:
                 or a CUDA device, which all ranks must do alike;
                 shape, dtype and layout must be the same on all ranks. 16-bit sums accumulate in float32 at every
                 merge.
-            op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does.
+            op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
+                ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
             rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which else takes
                 single elements. All ranks must say the same.
@@ -119,7 +124,7 @@ class Collective:
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline.
         """
         self._communicator.demand_whole()
-        planned = self._planned(tensor, op, rows, name)
+        planned = self._planned(tensor, operation_of(op), rows, name)
         number = self._communicator.next_call()
 
         def run(work: Work) -> torch.Tensor:
@@ -128,7 +133,7 @@ class Collective:
         worker, call = self._communicator.worker, on_stream(run, tensor, async_op)
         return worker.submit(call, tensor.device) if async_op else worker.run(call)
 
-    def capturable(self, tensor: torch.Tensor, op: Operation = "sum", rows: bool = False) -> Captured:
+    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
         """An ``all_reduce`` of ``tensor`` that a CUDA graph can hold: see ``Captured``. All ranks ask for it together.
 
         On GPUs, with ``capacity`` given to ``zenc.load``.
@@ -136,7 +141,7 @@ class Collective:
         from zenc.runtime.captured import Captured
 
         self._communicator.demand_whole()
-        return Captured(self, tensor, op, rows)
+        return Captured(self, tensor, operation_of(op), rows)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -170,9 +175,6 @@ class Collective:
         """What calls with this shape, dtype and operation share; raises TensorError as ``layout_of``."""
         if not isinstance(tensor, torch.Tensor):
             raise not_a_tensor(tensor)
-        if op not in OPERATIONS:
-            message = f"unknown operation {op!r}; one of {', '.join(OPERATIONS)}"
-            raise TensorError(Diagnostic("unknown-operation", message))
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
         key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows)
         known = self._known.get(key)

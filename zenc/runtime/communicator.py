@@ -94,7 +94,7 @@ class Communicator:
         if notes := _who_has_which(pledges):
             help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
             message = "the ranks hold different schemes"
-            raise SynchronisationError(Diagnostic("different-schemes", message, notes=notes, help=help))
+            raise self._of_all(Diagnostic("different-schemes", message, notes=notes, help=help))
 
     def agree_on_profiling(self, how: str, deadline: float) -> None:
         """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
@@ -102,7 +102,7 @@ class Communicator:
         if notes := _who_has_which([other["scheme"] for other in pledges]):
             help = "give all ranks a profiler with the same numbers, or none of them"
             message = "the ranks would profile different steps"
-            raise SynchronisationError(Diagnostic("different-profilers", message, notes=notes, help=help))
+            raise self._of_all(Diagnostic("different-profilers", message, notes=notes, help=help))
 
     def share(self, name: bytes, error: str, deadline: float) -> bytes:
         """The ``name`` of rank 0, for all ranks; raises SynchronisationError on all of them if one has an ``error``."""
@@ -162,8 +162,14 @@ class Communicator:
             ranks = ", ".join(map(str, failed))
             message = f"rank {ranks} could not load its scheme"
             help = "its own output says what to do"
-            raise SynchronisationError(Diagnostic("peer-failed", message, notes=notes, help=help))
+            raise self._of_all(Diagnostic("peer-failed", message, notes=notes, help=help))
         return pledges
+
+    def _of_all(self, diagnostic: Diagnostic) -> SynchronisationError:
+        """An error that all ranks raise: rank 0 shows it whole."""
+        error = SynchronisationError(diagnostic)
+        error.shown_by_rank_0 = self.rank != 0
+        return error
 
 
 def _who_has_which(pledges: list[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from zenc.scheme.model import Unit
 DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
 DEVICES = ("cpu", "cuda")
 MOST_ELEMENTS = 1 << 62
+_OF_META = "a meta tensor has no values; make the model real first: model.to_empty(device=...), then load its weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
 def _demand_supported(tensor: torch.Tensor) -> None:
     if tensor.device.type not in DEVICES:
         message = f"all_reduce takes tensors on the CPU and on CUDA devices; this one is on {tensor.device}"
-        raise TensorError(Diagnostic("unsupported-device", message, help="move it with .cpu() first"))
+        help = "move it with .cpu() first" if not tensor.is_meta else _OF_META
+        raise TensorError(Diagnostic("unsupported-device", message, help=help))
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         message = f"all_reduce takes dense and sparse COO tensors, not {tensor.layout}"
         raise TensorError(Diagnostic("unsupported-layout", message, help="convert it with .to_sparse_coo()"))
@@ -84,7 +86,9 @@ def _demand_supported(tensor: torch.Tensor) -> None:
 
 def not_a_tensor(given: object) -> TensorError:
     """The error of what is no tensor at all."""
-    return TensorError(Diagnostic("not-a-tensor", f"all_reduce takes a torch.Tensor, not a {type(given).__name__}"))
+    return TensorError(
+        Diagnostic("not-a-tensor", f"all_reduce takes a torch.Tensor; this is of class {type(given).__name__}")
+    )
 
 
 def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:

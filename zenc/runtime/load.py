@@ -34,7 +34,7 @@ def load_collective(
     try:
         artifact = obtain(communicator.size)
         choosing = artifact.choosing
-        first = next(iter(names_of(choosing, communicator.size).values())) if choosing else artifact
+        first = next(iter(names_of(choosing, communicator.size, communicator.rank).values())) if choosing else artifact
     except Exception as failure:
         loading.tell(failure)
         raise
@@ -73,8 +73,9 @@ class _Loading:
         """Let the other ranks fail with the name of this one."""
         try:
             self._agree({"digest": "", "scheme": "", "error": in_a_line(failure)})
-        except ZencError:
-            return  # this rank's own error says more
+        except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
+            if isinstance(failure, ZencError) and self.communicator.rank != 0:
+                failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
 
     def _agree(self, pledge: dict[str, str]) -> None:
         self.communicator.worker.within(lambda: self.communicator.agree(pledge, self.deadline))

@@ -12,7 +12,8 @@ from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.capacity import Capacity
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.host_stage import host_stage
-from zenc.runtime.reduction import Stage
+from zenc.runtime.layout import Layout
+from zenc.runtime.reduction import Opener, Stage
 from zenc.targets import cpu
 
 log = logging.getLogger("zenc")
@@ -30,6 +31,7 @@ class Stages:
         self.artifact, self.communicator, self.deadline = artifact, communicator, deadline
         self.capacity = capacity
         self._made: dict[torch.device, Stage] = {}
+        self._told = False
 
     def on(self, device: torch.device) -> Stage:
         """The stage for tensors on ``device``.
@@ -64,7 +66,21 @@ class Stages:
         sources = artifact.sources if artifact.target == "cpu" else render(UnitInputs.of(artifact.plan), "cpu")
         kernels = cpu.load(sources, deadline_s=self.deadline)
         self._tell(str(kernels.path))
-        return host_stage(artifact.plan, kernels, communicator.transport, self.deadline)
+        stage = host_stage(artifact.plan, kernels, communicator.transport, self.deadline)
+        return self._without_capacity(stage) if self.capacity else stage
+
+    def _without_capacity(self, stage: Stage) -> Stage:
+        """``stage``, which says at its first tensor that it counts all the same; it may have been made for none."""
+
+        def prepare(layout: Layout) -> Opener:
+            if self.communicator.rank == 0 and not self._told:
+                self._told = True
+                log.warning(
+                    "%s: capacity= is for GPUs; on the CPU all is counted, and it changes nothing", self.artifact.name
+                )
+            return stage(layout)
+
+        return prepare
 
     def _tell(self, code: str) -> None:
         if self.communicator.rank == 0:

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, overload
 
 from torch.nn.parallel import DistributedDataParallel
 
+from zenc.chain import Parameters
 from zenc.codegen.artifact import Artifact
 from zenc.compiler import load
 from zenc.errors import Diagnostic, SchemeError
@@ -33,6 +34,7 @@ def attach(
     ddp_model: DistributedDataParallel,
     scheme: Scheme = ...,
     *,
+    params: Parameters | None = ...,
     dense: Iterable[str] = ...,
     deadline: float | None = ...,
     capacity: Shares | None = ...,
@@ -46,6 +48,7 @@ def attach(
     ddp_model: DistributedDataParallel,
     scheme: Scheme = ...,
     *,
+    params: Parameters | None = ...,
     dense: Iterable[str] = ...,
     deadline: float | None = ...,
     capacity: Shares | None = ...,
@@ -54,10 +57,25 @@ def attach(
 ) -> DryRun: ...
 
 
+@overload
+def attach(
+    ddp_model: DistributedDataParallel,
+    scheme: Scheme = ...,
+    *,
+    params: Parameters | None = ...,
+    dense: Iterable[str] = ...,
+    deadline: float | None = ...,
+    capacity: Shares | None = ...,
+    profiler: Profiler | None = ...,
+    dry_run: bool = ...,
+) -> Attachment | DryRun: ...
+
+
 def attach(
     ddp_model: DistributedDataParallel,
     scheme: Scheme = "auto",
     *,
+    params: Parameters | None = None,
     dense: Iterable[str] = (),
     deadline: float | None = None,
     capacity: Shares | None = None,
@@ -72,6 +90,7 @@ def attach(
     Args:
         ddp_model: the wrapped model.
         scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact.
+        params: values of the scheme's parameters, by name: ``params={"seed": 7}``; of a scheme that is compiled here.
         dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
             step touches few rows, under an optimizer that takes no sparse gradients, such as Adam.
         deadline: seconds that any single wait may take; see ``zenc.load``.
@@ -87,14 +106,16 @@ def attach(
         ZencError: as ``zenc.load``.
     """
     if not isinstance(ddp_model, DistributedDataParallel):
-        message = f"attach takes a model wrapped in DistributedDataParallel, not a {type(ddp_model).__name__}"
+        message = (
+            f"attach takes a model wrapped in DistributedDataParallel; this one is of class {type(ddp_model).__name__}"
+        )
         raise SchemeError(Diagnostic("not-ddp", message, help="wrap it first: ddp = DistributedDataParallel(model)"))
     sparse = sparse_parameters(ddp_model.module)
     asked = dense_parameters(ddp_model.module, dense, sparse)
     names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
     if dry_run:
         return observed(ddp_model, names, (*sparse, *asked), deadline, profiler or Profiler(SAMPLED_EVERY))
-    collective = load(scheme, ddp_model.process_group, deadline=deadline, capacity=capacity)
+    collective = load(scheme, ddp_model.process_group, params=params, deadline=deadline, capacity=capacity)
     agree(profiler, collective.communicator, deadline_of(deadline, ddp_model.process_group))
     state = ZencState(collective, ddp_model.process_group, names, asked.values(), profiler)
     slot = take(ddp_model, state)
