@@ -49,7 +49,7 @@ USUAL_RANKS = 4
 """What is shown where nobody says how many ranks there are, or the nearest number that the scheme is for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look.
 
@@ -72,6 +72,11 @@ class Report:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(proof.size for proof in self.proofs)
+
+    def __repr__(self) -> str:
+        row = len(self.sizes) > 2 and self.sizes == tuple(range(self.sizes[0], self.sizes[-1] + 1))
+        sizes = f"{self.sizes[0]} to {self.sizes[-1]}" if row else ", ".join(map(str, self.sizes))
+        return f"<zenc.Report {self.name}, proved for {sizes} ranks, {len(self.warnings)} warnings>"
 
     @property
     def rounds(self) -> dict[str, int]:

@@ -65,7 +65,7 @@ class Choosing:
         return {"name": self.name, "settings": asdict(self.settings), "candidates": plans}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Artifact:
     """A compiled scheme. ``sources`` are the generated files, ``texts`` the scheme and what it imports.
 
@@ -89,6 +89,10 @@ class Artifact:
     def digest(self) -> str:
         """64 hex digits that two artifacts share only if they mean the same."""
         return self.choosing.digest if self.choosing else self.plan.digest
+
+    def __repr__(self) -> str:
+        ranks = "any number of ranks" if self.plan.size is None else f"{self.plan.size} ranks"
+        return f"<zenc.Artifact {self.name} for {ranks}, target {self.target}, digest {self.digest[:12]}>"
 
     @property
     def manifest(self) -> dict[str, Any]:

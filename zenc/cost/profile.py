@@ -62,7 +62,7 @@ class Recorded:
     bytes_busiest: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Profile:
     """How often ranks hold the ``units`` of ``width`` values of ``dtype`` of the gradient ``name``.
 
@@ -93,6 +93,12 @@ class Profile:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Profile, (self.name, self.units, self.width, self.dtype, self.ranks, self.ranges, self.recorded)
+
+    def __repr__(self) -> str:
+        source = f", recorded on {self.ranks} ranks" if self.ranks else ""
+        return (
+            f"<zenc.Profile {self.name}: {self.units} x {self.width} {self.dtype}, density {self.density:.3g}{source}>"
+        )
 
     @property
     def unit_bytes(self) -> int:

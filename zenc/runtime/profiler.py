@@ -71,6 +71,9 @@ class Profiler:
     def __str__(self) -> str:
         return f"every {self.every}, of {self.sample} units"
 
+    def __repr__(self) -> str:
+        return f"<zenc.Profiler {self}: {len(self._tallies)} parameters so far>"
+
     def marks(self, name: str, gradient: torch.Tensor) -> Marks | None:
         """What this rank holds of ``gradient``, which is about to be summed; None where the call is not sampled.
 

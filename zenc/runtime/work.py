@@ -39,6 +39,10 @@ class Work:
         """As ``Collective.stats``, of this call, once it has ended well."""
         return self.counted.to_json() if self.counted else {}
 
+    def __repr__(self) -> str:
+        failed = f"failed with {type(self._error).__name__}" if self._error else "ended"
+        return f"<zenc.Work {failed if self._ended else 'under way'} on {self.device}>"
+
     def is_completed(self) -> bool:
         """Whether the call has ended, well or not."""
         return self._ended
