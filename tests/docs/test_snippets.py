@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of, write_files
+from tests.docs.test_guides import GUIDES
 from tests.support.ranks import Ranks
 
 DIAGNOSTICS = ROOT / "docs" / "reference" / "diagnostics.md"
 PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for block in blocks_of(page))]
 SHELLS = ("shell", "sh", "bash", "console")
+ALONE = ("compile", "checkpoints")
+"""Guides whose scripts run by their command only: one compiles for long, one dies and is started again."""
 MANY = re.compile(r"--nproc-per-node \d\d")
 RUN = re.compile(r"(?:\$ )?((?:zenc|torchrun) .*)")
 EXAMPLES = [block for block in blocks_of(DIAGNOSTICS) if block.runs]
@@ -58,10 +61,15 @@ def test_every_block_that_is_not_run_compiles_and_says_why() -> None:
                 assert not block.comment or re.match(r"not run: \w+", block.comment), (page, block.heading)
 
 
+def is_slow(page: Path, command: str) -> bool:
+    """Many ranks, or a framework whose import takes seconds; ``test_guides.py`` runs most of these at once."""
+    return bool(MANY.search(command)) or (command.startswith("torchrun") and page.stem in (*GUIDES, *ALONE))
+
+
 def commands() -> list[Any]:
     """What shell blocks, and the first lines of scripts, say to type."""
     return [
-        pytest.param(page, block, command, marks=[pytest.mark.slow] if MANY.search(command) else [])
+        pytest.param(page, block, command, marks=[pytest.mark.slow] if is_slow(page, command) else [])
         for page in PAGES
         for block in blocks_of(page)
         for command in commands_of(block)

@@ -1,0 +1,90 @@
+"""The scripts of guides to other frameworks, on two ranks that import these once and fork for every script.
+
+``tests/docs/test_snippets.py`` runs each of them by the very command in its first line, which takes longer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import runpy
+import socket
+import traceback
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks_of
+from tests.support.forked import context
+
+GUIDES = ("accelerate", "lightning", "migrating", "trainer")
+PACKAGES = ("accelerate", "lightning", "transformers")
+SECONDS = 200.0
+SCRIPTS = {
+    block.file: block.text
+    for guide in GUIDES
+    for block in blocks_of(ROOT / "docs" / "guides" / f"{guide}.md")
+    if block.file and block.start
+}
+
+
+def run_all(rank: int, folder: Path, ports: dict[str, int]) -> None:
+    """Be one of two ranks, as torchrun starts them; a fork runs each script, and prints into a file."""
+    os.chdir(folder)
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", OMP_NUM_THREADS="1")
+    os.environ.update(MASTER_ADDR="127.0.0.1", TORCHELASTIC_RUN_ID="guides", GROUP_RANK="0")
+    for package in PACKAGES:
+        importlib.import_module(package)
+    importlib.import_module("transformers.trainer")
+    for script, port in ports.items():
+        child = os.fork()
+        if child == 0:
+            run(folder / script, rank, port)
+        os.waitpid(child, 0)
+
+
+def run(script: Path, rank: int, port: int) -> None:
+    """Run a script, and end."""
+    os.environ["MASTER_PORT"] = str(port)
+    with open(f"{script}.{rank}", "w") as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+            print("\nended")
+        except BaseException:
+            traceback.print_exc()
+    os._exit(0)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What both ranks print, for each script."""
+    for package in PACKAGES:
+        pytest.importorskip(package, reason="pip install -c constraints.txt -e '.[guides]'")
+    folder = tmp_path_factory.mktemp("guides")
+    for name, text in SCRIPTS.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    ports = {name: free_port() for name in SCRIPTS}
+    ranks = [context().Process(target=run_all, args=(rank, folder, ports)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(SECONDS)
+        process.kill()
+    shown = {name: [folder / f"{name}.{rank}" for rank in range(2)] for name in SCRIPTS}
+    return {name: [path.read_text() if path.exists() else "" for path in paths] for name, paths in shown.items()}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_script(script: str, printed: dict[str, list[str]]) -> None:
+    """Both ranks come to the end, and have summed as many rows."""
+    shown = printed[script]
+    assert all(text.endswith("\nended\n") for text in shown), "\n".join(shown)
+    rows = [re.findall(r"rank \d: (.*)", text) for text in shown]
+    assert rows[0] and rows[0] == rows[1]
