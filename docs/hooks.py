@@ -9,8 +9,6 @@ from typing import Any
 def on_config(config: Any) -> Any:
     """Add ``adr/*.md`` to Internals."""
     decisions = sorted(path.name for path in Path(config.docs_dir, "adr").glob("*.md"))
-    (internals,) = (
-        section["Internals"] for section in config.nav if isinstance(section, dict) and "Internals" in section
-    )
+    internals = next(section["Internals"] for section in config.nav if "Internals" in section)
     internals.append({"Decisions": [f"adr/{name}" for name in decisions]})
     return config
