@@ -3,6 +3,8 @@
 ``assert_golden("balanced.tree.txt", text)`` compares ``text`` with the file of that name in ``tests/golden``.
 ``pytest --update-golden`` writes the files anew: read the diff before you commit it.
 
+``assert_plot("images/words.svg", svg)`` does so for a plot in ``docs``: what it shows counts, not each byte.
+
 ``nvrtc`` compiles GPU kernels, without a GPU. It comes with the extra ``dev``; where it can't be had, the tests that
 ask for it are skipped if ZENC_WITHOUT_NVRTC is set, and fail otherwise.
 
@@ -22,6 +24,7 @@ import pytest
 
 from tests.gpu.machine import gpu
 from tests.support.fuzz import register_profiles
+from tests.support.pictures import differences, meaning
 from tests.support.ranks import Ranks
 from zenc.codegen.compilers import device_compiler
 from zenc.codegen.nvrtc import Nvrtc
@@ -74,6 +77,25 @@ def assert_golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             pytest.fail(f"there is no tests/golden/{name}: run pytest --update-golden, and read what it wrote")
         diff = difflib.unified_diff(known.splitlines(), text.splitlines(), f"golden/{name}", "now", lineterm="")
         pytest.fail("\n".join(diff))
+
+    return check
+
+
+@pytest.fixture
+def assert_plot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """A function that fails unless a plot shows what the one of the given name in ``docs`` does: see support.pictures.
+
+    It is written anew with ``--update-golden``.
+    """
+
+    def check(name: str, svg: str) -> None:
+        path = GOLDEN.parents[1] / "docs" / name
+        known = path.read_text(encoding="utf-8") if path.exists() else ""
+        found = differences(meaning(known), meaning(svg)) if known else ["there is no such file"]
+        if found and request.config.getoption("--update-golden"):
+            path.write_text(svg, encoding="utf-8")
+        elif found:
+            pytest.fail(f"docs/{name}:\n" + "\n".join(found))
 
     return check
 

@@ -1,72 +1,86 @@
-"""The figures of the page, from its results; the look is that of the suite of the lab."""
+"""The figures of the page, from its results, by matplotlib."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from benchmarks.lab.suite.figures import MARKS, STYLE, panels, svg
+from benchmarks.lab.suite.figures import MARKS, WIDTH, panels
 from benchmarks.reproduce.fits import POINTS
 from benchmarks.reproduce.results import Results
 from benchmarks.reproduce.workloads import fitted
+from zenc.draw.colour import distinct
+from zenc.draw.plots.axes import logarithmic, round_values
+from zenc.draw.plots.figure import QUIET, RULE, as_svg
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import FigureBase
 
 
 def figures(results: Results) -> dict[str, str]:
-    """Name of the file -> SVG. Raises ImportError without matplotlib."""
-    from matplotlib import rc_context
-
-    with rc_context(STYLE):
-        drawn = {"ratios": ratios(results), "sums": sums(results), "nmt": nmt(results)}
-        return {f"{name}.svg": svg(figure) for name, figure in drawn.items()}
+    """Name of the file -> SVG. Raises CostError (``plots-missing``) without matplotlib."""
+    drawn = {"ratios": ratios(results), "sums": sums(results), "nmt": nmt(results)}
+    return {f"{name}.svg": svg for name, svg in drawn.items()}
 
 
-def ratios(results: Results) -> Figure:
+def ratios(results: Results) -> str:
     """A line a ratio that nothing was fitted to."""
     rows = [row for row in reversed(results["rows"]) if not row["fitted"]]
-    figure, (axes,) = panels(1, 1.0 + 0.24 * len(rows))
     lines = range(len(rows))
-    marks = {"published": "o", "ours": "D", "best": "|"}
-    axes.hlines(
-        lines, [row["published"] for row in rows], [row["ours"] for row in rows], color="lightgrey", linewidth=2
-    )
-    for (key, mark), words in zip(marks.items(), ("published", "computed", "zenc's best"), strict=True):
-        axes.plot([row[key] for row in rows], lines, mark, markersize=5, label=words)
-    titles = [f"{row['model']}, {row['gbits']}: {row['of']} over {row['over']}" for row in rows]
-    axes.set_yticks(lines, [f"{t} ({row['quantity']})" for t, row in zip(titles, rows, strict=True)])
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("times faster")
-    axes.legend(loc="lower right")
-    return figure
+    shown = {"published": ("o", "published"), "ours": ("D", "computed"), "best": ("|", "zenc's best")}
+
+    def draw(figure: FigureBase) -> None:
+        (axes,) = panels(figure, 1)
+        pairs = [row["published"] for row in rows], [row["ours"] for row in rows]
+        axes.hlines(lines, *pairs, color=RULE, linewidth=2)
+        for (key, (mark, words)), colour in zip(shown.items(), distinct(len(shown)), strict=True):
+            axes.plot([row[key] for row in rows], lines, mark, color=colour, markersize=6, label=words)
+        titles = [f"{row['model']}, {row['gbits']}: {row['of']} over {row['over']}" for row in rows]
+        axes.set_yticks(lines, [f"{t} ({row['quantity']})" for t, row in zip(titles, rows, strict=True)])
+        values = [row[key] for row in rows for key in shown]
+        logarithmic(axes, "x", round_values(min(values), max(values)), "{:g}".format)
+        axes.set_xlabel("times faster")
+        axes.grid(axis="x")
+        axes.legend(loc="lower right")
+
+    title = "Ratios as published, and as the cost model has them"
+    fixed = "A line for each ratio that nothing was fitted to: the model, Gbit/s of a machine, what over what."
+    return as_svg(draw, WIDTH, 1.0 + 0.24 * len(rows), title, fixed)
 
 
-def sums(results: Results) -> Figure:
-    figure, (axes,) = panels(1, 3.6)
-    ranks = [1, 2, 4, 8, 16, 32, 64, 128]
-    for k, row in enumerate(results["fits"]["chosen"]):
-        name = row["model"]
-        axes.plot(ranks, fitted(name).union(ranks), color=f"C{k}", label=f"{name}: {row['family']}")
-        if name in POINTS:
-            at, gamma, _ = POINTS[name]
-            axes.plot([at], [gamma() * row["density"]], "o", color=f"C{k}")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ranks, [str(k) for k in ranks])
-    axes.set(xlabel="ranks in the sum; points are published", ylabel="density of the sum", ylim=(0, 1))
-    axes.legend()
-    return figure
+def sums(results: Results) -> str:
+    ranks, chosen = [1, 2, 4, 8, 16, 32, 64, 128], results["fits"]["chosen"]
+
+    def draw(figure: FigureBase) -> None:
+        (axes,) = panels(figure, 1)
+        for row, colour in zip(chosen, distinct(len(chosen)), strict=True):
+            name = row["model"]
+            axes.plot(ranks, fitted(name).union(ranks) * 100, color=colour, label=f"{name}: {row['family']}")
+            if name in POINTS:
+                at, gamma, _ = POINTS[name]
+                axes.plot([at], [gamma() * row["density"] * 100], "o", color=colour)
+        logarithmic(axes, "x", ranks, "{:g}".format)
+        axes.set(xlabel="ranks in the sum; points are published", ylabel="density of the sum, %", ylim=(0, 100))
+        axes.grid(True)
+        axes.legend()
+
+    return as_svg(draw, WIDTH, 3.8, "Density of a sum by the ranks in it", "The profiles that were fitted, by model.")
 
 
-def nmt(results: Results) -> Figure:
-    figure, (axes,) = panels(1, 4.2)
-    for k, (name, found) in enumerate(results["volumes"].items()):
-        sizes = [int(n) for n in found]
-        line = "--" if name in ("balanced", "hierarchical_centralization", "holders") else "-"
-        axes.plot(sizes, list(found.values()), line, marker=MARKS[k % len(MARKS)], markersize=4, label=name)
-    axes.axhline(1, color="black", linewidth=0.5)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(sizes, [str(n) for n in sizes])
-    axes.set(xlabel="GPUs", ylabel="over dense", ylim=(0, 2))
-    axes.legend(ncol=2)
-    return figure
+def nmt(results: Results) -> str:
+    volumes = results["volumes"]
+
+    def draw(figure: FigureBase) -> None:
+        (axes,) = panels(figure, 1)
+        for k, ((name, found), colour) in enumerate(zip(volumes.items(), distinct(len(volumes)), strict=True)):
+            sizes = [int(n) for n in found]
+            line = "--" if name in ("balanced", "hierarchical_centralization", "holders") else "-"
+            mark = MARKS[k % len(MARKS)]
+            axes.plot(sizes, list(found.values()), line, color=colour, marker=mark, markersize=4.5, label=name)
+        axes.axhline(1, color=QUIET, linewidth=0.8)
+        logarithmic(axes, "x", sizes, "{:g}".format)
+        axes.set(xlabel="GPUs", ylabel="times that of a dense all-reduce", ylim=(0, 2))
+        axes.grid(True)
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+    fixed = "NMT's gradients, as fitted; the busiest GPU, by volume alone. Dashed: as zenc writes the schemes."
+    return as_svg(draw, WIDTH, 4.2, "Time over that of a dense all-reduce, by number of GPUs", fixed)

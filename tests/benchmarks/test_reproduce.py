@@ -14,6 +14,7 @@ from benchmarks.reproduce import claims
 from benchmarks.reproduce.checks import checks
 from benchmarks.reproduce.compare import row
 from benchmarks.reproduce.cost import best, by_gpu, cost, inside
+from benchmarks.reproduce.figures import figures
 from benchmarks.reproduce.fits import POINTS
 from benchmarks.reproduce.markdown import FIGURES
 from benchmarks.reproduce.overlap import core, densest_sum, of_machine, words
@@ -152,12 +153,14 @@ def test_the_best_is_the_fastest() -> None:
     assert best(of, 25)[1].seconds < cost("Zen", of, 25).seconds
 
 
-def test_the_page_is_what_its_json_says() -> None:
+def test_the_page_is_what_its_json_says(assert_plot: Callable[[str, str], None]) -> None:
     page = reproduce_zen.PAGE.read_text(encoding="utf-8")
     assert page == with_results(page, COMMITTED)
     assert part(COMMITTED) in page
     for name in FIGURES:
-        assert (reproduce_zen.FOLDER / f"{name}.svg").is_file() and f"reproduction/{name}.svg" in page
+        assert f"reproduction/{name}.svg" in page
+    for name, svg in figures(COMMITTED).items():
+        assert_plot(f"reproduction/{name}", svg)
 
 
 def test_a_page_without_marks() -> None:

@@ -68,13 +68,13 @@ def verdict(what: str, **results: Result) -> list[str]:
     return [cell.strip() for cell in lines[0].split("|")[2:-1]]
 
 
-def test_the_page_is_made_of_the_results(assert_golden):
+def test_the_page_is_made_of_the_results(assert_golden, assert_plot):
     drawn = figures(COMMITTED)
     page = suite.PAGE.read_text(encoding="utf-8")
     assert_golden("../../docs/research/benchmarks.md", with_results(page, COMMITTED, drawn))
     assert {path.name for path in FOLDER.glob("*.svg")} == set(drawn)
     for name, svg in drawn.items():
-        assert_golden(f"../../docs/benchmarks/{name}", svg)
+        assert_plot(f"benchmarks/{name}", svg)
 
 
 def test_committed_results_are_those_of_the_points_as_they_are():

@@ -21,9 +21,9 @@ from zenc.cli import app
 
 
 def test_the_plot_is_up_to_date(
-    assert_golden: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    assert_plot: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, COMMAND[1:])
     assert done.exit_code == 0, done.output
-    assert_golden("../../docs/images/tune-best.svg", (tmp_path / "best.svg").read_text(encoding="utf-8"))
+    assert_plot("images/tune-best.svg", (tmp_path / "best.svg").read_text(encoding="utf-8"))

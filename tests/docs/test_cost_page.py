@@ -26,10 +26,10 @@ def test_there_are_four() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_plot_is_up_to_date(
-    name: str, assert_golden: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, assert_plot: Callable[[str, str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = [str(ROOT / word) if (ROOT / word).is_file() else word for word in COMMANDS[name]]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert_golden(f"../../docs/images/simulate-{name}", (tmp_path / name).read_text(encoding="utf-8"))
+    assert_plot(f"images/simulate-{name}", (tmp_path / name).read_text(encoding="utf-8"))

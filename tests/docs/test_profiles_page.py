@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zenc.cost.characteristics import plot
 from zenc.cost.synthetic import zipf
+from zenc.draw.plots import profiles
 
 
-def test_the_plot_is_up_to_date(assert_golden: Callable[[str, str], None]) -> None:
+def test_the_plot_is_up_to_date(assert_plot: Callable[[str, str], None]) -> None:
     words = zipf(0.02, 1.05, 50_000, 64, name="words")
-    assert_golden("../../docs/images/profile-words.svg", plot({"words": words}, None))
+    assert_plot("images/profile-words.svg", profiles.svg({"words": words}, None))

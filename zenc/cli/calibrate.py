@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import JsonOption, fail, print_json, reporting, save, show_diagnostics
+from zenc.cli.common import JsonOption, fail, print_json, reporting, save, show_diagnostics, without_plots
 from zenc.errors import ZencError
 
 if TYPE_CHECKING:
@@ -59,10 +59,20 @@ def calibrate(
 
     Under torchrun it is one of the ranks; without, --nproc starts them on this machine.
     """
+    first = os.environ.get("RANK", "0") == "0"
+    missing = without_plots(plot if first else None)
     if read:
-        _show(read, plot, json)
-        return
-    link = _link(bandwidth)
+        _show(read, json)
+    else:
+        _run(nproc, output, backend, _link(bandwidth), name, json)
+    if plot and first and not missing:
+        _draw(read or output, plot)
+    if missing:
+        raise SystemExit(1)
+
+
+def _run(nproc: int | None, output: Path, backend: str, link: float | None, name: str, json: bool) -> None:
+    """Measure, as one of the ranks or as all of them."""
     if not os.access(output.parent, os.W_OK):
         raise typer.BadParameter(f"--output: there is no folder '{output.parent}' that can be written to")
     if backend not in ("gloo", "nccl"):
@@ -75,24 +85,20 @@ def calibrate(
         _start(nproc, output, backend, link, name, json)
     else:
         raise typer.BadParameter("start it by torchrun, or with --nproc 4 for processes on this machine")
-    if plot and os.environ.get("RANK", "0") == "0":
-        _draw(output, plot)
 
 
-def _show(path: Path, plot: Path | None, json: bool) -> None:
+def _show(path: Path, json: bool) -> None:
     from zenc.cost.calibration import read_calibration
 
     with reporting(json):
         found = read_calibration(path)
         _print(found, path, json)
         _warn_if_busy(found)
-    if plot:
-        _draw(path, plot)
 
 
 def _draw(path: Path, plot: Path) -> None:
     from zenc.cost.calibration import read_calibration
-    from zenc.cost.curves import of_kernels
+    from zenc.draw.plots.curves import of_kernels
 
     with reporting(json=False):
         save(plot, of_kernels(read_calibration(path)))

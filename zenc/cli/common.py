@@ -133,6 +133,20 @@ def on_topology(what: str | None, ranks: int | None) -> tuple[Topology | None, i
     return topology, topology.size if ranks is None else ranks
 
 
+def without_plots(plot: Path | None) -> tuple[Diagnostic, ...]:
+    """Why ``plot`` can't be drawn, where it is wanted; shown at once, since what comes next may take long."""
+    if plot is None:
+        return ()
+    from zenc.draw.plots.figure import demand_matplotlib
+
+    try:
+        demand_matplotlib()
+    except ZencError as error:
+        show_diagnostics(error.diagnostics)
+        return error.diagnostics
+    return ()
+
+
 def save(path: Path, text: str) -> None:
     """Write ``text``, whole or not at all.
 

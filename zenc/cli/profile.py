@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting, save
+from zenc.cli.common import JsonOption, print_json, reporting, save, without_plots
 
 if TYPE_CHECKING:
     from zenc.cost.profile import Profile
@@ -88,15 +88,21 @@ def show(
         found = {name: read_profile(file, name) for name in parameter} if parameter else read_profiles(file)
         sizes = {name: characteristics.ranks_of(each, ranks) for name, each in found.items()}
         shown = [characteristics.to_json(each, sizes[name]) for name, each in found.items()]
-        if plot:
-            if len(found) > _MOST_PLOTTED:
-                raise typer.BadParameter(f"--plot has room for {_MOST_PLOTTED} gradients: choose some by --parameter")
-            save(plot, characteristics.plot(found, ranks))
+        missing = without_plots(plot)
+        if plot and len(found) > _MOST_PLOTTED:
+            raise typer.BadParameter(f"--plot has room for {_MOST_PLOTTED} gradients: choose some by --parameter")
+        if plot and not missing:
+            from zenc.draw.plots import profiles
+
+            save(plot, profiles.svg(found, ranks))
         tables = [characteristics.text(each, sizes[name]) for name, each in found.items()]
     if json:
-        print_json({"ok": True, "file": str(plot) if plot else None, "profiles": shown})
+        said = {"ok": not missing, "file": str(plot) if plot and not missing else None, "profiles": shown}
+        print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
     else:
         print("\n\n".join(tables))
+    if missing:
+        raise SystemExit(1)
 
 
 @profile.command("draw", epilog=_DRAW)

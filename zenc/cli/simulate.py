@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from zenc.cli.common import SetOption, TopologyOption, locate, parameters, reporting, save, show_diagnostics
+from zenc.cli.common import (
+    SetOption,
+    TopologyOption,
+    locate,
+    parameters,
+    reporting,
+    save,
+    show_diagnostics,
+    without_plots,
+)
 from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
 
 if TYPE_CHECKING:
@@ -102,7 +111,7 @@ def simulate(
     paths, params = [locate(file) for file in files], parameters(assignments)
     with reporting(json=False):
         from zenc import compiler
-        from zenc.cost.report import chrome_trace, curves, text
+        from zenc.cost.report import chrome_trace, text
 
         cluster = _topology(topology)
         sizes = _sizes(ranks, cluster)
@@ -116,6 +125,7 @@ def simulate(
         axis = over or _axis(sizes, profiles, bandwidths)
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
+        missing = without_plots(plot)
         found = compiler.simulate(
             paths, places, params=params, topology=cluster, trace=trace is not None, progress=_Progress()
         )
@@ -124,12 +134,13 @@ def simulate(
             save(json, json_text.dumps(found.to_json(), indent=1) + "\n")
         if trace:
             save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
-        if plot:
-            from zenc.cost.curves import svg
+        if plot and not missing:
+            from zenc.draw.plots import simulated
 
-            title = f"{profiles[0][next(iter(profiles[0]))].name}, {_where(cluster)}"
-            save(plot, svg(curves(found.points, axis), axis, title))
+            save(plot, simulated.plot(found, places, axis))
     print(text(found))
+    if missing:
+        raise SystemExit(1)
 
 
 class _Progress:
@@ -151,10 +162,6 @@ def _topology(what: str | None) -> Topology | None:
     loaded, warnings = load_with_warnings(what)
     show_diagnostics(warnings)
     return loaded
-
-
-def _where(cluster: Topology | None) -> str:
-    return cluster.name if cluster else "one switch"
 
 
 def _numbers(option: str, text: str | None) -> list[float]:

@@ -6,12 +6,15 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, TopologyOption, on_topology, print_json, reporting, save
+from zenc.cli.common import JsonOption, TopologyOption, on_topology, print_json, reporting, save, without_plots
 from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
+
+if TYPE_CHECKING:
+    from zenc.cost.tune import Tuned
 
 EXAMPLES = """\b
 Examples:
@@ -79,15 +82,25 @@ def tune(
         densities = [] if density is None else [density]
         (profiles,) = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
         (known,) = calibrations(calibration, _one(bandwidth), cluster, device)
+        missing = without_plots(plot)
         found = search(list(profiles.values()), size or 8, cluster, known, _Progress())
         text = found.text(_command())
         if output:
             save(output, text)
-        if plot:
-            save(plot, found.plot())
+        if plot and not missing:
+            from zenc.draw.plots import bars
+
+            save(plot, bars.of_tuned(found))
     if json:
-        print_json({"ok": True, "file": str(output) if output else None, **found.to_json(), "text": text})
-        return
+        said = {"ok": not missing, "file": str(output) if output else None, **found.to_json(), "text": text}
+        print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
+    else:
+        _print(found, text, output)
+    if missing:
+        raise SystemExit(1)
+
+
+def _print(found: Tuned, text: str, output: Path | None) -> None:
     _show(found.rows())
     print(f"{found.tried} schemes predicted for {found.size} ranks on {found.where}; {found.refused} do not run there")
     if found.note:

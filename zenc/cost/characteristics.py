@@ -8,17 +8,12 @@ holders         of the units that anyone holds: the share that exactly c of n ra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from zenc.cost.plots import as_svg
 from zenc.cost.profile import Floats, Profile
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from zenc.plan.quantities import share_text
 
 _MOST_SHOWN = 9
 """Numbers of holders in a line; the others are one."""
@@ -45,7 +40,11 @@ def to_json(profile: Profile, n: int) -> dict[str, Any]:
         "densities": dict(zip(map(str, k), profile.union(k).tolist(), strict=True)),
         "densification": dict(zip(map(str, k), profile.densification(k).tolist(), strict=True)),
         "skewness": {str(parts): profile.skewness(parts) for parts in k},
-        "holders": {"ranks": n, "share_of_held": _shares(profile, n).tolist(), "mean": _mean_holders(profile, n)},
+        "holders": {
+            "ranks": n,
+            "share_of_held": shares_of_holders(profile, n).tolist(),
+            "mean": _mean_holders(profile, n),
+        },
         "recorded": recorded,
     }
 
@@ -56,7 +55,7 @@ def text(profile: Profile, n: int) -> str:
     unit = f"{profile.units:,} units of {profile.width} {profile.dtype} ({_size(profile.units * profile.unit_bytes)})"
     rows = [
         ["ranks k", *map(str, k)],
-        ["density of their sum", *(_percent(each) for each in profile.union(k))],
+        ["density of their sum", *(share_text(each) for each in profile.union(k))],
         ["densification", *(f"{each:.2f}" for each in profile.densification(k))],
         ["skewness of k parts", *(f"{profile.skewness(each):.2f}" for each in k)],
     ]
@@ -65,44 +64,12 @@ def text(profile: Profile, n: int) -> str:
         [
             f"{profile.name}: {unit}",
             *_origin(profile),
-            f"  a rank holds         {_percent(profile.density)} of the units, {held}",
-            f"  overlap              {_percent(profile.overlap)} of a rank's units another one holds, too",
+            f"  a rank holds         {share_text(profile.density)} of the units, {held}",
+            f"  overlap              {share_text(profile.overlap)} of a rank's units another one holds, too",
             *("  " + row[0].ljust(20) + "".join(cell.rjust(8) for cell in row[1:]) for row in rows),
             *_holders(profile, n),
         ]
     )
-
-
-def plot(profiles: Mapping[str, Profile], ranks: int | None) -> str:
-    """A line of three panels for each profile, as SVG; raises CostError (``plots-missing``)."""
-
-    def draw(figure: Figure) -> None:
-        for line, profile in enumerate(profiles.values()):
-            cells = [figure.add_subplot(len(profiles), 3, 3 * line + column) for column in (1, 2, 3)]
-            _plot(cells, profile, ranks_of(profile, ranks))
-
-    return as_svg(draw, 11, 3.4 * len(profiles))
-
-
-def _plot(cells: Sequence[Axes], profile: Profile, n: int) -> None:
-    k = np.unique(np.geomspace(1, max(128, n), 60).round())
-    holders, densification, skew = cells
-    holders.bar(np.arange(1, n + 1), _shares(profile, n) * 100, color="#4477aa")
-    holders.set(xlabel=f"holders among {n} ranks", ylabel="% of the units that are held")
-    holders.set_title(f"{profile.name}: overlap {profile.overlap:.3g}", fontsize=10)
-    holders.locator_params(axis="x", integer=True)
-    densification.plot(k, k, color="0.7", linestyle="--", label="no overlap")
-    densification.plot(k, profile.densification(k), color="#4477aa", label=f"density {_percent(profile.density)}")
-    densification.plot(k, np.ones(len(k)), color="0.7", linestyle=":", label="all the same")
-    if profile.ranks:
-        densification.axvline(profile.ranks, color="0.85", zorder=0)
-    densification.set(xscale="log", yscale="log", xlabel="ranks", ylabel="densification", title="")
-    densification.legend(frameon=False, fontsize=8)
-    edges = np.linspace(0, 1, len(profile.ranges) + 1)
-    each = profile.union_between(edges[:-1] * profile.units, edges[1:] * profile.units, 1)
-    skew.stairs(each * 100, edges * 100, fill=True, color="#4477aa")
-    skew.set(xlabel="units, in % of all", ylabel="density of a rank, %", ylim=(0, None))
-    skew.set_title(f"skewness of 8 parts {profile.skewness(8):.3g}", fontsize=10)
 
 
 def _origin(profile: Profile) -> list[str]:
@@ -119,15 +86,15 @@ def _origin(profile: Profile) -> list[str]:
 
 
 def _holders(profile: Profile, n: int) -> list[str]:
-    shares = _shares(profile, n)
-    shown = [f"{c + 1}: {_percent(share)}" for c, share in enumerate(shares[:_MOST_SHOWN])]
+    shares = shares_of_holders(profile, n)
+    shown = [f"{c + 1}: {share_text(share)}" for c, share in enumerate(shares[:_MOST_SHOWN])]
     if n > _MOST_SHOWN:
-        shown.append(f"more: {_percent(float(shares[_MOST_SHOWN:].sum()))}")
+        shown.append(f"more: {share_text(float(shares[_MOST_SHOWN:].sum()))}")
     mean = f"{_mean_holders(profile, n):.2f} on average"
     return [f"  holders of a unit    among {n} ranks, {mean}, of the units that are held", "    " + "   ".join(shown)]
 
 
-def _shares(profile: Profile, n: int) -> Floats:
+def shares_of_holders(profile: Profile, n: int) -> Floats:
     """Of the units that any of ``n`` ranks holds, the share that exactly c hold, for c = 1..n; [n]."""
     held = profile.holders(n)[1:]
     total = held.sum()
@@ -137,10 +104,6 @@ def _shares(profile: Profile, n: int) -> Floats:
 def _mean_holders(profile: Profile, n: int) -> float:
     union = float(profile.union(n))
     return n * profile.density / union if union else 0.0
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.3g} %" if share >= 1e-5 or not share else f"{share * 100:.1g} %"
 
 
 def _size(count: float) -> str:

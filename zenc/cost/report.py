@@ -1,8 +1,8 @@
-"""A simulation in words, as curves, and a call as a trace."""
+"""A simulation in words, and a call as a trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from zenc.cost.predict import Prediction
@@ -83,15 +83,3 @@ def _meta(name: str, row: int, text: str) -> dict[str, Any]:
 
 def _event(name: str, row: int, start: float, end: float, more: dict[str, int]) -> dict[str, Any]:
     return {"ph": "X", "name": name, "pid": 0, "tid": row, "ts": start * 1e6, "dur": (end - start) * 1e6, "args": more}
-
-
-def curves(points: Sequence[Point], over: str) -> dict[str, tuple[list[float], list[float]]]:
-    """Scheme -> its (x, seconds) where it runs; ``over`` is ranks, density or bandwidth."""
-    name = {"ranks": "size"}.get(over, over)
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    for point in points:
-        for outcome in point.outcomes:
-            xs, ys = found.setdefault(outcome.scheme, ([], []))
-            xs.append(float(getattr(point, name)))
-            ys.append(outcome.seconds)
-    return found

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zenc.cost import bars
 from zenc.cost.calibration import Calibration
 from zenc.cost.drafts import Draft, by_element, combined, of_shipped, other_formats, tiered
 from zenc.cost.predict import Prediction, network, predict_on
@@ -59,6 +58,12 @@ class Found:
     def steps(self) -> int:
         return max(prediction.steps for prediction in self.predictions)
 
+    @property
+    def figures(self) -> str:
+        """Seconds, bytes and steps in words."""
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        return f"{seconds_text(self.seconds)}, {size_text(self.bytes)} at the busiest rank, {steps}"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "scheme": self.draft.label,
@@ -90,9 +95,9 @@ class Tuned:
         comment = [
             f"Found by {command}:",
             f"the least predicted seconds of {self.tried} schemes, for {self.size} ranks on {self.where}.",
-            *(_profile_text(profile, self.size) for profile in self.profiles),
-            f"Predicted: {_figures(first)}, as '{first.draft.label}'.",
-            *(f"  then {_figures(other)}: {other.draft.label}" for other in others[:3]),
+            *(profile_text(profile, self.size) for profile in self.profiles),
+            f"Predicted: {first.figures}, as '{first.draft.label}'.",
+            *(f"  then {other.figures}: {other.draft.label}" for other in others[:3]),
             *([f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []),
         ]
         return first.draft.text(NAME, [" ".join(line.split()) for line in comment])
@@ -112,12 +117,6 @@ class Tuned:
             for place, found in enumerate(self.best, start=1)
         ]
 
-    def plot(self) -> str:
-        """The best as bars, the text of an SVG file; raises CostError (``plots-missing``) without matplotlib."""
-        title = f"{self.size} ranks on {self.where}: the best of {self.tried} schemes"
-        shown = [bars.Bar(found.draft.label, found.seconds, _figures(found)) for found in self.best]
-        return bars.svg(shown, title)
-
     def to_json(self) -> dict[str, Any]:
         return {
             "ranks": self.size,
@@ -130,17 +129,12 @@ class Tuned:
         }
 
 
-def _profile_text(profile: Profile, size: int) -> str:
+def profile_text(profile: Profile, size: int) -> str:
     union = float(profile.union(size))
     return (
         f"Gradient {profile.name}: {profile.units:,} units of {profile.width} {profile.dtype}, "
         f"density {profile.density:.3g}, of the sum {union:.3g}."
     )
-
-
-def _figures(found: Found) -> str:
-    steps = f"{found.steps} step{'s' * (found.steps != 1)}"
-    return f"{seconds_text(found.seconds)}, {size_text(found.bytes)} at the busiest rank, {steps}"
 
 
 def tune(

@@ -1,4 +1,4 @@
-"""Bytes and seconds in words, to four digits; numbers of ranks as runs."""
+"""Bytes, seconds and shares in words, to four digits; numbers of ranks as runs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def seconds_text(seconds: float) -> str:
         if seconds < 1000 * scale:
             return f"{seconds / scale:.4g} {unit}"
     return f"{seconds:.4g} s"
+
+
+def share_text(share: float) -> str:
+    """``2.5 %``, ``0.01 %``; to one digit below a thousandth of a percent."""
+    return f"{share * 100:.3g} %" if share >= 1e-5 or not share else f"{share * 100:.1g} %"
 
 
 def runs_text(numbers: Iterable[int]) -> str:

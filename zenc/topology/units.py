@@ -96,6 +96,11 @@ def bandwidth_text(bandwidth: float) -> str:
     return f"{_prefixed(bandwidth, _SIZES)}B/s"
 
 
+def bits_text(bandwidth: float) -> str:
+    """Bytes a second as links are sold: ``100 Gbit/s``."""
+    return f"{_prefixed(bandwidth * 8, _SIZES)}bit/s"
+
+
 def memory_text(memory: float) -> str:
     """Bytes as people say them: ``80 GB``, or ``2 TiB`` where that is the rounder number."""
     binary = [f"{memory / factor:g} {prefix}B" for prefix, factor in _BINARY.items() if memory >= factor]

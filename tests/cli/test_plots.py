@@ -1,0 +1,64 @@
+"""``--plot`` where matplotlib is missing: said before anything is computed, and the table comes all the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from zenc.cli import app
+from zenc.cost import tune
+from zenc.cost.calibration import DEFAULTS
+from zenc.cost.stored import dump_profiles
+from zenc.cost.synthetic import uniform
+from zenc.errors import Diagnostic, ZencError
+
+VERBS = {
+    "simulate": (["simulate", "balanced", "--ranks", "2,4", "--units", "1000"], "2 ranks, density 0.01"),
+    "tune": (["tune", "--ranks", "2", "--units", "1000", "--density", "0.1"], "schemes predicted for 2 ranks"),
+    "profile": (["profile", "show", "profile.json"], "densification"),
+    "calibrate": (["calibrate", "--read", "calibration.json"], "fan-in"),
+}
+
+
+@pytest.fixture
+def without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    (tmp_path / "profile.json").write_text(dump_profiles([uniform(0.1, 100)]))
+    (tmp_path / "calibration.json").write_text(json.dumps(DEFAULTS.to_json()))
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_table_is_printed_all_the_same(verb: str, tmp_path: Path) -> None:
+    command, table = VERBS[verb]
+    done = CliRunner().invoke(app, [*command, "--plot", "out.svg"])
+    assert done.exit_code == 1 and table in done.stdout
+    assert done.stderr.startswith("error[plots-missing]") and "pip install zenc[plots]" in done.stderr
+    assert not (tmp_path / "out.svg").exists()
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_it_is_said_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+
+    def search(*_: object) -> tune.Tuned:
+        said.append(capsys.readouterr().err)
+        raise ZencError(Diagnostic("no-scheme-found", "far enough"))
+
+    monkeypatch.setattr(tune, "tune", search)
+    with pytest.raises(SystemExit):
+        app([*VERBS["tune"][0], "--plot", "out.svg"], standalone_mode=False)
+    assert said and said[0].startswith("error[plots-missing]")
+
+
+@pytest.mark.usefixtures("without_matplotlib")
+def test_json_says_so_too() -> None:
+    done = CliRunner().invoke(app, ["profile", "show", "profile.json", "--json", "--plot", "out.svg"])
+    found = json.loads(done.stdout)
+    assert (found["ok"], found["file"], found["diagnostics"][0]["id"]) == (False, None, "plots-missing")
+    assert found["profiles"], "the numbers are there"

@@ -1,0 +1,85 @@
+"""Sparsity profiles as SVG: holders, densification and skewness of each, in a line of three panels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zenc.cost.characteristics import ranks_of, shares_of_holders
+from zenc.cost.profile import Profile
+from zenc.draw.colour import distinct
+from zenc.draw.plots.axes import linear, logarithmic, round_values
+from zenc.draw.plots.figure import QUIET, RULE, as_svg
+from zenc.plan.quantities import share_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import FigureBase
+
+LEAST_RANKS = 128
+"""Up to which densification is drawn, at least."""
+SKEWED_PARTS = 8
+(COLOUR,) = distinct(1)
+
+
+def svg(profiles: Mapping[str, Profile], ranks: int | None) -> str:
+    """A line of three panels for each profile, as SVG; raises CostError (``plots-missing``)."""
+
+    def draw(figure: FigureBase) -> None:
+        rows = np.atleast_1d(figure.subfigures(len(profiles), 1, hspace=0.06))
+        for row, profile in zip(rows, profiles.values(), strict=True):
+            n = ranks_of(profile, ranks)
+            row.suptitle(_told(profile), x=0.012, ha="left", fontsize=10, weight="bold")
+            holders, densification, skewness = (row.add_subplot(1, 3, column) for column in (1, 2, 3))
+            _holders(holders, profile, n)
+            _densification(densification, profile, n)
+            _skewness(skewness, profile)
+
+    return as_svg(draw, 11, 3.4 * len(profiles) + 0.3, "How sparse gradients are, and how ranks overlap")
+
+
+def _told(profile: Profile) -> str:
+    shape = f"{profile.units:,} units of {profile.width} {profile.dtype}"
+    recorded = f", recorded on {profile.ranks} ranks" if profile.ranks else ""
+    return f"{profile.name}: {shape}, of which a rank holds {share_text(profile.density)}{recorded}"
+
+
+def _holders(axes: Axes, profile: Profile, n: int) -> None:
+    axes.bar(np.arange(1, n + 1), shares_of_holders(profile, n) * 100, color=COLOUR)
+    axes.set(xlabel=f"holders among {n} ranks", ylabel="of the units that are held")
+    axes.set_title(f"overlap of two ranks: {share_text(profile.overlap)}", loc="left")
+    linear(axes.yaxis, lambda value: f"{value:g} %")
+    if n <= 10:
+        axes.set_xticks(range(1, n + 1))
+    else:
+        axes.locator_params(axis="x", integer=True)
+
+
+def _densification(axes: Axes, profile: Profile, n: int) -> None:
+    most = max(LEAST_RANKS, n)
+    k = np.unique(np.geomspace(1, most, 60).round())
+    sums = profile.densification(k)
+    axes.plot(k, k, color=QUIET, linestyle="--", linewidth=1, label="no overlap")
+    axes.plot(k, sums, color=COLOUR, label="this gradient")
+    axes.plot(k, np.ones(len(k)), color=QUIET, linestyle=":", linewidth=1, label="all ranks alike")
+    if profile.ranks:
+        axes.axvline(profile.ranks, color=RULE, zorder=0, label="as recorded")
+    logarithmic(
+        axes, "x", [1 << power for power in range(0, most.bit_length(), 1 if most < 512 else 2)], "{:,.0f}".format
+    )
+    logarithmic(axes, "y", round_values(1, float(most)), "{:g}".format)
+    axes.set(xlabel="ranks in the sum", ylabel="denser than one rank, times")
+    axes.set_title(f"densification at {most}: {float(sums[-1]):.3g}", loc="left")
+    axes.legend(fontsize=8)
+
+
+def _skewness(axes: Axes, profile: Profile) -> None:
+    edges = np.linspace(0, 1, len(profile.ranges) + 1)
+    each = profile.union_between(edges[:-1] * profile.units, edges[1:] * profile.units, 1)
+    axes.stairs(each * 100, edges * 100, fill=True, color=COLOUR)
+    axes.set(xlabel="units, in their order", ylabel="density of a rank", ylim=(0, None))
+    linear(axes.xaxis, lambda value: f"{value:g} %")
+    linear(axes.yaxis, lambda value: f"{value:g} %")
+    axes.set_title(f"skewness of {SKEWED_PARTS} parts: {profile.skewness(SKEWED_PARTS):.3g}", loc="left")
