@@ -169,4 +169,5 @@ class TopologyPicture:
     boxes: tuple[Box, ...]
     links: tuple[LinkLine, ...]
     spots: tuple[Spot, ...]
+    labels: tuple[Text, ...]
     swatches: tuple[Swatch, ...]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from zenc.draw.colour import oklch
 from zenc.draw.layers import Arrangement, Place, arc_height, arranged, groups_of, layers_of, width_of_node
+from zenc.draw.links import Curve, labels
 from zenc.draw.picture import Box, LinkLine, Spot, Swatch, Text, TopologyPicture
 from zenc.draw.words import cut, wrapped
 from zenc.errors import Diagnostic, DrawingError
@@ -17,6 +19,9 @@ from zenc.words import count
 
 MOST_RANKS = 256
 MOST_LINKS = 4_000
+SHORT = 3
+MOST_OF_A_FAN = 4
+"""Links alike below one switch that have a label each."""
 MARGIN = 28.0
 COLOURS = {
     "nvlink": oklch(0.66, 0.16, 145),
@@ -48,6 +53,8 @@ class _Map:
     at: Arrangement
     left: float = MARGIN
     top: float = 0.0
+    fans: dict[tuple[Node, float, bool], list[Curve]] = field(default_factory=lambda: defaultdict(list))
+    """Links alike that hang on one switch; each of those between ranks is one of its own."""
 
     def picture(self) -> TopologyPicture:
         topology = self.topology
@@ -55,7 +62,7 @@ class _Map:
         self.left = (width - self.at.width) / 2
         texts = list(self._heading(width))
         self.top = texts[-1].y + 18
-        links, boxes = tuple(self._links()), tuple(self._boxes())
+        links, boxes, spots = tuple(self._links()), tuple(self._boxes()), tuple(self._spots())
         texts += [self._box_label(box) for box in boxes]
         bottom = self.top + self.at.height + self._depth() + 44 * (self.at.pitch > 0)
         swatches, legend = self._legend(bottom)
@@ -69,7 +76,8 @@ class _Map:
             tuple([*texts, *legend]),
             boxes,
             links,
-            tuple(self._spots()),
+            spots,
+            labels(self._labelled(), spots, (width, bottom - 18)),
             swatches,
         )
 
@@ -85,11 +93,13 @@ class _Map:
 
     def _facts(self) -> str:
         topology = self.topology
-        levels = "levels " + ", ".join(f"{level.name} {level.count}" for level in topology.levels)
+        levels = " of ".join(count(level.count, level.name) for level in topology.levels)
+        if all(len(level.name) < SHORT for level in topology.levels):  # sides of a grid
+            levels = " x ".join(str(level.count) for level in topology.levels)
         facts = [count(topology.size, "rank"), *([levels] if len(topology.levels) > 1 else [])]
         switches = len(topology.switches)
-        facts += [f"{switches} other nodes"] if switches else []
-        return " \N{MIDDLE DOT} ".join([*facts, f"{len(topology.links)} links, each direction counted"])
+        facts += [count(switches, "other node")] if switches else []
+        return " \N{MIDDLE DOT} ".join([*facts, f"{len(topology.links):,} links, each direction counted"])
 
     def _place(self, node: Node) -> Place:
         place = self.at.places[node]
@@ -129,14 +139,25 @@ class _Map:
             width = min(8.0, 1.3 + 0.9 * math.log2(link.bandwidth / slowest))
             labels = [self.topology.label(end) for end in (link.source, link.target)]
             title = f"{labels[0]} {'to' if arrow else 'and'} {labels[1]}: {rate(link.bandwidth)}, {link.kind}"
-            path, head = self._path(link, arrow, width, bent=back is not None and arrow)
-            yield LinkLine(path, head, COLOURS.get(link.kind, OTHER), width, title, link.kind)
+            curve = self._curve(link, bent=back is not None and arrow)
+            head, colour = curve.head(width) if arrow else "", COLOURS.get(link.kind, OTHER)
+            above = max(link.source, link.target, key=lambda end: self.at.places[end].layer)
+            self.fans[above if self._place(above).layer > 0 else len(self.fans), link.bandwidth, arrow].append(curve)
+            yield LinkLine(curve.path, head, colour, width, title, link.kind)
+
+    def _labelled(self) -> Iterator[tuple[Curve, str, bool]]:
+        """The curves that are to have labels, and these: one for many links alike of one switch."""
+        for (_, bandwidth, arrow), fan in self.fans.items():
+            if len(fan) > MOST_OF_A_FAN:
+                yield fan[len(fan) // 2], f"{len(fan)} \N{MULTIPLICATION SIGN} {rate(bandwidth)}", arrow
+            else:
+                yield from ((curve, rate(bandwidth), arrow) for curve in fan)
 
     def _back(self, link: Link) -> Link | None:
         there = self.topology.graph.has_edge(link.target, link.source)
         return self.topology.link(link.target, link.source) if there else None
 
-    def _path(self, link: Link, arrow: bool, width: float, bent: bool) -> tuple[str, str]:
+    def _curve(self, link: Link, bent: bool) -> Curve:
         one, other = self._place(link.source), self._place(link.target)
         if one.layer < 0:
             control = self._around(one, other, bent)
@@ -149,9 +170,7 @@ class _Map:
             middle = (one.y + other.y) / 2
             shift = 5.0 * bent * (1 if one.y > other.y else -1)
             control = ((one.x + shift, middle), (other.x + shift, middle))
-        (x1, y1), (x2, y2) = control
-        path = f"M{one.x:.1f} {one.y:.1f}C{x1:.1f} {y1:.1f} {x2:.1f} {y2:.1f} {other.x:.1f} {other.y:.1f}"
-        return path, _head((one.x, one.y), control, (other.x, other.y), width) if arrow else ""
+        return Curve((one.x, one.y), *control, (other.x, other.y))
 
     def _around(self, one: Place, other: Place, bent: bool) -> tuple[tuple[float, float], tuple[float, float]]:
         """Straight between neighbours; in a bow past the nodes between two that are far apart in a row of a grid."""
@@ -208,22 +227,6 @@ def _first(link: Link) -> bool:
     """Which of the two directions of a link is drawn, where they are alike."""
     one, other = (str(end) if isinstance(end, str) else f"{end:09d}" for end in (link.source, link.target))
     return (isinstance(link.source, str), one) < (isinstance(link.target, str), other)
-
-
-def _head(
-    start: tuple[float, float],
-    control: tuple[tuple[float, float], tuple[float, float]],
-    end: tuple[float, float],
-    width: float,
-) -> str:
-    """An arrow head in the middle of a curve, where no node covers it."""
-    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = start, *control, end
-    x, y = (x0 + 3 * x1 + 3 * x2 + x3) / 8, (y0 + 3 * y1 + 3 * y2 + y3) / 8
-    dx, dy = x3 + x2 - x1 - x0, y3 + y2 - y1 - y0
-    length, half = math.hypot(dx, dy) or 1.0, 3.0 + 0.6 * width
-    ux, uy = dx / length, dy / length
-    points = ((1.6 * half, 0.0), (-half, half), (-half, -half))
-    return "M" + "L".join(f"{x + ux * a - uy * b:.1f} {y + uy * a + ux * b:.1f}" for a, b in points) + "Z"
 
 
 def rate(bandwidth: float) -> str:

@@ -7,6 +7,7 @@ them by name, to be filled into a Draft that is changed further.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
@@ -26,11 +27,27 @@ def summary(fill: Callable[..., None]) -> str:
     return (fill.__doc__ or "").split("\n")[0].replace("``", "")
 
 
+def described(fill: Callable[..., None], *arguments: object, **options: object) -> str:
+    """``summary`` with numbers: ``4 machines of 8 devices``, where a builder was given them."""
+    from inspect import Parameter, signature
+
+    bound = signature(fill).bind(None, *arguments, **options)
+    bound.apply_defaults()
+    many = {name for name, p in signature(fill).parameters.items() if p.kind is Parameter.VAR_POSITIONAL}
+    text = (fill.__doc__ or "").split("\n")[0]
+    for name, value in bound.arguments.items():
+        words = " x ".join(map(str, value)) if name in many else str(value)
+        if value == 1:  # one network card, and not cards
+            text = re.sub(rf"``{name}``((?: \w+)*? \w+?)s\b", rf"{words}\1", text)
+        text = text.replace(f"``{name}``", words)
+    return text
+
+
 def _builder(fill: Callable[Concatenate[Draft, P], None]) -> Callable[P, Topology]:
     BUILDERS[fill.__name__] = fill
 
     def build(*arguments: P.args, **options: P.kwargs) -> Topology:
-        draft = Draft(fill.__name__, summary(fill))
+        draft = Draft(fill.__name__, described(fill, *arguments, **options))
         fill(draft, *arguments, **options)
         return draft.finish()
 
@@ -59,7 +76,7 @@ def ring(draft: Draft, n: int, *, bandwidth: float = figures.TORUS, latency: flo
 
 @_builder
 def torus(draft: Draft, *sides: int, bandwidth: float = figures.TORUS, latency: float = figures.NVLINK_LATENCY) -> None:
-    """A grid of devices with as many dimensions as ``sides``, closed in each of them.
+    """A grid of ``sides`` devices, closed in each dimension.
 
     Devices forward nothing by themselves. Levels: x, y and z, or d0 to d9 for more than three.
     """
@@ -81,10 +98,10 @@ def torus(draft: Draft, *sides: int, bandwidth: float = figures.TORUS, latency: 
 def fat_tree(
     draft: Draft, k: int, *, bandwidth: float = figures.NETWORK, latency: float = figures.NETWORK_LATENCY
 ) -> None:
-    """The fat tree of switches with ``k`` ports: k pods, and k^3 / 4 devices, with full bandwidth between all.
+    """The fat tree of switches with ``k`` ports, with full bandwidth between all devices.
 
-    Al-Fares et al., "A scalable, commodity data center network architecture" (SIGCOMM 2008). ``k`` is even. Levels:
-    pod, edge, gpu. Switches: edge(pod, e), aggregation(pod, a), core(a, c).
+    Al-Fares et al., "A scalable, commodity data center network architecture" (SIGCOMM 2008). ``k`` is even; there are
+    k pods, and k^3 / 4 devices. Levels: pod, edge, gpu. Switches: edge(pod, e), aggregation(pod, a), core(a, c).
     """
     if k < 2 or k % 2:
         raise TopologyError(Diagnostic("wrong-range", f"k is {k}, and must be even and at least 2", draft.span))

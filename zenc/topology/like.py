@@ -15,7 +15,7 @@ from zenc.language.syntax import Name
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.constants import constant, constant_integer
 from zenc.scheme.report import listed
-from zenc.topology.builders import BUILDERS, summary
+from zenc.topology.builders import BUILDERS, described
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.names import Names
 from zenc.topology.units import Kind, amount
@@ -87,7 +87,8 @@ def _like_builder(like: cluster.Like, declarer: Declarer) -> None:
     if missing or declarer.report.failed:
         return
     own, declarer.draft.span = declarer.draft.span, like.span
-    declarer.draft.doc = declarer.draft.doc or (summary(fill) if declarer.alone else f"Starts like {like.what.text}.")
+    own_words = described(fill, *sides, **values) if declarer.alone else f"Starts like {like.what.text}."
+    declarer.draft.doc = declarer.draft.doc or own_words
     fill(declarer.draft, *sides, **values)
     declarer.draft.span = own
 
