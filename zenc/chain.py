@@ -35,7 +35,8 @@ from zenc.scheme.resolve import resolve, resolve_any
 from zenc.words import count
 
 if TYPE_CHECKING:
-    from zenc.draw.picture import SchedulePicture
+    from zenc.draw.flows import Flows
+    from zenc.draw.picture import MatrixPicture, SchedulePicture
     from zenc.draw.steps import Choice as Chosen
     from zenc.draw.steps import Steps
     from zenc.topology.model import Topology
@@ -86,11 +87,11 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A scheme's picture; ``steps`` is what it shows."""
+    """A scheme's picture; ``steps`` is what it shows: each move, or among many ranks who sends to whom."""
 
     plan: Plan
-    steps: Steps
-    picture: SchedulePicture
+    steps: Steps | Flows
+    picture: SchedulePicture | MatrixPicture
 
     def svg(self) -> str:
         """The text of an SVG file, which needs no other file, font or script."""
@@ -100,7 +101,7 @@ class Drawing:
 
     def words(self) -> str:
         """What is drawn, in a line."""
-        return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(len(self.steps.steps), 'step')}"
+        return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(self.steps.drawn, 'step')}"
 
     def to_json(self) -> dict[str, object]:
         """What is drawn, as JSON data."""
@@ -298,13 +299,18 @@ def drawing(
     gradient: Gradient,
 ) -> Drawing:
     """The picture, as ``zenc.compiler.draw`` says."""
+    from zenc.draw.flows import flows_of
+    from zenc.draw.matrix import draw_matrix
     from zenc.draw.scheme import draw
-    from zenc.draw.steps import steps_of
+    from zenc.draw.steps import MOST_RANKS, steps_of
 
     resolved, _ = _resolved(program, scheme, params, topology)
     if ranks is None:
         ranks = _usual(lower(resolved), topology)
     plan = lower(resolved, ranks)
     weigher = Weigher(plan, ranks, *astuple(gradient)) if topology else None
+    if ranks > MOST_RANKS:
+        flows = flows_of(plan, ranks, choice, topology, weigher)
+        return Drawing(plan, flows, draw_matrix(plan, flows))
     shown = steps_of(plan, ranks, choice, topology, weigher)
     return Drawing(plan, shown, draw(plan, shown))

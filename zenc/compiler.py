@@ -185,7 +185,8 @@ def draw(
 
     Args:
         path: a ``.zen`` file, or the name of a shipped scheme.
-        ranks: at most 32; default: those of the topology, or 4, or the nearest number that the scheme allows.
+        ranks: at most 256, above 16 as a matrix; default: those of the topology, or 4, or the nearest number that
+            the scheme allows.
         phase: ``push`` or ``pull``, or ``announce`` under ``balanced by holders``; without it, all.
         steps: the first and the last step of each phase, from 1; None is the last there is.
         params: values of the scheme's parameters.

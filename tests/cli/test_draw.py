@@ -39,7 +39,7 @@ def test_steps(zenc: Zenc, steps: str, numbers: list[int]) -> None:
 
 
 def test_what_cannot_be_drawn(zenc: Zenc, write: Write) -> None:
-    assert "error[drawing-too-large]" in zenc("draw", "balanced", "--ranks", "33").stderr
+    assert "error[drawing-too-large]" in zenc("draw", "balanced", "--ranks", "257").stderr
     done = zenc("draw", "balanced", "--steps", "2")
     assert done.returncode == 1
     assert "error[no-such-step]: among 4 ranks the scheme has no such step\n  note: steps of" in done.stderr

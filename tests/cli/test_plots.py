@@ -38,7 +38,7 @@ def test_the_table_is_printed_all_the_same(verb: str, tmp_path: Path) -> None:
     command, table = VERBS[verb]
     done = CliRunner().invoke(app, [*command, "--plot", "out.svg"])
     assert done.exit_code == 1 and table in done.stdout
-    assert done.stderr.startswith("error[plots-missing]") and "pip install zenc[plots]" in done.stderr
+    assert "error[plots-missing]" in done.stderr and "pip install zenc[plots]" in done.stderr
     assert not (tmp_path / "out.svg").exists()
 
 
@@ -53,7 +53,7 @@ def test_it_is_said_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setattr(tune, "tune", search)
     with pytest.raises(SystemExit):
         app([*VERBS["tune"][0], "--plot", "out.svg"], standalone_mode=False)
-    assert said and said[0].startswith("error[plots-missing]")
+    assert said and "error[plots-missing]" in said[0]
 
 
 @pytest.mark.usefixtures("without_matplotlib")

@@ -187,7 +187,7 @@ def test_limits() -> None:
         "{ send part p to (rank + d) mod size } } } } pull { } } "
         "aggregation: one_shot partition: parallelism balance: imbalanced }"
     )
-    assert refused(lambda: draw_file("balanced", MOST_RANKS + 1)) == "drawing-too-large"
+    assert refused(lambda: steps_of(ring, MOST_RANKS + 1)) == "drawing-too-large"
     assert refused(lambda: steps_of(one_by_one, 16)) == "drawing-too-large"
     assert refused(lambda: steps_of(ring, 8, Choice("pull", 9))) == "no-such-step"
     assert steps_of(one_by_one, 8).moves == 8 * 8 * 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper
 from zenc.draw.layers import arranged, groups_of, layers_of
+from zenc.draw.links import LABEL_SIZE, Room
 from zenc.draw.render import svg
 from zenc.draw.topology import MOST_RANKS, draw_topology, rate
+from zenc.draw.words import width_of
 from zenc.errors import DrawingError
 from zenc.topology.builders import dgx, dragonfly, fat_tree, nodes, ring, torus
 from zenc.topology.draft import Draft
@@ -123,6 +126,33 @@ def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float]]
         if a != b and (a, b) not in draft.links:
             draft.connect(a, b, bandwidth, 1e-6, one_way=True)
     assert_whole(draft.finish())
+
+
+def test_links_say_what_they_carry() -> None:
+    picture = draw_topology(nodes(2, gpus=4))
+    assert Counter(label.words for label in picture.labels) == {"450 GB/s": 8, "50 GB/s": 4}
+    assert {label.words for label in draw_topology(nodes(2)).labels} == {
+        "8 \N{MULTIPLICATION SIGN} 450 GB/s",
+        "50 GB/s",
+    }
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_no_label_of_a_link_lies_on_another_or_on_a_node(name: str) -> None:
+    picture = draw_topology(CLUSTERS[name]())
+    rooms = [Room(spot.x, spot.y, spot.width, spot.height) for spot in picture.spots]
+    for label in picture.labels:
+        room = Room(label.x, label.y - 3.5, width_of(label.words, LABEL_SIZE), LABEL_SIZE)
+        assert not any(room.meets(other) for other in rooms), label
+        assert room.x - room.width / 2 >= 0 and room.x + room.width / 2 <= picture.width
+        rooms.append(room)
+
+
+def test_levels_are_said_by_their_numbers() -> None:
+    texts = [text.words for text in draw_topology(nodes(4, gpus=2)).texts]
+    assert "4 machines of 2 devices on a switch, with 1 network card each, on one network switch." in " ".join(texts)
+    assert any("8 ranks \N{MIDDLE DOT} 4 nodes of 2 gpus" in text for text in texts)
+    assert any("12 ranks \N{MIDDLE DOT} 3 x 4" in text.words for text in draw_topology(torus(3, 4)).texts)
 
 
 def test_text_of_a_user_is_escaped() -> None:

@@ -55,7 +55,7 @@ def draw(
     file: SchemeArgument,
     ranks: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Number of ranks, at most 32. [default: 4, or the nearest it allows]"),
+        typer.Option(min=1, metavar="N", help="Number of ranks, at most 256. [default: 4, or the nearest it allows]"),
     ] = None,
     output: OutputOption = None,
     phase: PhaseOption = None,
@@ -73,6 +73,7 @@ def draw(
 
     Ranks are columns and time runs down. An arrow is a move, in the colour of the part that it carries. The bars
     between the steps show what every rank holds: a part's bar is as high as the share of the ranks that are in its sum.
+    Above 16 ranks it is a matrix for each phase: rows send, columns receive.
     Arrows and ranks say more about themselves when a browser points at them. The file needs no other file, font or
     script.
 

@@ -120,6 +120,51 @@ class SchedulePicture:
 
 
 @dataclass(frozen=True, slots=True)
+class Cells:
+    """Marks of one colour in a row of a matrix; ``path`` draws all of them."""
+
+    path: str
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """To whom one rank sends; ``title`` says it in words."""
+
+    src: int
+    y: float
+    cells: tuple[Cells, ...]
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The matrix of one phase: a square from ``x`` and ``y`` on."""
+
+    phase: str
+    x: float
+    y: float
+    side: float
+    cell: float
+    rows: tuple[FlowRow, ...]
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixPicture:
+    """The inputs of ``matrix.svg.j2``."""
+
+    width: float
+    height: float
+    id: str
+    title: str
+    description: str
+    texts: tuple[Text, ...]
+    panels: tuple[Panel, ...]
+    swatches: tuple[Swatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
     """The ranks of one unit of a level."""
 

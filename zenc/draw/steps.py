@@ -9,7 +9,7 @@ The plan is proved along the way, so what is drawn is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
@@ -30,9 +30,9 @@ from zenc.topology.model import Topology
 Have: TypeAlias = npt.NDArray[np.bool_]
 
 ANNOUNCE = "announce"
-MOST_RANKS = 32
+MOST_RANKS = 16
 MOST_MOVES = 2_500
-"""In one drawing. Beyond either of them nobody can follow an arrow."""
+"""In one drawing. Beyond either of them nobody can follow an arrow; ``zenc.draw.flows`` is for more ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,11 @@ class Steps:
     def moves(self) -> int:
         return sum(len(step.moves) for step in self.steps)
 
+    @property
+    def drawn(self) -> int:
+        """The number of steps that are shown."""
+        return len(self.steps)
+
     def to_json(self) -> dict[str, object]:
         """The moves as JSON data; an origin of null sends all that is held."""
         return {
@@ -125,21 +130,27 @@ def steps_of(
     TopologyError where a move has no way.
     """
     choice = choice or Choice()
-    if size > MOST_RANKS:
-        message = f"a drawing has room for {MOST_RANKS} ranks, not for {size:,}"
-        raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
+    demand_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    player = _Player(plan, size, _heat(plan, rounds, on, weigher) if on and weigher else None)
+    player = _Player(plan, size, heat_of(plan, rounds, on, weigher) if on and weigher else None)
     prove(plan, rounds, player.observe)
     steps = tuple(step for step in player.steps(rounds) if choice.takes(step.phase, step.number))
-    counts = tuple((name, len(phase)) for name, phase in player.phases(rounds))
+    counts = tuple((name, len(phase)) for name, phase in phases_of(plan, rounds))
     limit = player.heat.limit if player.heat else 0.0
     found = Steps(size, rounds.parts, counts, steps, on.name if on else "", limit)
     _demand_drawable(found, choice)
     return found
 
 
-def _heat(plan: Plan, rounds: Rounds, topology: Topology, weigher: Weigher) -> Heat:
+def demand_ranks(size: int, most: int) -> None:
+    """Raise DrawingError (``drawing-too-large``) for more ranks than ``most``."""
+    if size > most:
+        message = f"a drawing has room for {most} ranks, not for {size:,}"
+        raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
+
+
+def heat_of(plan: Plan, rounds: Rounds, topology: Topology, weigher: Weigher) -> Heat:
+    """An observer of the proof that weighs each move on the links of ``topology``."""
     ways = routes(plan, rounds, topology)
     return Heat(ways, Meter(plan, ways, weigher))
 
@@ -148,11 +159,24 @@ def _demand_drawable(found: Steps, choice: Choice) -> None:
     if found.moves > MOST_MOVES:
         message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
-    there = [count for phase, count in found.rounds if choice.takes_phase(phase)]
-    if not found.steps and (any(there) or not there):
-        counts = ", ".join(f"{phase} {count}" for phase, count in found.rounds)
-        message = f"among {found.size} ranks the scheme has no such step"
+    demand_steps(found.size, found.rounds, found.drawn, choice)
+
+
+def demand_steps(size: int, rounds: Sequence[tuple[str, int]], drawn: int, choice: Choice) -> None:
+    """Raise DrawingError (``no-such-step``) where steps were asked for, and none of them is there."""
+    there = [count for phase, count in rounds if choice.takes_phase(phase)]
+    if not drawn and (any(there) or not there):
+        counts = ", ".join(f"{phase} {count}" for phase, count in rounds)
+        message = f"among {size} ranks the scheme has no such step"
         raise DrawingError(Diagnostic("no-such-step", message, notes=(f"steps of each phase: {counts}",)))
+
+
+def phases_of(plan: Plan, rounds: Rounds) -> list[tuple[str, tuple[Round, ...]]]:
+    """The phases by name, in their order."""
+    announce = [(ANNOUNCE, rounds.announce)] if plan.announce else []
+    pushes = [plan.name_of("push", phase) for phase in plan.pushes]
+    pulls = [plan.name_of("pull", phase) for phase in plan.pulls]
+    return [*announce, *zip((*pushes, *pulls), (*rounds.pushes, *rounds.pulls), strict=True)]
 
 
 class _Player:
@@ -179,15 +203,8 @@ class _Player:
         if self.heat:
             self.heat.observe(kind, phase, number, deliveries)
 
-    def phases(self, rounds: Rounds) -> list[tuple[str, tuple[Round, ...]]]:
-        """The phases by name, in their order."""
-        announce = [(ANNOUNCE, rounds.announce)] if self.plan.announce else []
-        pushes = [self.plan.name_of("push", phase) for phase in self.plan.pushes]
-        pulls = [self.plan.name_of("pull", phase) for phase in self.plan.pulls]
-        return [*announce, *zip((*pushes, *pulls), (*rounds.pushes, *rounds.pulls), strict=True)]
-
     def steps(self, rounds: Rounds) -> Iterator[Step]:
-        played = [(name, i, r) for name, phase in self.phases(rounds) for i, r in enumerate(phase, 1)]
+        played = [(name, i, r) for name, phase in phases_of(self.plan, rounds) for i, r in enumerate(phase, 1)]
         for (phase, number, round_), (before, after) in zip(played, self.changes, strict=True):
             moves = (replace(move, warmth=self._warmth(phase, number, move)) for move in _moves(round_, rounds))
             yield Step(phase, number, tuple(moves), before, after)

@@ -1,0 +1,132 @@
+"""Who sends how much to whom, phase by phase: what a drawing shows of more ranks than arrows can be followed among.
+
+    Flows = size parts Flow*
+    Flow  = phase steps shares[src, dst] first[src, dst] seconds[src, dst]?
+
+The plan is proved along the way, so what is drawn is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.draw.heat import Heat
+from zenc.draw.steps import ANNOUNCE, Choice, demand_ranks, demand_steps, heat_of, phases_of
+from zenc.plan.expected import Weigher
+from zenc.plan.model import Phase, Plan
+from zenc.plan.provenance import Deliveries
+from zenc.plan.rounds import Round, expand
+from zenc.plan.verify import prove
+from zenc.topology.model import Topology
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+MOST_RANKS = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flow:
+    """One phase. All arrays are [size, size], from the rank of the row to that of the column.
+
+    ``shares`` are of the tensor, or of an index set in an announce; ``first`` is the step in which a rank first sends
+    to the other, from 1, and 0 where it never does; ``seconds`` that the busiest link on the way is busy in the
+    worst step.
+    """
+
+    phase: str
+    steps: int
+    moves: int
+    shares: Floats
+    first: Ints
+    seconds: Floats | None
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Who sends to whom."""
+        src, dst = np.nonzero(self.first)
+        yield from zip(src.tolist(), dst.tolist(), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """``rounds`` are the numbers of steps of the whole scheme, by phase."""
+
+    size: int
+    parts: int
+    rounds: tuple[tuple[str, int], ...]
+    flows: tuple[Flow, ...]
+    topology: str = ""
+    limit: float = 0.0
+
+    @property
+    def moves(self) -> int:
+        return sum(flow.moves for flow in self.flows)
+
+    @property
+    def drawn(self) -> int:
+        """The number of steps that are shown."""
+        return sum(flow.steps for flow in self.flows)
+
+    def to_json(self) -> dict[str, object]:
+        """The pairs of ranks as JSON data: shares of the tensor, the first step, seconds of the busiest link."""
+        return {
+            "size": self.size,
+            "parts": self.parts,
+            "rounds": dict(self.rounds),
+            **({"topology": self.topology} if self.topology else {}),
+            "phases": [
+                {"phase": flow.phase, "steps": flow.steps, "pairs": [_pair(flow, *pair) for pair in flow.pairs()]}
+                for flow in self.flows
+            ],
+        }
+
+
+def _pair(flow: Flow, src: int, dst: int) -> dict[str, object]:
+    found: dict[str, object] = {"src": src, "dst": dst, "share": float(flow.shares[src, dst])}
+    found["first_step"] = int(flow.first[src, dst])
+    return found if flow.seconds is None else {**found, "load": float(flow.seconds[src, dst])}
+
+
+def flows_of(
+    plan: Plan, size: int, choice: Choice | None = None, on: Topology | None = None, weigher: Weigher | None = None
+) -> Flows:
+    """The chosen steps of ``plan`` among ``size`` ranks; with ``weigher``, the loads of the links of ``on``.
+
+    Raises DrawingError where there are too many ranks, or no such steps, VerificationError as ``verify`` does, and
+    TopologyError where a move has no way.
+    """
+    choice = choice or Choice()
+    demand_ranks(size, MOST_RANKS)
+    rounds = expand(plan, size)
+    heat = heat_of(plan, rounds, on, weigher) if on and weigher else None
+    prove(plan, rounds, heat.observe if heat else _nothing)
+    phases = phases_of(plan, rounds)
+    counts = tuple((name, len(played)) for name, played in phases)
+    chosen = [(name, [(i, r) for i, r in enumerate(played, 1) if choice.takes(name, i)]) for name, played in phases]
+    flows = tuple(_flow(name, played, rounds.parts, size, heat) for name, played in chosen if played)
+    found = Flows(size, rounds.parts, counts, flows, on.name if on else "", heat.limit if heat else 0.0)
+    demand_steps(size, counts, found.drawn, choice)
+    return found
+
+
+def _nothing(kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+    """Of the rounds that are played, nothing has to be kept."""
+
+
+def _flow(name: str, played: Sequence[tuple[int, Round]], parts: int, size: int, heat: Heat | None) -> Flow:
+    shares, first = np.zeros((size, size)), np.zeros((size, size), np.int64)
+    seconds = np.zeros((size, size)) if heat else None
+    for number, moves in played:
+        pieces = 1 if name == ANNOUNCE else parts
+        np.add.at(shares, (moves.src, moves.dst), (moves.last - moves.first + 1) / pieces)
+        new = first[moves.src, moves.dst] == 0
+        first[moves.src[new], moves.dst[new]] = number
+        for src, dst in zip(moves.src.tolist(), moves.dst.tolist(), strict=True) if heat else ():
+            assert heat is not None and seconds is not None
+            seconds[src, dst] = max(seconds[src, dst], heat.of[name, number, src, dst].seconds)
+    return Flow(name, len(played), sum(len(moves) for _, moves in played), shares, first, seconds)
