@@ -262,7 +262,7 @@ def calibrate(
     balanced, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
     one_step, many_steps = compile("agsparse", ranks=ranks), compile_text(RING, ranks=ranks)
     calls = [load(each, group) for each in (one_step, balanced, many_steps)]
-    mixed, by_holders = cpu.load(balanced.sources), cpu.load(holders.sources)
+    mixed, by_holders = (cpu.load(one.sources, scheme=one.name) for one in (balanced, holders))
     return calibrate(group, calls, mixed, by_holders, report, link, name)
 
 

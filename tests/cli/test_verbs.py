@@ -212,6 +212,16 @@ def test_cache(zenc: Zenc, tmp_path: Path) -> None:
     assert zenc("cache", "path").stdout.strip() == str(tmp_path / "cache")
     assert json.loads(zenc("cache", "list", "--json").stdout) == {"ok": True, "entries": []}
     assert "0 compiled" in zenc("cache", "list").stdout
+    unit = tmp_path / "cache" / ("ab" * 32)
+    unit.mkdir(parents=True)
+    (unit / "manifest.json").write_text('{"target": "cpu"}')
+    (unit / "for-balanced").touch()
+    heading, line, total = zenc("cache", "list").stdout.splitlines()
+    assert heading.split() == ["compiled", "target", "bytes", "key", "schemes"]
+    assert line.split()[2:] == ["cpu", "17", "ab" * 6, "balanced"] and total.startswith("1 compiled, 17 bytes")
+    (entry,) = json.loads(zenc("cache", "list", "--json").stdout)["entries"]
+    assert (entry["target"], entry["schemes"], entry["bytes"]) == ("cpu", ["balanced"], 17)
+    assert json.loads(zenc("cache", "clear", "--json").stdout)["removed"] == ["ab" * 32]
     assert json.loads(zenc("cache", "clear", "--json").stdout)["removed"] == []
 
 

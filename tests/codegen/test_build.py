@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from zenc.codegen import build as building
 from zenc.codegen import cache, toolchain
 from zenc.codegen.build import build, cache_key
 from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.toolchain import install_help
 from zenc.compiler import compile
 from zenc.errors import BuildError, CacheError
 from zenc.targets.cpu import load
@@ -67,9 +69,24 @@ def test_a_damaged_library_is_built_again(damage):
 
 def test_a_missing_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(BuildError, match="apt install g") as raised:
+    with pytest.raises(BuildError, match=re.escape(install_help())) as raised:
         build(ANSWER)
     assert id_of(raised) == "compiler-missing"
+
+
+def test_each_platform_hears_of_its_own_compiler():
+    helps = {platform: install_help(platform) for platform in ("linux", "darwin", "freebsd14")}
+    assert [platform for platform, help in helps.items() if "apt install" in help] == ["linux"]
+    assert [platform for platform, help in helps.items() if "xcode-select --install" in help] == ["darwin"]
+    assert all("CXX" in help and "C++17 compiler" in help for help in helps.values())
+
+
+def test_the_cache_says_what_it_was_compiled_for_and_which_schemes_use_it():
+    build(ANSWER, scheme="balanced")
+    build(ANSWER, scheme="agsparse")
+    build(ANSWER, scheme="../mine")
+    (entry,) = cache.entries()
+    assert (entry.target, entry.schemes) == ("cpu", ("agsparse", "balanced"))
 
 
 @pytest.mark.parametrize("command", ["'unclosed", "false"])

@@ -55,6 +55,11 @@ def test_a_move_without_a_way_is_told_at_its_line() -> None:
     assert first.help == "ranks forward nothing by themselves: send to rank 1 first, which reaches rank 2"
 
 
+def test_one_other_move_has_no_way() -> None:
+    (found,) = refused(plan_with("step { send all to (rank + 2) mod size where rank < 2 }", ""), ring(4))
+    assert found.notes[1] == "1 other move of this statement in this step has no way either"
+
+
 def test_each_statement_is_told_once_with_its_own_line() -> None:
     push = "step { send part 0 to 0 where rank == 2 }\nstep { send part 1 to 1 where rank == 3 }"
     found = refused(plan_with(push, DIRECT_PULL), ring(4))

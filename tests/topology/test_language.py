@@ -313,3 +313,28 @@ def test_values_given_apart_come_first() -> None:
 def test_other_spellings_of_a_unit_are_told_the_right_one(kind: Kind, written: str, meant: str) -> None:
     problem = unit_problem(kind, written)
     assert problem is not None and problem.endswith(f"(did you mean '{meant}'?)")
+
+
+@pytest.mark.parametrize(
+    ("call", "place", "id", "line"),
+    [
+        ("dgx(4, gpus = 0)", "<builder>:1:1", "wrong-range", "dgx(4, gpus = 0)"),
+        ("dgx(4, gpu = 8)", "<builder>:1:8", "wrong-arguments", "dgx(4, gpu = 8)"),
+        ("dgx(four)", "<builder>:1:5", "unknown-name", "dgx(four)"),
+        ("dgx(4,", "<builder>:1:7", "syntax", "dgx(4,"),
+        ("dgx(4))", "<builder>:1:7", "syntax", "dgx(4))"),
+        ("SAMPLE(3)", "<topology>:1:8", "wrong-arguments", "SAMPLE(3)"),
+        ("SAMPLE(nodes = )", "<topology>:1:16", "syntax", "SAMPLE(nodes = )"),
+    ],
+)
+def test_errors_in_a_call_show_what_was_written(
+    call: str, place: str, id: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("SAMPLE").write_text('<system version="1"><cpu><pci><gpu/></pci></cpu></system>')
+    with pytest.raises(ZencError) as caught:
+        load_topology(call)
+    (found,) = caught.value.diagnostics
+    assert (str(found.span), found.id) == (place, id)
+    assert found.span is not None and found.span.source.text == line
+    assert "like" not in found.render() and "found '}'" not in found.message

@@ -15,21 +15,34 @@ cache = typer.Typer(
 
 @cache.command("list")
 def list_(json: JsonOption = False) -> None:
-    """List what is in the cache, the newest first."""
-    with reporting(json):
-        from zenc.codegen.cache import entries
+    """List what is in the cache, the newest first: when it was compiled, for what, its size, and for which schemes.
 
-        found = entries()
+    Kernels depend on how a scheme maps units to parts, and on little else, so several schemes may share them.
+    """
+    with reporting(json):
+        from zenc.codegen.cache import cache_dir, entries
+
+        found, where = entries(), cache_dir()
     if json:
         rows = [
-            {"key": entry.key, "path": str(entry.path), "bytes": entry.size, "created": entry.created.isoformat()}
+            {
+                "key": entry.key,
+                "path": str(entry.path),
+                "bytes": entry.size,
+                "created": entry.created.isoformat(),
+                "target": entry.target or None,
+                "schemes": list(entry.schemes),
+            }
             for entry in found
         ]
         print_json({"ok": True, "entries": rows})
         return
+    if found:
+        print(f"{'compiled':16}  {'target':10}  {'bytes':>12}  {'key':12}  schemes")
     for entry in found:
-        print(f"{entry.created:%Y-%m-%d %H:%M}  {entry.size:>12,}  {entry.path}")
-    print(f"{len(found)} compiled, {sum(entry.size for entry in found):,} bytes")
+        when, schemes = f"{entry.created:%Y-%m-%d %H:%M}", ", ".join(entry.schemes) or "-"
+        print(f"{when}  {entry.target or '-':10}  {entry.size:>12,}  {entry.key[:12]}  {schemes}")
+    print(f"{len(found)} compiled, {sum(entry.size for entry in found):,} bytes, in {where}")
 
 
 @cache.command("clear")

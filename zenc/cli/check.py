@@ -23,6 +23,7 @@ from zenc.cli.common import (
     show_diagnostics,
     spoken,
 )
+from zenc.words import count
 
 if TYPE_CHECKING:
     from zenc.chain import Report
@@ -94,13 +95,9 @@ def check(
 
 
 def _proved(name: str, report: Report) -> str:
-    rounds = ", ".join(f"{kind} {steps(count)}" for kind, count in report.rounds.items())
+    rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in report.rounds.items())
     return f"{name} is proved for {spoken(report.sizes)} ({rounds})"
 
 
 def _candidate(report: Report) -> dict[str, object]:
     return {"sizes": list(report.sizes), "rounds": report.rounds, "digest": report.plan.digest}
-
-
-def steps(count: int) -> str:
-    return f"{count} step" if count == 1 else f"{count} steps"

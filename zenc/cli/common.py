@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zenc.errors import Diagnostic, InternalError, ZencError
+from zenc.words import count
 
 if TYPE_CHECKING:
     from zenc.topology.model import Topology
@@ -182,7 +183,7 @@ def parameters(assignments: list[str] | None) -> dict[str, str]:
 def spoken(sizes: tuple[int, ...]) -> str:
     """Group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
     if len(sizes) == 1:
-        return f"{sizes[0]} rank" if sizes[0] == 1 else f"{sizes[0]} ranks"
+        return count(sizes[0], "rank")
     if sizes == tuple(range(sizes[0], sizes[-1] + 1)):
         return f"{sizes[0]} to {sizes[-1]} ranks"
     return f"{', '.join(map(str, sizes))} ranks"

@@ -47,7 +47,8 @@ def _show(entries: list[Entry]) -> None:
             console.print(entry["name"], style="bold")
             for name, *cells in _rows(entry):
                 words = ", ".join(cell for cell in cells if cell not in ("", "-"))
-                console.print(f"  {words}" if name == entry["name"] else f"  {name}: {words}")
+                told = (words,) if name == entry["name"] else (name, words)
+                console.print(f"  {': '.join(filter(None, told))}")
             console.print(f"  {entry['summary']}")
         return
     heading, *rows = _table([HEADINGS, *(row for entry in entries for row in _rows(entry))])

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from zenc.cli.common import JsonOption, parameters, print_json, reporting, save, show_diagnostics
+from zenc.words import count
 
 _HELP = """Topologies: ranks, switches and links.
 
@@ -99,7 +100,8 @@ def convert(
         elif output == "-":
             print(text, end="")
         else:
-            print(f"{output}: {loaded.name}, {loaded.size} ranks, {len(loaded.links)} links, each direction counted")
+            ranks, links = count(loaded.size, "rank"), count(len(loaded.links), "link")
+            print(f"{output}: {loaded.name}, {ranks}, {links}, each direction counted")
 
 
 @topo.command("list", epilog=_LIST)

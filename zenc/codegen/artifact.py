@@ -29,6 +29,7 @@ from zenc.plan.requirements import allowed
 from zenc.plan.restore import plan_from_json
 from zenc.plan.serial import plan_text
 from zenc.scheme.model import SETTINGS, Settings
+from zenc.words import count
 
 ARTIFACT_VERSION = 3
 CUBIN_SUFFIX = ".cubin"
@@ -55,7 +56,7 @@ class Choosing:
         fit = {name: artifact for name, artifact in self.candidates.items() if artifact.plan.size in (None, size)}
         found = {name: artifact for name, artifact in fit.items() if allowed(artifact.plan, [size])}
         if not found:
-            message = f"no candidate of {self.name}, as it was compiled, runs among {size} ranks"
+            message = f"no candidate of {self.name}, as it was compiled, runs among {count(size, 'rank')}"
             raise ArtifactError(Diagnostic("wrong-size", message, help=f"compile it with --ranks {size}"))
         return found
 
@@ -141,7 +142,8 @@ class Artifact:
         if self.choosing:
             self.choosing.able(size)
         elif self.plan.size not in (None, size):
-            message = f"{self.plan.scheme} was compiled for {self.plan.size} ranks, and this group has {size}"
+            made_for = count(self.plan.size or 0, "rank")
+            message = f"{self.plan.scheme} was compiled for {made_for}, and this group has {size}"
             help = f"compile it with --ranks {size}, or without --ranks for any number"
             raise ArtifactError(Diagnostic("wrong-size", message, help=help))
 

@@ -15,8 +15,10 @@ from zenc.codegen.toolchain import ABI_VERSION, NATIVE, Toolchain, toolchain
 from zenc.log import notice
 
 
-def build(sources: Mapping[str, str], *, target: str = "cpu", deadline_s: float = DEADLINE_SECONDS) -> Path:
-    """The shared library of ``sources`` (file name -> C++ text), from the cache if it was compiled before.
+def build(
+    sources: Mapping[str, str], *, target: str = "cpu", deadline_s: float = DEADLINE_SECONDS, scheme: str = ""
+) -> Path:
+    """The shared library of ``sources`` (file name -> C++ text) of ``scheme``, from the cache if it is there.
 
     Of several processes one compiles and the others wait, ``deadline_s`` seconds at most for both together.
     Raises BuildError (``compiler-missing``, ``compile-failed``, ``build-timeout``) and CacheError.
@@ -30,10 +32,11 @@ def build(sources: Mapping[str, str], *, target: str = "cpu", deadline_s: float 
         for name, text in sources.items():
             (folder / name).write_text(text, "utf-8")
         run(command, folder, deadline)
-        return {"zenc": __version__, "compiler": tools.name, "command": " ".join(command)}
+        return {"zenc": __version__, "target": target, "compiler": tools.name, "command": " ".join(command)}
 
     help = "set CXX to another C++17 compiler; if it fails too, this is a bug in zenc"
-    return made(Unit(cache_key(sources, tools, target), cache.LIBRARY, tools.name, make, help=help), deadline_s)
+    key = cache_key(sources, tools, target)
+    return made(Unit(key, cache.LIBRARY, tools.name, make, scheme=scheme, help=help), deadline_s)
 
 
 def cache_key(sources: Mapping[str, str], tools: Toolchain, target: str) -> str:

@@ -1,7 +1,8 @@
 """The cache of compiled units: ``$ZENC_CACHE_DIR``, or ``zenc`` in the user's cache directory.
 
     cache = { KEY/ , KEY.lock , failed-KEY/ }
-    KEY/  = a product (kernels.so, kernels.cubin), the sources, manifest.json (sha256 of the product, compiler, date)
+    KEY/  = a product (kernels.so, kernels.cubin), the sources, manifest.json (sha256 of the product, target, compiler,
+            date), for-SCHEME*: an empty file for each scheme that used it, since schemes of one mapping share kernels
     KEY   = sha256 of everything that is compiled: sources, headers, flags, compiler, architecture, versions
 
 An entry appears whole or not at all (os.replace of a finished folder), and is used only while its product has the
@@ -18,7 +19,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,17 +31,23 @@ MANIFEST = "manifest.json"
 LOCK_SUFFIX = ".lock"
 UNFINISHED = ".building-"
 FAILED = "failed-"
+_FOR = "for-"
 DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write, on a file system with some space"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One compiled unit: its key, folder, size in bytes and date of publication."""
+    """One compiled unit: its key, folder, size in bytes and date of publication; whom it serves.
+
+    ``target`` is empty where its manifest does not say it, as earlier ones; ``schemes`` are those that used it.
+    """
 
     key: str
     path: Path
     size: int
     created: datetime
+    target: str = ""
+    schemes: tuple[str, ...] = ()
 
 
 def cache_dir() -> Path:
@@ -115,6 +122,13 @@ def publish(cache: Path, key: str, product: str, fill: Callable[[Path], dict[str
     return cache / key / product
 
 
+def note_use(cache: Path, key: str, scheme: str) -> None:
+    """Note in the entry ``key`` that ``scheme`` uses it. A cache that can't be written goes without."""
+    if scheme.isidentifier():
+        with suppress(OSError):
+            (cache / key / f"{_FOR}{scheme}").touch()
+
+
 def replace(folder: Path, final: Path) -> None:
     """Rename onto ``final``. A process that has the old library mapped keeps it: its files are only unlinked."""
     for _ in range(3):
@@ -134,9 +148,11 @@ def entries() -> list[Entry]:
         try:
             created = datetime.fromtimestamp((folder / MANIFEST).stat().st_mtime, timezone.utc)
             size = sum(path.stat().st_size for path in folder.iterdir())
-        except OSError:
+            target = str(json.loads((folder / MANIFEST).read_text("utf-8")).get("target", ""))
+            schemes = sorted(path.name.removeprefix(_FOR) for path in folder.glob(f"{_FOR}*"))
+        except (OSError, ValueError, AttributeError):
             continue
-        found.append(Entry(folder.name, folder, size, created))
+        found.append(Entry(folder.name, folder, size, created, target, tuple(schemes)))
     return sorted(found, key=lambda entry: entry.created, reverse=True)
 
 

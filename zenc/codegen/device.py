@@ -73,7 +73,12 @@ def cubin(
             (folder / "kernels.ptx").write_text(compiled.ptx, "utf-8")
         else:
             compiler.cubin(folder / SOURCE, include_dirs(TARGET), options, folder / PRODUCT, deadline)
-        return {"zenc": __version__, "compiler": compiler.name, "command": " ".join(options)}
+        return {
+            "zenc": __version__,
+            "target": f"{TARGET} {arch}",
+            "compiler": compiler.name,
+            "command": " ".join(options),
+        }
 
     unit = Unit(cache_key(source, arch, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
     return Cubin(arch, made(unit, deadline_s).read_bytes(), compiler.name, compiler.cuda)

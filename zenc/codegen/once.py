@@ -17,6 +17,7 @@ from zenc.codegen import cache
 from zenc.codegen.lock import acquire, open_lock
 from zenc.errors import BuildError, Diagnostic
 from zenc.log import notice
+from zenc.words import count
 
 DEADLINE_SECONDS = 300.0
 OUTPUT = "compiler-output.txt"
@@ -36,6 +37,8 @@ class Unit:
     compiler: str
     make: Callable[[Path, float], dict[str, str]]
     kind: str = "kernels"
+    scheme: str = ""
+    """For whom it is made: what ``zenc cache list`` shows."""
     help: str = "this is a bug in zenc: please report it with that output"
 
 
@@ -53,8 +56,14 @@ def made(unit: Unit, deadline_s: float = DEADLINE_SECONDS) -> Path:
     Of several processes one compiles and the others wait, ``deadline_s`` seconds at most for both together.
     Raises BuildError (``compile-failed``, ``build-timeout``, what ``make`` raises) and CacheError.
     """
-    deadline = time.monotonic() + deadline_s
     directory = cache.open_cache()
+    product = _made(directory, unit, deadline_s)
+    cache.note_use(directory, unit.key, unit.scheme)
+    return product
+
+
+def _made(directory: Path, unit: Unit, deadline_s: float) -> Path:
+    deadline = time.monotonic() + deadline_s
     found = cache.lookup(directory, unit.key, unit.product)
     if found is not None:
         return found
@@ -115,7 +124,7 @@ def _failed(directory: Path, unit: Unit, folder: Path, failure: CompileFailure) 
         (folder / OUTPUT).write_text(f"{failure.command}\n{failure.output}", "utf-8")
         cache.replace(folder, kept)
     lines = _from_first_error([line for line in failure.output.splitlines() if line.strip()])
-    more = [f"... and {len(lines) - SHOWN_LINES} lines more"] if len(lines) > SHOWN_LINES else []
+    more = [f"... and {count(len(lines) - SHOWN_LINES, 'more line')}"] if len(lines) > SHOWN_LINES else []
     return BuildError(
         Diagnostic(
             "compile-failed",

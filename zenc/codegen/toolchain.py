@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,10 +39,15 @@ FLAGS = (
 
 PROBE_SECONDS = 60.0
 
-INSTALL_HELP = (
-    "install g++ ('apt install g++', 'dnf install gcc-c++', or 'xcode-select --install' / 'brew install gcc'), "
-    "or set CXX to a C++17 compiler"
-)
+_INSTALL = {
+    "linux": "install g++ ('apt install g++', 'dnf install gcc-c++' or what your distribution has)",
+    "darwin": "install Apple's compiler: 'xcode-select --install'",
+}
+
+
+def install_help(platform: str = sys.platform) -> str:
+    """What to do where there is no compiler, on ``platform`` as ``sys.platform`` calls it."""
+    return f"{_INSTALL.get(platform, 'install a C++17 compiler')}, or set CXX to a C++17 compiler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +101,5 @@ def _ask(text: str, command: Sequence[str]) -> str | None:
 
 def _missing(text: str, why: str) -> BuildError:
     return BuildError(
-        Diagnostic("compiler-missing", f"the C++ compiler {text!r} can't be used", notes=(why,), help=INSTALL_HELP)
+        Diagnostic("compiler-missing", f"the C++ compiler {text!r} can't be used", notes=(why,), help=install_help())
     )

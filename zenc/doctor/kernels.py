@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from zenc.codegen.cache import DIRECTORY_HELP, entries, open_cache
-from zenc.codegen.toolchain import INSTALL_HELP, PROBE_SECONDS, Toolchain, toolchain
+from zenc.codegen.toolchain import PROBE_SECONDS, Toolchain, install_help, toolchain
 from zenc.doctor.finding import Finding
 
 LITTLE = 100_000_000
@@ -57,10 +57,10 @@ def _tried(tools: Toolchain, folder: Path) -> Finding | None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        return Finding("kernels", "broken", f"{tools.name} can't be run: {problem}", help=INSTALL_HELP)
+        return Finding("kernels", "broken", f"{tools.name} can't be run: {problem}", help=install_help())
     if done.returncode != 0:
         said = tuple(done.stderr.decode("utf-8", "replace").splitlines()[:5])
-        return Finding("kernels", "broken", f"{tools.name} can't compile C++17", said, INSTALL_HELP)
+        return Finding("kernels", "broken", f"{tools.name} can't compile C++17", said, install_help())
     try:
         answer = ctypes.CDLL(str(library)).answer()
     except (OSError, AttributeError) as problem:

@@ -6,6 +6,7 @@ from zenc.errors import Diagnostic, VerificationError
 from zenc.plan.lower import lower
 from zenc.plan.requirements import LARGEST_SOUGHT, UnmetError, allowed, demand_all
 from zenc.scheme.model import Candidate, Choice
+from zenc.words import count
 
 
 def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, ...], tuple[Diagnostic, ...]]:
@@ -15,7 +16,7 @@ def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, 
     """
     reasons = {candidate.name: _reason(candidate, size) for candidate in choice.candidates}
     able = tuple(candidate for candidate in choice.candidates if reasons[candidate.name] is None)
-    among = "any number of ranks" if size is None else "1 rank" if size == 1 else f"{size} ranks"
+    among = "any number of ranks" if size is None else count(size, "rank")
     if not able:
         message = f"no candidate of '{choice.name}' runs among {among}"
         notes = tuple(f"{name}: {reason}" for name, reason in reasons.items())

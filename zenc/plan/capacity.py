@@ -13,6 +13,7 @@ from typing import Any
 from zenc.errors import Diagnostic
 from zenc.plan.quantities import size_text
 from zenc.topology.model import Topology
+from zenc.words import count
 
 BUFFERS = ("gradient", "segments", "index_sets", "messages", "result")
 
@@ -91,7 +92,11 @@ class Capacity:
             return []
         need, has = max(small, key=lambda each: each[0].bytes - each[1])
         message = f"rank {need.rank} needs {size_text(need.bytes)} of memory ({need.when}), and has {size_text(has)}"
-        more = (need.text(), *((f"so do {len(small) - 1} other ranks",) if len(small) > 1 else ()))
+        others = len(small) - 1
+        more = (
+            need.text(),
+            *((f"so {'does' if others == 1 else 'do'} {count(others, 'other rank')}",) if others else ()),
+        )
         return [Diagnostic("memory-exceeded", message, None, more, _ADVICE)]
 
     def _hosts(self) -> list[Diagnostic]:
@@ -102,7 +107,7 @@ class Capacity:
         host, bytes = max(small, key=lambda each: each[1])
         has = size_text(host.memory or 0)
         message = f"the ranks of {host.name} need {size_text(bytes)} of memory together, and it has {has}"
-        more = (f"so do those of {len(small) - 1} other machines",) if len(small) > 1 else ()
+        more = (f"so do those of {count(len(small) - 1, 'other machine')}",) if len(small) > 1 else ()
         return [Diagnostic("memory-exceeded", message, None, more, _ADVICE)]
 
 

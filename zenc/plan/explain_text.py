@@ -8,6 +8,7 @@ from zenc.plan.formats import DTYPE_BYTES
 from zenc.plan.model import Plan
 from zenc.plan.placement_text import placement_text
 from zenc.plan.symbolic_text import symbolic_text
+from zenc.words import count
 
 MOST_MESSAGES = 40
 
@@ -41,7 +42,7 @@ def _heading(explanation: Explanation) -> list[str]:
     return [
         f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
         *_tiers(plan, proof.size),
-        f"{proof.size} ranks, {proof.parts} part{'s' * (proof.parts != 1)}; "
+        f"{count(proof.size, 'rank')}, {count(proof.parts, 'part')}; "
         f"{_rounds(proof.rounds)}; {_aggregation(plan)} aggregation",
         f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense); {explanation.source}",
         _likeness(explanation.figures),
@@ -86,7 +87,7 @@ def _messages(explanation: Explanation) -> list[str]:
             lines.append(f"  {message.phase}, step {message.round}")
         lines.append(_message(message))
     if len(messages) > MOST_MESSAGES:
-        lines.append(f"  ... and {len(messages) - MOST_MESSAGES} more messages (--json shows all)")
+        lines.append(f"  ... and {count(len(messages) - MOST_MESSAGES, 'more message')} (--json shows all)")
     return lines if messages else [*lines, "  has nothing to send or to receive"]
 
 

@@ -28,6 +28,7 @@ from zenc.plan.rounds import expand
 from zenc.plan.route import routes
 from zenc.plan.verify import Proof, prove
 from zenc.topology.model import Topology
+from zenc.words import count
 
 MOST_WARNINGS = 8
 
@@ -51,7 +52,7 @@ class Placement:
     def text(self) -> list[str]:
         """The same in a few lines: the bottleneck, and who needs most memory."""
         loads, link = self.loads, self.loads.bottleneck
-        lines = [f"on {self.topology.name}, of {self.topology.size} ranks: every move has a way"]
+        lines = [f"on {self.topology.name}, of {count(self.topology.size, 'rank')}: every move has a way"]
         if link is not None:
             busy, bytes = seconds_text(float(loads.seconds[link])), size_text(float(loads.total[link]))
             lines.append(f"  bottleneck  {loads.name(link)}: {bytes} a call, for which it is busy {busy}")
@@ -70,7 +71,8 @@ def place(plan: Plan, topology: Topology, weigher: Weigher) -> Placement:
     moves that have no way, ``tier-mismatch``, or ``memory-exceeded``.
     """
     if plan.size not in (None, topology.size):
-        message = f"{topology.name} has {topology.size} ranks, and the scheme is to run {among(plan.size or 0)}"
+        ranks = count(topology.size, "rank")
+        message = f"{topology.name} has {ranks}, and the scheme is to run {among(plan.size or 0)}"
         help = "leave out the number of ranks, or choose another topology"
         raise TopologyError(Diagnostic("wrong-topology-size", message, help=help))
     rounds = expand(plan, topology.size)
@@ -98,7 +100,8 @@ def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:
     groups = [*accumulate((tier.size or 1 for tier in plan.tiers[:-1]), mul), topology.size]
     for tier, group in zip(plan.tiers, groups, strict=True):
         if tier.name in units and units[tier.name] != group:
-            message = f"a group of tier {tier.name} has {group} ranks, and a {tier.name} of {topology.name} has "
+            ranks = count(group, "rank")
+            message = f"a group of tier {tier.name} has {ranks}, and a {tier.name} of {topology.name} has "
             yield Diagnostic("tier-mismatch", message + str(units[tier.name]), tier.span, (_levels(topology),))
         elif tier.name not in units and group not in (*units.values(), topology.size):
             near = get_close_matches(tier.name, units, n=1)

@@ -7,6 +7,7 @@ import numpy as np
 from zenc.plan.links import StepLoad
 from zenc.plan.placement import Placement
 from zenc.plan.quantities import seconds_text, size_text
+from zenc.words import count
 
 MOST_LINKS = 12
 MOST_STEPS = 24
@@ -39,7 +40,7 @@ def _steps(placement: Placement) -> list[str]:
     for step in steps[:MOST_STEPS]:
         lines.append(_step(placement, step))
     if len(steps) > MOST_STEPS:
-        lines.append(f"  ... and {len(steps) - MOST_STEPS} more steps (--json shows all)")
+        lines.append(f"  ... and {count(len(steps) - MOST_STEPS, 'more step')} (--json shows all)")
     return lines
 
 

@@ -20,6 +20,7 @@ from zenc.errors import Diagnostic
 from zenc.plan.evaluate import Ints
 from zenc.plan.requirements import among
 from zenc.plan.rounds import Round, Rounds
+from zenc.words import count
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -300,5 +301,5 @@ def named(ranks: list[int]) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(ranks) > MOST_NAMED:
-        return f"ranks {', '.join(map(str, ranks[:MOST_NAMED]))} and {len(ranks) - MOST_NAMED} others"
+        return f"ranks {', '.join(map(str, ranks[:MOST_NAMED]))} and {count(len(ranks) - MOST_NAMED, 'other')}"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}" if ranks else "no rank"

@@ -21,6 +21,7 @@ from zenc.plan.requirements import among
 from zenc.plan.rounds import Round, Rounds
 from zenc.topology.model import Topology
 from zenc.topology.table import NO_ROUTE, Paths, RouteTable
+from zenc.words import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def routes(plan: Plan, rounds: Rounds, topology: Topology) -> Routes:
     """
     size = rounds.size
     if size != topology.size:
-        message = f"{topology.name} has {topology.size} ranks, and the moves are {among(size)}"
+        message = f"{topology.name} has {count(topology.size, 'rank')}, and the moves are {among(size)}"
         raise TopologyError(Diagnostic("wrong-topology-size", message))
     used = np.zeros((size, size), dtype=bool)
     for _, _, round_ in every_round(plan, rounds):
@@ -97,7 +98,8 @@ def _alternatives(found: Routes, src: int, dst: int, others: int) -> tuple[tuple
     reached = _nearest(forward, exclude=(src,))
     between = (forward > 0) & (onward > 0)
     relays = _nearest(np.where(between, forward + onward, NO_ROUTE), exclude=(src, dst))
-    more = (f"{others} other moves of this statement in this step have no way either",) if others else ()
+    moves = f"{count(others, 'other move')} of this statement in this step {'has' if others == 1 else 'have'}"
+    more = (f"{moves} no way either",) if others else ()
     notes = (f"the nearest that rank {src} reaches: {named(reached)}", *more, among(found.topology.size))
     if relays:
         return notes, f"ranks forward nothing by themselves: send to rank {relays[0]} first, which reaches rank {dst}"

@@ -8,6 +8,7 @@ from zenc.plan.formula import volume_text
 from zenc.plan.quantities import runs_text
 from zenc.plan.symbolic import PhaseFormulas, Symbolic, in_blocks
 from zenc.plan.volume import PhaseVolume, Volume
+from zenc.words import count
 
 MOST_TERMS = 12
 """Of a sum that is counted for one number of ranks; a formula never has as many."""
@@ -74,7 +75,7 @@ def _blocks(found: Symbolic) -> list[str]:
 def _counted(volume: Volume) -> str:
     kept = dict(sorted(volume.items())[:MOST_TERMS])
     more = len(volume) - len(kept)
-    return volume_text(kept) + (f" + {more} more terms" if more else "")
+    return volume_text(kept) + (f" + {count(more, 'more term')}" if more else "")
 
 
 def _both(sent: str, received: str) -> str:

@@ -29,7 +29,7 @@ def gpu_stage(
     plan, parts = artifact.plan, artifact.plan.parts(group.size)
     try:
         steps = lowered(plan, group.size, group.rank)
-        library = targets.load(render_sequences([steps]), deadline_s=deadline)
+        library = targets.load(render_sequences([steps]), deadline_s=deadline, scheme=plan.scheme)
         library.bind(*gpu.libraries(group.size))
         kernels = library.load_kernels(gpu.image(artifact))
         name = library.unique_id() if group.size > 1 and group.rank == 0 else b""

@@ -64,7 +64,7 @@ class Stages:
     def _host(self) -> Stage:
         artifact, communicator = self.artifact, self.communicator
         sources = artifact.sources if artifact.target == "cpu" else render(UnitInputs.of(artifact.plan), "cpu")
-        kernels = cpu.load(sources, deadline_s=self.deadline)
+        kernels = cpu.load(sources, deadline_s=self.deadline, scheme=artifact.plan.scheme)
         self._tell(str(kernels.path))
         stage = host_stage(artifact.plan, kernels, communicator.transport, self.deadline)
         return self._without_capacity(stage) if self.capacity else stage

@@ -12,6 +12,7 @@ from zenc.language.spelling import did_you_mean
 from zenc.language.syntax import Argument, Parameter, Scheme, Word
 from zenc.scheme.constants import Environment, constant
 from zenc.scheme.report import Report, listed, unknown
+from zenc.words import count
 
 _INTEGER = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|[0-9](_?[0-9])*)")
 _LONGEST = 100
@@ -44,7 +45,7 @@ def match_arguments(word: Word, names: Sequence[str], report: Report) -> dict[st
 def _count(names: Sequence[str]) -> str:
     if not names:
         return "no arguments"
-    return f"at most {len(names)} argument{'s' if len(names) > 1 else ''} ({listed(names)})"
+    return f"at most {count(len(names), 'argument')} ({listed(names)})"
 
 
 def check_parameters(parameters: Sequence[Parameter], report: Report) -> None:

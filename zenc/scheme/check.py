@@ -29,6 +29,7 @@ from zenc.language.schedule import (
 )
 from zenc.language.spelling import did_you_mean
 from zenc.scheme.report import Report, listed
+from zenc.words import count
 
 
 @dataclass
@@ -119,7 +120,7 @@ class Checker:
     def _variable(self, e: Variable, scope: Mapping[str, Let | None]) -> None:
         if e.name not in scope:
             message = f"unknown name '{e.name}'{did_you_mean(e.name, scope)}"
-            self.report.error("unknown-name", message, e.span, notes=(f"known here: {listed(scope)}",))
+            self.report.error("unknown-name", message, e.span, notes=(f"known here: {listed(scope) or 'no name'}",))
         elif scope[e.name] is None:
             self.used.add(e.name)
         else:
@@ -132,7 +133,7 @@ class Checker:
             help = "a range stands in a loop: for i in 0 .. size - 1" if e.function == "range" else None
             self.report.error("unknown-function", message + did_you_mean(e.function, FUNCTIONS), e.span, help=help)
         elif wanted != len(e.arguments):
-            message = f"{e.function} takes {wanted} argument{'s' if wanted > 1 else ''}, not {len(e.arguments)}"
+            message = f"{e.function} takes {count(wanted, 'argument')}, not {len(e.arguments)}"
             self.report.error("wrong-arguments", message, e.span)
         for argument in e.arguments:
             self.expression(argument, scope)

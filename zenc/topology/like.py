@@ -19,6 +19,7 @@ from zenc.topology.builders import BUILDERS, described
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.names import Names
 from zenc.topology.units import Kind, amount
+from zenc.words import count
 
 if TYPE_CHECKING:
     from zenc.topology.declare import Declarer
@@ -122,7 +123,8 @@ def _matched(like: cluster.Like, names: list[str], placed: list[str], declarer: 
             declarer.report.error("wrong-arguments", message, setting.name.span)
             continue
         if setting.name is None and place >= len(placed):
-            message = f"'{like.what.text}' takes {len(placed)} values without a name, and this is number {place + 1}"
+            values = count(len(placed), "value")
+            message = f"'{like.what.text}' takes {values} without a name, and this is number {place + 1}"
             declarer.report.error("wrong-arguments", message, setting.span)
             continue
         name = setting.name.text if setting.name else placed[place]

@@ -13,7 +13,7 @@ from zenc.language.load import load_file, load_text
 from zenc.resources import directory
 from zenc.topology.builders import BUILDERS
 from zenc.topology.draft import Draft
-from zenc.topology.given import split_given, values_of
+from zenc.topology.given import as_builder_call, builder_program, split_given, values_of
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
 from zenc.topology.like import kind_of
 from zenc.topology.model import Topology
@@ -120,6 +120,6 @@ def _from_builder(text: str, values: Values) -> tuple[Topology, tuple[Diagnostic
     if values:
         message = f"a builder takes its values as arguments, and has no parameter '{next(iter(values))}'"
         raise TopologyError(Diagnostic("unknown-parameter", message))
-
-    topology, warnings = resolve_topology(load_text(f"topology given {{ like {text.strip()} }}", "<builder>"))
+    with as_builder_call(call := text.strip()):
+        topology, warnings = resolve_topology(builder_program(call))
     return replace(topology, name=" ".join(text.split())), warnings

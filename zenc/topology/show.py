@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from zenc.topology.model import Host, Link, Node, Topology, order
 from zenc.topology.units import bandwidth_text, latency_text, memory_text
+from zenc.words import count
 
 MOST_NODES_CUT = 1000
 MOST_HOSTS_CUT = 32
@@ -215,7 +216,7 @@ def _ranks_of(host: Host) -> str:
     if len(host.ranks) == 1:
         return f"rank {first}"
     if last - first != len(host.ranks) - 1:
-        return f"{len(host.ranks)} ranks"
+        return count(len(host.ranks), "rank")
     return f"ranks {first} {'and' if last == first + 1 else 'to'} {last}"
 
 

@@ -11,12 +11,12 @@ from zenc.codegen.once import DEADLINE_SECONDS
 from zenc.targets.cpu.kernels import Kernels
 
 
-def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS) -> Kernels:
-    """Compile ``sources`` or find them in the cache, and open them. A process opens each library once.
+def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> Kernels:
+    """Compile ``sources`` of ``scheme`` or find them in the cache, and open them. A process opens each library once.
 
     Raises BuildError and CacheError; BuildError ``wrong-abi`` for a library of another version of zenc.
     """
-    return _open(build(sources, deadline_s=deadline_s))
+    return _open(build(sources, deadline_s=deadline_s, scheme=scheme))
 
 
 @cache

@@ -30,12 +30,12 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS) -> CallSequence:
-    """Compile ``sources``, of ``render_sequences``, or find them in the cache, and open them.
+def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallSequence:
+    """Compile ``sources``, of ``render_sequences`` for ``scheme``, or find them in the cache, and open them.
 
     Raises BuildError and CacheError.
     """
-    return _open(build(sources, target="cuda", deadline_s=deadline_s))
+    return _open(build(sources, target="cuda", deadline_s=deadline_s, scheme=scheme))
 
 
 @cache

@@ -21,6 +21,7 @@ from zenc.topology.check import too_large
 from zenc.topology.draft import Draft, printable
 from zenc.topology.model import Host, Node
 from zenc.topology.units import Kind, amount_of_text
+from zenc.words import count
 
 Attributes = Mapping[str, Any]
 _Key = tuple[str, str]
@@ -171,7 +172,7 @@ def _levels(graph: Graph, ranks: int) -> list[tuple[str, int]]:
         if not pair or not isinstance(level[0], str) or type(level[1]) is not int or level[1] < 1:
             raise _malformed(graph, "'levels' is a list of names and counts: node(4), gpu(8)")
     if not levels or math.prod(count for _, count in levels) != ranks:
-        raise _malformed(graph, f"the levels do not come to {ranks} ranks")
+        raise _malformed(graph, f"the levels do not come to {count(ranks, 'rank')}")
     return [(printable(name[:_LONGEST_NAME]), count) for name, count in levels]
 
 
