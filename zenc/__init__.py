@@ -1,8 +1,8 @@
 """zenc, a compiler for gradient synchronisation: sparse all-reduce schemes, declared, proved and compiled.
 
     import zenc
-    handle = zenc.attach(ddp_model, "schemes/balanced.zen")    # one line in a DDP script
-    collective = zenc.load("balanced")                         # or by hand: collective.all_reduce(tensor)
+    handle = zenc.attach(ddp_model, "auto")    # one line in a DDP script
+    collective = zenc.load("auto")             # or by hand: collective.all_reduce(tensor)
 
 Names are imported at first use, so that ``import zenc`` stays light: torch comes only with what needs it.
 """

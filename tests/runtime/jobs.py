@@ -209,7 +209,9 @@ def chosen(
         dist.all_reduce(held, group=group)
         expected = held * (1 + torch.arange(units) % 7)
         assert torch.equal(total.to_dense()[:, 0], expected), "the sum is wrong"
-        ran.append(collective.stats["choice"]["scheme"])
+        choice = collective.stats["choice"]
+        assert set(choice) == {"scheme", "seconds_expected"}
+        ran.append(choice["scheme"])
         results.append(bits(total))
     decisions = [decision.to_json() for decision in collective.decisions]
     return {"ran": ran, "results": results, "decisions": decisions}

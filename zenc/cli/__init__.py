@@ -58,7 +58,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc advise --profile model.json   is zenc worth it for my model?
   zenc simulate balanced sparcml     which is faster, on how many ranks you like
   zenc calibrate -o here.json        measure this cluster, for zenc simulate
-  zenc compile balanced -o out       a directory that zenc.attach() takes
+  zenc compile auto -o out           a directory that zenc.attach() takes
   zenc tune --ranks 8 --density 0.01 which scheme is the fastest here
   zenc fmt mine.zen                  lay it out as everyone does
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
@@ -67,7 +67,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
 A SCHEME is a file, or the name of a scheme that comes with zenc. In a training script:
 
 \b
-  handle = zenc.attach(ddp_model, "balanced")
+  handle = zenc.attach(ddp_model, "auto")
 """
 
 app = typer.Typer(

@@ -26,7 +26,7 @@ zenc simulate --profile takes such a file. A training script records its own:
 
 \b
   profiler = zenc.Profiler(every=100)
-  handle = zenc.attach(ddp_model, "balanced", profiler=profiler)
+  handle = zenc.attach(ddp_model, "auto", profiler=profiler)
   ...
   profiler.save("model.json")                      # on one rank: all have the same counts
 """

@@ -120,7 +120,7 @@ class ChoosingCollective(Collective):
         result = collective._run(tensor, prepared, op, number, work)
         if work.counted is not None:
             known.took = work.counted.seconds if timed else None
-            work.counted.choice = {"scheme": scheme, "seconds_predicted": expected}
+            work.counted.choice = {"scheme": scheme, "seconds_expected": expected}
             self._stats = work.counted
         return result
 

@@ -47,7 +47,7 @@ class Profiler:
     """Counts, for each parameter of an attached model, which ranks hold which units: ``profiles()`` and ``save()``.
 
         profiler = zenc.Profiler(every=100)
-        zenc.attach(ddp_model, "balanced", profiler=profiler)
+        zenc.attach(ddp_model, "auto", profiler=profiler)
 
     Args:
         every: the first call of each parameter is sampled, and each so many-th after it. All ranks must say the same.

@@ -1,4 +1,4 @@
-"""One line in a DDP script: ``zenc.attach(ddp_model, "schemes/balanced.zen")``."""
+"""One line in a DDP script: ``zenc.attach(ddp_model, "auto")``."""
 
 from __future__ import annotations
 

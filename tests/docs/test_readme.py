@@ -1,0 +1,83 @@
+"""The README says what is so: its commands are those of the program, and its numbers those that were measured."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from tests.docs.pages import ROOT
+from zenc.cli import app
+from zenc.language.load import locate
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+MEASURED = ROOT / "docs" / "benchmarks"
+
+
+def verbs(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Name -> command, of all that do something."""
+    if not hasattr(command, "commands"):
+        yield name, command
+        return
+    for word, below in command.commands.items():
+        yield from verbs(below, f"{name} {word}".strip())
+
+
+VERBS = dict(verbs(get_command(app)))
+README_LINES = re.findall(r"^zenc .*?(?=   ?\S.*$)", README, re.MULTILINE)
+INDEX_LINES = re.findall(r"^\| `(zenc [^`]+)` \|", INDEX, re.MULTILINE)
+
+
+def named(words: list[str]) -> str:
+    """The verb that a command line names."""
+    return next(name for name in (" ".join(words[:2]), words[0]) if name in VERBS)
+
+
+@pytest.mark.parametrize("lines", [README_LINES, INDEX_LINES], ids=["README", "index"])
+def test_the_list_has_every_command_and_no_other(lines):
+    shown = {shlex.split(line)[1] for line in lines}
+    assert shown == {name.split()[0] for name in VERBS}
+
+
+def test_commands_of_the_lists_exist_with_their_options():
+    for line in (*README_LINES, *INDEX_LINES):
+        words = shlex.split(line)[1:]
+        options = {option for parameter in VERBS[named(words)].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options, line
+
+
+def test_each_command_takes_json():
+    assert "Each takes `--json`" in README
+    assert [name for name, verb in VERBS.items() if not any("--json" in each.opts for each in verb.params)] == []
+
+
+def point(name: str) -> Any:
+    return json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def test_numbers_of_the_words_are_measured():
+    training = point("training-8")["peers"]["ddp-sparse"]["ratio"]["median"]
+    assert f"a training step is {training:.2f} times as fast" in README
+    schemes = [path for path in (ROOT / "schemes").glob("*.zen") if path.stem != "patterns"]
+    assert f"[{len(schemes)} schemes](docs/reference/schemes.md)" in README and all(locate(s.stem) for s in schemes)
+
+
+def test_what_it_needs_is_what_the_package_declares():
+    low, below = re.findall(r'requires-python = ">=(3\.\d+),<3\.(\d+)"', PROJECT)[0]
+    assert f"Python {low} to 3.{int(below) - 1}" in README
+    (torch,) = re.findall(r'"torch>=([\d.]+)', PROJECT)
+    assert f"PyTorch {torch}" in README
+
+
+def test_links_lead_somewhere():
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README)
+    assert [target for target in targets if "://" not in target and not (ROOT / target).exists()] == []
+    assert Path(ROOT, "docs/benchmarks/scale.svg").exists()
