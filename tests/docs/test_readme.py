@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from typer.main import get_command
 
 from tests.docs.pages import ROOT
@@ -17,7 +16,6 @@ from zenc.cli import app
 from zenc.language.load import locate
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-INDEX = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 MEASURED = ROOT / "docs" / "benchmarks"
 
@@ -32,8 +30,7 @@ def verbs(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 VERBS = dict(verbs(get_command(app)))
-README_LINES = re.findall(r"^zenc .*?(?=   ?\S.*$)", README, re.MULTILINE)
-INDEX_LINES = re.findall(r"^\| `(zenc [^`]+)` \|", INDEX, re.MULTILINE)
+LINES = re.findall(r"^zenc .*?(?=   ?\S.*$)", README, re.MULTILINE)
 
 
 def named(words: list[str]) -> str:
@@ -41,14 +38,13 @@ def named(words: list[str]) -> str:
     return next(name for name in (" ".join(words[:2]), words[0]) if name in VERBS)
 
 
-@pytest.mark.parametrize("lines", [README_LINES, INDEX_LINES], ids=["README", "index"])
-def test_the_list_has_every_command_and_no_other(lines):
-    shown = {shlex.split(line)[1] for line in lines}
+def test_the_list_has_every_command_and_no_other():
+    shown = {shlex.split(line)[1] for line in LINES}
     assert shown == {name.split()[0] for name in VERBS}
 
 
-def test_commands_of_the_lists_exist_with_their_options():
-    for line in (*README_LINES, *INDEX_LINES):
+def test_commands_of_the_list_exist_with_their_options():
+    for line in LINES:
         words = shlex.split(line)[1:]
         options = {option for parameter in VERBS[named(words)].params for option in parameter.opts}
         assert {word for word in words if word.startswith("-")} <= options, line
