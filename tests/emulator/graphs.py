@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class Captured:
 
     libraries: Libraries
     stream: int
+    execs: list[int] = field(default_factory=list, kw_only=True)
+    """What can be launched of it, until ``close``."""
 
     def begin(self, stream: int | None = None, mode: int = GLOBAL) -> None:
         self.libraries.call("cuStreamBeginCapture_v2", self.stream if stream is None else stream, mode)
@@ -50,7 +52,13 @@ class Captured:
         self.libraries.call("cuStreamEndCapture", self.stream if stream is None else stream, ctypes.byref(graph))
         exec = self.libraries.new("cuGraphInstantiateWithFlags", graph.value, 0)
         self.libraries.call("cuGraphDestroy", graph.value)
+        self.execs.append(exec)
         return exec
+
+    def close(self) -> None:
+        """Destroy all that can be launched."""
+        while self.execs:
+            self.libraries.call("cuGraphExecDestroy", self.execs.pop())
 
     def end_fails(self, stream: int | None = None) -> int:
         """With which code the capture ends; there is no graph then."""

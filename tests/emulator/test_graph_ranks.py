@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
+import pytest
 
 from tests.emulator.graphs import NON_BLOCKING, THREAD_LOCAL, Captured
 from tests.emulator.libraries import INT64, UINT64, failure
@@ -36,6 +39,7 @@ def test_ranks_meet_again_in_each_run(run):
         own[0] *= 10
         graphs.run(exec)
         assert rank.wait() == 0
+        graphs.close()
         return [int(own[0]), int(found[0]), int(total[0])]
 
     assert run(3, body) == [[10 * ((number - 3) % 3), 10 * ((number - 3) % 3), 30] for number in range(3)]
@@ -62,10 +66,32 @@ def test_groups_of_a_communicator_keep_their_order_on_branches(run):
         rank.libraries.call("cuStreamWaitEvent", rank.stream, event, 0)
         graphs.run(graphs.end(), 2)
         assert rank.wait() == 0
+        graphs.close()
         rank.libraries.call("cuStreamDestroy_v2", other)
         return out.tolist()
 
     assert run(2, body)[1] == [5, 6]
+
+
+@pytest.mark.parametrize("end", ["ncclCommAbort", "ncclCommDestroy"])
+def test_a_communicator_ends_after_the_graphs_that_hold_its_messages(run, end):
+    """As in NCCL, where abort does not end that wait either."""
+
+    def body(rank: Rank) -> list[bool]:
+        values = np.ones(1, np.uint64)
+        graphs = Captured(rank.libraries, rank.stream)
+        graphs.begin(mode=THREAD_LOCAL)
+        rank.all_reduce(values, values, UINT64, SUM)
+        graphs.end()
+        ending = threading.Thread(target=lambda: rank.libraries.call(end, rank.communicator), daemon=True)
+        ending.start()
+        ending.join(0.3)
+        waits = ending.is_alive()
+        graphs.close()
+        ending.join(20)
+        return [waits, ending.is_alive()]
+
+    assert run(2, body) == [[True, False]] * 2
 
 
 def test_posting_to_an_invalid_capture_fails(run):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,6 +12,8 @@ import pytest
 import torch
 
 import zenc
+from tests.emulator.graphs import GLOBAL, graphs_on
+from tests.gpu.machine import emulator
 from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
@@ -125,12 +129,42 @@ def test_ordinary_calls_go_between_replays():
         assert_same_bits([*cpu_sums(graphs.artifact, held), *graphs.replayed()])
 
 
+@pytest.mark.parametrize("held", [1, 3])
+def test_a_graph_holds_several_calls(held):
+    """Each has tables of its own in pinned memory, and another call goes before the next replay."""
+    tensors = [[torch.zeros(UNITS, WIDTH) for _ in range(2)] for _ in range(held)]
+    artifact = zenc.compile("balanced", ranks=2)
+    ranks = emulated_ranks(artifact, 2, capacity=Capacity(0.5, 1.0))
+    calls = [on_all(ranks, lambda rank: ranks[rank].collective.capturable(of[rank])) for of in tensors]  # noqa: B023
+
+    def captured(rank: int) -> int:
+        return ranks[rank].gpu.captured(lambda: [call[rank].enqueue() for call in calls])
+
+    def replayed(rank: int) -> list[torch.Tensor]:
+        ranks[rank].gpu.launch(graphs[rank])
+        return [call[rank].result() for call in calls]
+
+    for _ in range(2):
+        graphs = on_all(ranks, captured)
+        for seed in range(2):
+            inputs = [gradients(dense_tensor, 2, 5 * number + seed) for number in range(held)]
+            for rank, number in itertools.product(range(2), range(held)):
+                tensors[number][rank].copy_(inputs[number][rank])
+            found = on_all(ranks, replayed)
+            for number in range(held):
+                assert_same_bits([*cpu_sums(artifact, inputs[number]), *(results[number] for results in found)])
+            run_all([rank.collective for rank in ranks], gradients(sparse_tensor, 2, seed))
+
+
 def test_a_peer_that_does_not_replay_is_missed():
+    """At the deadline, while the graphs live: NCCL would wait for these to end."""
     graphs = Graphs("balanced", [torch.zeros(UNITS, WIDTH) for _ in range(2)], Capacity(0.5, 1.0), deadline=3)
     graphs.ranks[0].gpu.launch(graphs.graphs[0])
+    started = time.monotonic()
     with pytest.raises(zenc.SynchronisationError) as caught:
         graphs.calls[0].result()
     assert caught.value.diagnostics[0].id == "deadline"
+    assert time.monotonic() - started < 20
     with pytest.raises(zenc.SynchronisationError) as later:
         graphs.ranks[0].collective.all_reduce(torch.ones(4, 3))
     assert later.value.diagnostics[0].id == "group-broken"
@@ -174,3 +208,24 @@ def test_holders_ask_first():
     with pytest.raises(zenc.ZencError) as caught:
         capacity_of(0.1, zenc.compile("holders", ranks=4).plan, 4)
     assert caught.value.diagnostics[0].id == "no-capacity-mode"
+
+
+def test_calls_go_on_while_somebody_captures():
+    """On another stream and thread, in mode ``global``, which is PyTorch's default: neither minds the other."""
+    ranks = emulated_ranks(zenc.compile("balanced", ranks=2), 2)
+    inputs = gradients(sparse_tensor, 2, 3)
+    with graphs_on(emulator()) as graphs:
+        graphs.begin(mode=GLOBAL)
+        graphs.set(0, 5, graphs.stream)
+        found = run_all([rank.collective for rank in ranks], inputs)
+        graphs.run(graphs.end())
+        assert graphs.cells()[0] == 5
+        graphs.close()
+    assert_same_bits([*cpu_sums(zenc.compile("balanced", ranks=2), inputs), *found])
+
+
+def test_a_call_that_waits_is_not_captured():
+    (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
+    with pytest.raises(zenc.TensorError) as caught:
+        rank.gpu.captured(lambda: rank.collective.all_reduce(torch.ones(4, 3)))
+    assert caught.value.diagnostics[0].id == "not-capturable"

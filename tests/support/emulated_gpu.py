@@ -5,9 +5,7 @@ A device's memory is the host's there, so that tensors of the CPU pass for tenso
 
 from __future__ import annotations
 
-import ctypes
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +15,7 @@ import pytest
 import torch
 
 from tests.emulator.build import engine, kernels
+from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
@@ -43,7 +42,8 @@ class EmulatedGpu:
         self._libraries = Libraries()
         self._libraries.make_current(ordinal)
         self._streams = [self._libraries.new("cuStreamCreate", 1) for _ in range(2)]
-        weakref.finalize(self, _destroy, self._libraries, self._streams)
+        self._graphs = Captured(self._libraries, self._streams[0])
+        weakref.finalize(self, _destroy, self._libraries, self._streams, self._graphs)
 
     left: int | None
 
@@ -70,24 +70,12 @@ class EmulatedGpu:
     def pinned(self, numbers: int) -> torch.Tensor:
         return torch.zeros(numbers, dtype=torch.int64)
 
-    def ended(self, deadline: float) -> bool:
-        event = self._libraries.new("cuEventCreate", 0)
-        self._libraries.call("cuEventRecord", event, self._streams[0])
-        until = time.monotonic() + deadline
-        while self._libraries.library.cuEventQuery(ctypes.c_uint64(event)) == NOT_READY:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.001)
-        return True
-
     def captured(self, work: Callable[[], None]) -> int:
-        """A graph of what ``work`` puts on the caller's stream, ready to be launched."""
+        """A graph of what ``work`` puts on the caller's stream, ready to be launched; it lives as long as this."""
         self.make_current()
-        self._libraries.call("cuStreamBeginCapture_v2", self._streams[0], 0)
+        self._graphs.begin()
         work()
-        graph = ctypes.c_uint64()
-        self._libraries.call("cuStreamEndCapture", self._streams[0], ctypes.byref(graph))
-        return self._libraries.new("cuGraphInstantiateWithFlags", graph.value, 0)
+        return self._graphs.end()
 
     def launch(self, graph: int) -> None:
         self.make_current()
@@ -98,8 +86,9 @@ class EmulatedGpu:
         return copy.data_ptr(), copy
 
 
-def _destroy(libraries: Libraries, streams: list[int]) -> None:
+def _destroy(libraries: Libraries, streams: list[int], graphs: Captured) -> None:
     """Each has threads, whose stacks would otherwise last as long as the process."""
+    graphs.close()
     for stream in streams:
         libraries.call("cuStreamDestroy_v2", stream)
 

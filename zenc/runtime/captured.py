@@ -20,6 +20,7 @@ from zenc.runtime.gpu_call import GpuCall
 from zenc.runtime.streams import on_stream
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
+from zenc.targets.cuda.call import Outcome
 
 if TYPE_CHECKING:
     from zenc.runtime.collective import Collective
@@ -66,8 +67,10 @@ class Captured:
         if call is None:
             raise _refused("nothing has been captured", "call enqueue() while a graph is captured, and replay it")
         self._collective._communicator.demand_whole()
-        if not call.loaded.gpu.ended(call.loaded.deadline):
-            raise self._gave_up(call)
+        loaded = call.loaded
+        outcome, why = loaded.library.drain(loaded.communicator, loaded.gpu.streams()[0], loaded.deadline)
+        if outcome is not Outcome.DONE:
+            raise self._gave_up(call, why)
         if self._report[0]:
             return self._collective.all_reduce(self._tensor, self._op, rows=self._rows)
         if not self._tensor.is_sparse:
@@ -96,11 +99,13 @@ class Captured:
 
         communicator.worker.run(on_stream(run, tensor, False))
 
-    def _gave_up(self, call: GpuCall) -> SynchronisationError:
+    def _gave_up(self, call: GpuCall, why: str) -> SynchronisationError:
+        """``why``: what CUDA says; nothing if the deadline has passed."""
         loaded = call.loaded
-        message = f"a replay of {loaded.scheme} did not end within the deadline of {loaded.deadline:g} s"
+        ended = f"failed: {why}" if why else f"did not end within the deadline of {loaded.deadline:g} s"
         help = "see whether all ranks are alive and replay their graphs equally often; deadline= sets how long to wait"
-        error = SynchronisationError(Diagnostic("deadline", message, help=help))
+        message = f"a replay of {loaded.scheme} {ended}"
+        error = SynchronisationError(Diagnostic("cuda-failed" if why else "deadline", message, help=help))
         loaded.library.abort_communicator(loaded.communicator)
         self._collective._communicator.give_up(error, self)
         return error

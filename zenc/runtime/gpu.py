@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -47,9 +45,6 @@ class Gpu(Protocol):
     def pinned(self, numbers: int) -> torch.Tensor:
         """Memory of the host, int64 [numbers], that the GPU can write."""
 
-    def ended(self, deadline: float) -> bool:
-        """Wait for all that is on the caller's stream, up to ``deadline`` seconds; whether it has ended."""
-
     def uploaded(self, words: Words) -> tuple[int, object]:
         """A copy of ``words`` in the GPU's memory, which is there when this returns: its address, and what owns it.
 
@@ -82,10 +77,6 @@ class TorchGpu:
     def pinned(self, numbers: int) -> torch.Tensor:
         return torch.zeros(numbers, dtype=torch.int64, pin_memory=True)
 
-    def ended(self, deadline: float) -> bool:
-        event = torch.cuda.current_stream(self.device).record_event()
-        return _polled(event.query, deadline)
-
     def uploaded(self, words: Words) -> tuple[int, object]:
         try:
             copy = torch.frombuffer(words, dtype=torch.int64).to(self.device)
@@ -97,16 +88,6 @@ class TorchGpu:
             raise TensorError(Diagnostic("out-of-memory", message, help=help)) from error
         torch.cuda.synchronize(self.device)
         return copy.data_ptr(), copy
-
-
-def _polled(done: Callable[[], bool], deadline: float) -> bool:
-    """Whether ``done`` becomes true within ``deadline`` seconds."""
-    until = time.monotonic() + deadline
-    while not done():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0)
-    return True
 
 
 class Arena:

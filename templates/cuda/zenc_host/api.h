@@ -28,6 +28,7 @@ constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
 constexpr CUresult CUDA_ERROR_NOT_READY = 600;
 constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
+constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
 constexpr int OLDEST_DRIVER = 12000;  // major * 1000 + minor * 10
 
 using ncclResult_t = int;
@@ -85,6 +86,7 @@ constexpr int OLDEST_NCCL = 22800;  // major * 10000 + minor * 100 + patch
     X(CUresult, cuMemsetD8Async,                                                                          \
       (CUdeviceptr memory, unsigned char value, unsigned long bytes, CUstream stream))                    \
     X(CUresult, cuStreamIsCapturing, (CUstream stream, int* status))                                      \
+    X(CUresult, cuThreadExchangeStreamCaptureMode, (int* mode))                                           \
     X(CUresult, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                      \
     X(CUresult, cuEventCreate, (CUevent * event, unsigned flags))                                         \
     X(CUresult, cuEventRecord, (CUevent event, CUstream stream))                                          \

@@ -19,6 +19,7 @@ enum Outcome : i64 {
     BAD_UNIT = 6,         // a unit id out of range at position `detail`
     CORRUPT_SEGMENT = 7,  // what came from `peer` is no segment of the count that it promised
     UNUSABLE_GROUP = 8,   // an earlier call broke the communicator, or the sequence is for other ranks
+    NOT_CAPTURABLE = 9,   // a graph captures the stream, and `report` is null; nothing has been done
 };
 
 struct PhaseCount {

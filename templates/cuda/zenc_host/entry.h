@@ -38,12 +38,8 @@ inline void clear_results(Call& call) {
 inline void give_up(Call& call, Communicator& group) {
     abort(group);
     if (call.report != nullptr) return;  // what is captured has not begun
-    Patience patience(call.deadline);
-    const CUstream streams[] = {static_cast<CUstream>(call.stream), static_cast<CUstream>(call.side)};
-    for (const CUstream stream : streams) {
-        if (api.cuEventRecord(group.ready, stream) != CUDA_SUCCESS) continue;
-        while (api.cuEventQuery(group.ready) == CUDA_ERROR_NOT_READY && patience.wait()) continue;
-    }
+    for (void* const stream : {call.stream, call.side})
+        drain(static_cast<CUstream>(stream), group.ready, call.deadline);
 }
 
 // A call for which capacity mode had no room. Its input is as it was.
@@ -76,7 +72,14 @@ inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
         fail(call, OUT_OF_MEMORY, -1, "%lld units are too many: fewer than 2^%llu are counted", call.units,
              RANK_BITS);
     if (!ok(call)) return call.outcome;
+    const BesideCaptures beside;
     if (check(call, api.cuCtxSetCurrent(group.context), "cuCtxSetCurrent")) {
+        if (call.report == nullptr && is_captured(static_cast<CUstream>(call.stream))) {
+            fail(call, NOT_CAPTURABLE, -1,
+                 "the stream is captured for a graph, and this call waits for the device");
+            return call.outcome;
+        }
+        group.in_graphs |= call.report != nullptr;
         group.staging.reset();
         mine->play(call, group);
         if (call.report != nullptr) group.staging.keep();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zenc_host/bind.h"
+#include "zenc_host/capturing.h"
 
 namespace zenc {
 
@@ -72,6 +73,7 @@ extern "C" {
 // Loads a compiled unit (a cubin) into the current context. Returns what a Call takes as `kernels`, or null
 // with the reason in `error`.
 ZENC_EXPORT void* zenc_load_kernels(const void* image, char* error, zenc::u64 size) {
+    const zenc::BesideCaptures beside;
     auto* const kernels = new zenc::Kernels;
     if (zenc::load_kernels(image, *kernels, {error, size})) return kernels;
     delete kernels;
@@ -80,6 +82,7 @@ ZENC_EXPORT void* zenc_load_kernels(const void* image, char* error, zenc::u64 si
 
 // No call may be under way.
 ZENC_EXPORT void zenc_unload_kernels(void* kernels) {
+    const zenc::BesideCaptures beside;
     auto* const loaded = static_cast<zenc::Kernels*>(kernels);
     zenc::api.cuCtxSetCurrent(loaded->context);
     zenc::api.cuModuleUnload(loaded->module);

@@ -16,31 +16,27 @@ public:
     Staging& operator=(const Staging&) = delete;
 
     ~Staging() {
-        keep();
-        for (const Chunk& chunk : kept_) api.cuMemFreeHost(chunk.memory);
+        for (const Chunk& chunk : chunks_) api.cuMemFreeHost(chunk.memory);
     }
 
     // Takes some memory before there are calls. To ask for pinned memory may wait for all that runs on the
     // device, and so, in a call, for messages of other groups that wait for this rank.
     CUresult prepare() { return add(CHUNK); }
 
-    // Makes all memory free again. The device must have passed what was copied from it.
-    void reset() {
-        chunk_ = 0;
-        used_ = 0;
-    }
+    // Makes memory free again. The device must have passed what was copied from it.
+    void reset() { go_to(0); }
 
     // Keeps what was taken as it is, for good: a captured call reads it with every replay.
     void keep() {
-        kept_.insert(kept_.end(), chunks_.begin(), chunks_.end());
-        chunks_.clear();
+        for (u64 i = 0; i < chunks_.size() && i <= chunk_; ++i)
+            chunks_[i].kept = i < chunk_ ? chunks_[i].bytes : used_;
         reset();
     }
 
     // Room for some bytes until the next reset, aligned to 16; null after a failure.
     void* take(Call& call, u64 bytes) {
         bytes = (bytes + 15) / 16 * 16;
-        for (; chunk_ < chunks_.size(); ++chunk_, used_ = 0) {
+        for (; chunk_ < chunks_.size(); go_to(chunk_ + 1)) {
             if (chunks_[chunk_].bytes - used_ < bytes) continue;
             u8* const found = chunks_[chunk_].memory + used_;
             used_ += bytes;
@@ -55,7 +51,13 @@ private:
     struct Chunk {
         u8* memory;
         u64 bytes;
+        u64 kept;  // of them, from the first one on
     };
+
+    void go_to(u64 chunk) {
+        chunk_ = chunk;
+        used_ = chunk < chunks_.size() ? chunks_[chunk].kept : 0;
+    }
 
     bool grow(Call& call, u64 bytes) {
         return check(call, add(bytes < CHUNK ? CHUNK : bytes), "cuMemHostAlloc");
@@ -64,11 +66,11 @@ private:
     CUresult add(u64 bytes) {
         void* memory = nullptr;
         const CUresult result = api.cuMemHostAlloc(&memory, bytes, 0);
-        if (result == CUDA_SUCCESS) chunks_.push_back({static_cast<u8*>(memory), bytes});
+        if (result == CUDA_SUCCESS) chunks_.push_back({static_cast<u8*>(memory), bytes, 0});
         return result;
     }
 
-    std::vector<Chunk> chunks_, kept_;
+    std::vector<Chunk> chunks_;
     u64 chunk_ = 0;
     u64 used_ = 0;
 };

@@ -78,12 +78,13 @@ Result end_capture(Stream* stream, Graph& graph) {
         return invalidate(capture, STREAM_CAPTURE_WRONG_THREAD);
     captures.erase(capture);
     capture->open = false;
+    Graph captured = std::exchange(capture->graph, {});  // events that know of the capture keep nothing of it
     if (!capture->valid) return STREAM_CAPTURE_INVALIDATED;
-    const std::vector<char> found = capture->graph.behind(capture->streams[stream]);
+    const std::vector<char> found = captured.behind(capture->streams[stream]);
     for (const auto& [one, nodes] : capture->streams)
         for (const size_t number : nodes)
             if (!found[number]) return STREAM_CAPTURE_UNJOINED;
-    graph = capture->graph;
+    graph = std::move(captured);
     return SUCCESS;
 }
 
@@ -105,6 +106,7 @@ void forget(Stream* stream) {
     capture->streams.erase(stream);
     if (capture->origin != stream) return;
     capture->open = false;
+    capture->graph = {};
     captures.erase(capture);
 }
 

@@ -16,8 +16,9 @@ public:
     std::shared_ptr<World> world;
     int rank;
     bool blocking;
-    bool settled = true;  // false: what was called last must first be asked for
-    std::string message;  // that a caller was shown
+    bool settled = true;               // false: what was called last must first be asked for
+    std::string message;               // that a caller was shown
+    std::shared_ptr<const char> held;  // by graphs too, with each of its groups
 };
 
 extern Handles<Communicator> communicators;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "nccl/communicator.h"
 
@@ -33,7 +34,7 @@ int open(Communicator** out, int size, const UniqueId& id, int rank, bool blocki
     Unseen unseen;
     const std::shared_ptr<World> world = world_of(id, size);
     if (const int result = world->join(rank, size)) return result;
-    *out = new Communicator{world, rank, blocking, blocking, ""};
+    *out = new Communicator{world, rank, blocking, blocking, "", std::make_shared<const char>()};
     communicators.add(*out);
     if (!blocking) return NCCL_IN_PROGRESS;
     return world->wait_until_complete() ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
@@ -69,9 +70,15 @@ int ncclCommInitRankConfig(Communicator** communicator, int size, UniqueId id, i
     return open(communicator, size, id, rank, !config || config->blocking != 0);
 }
 
+// As NCCL does since 2.26, without end, and without a look at whether it was aborted.
+static void wait_for_graphs(const Communicator& communicator) {
+    while (communicator.held.use_count() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 int ncclCommDestroy(Communicator* communicator) {
     if (!communicators.remove(communicator)) return NCCL_INVALID_ARGUMENT;
     Unseen unseen;
+    wait_for_graphs(*communicator);
     delete communicator;
     return NCCL_SUCCESS;
 }
@@ -80,6 +87,7 @@ int ncclCommAbort(Communicator* communicator) {
     if (!communicators.remove(communicator)) return NCCL_INVALID_ARGUMENT;
     Unseen unseen;
     communicator->world->abort(communicator->rank);
+    wait_for_graphs(*communicator);
     delete communicator;
     return NCCL_SUCCESS;
 }

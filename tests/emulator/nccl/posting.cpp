@@ -26,7 +26,7 @@ thread_local std::vector<Posted> posted;
 int post(Communicator& communicator, Group posted_now, Stream* stream) {
     posted_now.rank = communicator.rank;
     communicator.settled = communicator.blocking;
-    const auto begin = [world = communicator.world, posted_now] {
+    const auto begin = [world = communicator.world, posted_now, held = communicator.held] {
         auto group = std::make_shared<Group>(posted_now);
         group->number = world->next_number(group->rank);
         if (fault("dead", group->rank)) world->die(group->rank);

@@ -1,6 +1,7 @@
 // Pinned memory on its own: taken before calls, given out in calls, and free again.
-#include "zenc_host/bind.h"
 #include "zenc_host/staging.h"
+
+#include "zenc_host/bind.h"
 
 using namespace zenc;
 
@@ -20,4 +21,8 @@ extern "C" void reset(Staging* staging) {
 
 extern "C" void drop(Staging* staging) {
     delete staging;
+}
+
+extern "C" void keep(Staging* staging) {
+    staging->keep();
 }

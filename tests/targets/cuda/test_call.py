@@ -46,7 +46,7 @@ def test_outcomes_are_the_same(tmp_path):
 def test_failures_are_errors(outcome):
     call = Call(outcome=outcome, peer=3, message=b"it stopped")
     error = failure_of(call, "balanced")
-    of_the_tensor = outcome in (Outcome.OUT_OF_MEMORY, Outcome.BAD_UNIT)
+    of_the_tensor = outcome in (Outcome.OUT_OF_MEMORY, Outcome.BAD_UNIT, Outcome.NOT_CAPTURABLE)
     assert isinstance(error, TensorError if of_the_tensor else SynchronisationError)
     (diagnostic,) = error.diagnostics
     assert "it stopped (scheme balanced)" in diagnostic.message

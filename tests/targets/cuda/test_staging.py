@@ -43,6 +43,7 @@ def take(library, cuda):
     staging = ctypes.c_void_p(library.make_staging())
     taken = lambda call, size: library.take(staging, ctypes.byref(call), ctypes.c_uint64(size))  # noqa: E731
     taken.reset = lambda: library.reset(staging)
+    taken.keep = lambda: library.keep(staging)
     yield taken
     library.drop(staging)
 
@@ -62,6 +63,24 @@ def test_what_does_not_fit_gets_memory_of_its_own(take):
     take.reset()
     assert (take(call, 16), take(call, 5 * CHUNK)) == (first, large) and take(call, 16) == small
     assert call.outcome == Outcome.DONE
+
+
+def test_what_is_kept_stays_and_the_rest_is_free_again(take, cuda):
+    """Of several captured calls, one after another; there is no more memory in a capture."""
+    call = Call()
+    first = take(call, 100)
+    take.keep()
+    cuda.fail_on("cuMemHostAlloc:1=2")
+    second = take(call, CHUNK - 112 - 64)
+    assert second == first + 112
+    take.keep()
+    for _ in range(2):
+        assert take(call, 64) == first + CHUNK - 64
+        take.reset()
+    cuda.fail_on("")
+    large = take(call, 2 * CHUNK)
+    take.keep()
+    assert take(call, 2 * CHUNK) != large and call.outcome == Outcome.DONE
 
 
 def test_without_more_memory_the_call_fails(take, cuda):

@@ -29,6 +29,7 @@ class Outcome(IntEnum):
     BAD_UNIT = 6
     CORRUPT_SEGMENT = 7
     UNUSABLE_GROUP = 8
+    NOT_CAPTURABLE = 9
 
 
 class PhaseCount(ctypes.Structure):
@@ -126,6 +127,11 @@ _ERRORS: dict[Outcome, tuple[str, type[ZencError], str | None]] = {
         "group-broken",
         SynchronisationError,
         "end all ranks and start them again, from the last checkpoint",
+    ),
+    Outcome.NOT_CAPTURABLE: (
+        "not-capturable",
+        TensorError,
+        "make the call before the capture, or let the graph hold collective.capturable(tensor)",
     ),
 }
 

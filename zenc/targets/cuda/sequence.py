@@ -24,6 +24,7 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
     "zenc_unique_id": (c_int64, (c_char_p, c_char_p, c_uint64)),
     "zenc_open_communicator": (c_void_p, (c_char_p, c_int64, c_int64, c_int64, c_char_p, c_uint64)),
+    "zenc_drain": (c_int64, (c_void_p, c_void_p, c_int64, c_char_p, c_uint64)),
     "zenc_abort_communicator": (None, (c_void_p,)),
     "zenc_close_communicator": (None, (c_void_p,)),
     "zenc_all_reduce": (c_int64, (c_void_p,)),
@@ -110,8 +111,20 @@ class CallSequence:
             raise _not_made(text.value)
         return int(group)
 
+    def drain(self, communicator: int, stream: int, deadline: float) -> tuple[Outcome, str]:
+        """Wait for all that is on ``stream``, up to ``deadline`` seconds: DONE, DEADLINE_PASSED or CUDA_FAILED, why.
+
+        No capture on any thread minds it.
+        """
+        text = _Text()
+        outcome = self._library.zenc_drain(communicator, stream, int(deadline * 1e6), *text.arguments)
+        return Outcome(outcome), text.value
+
     def abort_communicator(self, communicator: int) -> None:
-        """End what is under way, also what a graph replays. The group can't be used again."""
+        """End what is under way, also what a graph replays. The group can't be used again.
+
+        What NCCL holds of it is freed when the last graph is destroyed that holds a call.
+        """
         self._library.zenc_abort_communicator(communicator)
 
     def close_communicator(self, communicator: int) -> None:
