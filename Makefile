@@ -6,7 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.installed-docs
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# make test-gpu INSTALL=no: with PYTHON and the PyTorch that it has; nothing is installed
+INSTALL ?= yes
+# Of pure Python: what a machine with PyTorch and pytest, but no registry, may lack of what the tests import
+GPU_PACKAGES := annotated-doc click hypothesis lark markdown-it-py mdurl pygments pytest-timeout rich shellingham sortedcontainers typer
 HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h' -o -name '*.cu' -o -path 'tests/emulator/*.cpp' \
 	-o -path 'tests/gpu/*.cpp' -o -path 'benchmarks/*.cpp')
 
@@ -23,7 +27,7 @@ LAB ?=
 REVISION ?= HEAD
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu fuzz lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu gpu-packages fuzz lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,8 +41,11 @@ test: lint  ## lint, then the tests that take seconds each
 test-all: lint wheel-check  ## lint, all tests, and the wheel in an empty environment
 	$(BIN)/python -m pytest $(TESTS)
 
-test-gpu: $(STAMP)  ## what needs a GPU: kernels, ranks that share it, DDP; says so where there is none
-	$(BIN)/python -m pytest -m gpu $(or $(TESTS),tests/gpu tests/targets/cuda)
+test-gpu: $(if $(filter no,$(INSTALL)),,$(STAMP))  ## what needs a GPU: kernels, ranks that share it, DDP; INSTALL=no uses the PyTorch of PYTHON
+	$(if $(filter no,$(INSTALL)),$(PYTHON),$(BIN)/python) tests/gpu/run.py $(TESTS)
+
+gpu-packages: $(STAMP)  ## what test-gpu INSTALL=no needs beside PyTorch, into .gpu/packages: for machines without a registry
+	$(PIP) --upgrade --no-deps --target .gpu/packages $(GPU_PACKAGES)
 
 fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an hour or two
 	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)
@@ -89,9 +96,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@command -v g++ >/dev/null || { echo "g++ is missing; zenc compiles its kernels with it (Debian: apt install g++)"; exit 1; }
 	@echo "setting up $(VENV) with $$($(PYTHON) --version); PyTorch is large, so the first time takes minutes"
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e '.[dev]'
+	$(PIP) -e '.[dev]'
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
-	$(INSTALL) -e '.[docs]'
+	$(PIP) -e '.[docs]'
 	@touch $@
