@@ -10,6 +10,8 @@ from importlib import import_module
 import zenc
 from tests.docs.cli_page import page
 from tests.docs.pages import ROOT
+from tests.docs.results_page import with_results
+from zenc.diagnostics import DIAGNOSTICS
 
 REFERENCE = ROOT / "docs" / "reference"
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*")
@@ -20,6 +22,21 @@ PLACEHOLDERS = {"FILE", "NAME", "SCHEME", "TOPOLOGY", "TYPE", "DIR"}
 def test_the_page_of_the_command_line_is_its_help(assert_golden: Callable[[str, str], None]) -> None:
     """``python -m pytest --update-golden tests/docs/test_reference.py`` writes it anew."""
     assert_golden("../../docs/reference/cli.md", page())
+
+
+def test_the_page_of_results_is_made_of_the_files(assert_golden: Callable[[str, str], None]) -> None:
+    assert_golden("../../docs/research/results.md", with_results())
+
+
+def test_the_glossary_is_in_order() -> None:
+    words = re.findall(r"^### (.*)$", (ROOT / "docs/start/glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert words == sorted(words, key=str.lower)
+
+
+def test_questions_name_diagnostics_that_there_are() -> None:
+    text = (ROOT / "docs/start/faq.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
+    assert len(rows) > 8 and set(rows) <= set(DIAGNOSTICS)
 
 
 def variables_read() -> set[str]:
