@@ -96,7 +96,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@command -v g++ >/dev/null || { echo "g++ is missing; zenc compiles its kernels with it (Debian: apt install g++)"; exit 1; }
 	@echo "setting up $(VENV) with $$($(PYTHON) --version); PyTorch is large, so the first time takes minutes"
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e '.[dev]'
+	$(PIP) -e '.[dev,guides]'
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)

@@ -1,4 +1,4 @@
-"""The scripts of guides to other frameworks, on two ranks that import these once and fork for every script.
+"""The scripts of the quickstart and of guides, on two ranks that import frameworks once and fork for every script.
 
 ``tests/docs/test_snippets.py`` runs each of them by the very command in its first line, which takes longer.
 """
@@ -16,16 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT, blocks_of
+from tests.docs.pages import PAGES, blocks_of
 from tests.support.forked import context
 
-GUIDES = ("accelerate", "lightning", "migrating", "trainer")
+GUIDES = ("accelerate", "lightning", "migrating", "quickstart", "trainer")
 PACKAGES = ("accelerate", "lightning", "transformers")
 SECONDS = 200.0
 SCRIPTS = {
     block.file: block.text
-    for guide in GUIDES
-    for block in blocks_of(ROOT / "docs" / "guides" / f"{guide}.md")
+    for page in PAGES
+    if page.stem in GUIDES
+    for block in blocks_of(page)
     if block.file and block.start
 }
 
@@ -66,7 +67,7 @@ def free_port() -> int:
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What both ranks print, for each script."""
     for package in PACKAGES:
-        pytest.importorskip(package, reason="pip install -c constraints.txt -e '.[guides]'")
+        pytest.importorskip(package, reason="pip install -c constraints.txt -e '.[guides]', Python 3.11 or newer")
     folder = tmp_path_factory.mktemp("guides")
     for name, text in SCRIPTS.items():
         (folder / name).write_text(text, encoding="utf-8")
