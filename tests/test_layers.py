@@ -24,7 +24,7 @@ LAYERS = (
     {"zenc.chain"},
     {"zenc.compiler"},
     {"zenc.forecast"},
-    {"zenc.manual", "zenc.doctor"},
+    {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},
     {"zenc.cli", "zenc.__main__"},
 )

@@ -142,6 +142,7 @@ _COST = {
     "busy-machine": ("cost", "a calibration was measured while the machine did something else (warning)"),
     "nothing-to-simulate": ("cost", "none of the schemes is for the numbers of ranks that are simulated"),
     "too-few-ranks": ("cost", "one rank alone has no network that could be measured"),
+    "bad-measurement": ("cost", "a file holds no measurements that a report can read"),
     "plots-missing": ("cost", "a plot is asked for, and matplotlib is not installed"),
 }
 

@@ -36,6 +36,8 @@ from zenc.cli.fmt import fmt
 from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
 from zenc.cli.list import list_
 from zenc.cli.profile import profile
+from zenc.cli.report import EXAMPLES as REPORT_EXAMPLES
+from zenc.cli.report import report
 from zenc.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
 from zenc.cli.simulate import simulate
 from zenc.cli.topo import topo
@@ -82,6 +84,7 @@ app.command("check", epilog=CHECK_EXAMPLES)(check)
 app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
 app.command("advise", epilog=ADVISE_EXAMPLES)(advise)
 app.command("simulate", epilog=SIMULATE_EXAMPLES)(simulate)
+app.command("report", epilog=REPORT_EXAMPLES)(report)
 app.command("calibrate", epilog=CALIBRATE_EXAMPLES)(calibrate)
 app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)

@@ -85,7 +85,7 @@ def profiles_of(
             raise typer.BadParameter("--parameter chooses from the file of --profile")
         shape = (units, width, dtype)
         if zipf is None:
-            warn_of_even()
+            show_diagnostics([even_gradient()])
             made = [synthetic.uniform(each, *shape) for each in densities]
         else:
             made = [synthetic.zipf(each, zipf, *shape) for each in densities]
@@ -97,11 +97,11 @@ def profiles_of(
     return [{name: read_profile(path, name) for name in names} if names else read_profiles(path)]
 
 
-def warn_of_even() -> None:
+def even_gradient() -> Diagnostic:
     """That nobody said how units are spread."""
     message = (
         "the gradient is even: each rank holds any unit with the same chance. That favours schemes that gather, since "
         "ranks overlap by chance alone, and cuts into ranges, since no range is fuller than another"
     )
     help = "say how yours is: --profile FILE, as zenc.Profiler records it, or --zipf 1.05 for words of a corpus"
-    show_diagnostics([Diagnostic("even-gradient", message, help=help, severity="warning")])
+    return Diagnostic("even-gradient", message, help=help, severity="warning")

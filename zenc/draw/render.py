@@ -30,11 +30,16 @@ def svg(picture: SchedulePicture | MatrixPicture | TopologyPicture) -> str:
 
 @cache
 def environment() -> Environment:
-    """The jinja2 environment of drawings. Everything is escaped, and characters that XML lacks are replaced."""
+    """The jinja2 environment of drawings."""
+    return new_environment("draw")
+
+
+def new_environment(folder: str) -> Environment:
+    """One for a folder of templates of markup. Everything is escaped, and characters that XML lacks are replaced."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
-        loader=FileSystemLoader(directory("templates") / "draw"),
+        loader=FileSystemLoader(directory("templates") / folder),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,

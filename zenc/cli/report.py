@@ -1,0 +1,175 @@
+"""``zenc report``: all that is known of schemes at one place, in one HTML file."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zenc.cli.common import (
+    JsonOption,
+    SetOption,
+    TopologyOption,
+    locate,
+    on_topology,
+    parameters,
+    print_json,
+    reporting,
+    save,
+)
+from zenc.cli.given import (
+    CalibrationOption,
+    Device,
+    DeviceOption,
+    ProfileOption,
+    calibrations,
+    even_gradient,
+    profiles_of,
+)
+
+if TYPE_CHECKING:
+    from zenc.cost.calibration import Calibration
+    from zenc.report.measured import Conditions
+    from zenc.topology.model import Topology
+
+EXAMPLES = """\b
+Examples:
+  zenc report balanced holders sparcml --ranks 8 --bandwidth '1 Gbit/s' --zipf 1.05 -o report.html
+  zenc report balanced zen_cluster --topology 'nodes(4, gpus = 8)' --profile model.json -o report.html
+  zenc report balanced holders --measured lab.json --calibration here.json -o report.html
+
+\b
+What is in it: which scheme is the fastest, and how sure that is; predicted beside measured; the gradients; the network
+with its drawing; and of each scheme its proof, its phases, its drawing and its text. The file loads nothing from
+elsewhere: send it, or put it beside a paper.
+\b
+--measured takes what `python -m benchmarks.lab --json` writes, or seconds of a call that you have measured otherwise:
+  {"balanced": 0.0123, "holders": 0.0110}
+Ranks, gradient and bandwidth are then those that the file names, unless they are given.
+"""
+
+SECONDS_OF_SILENCE = 2.0
+DEFAULT_RANKS = 8
+DEFAULT_DENSITY, DEFAULT_UNITS, DEFAULT_WIDTH = 0.01, 1_000_000, 64
+
+
+def report(
+    files: Annotated[
+        list[str], typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE.html", help="Where to write. Required without --json."),
+    ] = None,
+    ranks: Annotated[
+        int | None, typer.Option(min=1, max=4096, metavar="N", help="Number of ranks. [default: the topology's, or 8]")
+    ] = None,
+    topology: TopologyOption = None,
+    profile: ProfileOption = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all, in turn]"),
+    ] = None,
+    bandwidth: Annotated[
+        str | None, typer.Option(metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology.")
+    ] = None,
+    density: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units a rank holds. [default: 0.01]")
+    ] = None,
+    units: Annotated[
+        int | None, typer.Option(min=1, metavar="U", help="Units of the tensor. [default: 1,000,000]")
+    ] = None,
+    width: Annotated[int | None, typer.Option(min=1, metavar="W", help="Values in a unit. [default: 64]")] = None,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
+    zipf: Annotated[
+        float | None, typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent.")
+    ] = None,
+    calibration: CalibrationOption = None,
+    device: DeviceOption = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What calls took: laid beside the predictions."),
+    ] = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write one HTML file about schemes at one place: proved, drawn, predicted, and beside it what was measured.
+
+    It is readable on a phone, light and dark, and loads nothing from elsewhere. With --json its data are printed.
+    """
+    if output is None and not json:
+        raise typer.BadParameter("say where to write: -o report.html; or print its data: --json")
+    paths, params = [locate(file) for file in files], parameters(assignments)
+    with reporting(json):
+        from zenc.cost.simulate import Place
+        from zenc.report.findings import findings
+        from zenc.report.measured import Conditions, read_measured
+        from zenc.report.render import html
+
+        taken = read_measured(measured) if measured else None
+        at = taken.at if taken else Conditions()
+        cluster, size = on_topology(topology, ranks)
+        known = _calibration(calibration, bandwidth, cluster, device, at)
+        remarks = []
+        if profile is None:
+            zipf = zipf if zipf is not None else at.zipf or None
+            shape = units or at.units or DEFAULT_UNITS, width or at.width or DEFAULT_WIDTH, dtype
+            densities = [density if density is not None else at.density or DEFAULT_DENSITY]
+            _demand_drawn(at, density, measured)
+            (gradients,) = profiles_of(None, parameter, densities, *shape, zipf)
+            remarks += [even_gradient().message] if zipf is None else []
+        else:
+            densities = [] if density is None else [density]
+            (gradients,) = profiles_of(profile, parameter, densities, 1, 1, dtype, zipf)
+        place = Place(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
+        found = findings(paths, place, taken, params, _Progress(), remarks)
+        if output:
+            save(output, html(found, _made_by()))
+    if json:
+        print_json({"ok": True, "file": str(output) if output else None, **found.to_json()})
+    else:
+        best = found.subjects[0]
+        print(f"{output}: {len(found.subjects)} of {len(files)} schemes among {place.size} ranks; best: {best.name}")
+
+
+def _calibration(
+    path: Path | None, bandwidth: str | None, cluster: Topology | None, device: Device | None, at: Conditions
+) -> Calibration:
+    """Of the file, or a guess; with the bandwidth that is given, or else that of the measurement."""
+    found, *more = calibrations(path, bandwidth, cluster, device)
+    if more:
+        raise typer.BadParameter("--bandwidth: a report is about one bandwidth")
+    if bandwidth is None and cluster is None and path is None and at.bandwidth:
+        return replace(found, bandwidth=at.bandwidth)
+    return found
+
+
+def _demand_drawn(at: Conditions, density: float | None, measured: Path | None) -> None:
+    """A recorded trace can't be drawn again from a few numbers."""
+    if measured and at.units and not at.drawn and density is None:
+        help = "its profile with --profile (zenc profile record), or --density, --units and --zipf"
+        raise typer.BadParameter(f"{measured} was measured with gradients that are no draw by a law: give {help}")
+
+
+class _Progress:
+    """Says on standard error what is being done, once it takes longer than a moment."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        if time.monotonic() - self.started > SECONDS_OF_SILENCE:
+            print(f"zenc report: {what} ...", file=sys.stderr)
+
+
+def _made_by() -> str:
+    from zenc._version import __version__
+
+    today = datetime.date.today().isoformat()
+    return f"Made by zenc {__version__} on {today}: {shlex.join(['zenc', *sys.argv[1:]])}"

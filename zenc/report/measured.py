@@ -1,0 +1,168 @@
+"""Measurements in files: what calls took, of the lab, of its suite, or of a training run; read without trust.
+
+Measured   = name title Row* Conditions
+Row        = scheme seconds low high sent?            # of a call, median and quartiles; bytes of the busiest rank
+Conditions = ranks? bandwidth? units? width? density? zipf?        # under which it was measured, as far as it says
+
+Three forms of JSON are read. ``python -m benchmarks.lab --json`` writes ``{"settings": ..., "peers": {scheme: ...}}``,
+and so does each point of the suite. ``{scheme: seconds}`` is what somebody has measured otherwise. And
+``{scheme: handle.stats}`` is what a training run counted: parameter -> stats of its last call.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic, first_line
+
+MOST_BYTES = 1 << 28
+"""Of a file: the lab's, with every sample of every rank, have megabytes."""
+_HELP = '`python -m benchmarks.lab --json FILE` writes such a file; so may you: {"balanced": 0.0123}, seconds of a call'
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)bit", re.IGNORECASE)
+_FACTOR = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """``seconds`` of a call, the median of ``rounds`` with its quartiles; ``sent`` bytes of the busiest rank."""
+
+    scheme: str
+    seconds: float
+    low: float
+    high: float
+    sent: float | None = None
+    rounds: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("seconds", "low", "high", "sent", "rounds")}
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """None where the file does not say. ``bandwidth`` in bytes a second; ``drawn``: units are drawn by ``zipf``."""
+
+    ranks: int | None = None
+    bandwidth: float | None = None
+    units: int | None = None
+    width: int | None = None
+    density: float | None = None
+    zipf: float | None = None
+    drawn: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "drawn"}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """``rows`` by the name of a scheme; ``title`` says what was measured, in the file's own words."""
+
+    name: str
+    title: str
+    rows: Mapping[str, MeasuredRow]
+    at: Conditions = field(default_factory=Conditions)
+
+    def to_json(self) -> dict[str, Any]:
+        rows = {name: row.to_json() for name, row in self.rows.items()}
+        return {"file": self.name, "title": self.title, "conditions": self.at.to_json(), "rows": rows}
+
+
+def read_measured(path: str | os.PathLike[str]) -> Measured:
+    """What is measured in a file; raises CostError (``bad-measurement``) for anything else."""
+    data = _parsed(path)
+    name = Path(path).name
+    if isinstance(data, dict) and isinstance(data.get("peers"), dict):
+        rows = {scheme: _of_lab(path, scheme, row) for scheme, row in data["peers"].items()}
+        settings = data.get("settings")
+        at = _conditions(settings) if isinstance(settings, dict) else Conditions()
+        title = data.get("title")
+        return Measured(name, title if isinstance(title, str) else "", _some(path, rows), at)
+    if isinstance(data, dict):
+        rows = {scheme: _of_run(path, scheme, value) for scheme, value in data.items()}
+        return Measured(name, "", _some(path, rows))
+    raise _bad(path, "it is no object of JSON")
+
+
+def _parsed(path: str | os.PathLike[str]) -> Any:
+    try:
+        if (size := os.path.getsize(path)) > MOST_BYTES:
+            raise ValueError(f"it has {size:,} bytes, more than any measurement")
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _bad(path, first_line(error)) from error
+
+
+def _of_lab(path: str | os.PathLike[str], scheme: str, row: Any) -> MeasuredRow:
+    spread = row.get("seconds") if isinstance(row, dict) else None
+    if not isinstance(spread, dict):
+        raise _bad(path, f"'{scheme}' has no seconds")
+    low, seconds, high = (_amount(path, scheme, spread.get(name)) for name in ("low", "median", "high"))
+    sent, rounds = row.get("counted_sent"), row.get("rounds")
+    sent = row.get("interface_sent", row.get("sent")) if sent is None else sent
+    counted = None if sent is None else _amount(path, scheme, sent)
+    return MeasuredRow(scheme, seconds, low, high, counted, rounds if type(rounds) is int else None)
+
+
+def _of_run(path: str | os.PathLike[str], scheme: str, value: Any) -> MeasuredRow:
+    """Seconds; or parameter -> stats, the calls of which follow one another."""
+    if isinstance(value, dict) and value:
+        stats = [each for each in value.values() if isinstance(each, dict)]
+        seconds = [_amount(path, scheme, each.get("seconds")) for each in stats]
+        sent = [_amount(path, scheme, each.get("bytes_sent")) for each in stats]
+        if len(stats) == len(value):
+            return MeasuredRow(scheme, sum(seconds), sum(seconds), sum(seconds), sum(sent), 1)
+    seconds_of_call = _amount(path, scheme, value)
+    return MeasuredRow(scheme, seconds_of_call, seconds_of_call, seconds_of_call)
+
+
+def _amount(path: str | os.PathLike[str], scheme: str, value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+        raise _bad(path, f"'{scheme}' has {str(value)[:40]!r} where a number of 0 or more belongs")
+    return float(value)
+
+
+def _some(path: str | os.PathLike[str], rows: dict[str, MeasuredRow]) -> dict[str, MeasuredRow]:
+    if not rows:
+        raise _bad(path, "nothing was measured in it")
+    return rows
+
+
+def _conditions(settings: dict[str, Any]) -> Conditions:
+    """As far as ``settings`` say and can be true; what they get wrong counts as not said."""
+    load = settings.get("workload")
+    load = load if isinstance(load, dict) else {}
+    density, zipf = _number(load.get("density")), _number(load.get("zipf"))
+    return Conditions(
+        ranks=_count(settings.get("ranks")),
+        bandwidth=_rate(settings.get("rate")),
+        units=_count(load.get("units")),
+        width=_count(load.get("width")),
+        density=density if density is not None and density <= 1 else None,
+        zipf=zipf,
+        drawn=load.get("kind") in ("rows", "elements") and not load.get("permuted"),
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and math.isfinite(value) and value >= 0 else None
+
+
+def _rate(value: Any) -> float | None:
+    """``100mbit``, as tc takes it, in bytes a second."""
+    found = _RATE.fullmatch(value) if isinstance(value, str) else None
+    return float(found[1]) * _FACTOR[found[2].lower()] / 8 if found and float(found[1]) else None
+
+
+def _bad(path: str | os.PathLike[str], why: str) -> CostError:
+    return CostError(Diagnostic("bad-measurement", f"{path} holds no measurements: {why}", help=_HELP))
