@@ -269,7 +269,7 @@ def test_machines_of_different_sizes_have_a_narrowest(tmp_path: Path) -> None:
 
 
 def test_a_builder_that_was_changed_is_not_described_by_its_own_words() -> None:
-    assert load_topology("ring(3)").doc.startswith("n devices")
+    assert load_topology("ring(3)").doc.startswith("3 devices")
     changed = load_topology("topology t { like ring(4) unlink gpu(0) - gpu(1) }")
     assert changed.doc == "Starts like ring."
 

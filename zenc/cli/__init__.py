@@ -59,6 +59,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc draw balanced -o balanced.svg the same as a picture
   zenc advise --profile model.json   is zenc worth it for my model?
   zenc simulate balanced sparcml     which is faster, on how many ranks you like
+  zenc report balanced -o out.html   all of that on one page, beside what was measured
   zenc calibrate -o here.json        measure this cluster, for zenc simulate
   zenc compile auto -o out           a directory that zenc.attach() takes
   zenc tune --ranks 8 --density 0.01 which scheme is the fastest here

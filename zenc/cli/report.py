@@ -151,10 +151,10 @@ def _calibration(
 
 
 def _demand_drawn(at: Conditions, density: float | None, measured: Path | None) -> None:
-    """A recorded trace can't be drawn again from a few numbers."""
-    if measured and at.units and not at.drawn and density is None:
-        help = "its profile with --profile (zenc profile record), or --density, --units and --zipf"
-        raise typer.BadParameter(f"{measured} was measured with gradients that are no draw by a law: give {help}")
+    """What was measured is compared with a prediction for such a gradient, or with none."""
+    if measured and not at.drawn and density is None:
+        help = "--profile FILE (as zenc profile record makes it), or --density, --units and --zipf"
+        raise typer.BadParameter(f"{measured} does not say by which law its gradients were drawn: give {help}")
 
 
 class _Progress:
