@@ -260,6 +260,18 @@ def planner(
     Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
     """
     resolved, _ = _resolved(program, scheme, params, topology)
+    return resolved.name, _planner(resolved)
+
+
+def planners(program: Program, params: Parameters | None, topology: Topology | None) -> tuple[str, dict[str, Planner]]:
+    """As ``planner``; of a scheme that chooses, one for each candidate, by its name."""
+    resolved, _ = resolve_any(program, None, params or {}, units_of(topology) if topology else {})
+    if isinstance(resolved, Choice):
+        return resolved.name, {candidate.name: _planner(candidate.scheme) for candidate in resolved.candidates}
+    return resolved.name, {resolved.name: _planner(resolved)}
+
+
+def _planner(resolved: Scheme) -> Planner:
     general = lower(resolved)
 
     def plan(size: int) -> Plan:
@@ -271,7 +283,7 @@ def planner(
         return general
 
     proved: list[Proof] = []
-    return resolved.name, plan
+    return plan
 
 
 def _usual(plan: Plan, topology: Topology | None) -> int:
@@ -299,15 +311,19 @@ def drawing(
     gradient: Gradient,
 ) -> Drawing:
     """The picture, as ``zenc.compiler.draw`` says."""
+    resolved, _ = _resolved(program, scheme, params, topology)
+    if ranks is None:
+        ranks = _usual(lower(resolved), topology)
+    return picture_of(lower(resolved, ranks), ranks, choice, topology, gradient)
+
+
+def picture_of(plan: Plan, ranks: int, choice: Chosen, topology: Topology | None, gradient: Gradient) -> Drawing:
+    """The picture of ``plan`` among ``ranks``: arrows, or a matrix where there are many."""
     from zenc.draw.flows import flows_of
     from zenc.draw.matrix import draw_matrix
     from zenc.draw.scheme import draw
     from zenc.draw.steps import MOST_RANKS, steps_of
 
-    resolved, _ = _resolved(program, scheme, params, topology)
-    if ranks is None:
-        ranks = _usual(lower(resolved), topology)
-    plan = lower(resolved, ranks)
     weigher = Weigher(plan, ranks, *astuple(gradient)) if topology else None
     if ranks > MOST_RANKS:
         flows = flows_of(plan, ranks, choice, topology, weigher)

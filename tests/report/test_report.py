@@ -136,6 +136,12 @@ def test_what_a_reader_has_to_know(report: Any, tmp_path: Path) -> None:
     assert "measured with ranks 8, predicted for 4" in Page(other).text
 
 
+def test_a_scheme_that_chooses_is_reported_by_its_candidates(report: Any) -> None:
+    page = assert_self_contained(report("auto", "agsparse", *GIVEN))
+    assert "auto takes the cheapest of balanced, holders, hierarchical_centralization, dense_ring" in page.text
+    assert sum(tag == "svg" for tag, _ in page.elements) == 5
+
+
 def test_more_ranks_than_can_be_drawn_or_proved(report: Any) -> None:
     page = assert_self_contained(report("balanced", "--ranks", "300", "--zipf", "1"))
     assert "Not drawn: a drawing has room for 256 ranks, not for 300" in page.text

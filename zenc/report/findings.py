@@ -6,16 +6,17 @@ Subject  = scheme text drawing Outcome Row?
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zenc import compiler
+from zenc.chain import picture_of, planners
 from zenc.cost import characteristics
-from zenc.cost.simulate import Outcome, Place, Point, simulate
+from zenc.cost.simulate import Outcome, Place, Planner, Point, simulate
+from zenc.draw.steps import Choice
 from zenc.errors import CostError, Diagnostic, DrawingError
-from zenc.language.load import load_file, locate
+from zenc.language.load import load_file, locate, shipped_names
 from zenc.plan.gradient import Gradient
 from zenc.plan.model import Plan
 from zenc.report.measured import Measured, MeasuredRow
@@ -93,59 +94,73 @@ def findings(
 
     Raises CostError (``nothing-to-simulate``, ``bad-measurement``), and what ``zenc.compiler.check`` does.
     """
-    from zenc.chain import planner
-
-    plans: dict[str, Plan] = {}
-    sources = dict[str, str]()
-
-    def keeping(name: str, plan: Callable[[int], Plan]) -> Callable[[int], Plan]:
-        return lambda size: plans.setdefault(name, plan(size))
-
-    planners = {}
+    asked = _Asked(place, params)
     for path in paths:
-        name, plan = planner(load_file(locate(path)), params or {}, None, place.topology)
-        named = name if name not in sources else f"{path}: {name}"
-        sources[named], planners[named] = path, keeping(named, plan)
-    found = simulate(planners, [place], progress)
+        asked.add(path)
+    found = simulate(asked.planners, [place], progress)
     (point,) = found.points
-    rows = _rows(measured, [outcome.scheme for outcome in point.outcomes])
+    names = [outcome.scheme for outcome in point.outcomes]
+    rows = _rows(measured, names)
     subjects = []
     for outcome in point.outcomes:
         progress(f"drawing {outcome.scheme}")
-        path = sources[outcome.scheme]
-        drawing, undrawn = _drawn(path, place, params)
-        text, doc = Path(locate(path)).read_text(encoding="utf-8"), plans[outcome.scheme].doc
-        subjects.append(Subject(outcome.scheme, doc, text, drawing, undrawn, outcome, rows.get(outcome.scheme)))
-    names = {subject.name for subject in subjects}
+        subjects.append(asked.subject(outcome, rows.get(outcome.scheme)))
     others = sorted((row for name, row in rows.items() if name not in names), key=lambda row: row.seconds)
-    skipped = tuple(diagnostic.message for diagnostic in found.skipped)
-    notes = (*remarks, *found.notes, *skipped, *(_differences(measured, place, names) if measured else ()))
+    told = _differences(measured, place, rows.keys(), names) if measured else []
+    notes = (*remarks, *asked.notes, *found.notes, *(diagnostic.message for diagnostic in found.skipped), *told)
     return Findings(place, point, tuple(subjects), measured, tuple(others), notes)
 
 
-def _drawn(path: str, place: Place, params: Mapping[str, str] | None) -> tuple[str, str]:
-    one = next(iter(place.profiles.values()))
-    gradient = Gradient(one.units, one.width, one.dtype, one.density)
-    try:
-        drawing = compiler.draw(path, place.size, params=params, topology=place.topology, gradient=gradient)
-    except DrawingError as error:
-        return "", error.diagnostics[0].message
-    return drawing.svg(), ""
+@dataclass(slots=True)
+class _Asked:
+    """The schemes that a report is about: what plans them, and their texts."""
+
+    place: Place
+    params: Mapping[str, str] | None
+    planners: dict[str, Planner] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, path: str) -> None:
+        """The scheme in ``path``, or each candidate of one that chooses; not what is there already."""
+        file = Path(locate(path))
+        chosen, found = planners(load_file(file), self.params, self.place.topology)
+        if list(found) != [chosen]:
+            self.notes.append(f"{chosen} takes the cheapest of {', '.join(found)} for each tensor at run time")
+        for name, plan in found.items():
+            text = (file if name == chosen or name not in shipped_names() else Path(locate(name))).read_text("utf-8")
+            if name in self.texts and self.texts[name] != text:
+                name = f"{path}: {name}"
+            self.texts[name], self.planners[name] = text, self._keeping(name, plan)
+
+    def _keeping(self, name: str, planner: Planner) -> Planner:
+        return lambda size: self.plans.setdefault(name, planner(size))
+
+    def subject(self, outcome: Outcome, measured: MeasuredRow | None) -> Subject:
+        name, drawing, undrawn = outcome.scheme, "", ""
+        one = next(iter(self.place.profiles.values()))
+        gradient = Gradient(one.units, one.width, one.dtype, one.density)
+        try:
+            picture = picture_of(self.plans[name], self.place.size, Choice(), self.place.topology, gradient)
+            drawing = picture.svg()
+        except DrawingError as error:
+            undrawn = error.diagnostics[0].message
+        return Subject(name, self.plans[name].doc, self.texts[name], drawing, undrawn, outcome, measured)
 
 
 def _rows(measured: Measured | None, schemes: list[str]) -> dict[str, MeasuredRow]:
     """By the names of ``schemes``: a scheme in a file is called by its stem, too."""
-    rows = {
-        Path(name).stem if name.endswith(".zen") else name: row
-        for name, row in (measured.rows if measured else {}).items()
-    }
-    if measured and not set(schemes) & set(rows):
+    if measured is None:
+        return {}
+    rows = {Path(name).stem if name.endswith(".zen") else name: row for name, row in measured.rows.items()}
+    if not set(schemes) & set(rows):
         message = f"none of the schemes is among what {measured.name} has measured: {', '.join(rows)}"
         raise CostError(Diagnostic("bad-measurement", message, help="name these schemes, or leave out --measured"))
     return rows
 
 
-def _differences(measured: Measured, place: Place, names: set[str]) -> list[str]:
+def _differences(measured: Measured, place: Place, known: Collection[str], names: list[str]) -> list[str]:
     """What was measured under other conditions than what is predicted, in words."""
     one, at = next(iter(place.profiles.values())), measured.at
     pairs = [
@@ -160,5 +175,5 @@ def _differences(measured: Measured, place: Place, names: set[str]) -> list[str]
         for what, there, here in pairs
         if there is not None and here is not None and abs(here - there) > FAR_OFF * there
     ]
-    missing = sorted(names - set(_rows(measured, list(names))))
+    missing = [name for name in names if name not in known]
     return [*found, *([f"not measured: {', '.join(missing)}"] if missing else [])]
