@@ -1,4 +1,4 @@
-"""The real program, in a process of its own, as a user runs it."""
+"""The program as a user runs it, in a process of its own: a fork that spares the imports, or the real one."""
 
 from __future__ import annotations
 
@@ -10,24 +10,39 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked import ROOT as CHECKOUT
+from tests.support.forked import SECONDS, run_zenc
+
 Zenc = Callable[..., subprocess.CompletedProcess[str]]
 PROGRAM = "from zenc.cli import main; main()"
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def zenc(tmp_path: Path) -> Zenc:
-    """Runs ``zenc ARGUMENTS`` in an empty folder, with a cache of its own."""
+    """Runs ``zenc ARGUMENTS`` in an empty folder, with a cache of its own, in a fork of a process that imported it."""
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        paths = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
-        added = {"ZENC_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": paths, "COLUMNS": "100", **environment}
-        command = [sys.executable, "-c", PROGRAM, *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, **added}, timeout=120
-        )
+        return run_zenc(arguments, tmp_path, _environment(tmp_path, environment))
 
     return run
+
+
+@pytest.fixture
+def new_zenc(tmp_path: Path) -> Zenc:
+    """The same by a new interpreter: for what depends on how it starts."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", PROGRAM, *arguments]
+        variables = _environment(tmp_path, environment)
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables, timeout=SECONDS)
+
+    return run
+
+
+def _environment(folder: Path, further: dict[str, str]) -> dict[str, str]:
+    paths = os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")]))
+    added = {"ZENC_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": paths, "COLUMNS": "100"}
+    return {**os.environ, **added, **further}
 
 
 @pytest.fixture

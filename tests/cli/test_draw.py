@@ -23,9 +23,9 @@ def test_a_file(zenc: Zenc, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out.svg"]
 
 
-def test_standard_output_is_the_file(zenc: Zenc, tmp_path: Path) -> None:
+def test_standard_output_is_the_file(zenc: Zenc, new_zenc: Zenc, tmp_path: Path) -> None:
     zenc("draw", "dense_ring", "--phase", "push", "--steps", "..2", "-o", "out.svg")
-    done = zenc("draw", "dense_ring", "--phase", "push", "--steps", "..2", PYTHONIOENCODING="ascii")
+    done = new_zenc("draw", "dense_ring", "--phase", "push", "--steps", "..2", PYTHONIOENCODING="ascii")
     assert done.stdout == (tmp_path / "out.svg").read_text("utf-8")
 
 

@@ -139,8 +139,8 @@ def test_a_name_that_no_file_can_have(zenc: Zenc, verb: str) -> None:
     assert "is neither a file nor a scheme that comes with zenc" in " ".join(done.stderr.split())
 
 
-def test_what_the_terminal_has_no_character_for(zenc: Zenc) -> None:
-    done = zenc("topo", "show", 'topology t { "\udcff é" like ring(2) }', PYTHONIOENCODING="ascii:strict")
+def test_what_the_terminal_has_no_character_for(new_zenc: Zenc) -> None:
+    done = new_zenc("topo", "show", 'topology t { "\udcff é" like ring(2) }', PYTHONIOENCODING="ascii:strict")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[1] == r"? \xe9"
 

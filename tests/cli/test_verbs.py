@@ -27,8 +27,8 @@ SEEDS: list[list[str]] = [[], ["--set", "seed=0x5eed"], ["--set", "seed=8"]]
     "verb",
     [[], ["list"], ["check"], ["explain"], ["draw"], ["compile"], ["fmt"], ["tune"], ["cache"], ["cache", "clear"]],
 )
-def test_help_teaches(zenc: Zenc, verb: list[str]) -> None:
-    done = zenc(*verb, "--help")
+def test_help_teaches(new_zenc: Zenc, verb: list[str]) -> None:
+    done = new_zenc(*verb, "--help")
     assert done.returncode == 0
     assert "Usage: zenc" in done.stdout
     assert done.stderr == ""
@@ -117,6 +117,7 @@ def test_compile_names_its_own_directory(zenc: Zenc, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nvrtc")
 def test_compile_for_gpus(zenc: Zenc, tmp_path: Path) -> None:
     """Without a GPU, and visibly."""

@@ -16,6 +16,7 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, Block, blocks_of, write_files
 from tests.docs.test_guides import GUIDES
+from tests.support.forked import run_ranks, run_zenc
 from tests.support.ranks import Ranks
 
 DIAGNOSTICS = ROOT / "docs" / "reference" / "diagnostics.md"
@@ -23,7 +24,7 @@ PYTHON = [page for page in PAGES if page != DIAGNOSTICS and any(block.runs for b
 SHELLS = ("shell", "sh", "bash", "console")
 ALONE = ("compile", "checkpoints")
 """Guides whose scripts run by their command only: one compiles for long, one dies and is started again."""
-MANY = re.compile(r"--nproc-per-node \d\d")
+RANKS = re.compile(r"torchrun (?:--standalone )?--nproc-per-node (\d) (\w+\.py.*)")
 RUN = re.compile(r"(?:\$ )?((?:zenc|torchrun) .*)")
 EXAMPLES = [block for block in blocks_of(DIAGNOSTICS) if block.runs]
 
@@ -61,18 +62,24 @@ def test_every_block_that_is_not_run_compiles_and_says_why() -> None:
                 assert not block.comment or re.match(r"not run: \w+", block.comment), (page, block.heading)
 
 
-def is_slow(page: Path, command: str) -> bool:
-    """Many ranks, or a framework whose import takes seconds; ``test_guides.py`` runs most of these at once."""
-    return bool(MANY.search(command)) or (command.startswith("torchrun") and page.stem in (*GUIDES, *ALONE))
-
-
 def commands() -> list[Any]:
-    """What shell blocks, and the first lines of scripts, say to type."""
+    """What shell blocks, and the first lines of scripts, say to type; torchrun is tried by the slow tests.
+
+    Without it ``test_guides.py`` runs scripts that import frameworks, and ``test_ranks`` others.
+    """
     return [
-        pytest.param(page, block, command, marks=[pytest.mark.slow] if is_slow(page, command) else [])
+        pytest.param(page, block, command, marks=[pytest.mark.slow] if command.startswith("torchrun") else [])
         for page in PAGES
         for block in blocks_of(page)
         for command in commands_of(block)
+    ]
+
+
+def scripts() -> list[Any]:
+    """Commands of torchrun for a few ranks, without what its agent does."""
+    found = [(given.values, RANKS.fullmatch(given.values[2])) for given in commands()]
+    return [
+        (page, block, command) for (page, block, command), few in found if few and page.stem not in (*GUIDES, *ALONE)
     ]
 
 
@@ -82,13 +89,17 @@ def commands_before(page: Path, block: Block) -> list[str]:
     return [command for other in before if other.heading == block.heading for command in commands_of(other)]
 
 
+def variables() -> dict[str, str]:
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
 def typed(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program, *arguments = shlex.split(command)
-    start = ["-m", "zenc"] if program == "zenc" else ["-m", "torch.distributed.run", "--standalone"]
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    line = [sys.executable, *start, *arguments]
-    return subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, timeout=200)
+    if program == "zenc":
+        return run_zenc(arguments, folder, variables(), seconds=200)
+    line = [sys.executable, "-m", "torch.distributed.run", "--standalone", *arguments]
+    return subprocess.run(line, cwd=folder, env=variables(), capture_output=True, text=True, timeout=200)
 
 
 def commands_of(block: Block) -> list[str]:
@@ -110,7 +121,20 @@ def test_shell(page: Path, block: Block, command: str, tmp_path: Path, request: 
     write_files(page, tmp_path)
     for earlier in commands_before(page, block) if block.comment == "continues" else []:
         typed(earlier, tmp_path)
-    done = typed(command, tmp_path)
+    assert_shown(typed(command, tmp_path), block, command)
+
+
+@pytest.mark.parametrize(("page", "block", "command"), scripts(), ids=lambda of: of if isinstance(of, str) else "")
+def test_ranks(page: Path, block: Block, command: str, tmp_path: Path) -> None:
+    """The script of a command, by as many processes as torchrun would start."""
+    write_files(page, tmp_path)
+    few = RANKS.fullmatch(command)
+    assert few
+    assert_shown(run_ranks(int(few[1]), shlex.split(few[2]), tmp_path, variables()), block, command)
+
+
+def assert_shown(done: subprocess.CompletedProcess[str], block: Block, command: str) -> None:
+    """It ended as the page says, and printed that."""
     good = "# bad" not in block.text.partition(command)[0].rpartition("# good")[2]
     assert (done.returncode == 0) == good, done.stderr
     if block.output is not None:

@@ -2,6 +2,7 @@
 
     process = context().Process(target=job, args=(...))         # as of multiprocessing
     done = run_zenc(["check", "balanced"], folder, environment)  # as of subprocess.run
+    done = run_ranks(2, ["train.py"], folder, environment)       # as torchrun starts them
 
 The server is one for each process of pytest. It has no threads and has initialised nothing.
 """
@@ -10,9 +11,13 @@ from __future__ import annotations
 
 import io
 import os
+import pkgutil
+import runpy
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver, get_context
@@ -21,15 +26,27 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPORTED = ["torch", "torch.distributed", "zenc.cli", "zenc.torch", "tests.support.ranks"]
+LIBRARIES = (
+    "torch.distributed",
+    "rich.console",
+    "rich.table",
+    "rich.progress",
+    "networkx",
+    "jinja2",
+    "lark",
+    "numpy",
+    "typer._adapters",
+)
+"""Those that zenc imports late. Not ``typer.rich_utils``, which reads the environment when it is imported."""
 SECONDS = 120.0
+Done = subprocess.CompletedProcess[str]
 
 
 @cache
 def context() -> ForkServerContext:
     """The context of ``multiprocessing`` whose processes are such forks."""
     made = get_context("forkserver")
-    made.set_forkserver_preload(IMPORTED)
+    made.set_forkserver_preload([*LIBRARIES, *_modules_of_zenc(), "tests.support.ranks"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
     try:
@@ -39,34 +56,70 @@ def context() -> ForkServerContext:
     return made
 
 
-def run_zenc(
-    arguments: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = SECONDS
-) -> subprocess.CompletedProcess[str]:
+def _modules_of_zenc() -> list[str]:
+    found = pkgutil.walk_packages([str(ROOT / "zenc")], "zenc.", onerror=lambda _: None)
+    return [module.name for module in found if not module.name.endswith("__main__")]
+
+
+def run_zenc(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = SECONDS) -> Done:
     """``zenc ARGUMENTS`` in a fork, with nothing on its standard input. Raises subprocess.TimeoutExpired."""
+    return _run(["zenc", *arguments], folder, [dict(environment)], seconds)
+
+
+def run_ranks(
+    size: int, command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float = SECONDS
+) -> Done:
+    """``torchrun --nproc-per-node SIZE SCRIPT ARGUMENTS`` in forks, without its agent. Raises TimeoutExpired."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    group = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    ranks = [{**environment, **_texts(group), **_texts({"RANK": k, "LOCAL_RANK": k})} for k in range(size)]
+    return _run(command, folder, ranks, seconds)
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}
+
+
+def _run(command: Sequence[str], folder: Path, environments: Sequence[Mapping[str, str]], seconds: float) -> Done:
+    """``command`` once for each environment, at once; what all of them print, and the first status that is not 0."""
+    deadline = time.monotonic() + seconds
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
         shown = [f"/proc/{os.getpid()}/fd/{file.fileno()}" for file in (out, error)]
-        process = context().Process(target=_zenc, args=(list(arguments), folder, dict(environment), *shown))
-        process.start()
-        process.join(seconds)
-        if process.exitcode is None:
-            process.kill()
-            raise subprocess.TimeoutExpired(["zenc", *arguments], seconds)
-        return subprocess.CompletedProcess(["zenc", *arguments], process.exitcode, _text(out), _text(error))
+        started = [
+            context().Process(target=_program, args=(list(command), folder, variables, *shown))
+            for variables in environments
+        ]
+        for process in started:
+            process.start()
+        for process in started:
+            process.join(max(0.0, deadline - time.monotonic()))
+        if any(process.exitcode is None for process in started):
+            for process in started:
+                process.kill()
+            raise subprocess.TimeoutExpired(list(command), seconds)
+        status = next((process.exitcode for process in started if process.exitcode), 0)
+        return Done(list(command), status, _text(out), _text(error))
 
 
-def _zenc(arguments: list[str], folder: Path, environment: dict[str, str], out: str, error: str) -> None:
+def _program(command: list[str], folder: Path, environment: dict[str, str], out: str, error: str) -> None:
+    """Be ``zenc``, or the script that ``command`` names."""
     os.chdir(folder)
+    sys.path.insert(0, "")  # as of a program that is given with -c
     os.environ.clear()
     os.environ.update(environment)
     for number, path in enumerate((os.devnull, out, error)):
-        opened = os.open(path, os.O_RDWR)
+        opened = os.open(path, os.O_RDWR | os.O_APPEND)
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, closefd=False) for number, mode in enumerate("rww"))
-    sys.argv = ["zenc", *arguments]
-    from zenc.cli import main
+    sys.argv = command
+    if command[0] == "zenc":
+        from zenc.cli import main
 
-    main()
+        main()
+    else:
+        runpy.run_path(command[0], run_name="__main__")
 
 
 def _text(file: IO[bytes]) -> str:
