@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from zenc.codegen import cache
+from zenc.codegen.lock import acquire, open_lock
 from zenc.codegen.templates import headers, include_dirs
 from zenc.codegen.toolchain import toolchain
 
@@ -16,6 +18,7 @@ HERE = Path(__file__).parent
 INCLUDE = HERE / "include"
 CACHE = HERE.parents[1] / ".pytest_cache" / "d" / "zenc-emulator"
 PRODUCT = "compiled"
+SECONDS = 250.0
 
 COMMON = ("-std=c++17", "-g", "-Wall", "-Wextra", "-fPIC", "-shared")
 ENGINE = ("-O2", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions")
@@ -90,4 +93,9 @@ def compiled(arguments: Sequence[str], texts: Mapping[str, str], written: Mappin
             raise CompileError(done.stderr)
         return {"warnings": done.stderr}
 
-    return cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill)
+    found = cache.lookup(CACHE, key, PRODUCT)
+    if found is not None:
+        return found
+    with open_lock(CACHE / f"{key}{cache.LOCK_SUFFIX}") as lock:  # tests that run beside these may want the same
+        assert acquire(lock, time.monotonic() + SECONDS), f"another process has compiled {key} for {SECONDS} s"
+        return cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill)

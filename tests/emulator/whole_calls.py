@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from tests.emulator.build import HERE, MODES, compiled, kernels, program
+from tests.support.joined_units import UNIT, joined
 from tests.support.shipped import plan_of_shipped
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.sequence_code import FILE, lowered, render_sequences
@@ -30,7 +31,8 @@ from zenc.targets.cuda.call import DTYPE_NUMBERS
 from zenc.targets.geometry import Geometry
 
 FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-
+UNOPTIMISED = "-O0"
+"""How call sequences are compiled, whatever the mode: they take little of a call, and most of what a compiler takes."""
 
 Cases = Iterable[tuple[str, int]]
 """Shipped schemes, each with a number of ranks."""
@@ -72,14 +74,8 @@ def _entry(scheme: str, size: int) -> str:
 
 def _unit(cases: Sequence[tuple[str, int]], mode: str) -> Path:
     """The library of the sequences of ``cases``, every one as it is generated, under a name of its own."""
-    sources = {f"{_entry(*case)}.h": _sequences(*case) for case in cases}
-    lines = ['#include "zenc_host/entry.h"', '#include "zenc_host/holder_call.h"']
-    for case in cases:
-        name = _entry(*case)
-        lines += [f"#define zenc_all_reduce {name}", f"namespace of_{name} {{", f'#include "{name}.h"', "}"]
-        lines += ["#undef zenc_all_reduce"]
-    sources["unit.cpp"] = "\n".join([*lines, ""])
-    command = [*FLAGS, *MODES[mode], *(f"-I{path}" for path in include_dirs("cuda")), "unit.cpp"]
+    sources = joined({_entry(*case): _sequences(*case) for case in cases})
+    command = [*FLAGS, *MODES[mode], UNOPTIMISED, *(f"-I{path}" for path in include_dirs("cuda")), UNIT]
     return compiled(command, {**headers("cuda"), **sources}, sources)
 
 

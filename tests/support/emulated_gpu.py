@@ -1,6 +1,7 @@
 """GPUs of the emulator for the run time: collectives of several ranks, as threads, whose tensors are in host memory.
 
-A device's memory is the host's there, so that tensors of the CPU pass for tensors of a GPU.
+A device's memory is the host's there, so that tensors of the CPU pass for tensors of a GPU. Call sequences are compiled
+as by ``tests.support.emulated``: unoptimised, and of all ranks at once, not once for each.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +19,12 @@ import torch
 from tests.emulator.build import engine, kernels
 from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
+from tests.support.emulated import compiled_unit
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.sequence_code import lowered
 from zenc.compiler import compile_text
+from zenc.runtime import gpu_stage as stage_module
 from zenc.runtime import load
 from zenc.runtime.capacity import Capacity
 from zenc.runtime.collective import Collective
@@ -32,6 +37,10 @@ from zenc.targets.cuda.tables import Words
 
 NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)
+
+stage_module.lowered = lambda plan, size, _: [lowered(plan, size, rank) for rank in range(size)]
+stage_module.render_sequences = lambda of_ranks: of_ranks[0]
+stage_module.targets = SimpleNamespace(load=lambda sequences, **_: compiled_unit(sequences))
 
 
 class EmulatedGpu:

@@ -17,6 +17,7 @@ from tests.support.cases import (
     tiered_text,
 )
 from tests.support.emulated import Emulated
+from tests.support.joined_units import SIZES, unit_of_shipped
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.codegen.sequence import sequence
@@ -31,17 +32,18 @@ OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).m
 def assert_shipped(name: str, size: int) -> None:
     turn = OVER_A_CUT.index(name) + size
     kinds = [KINDS[(turn + further) % len(KINDS)] for further in (0, 3, 7)]
-    assert_same(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn)
+    unit = unit_of_shipped(name, size) if size in SIZES else None
+    assert_same(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn, unit=unit)
 
 
-@pytest.mark.parametrize(("name", "size"), cases((1, 2, 3, 4, 8), OVER_A_CUT))
+@pytest.mark.parametrize(("name", "size"), cases(SIZES, OVER_A_CUT))
 def test_shipped_schemes(name, size):
     assert_shipped(name, size)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "size"), cases((5, 6, 7), OVER_A_CUT))
-def test_shipped_schemes_among_odd_numbers_of_ranks(name, size):
+@pytest.mark.parametrize(("name", "size"), cases((2, 4, 5, 6, 7), OVER_A_CUT))
+def test_shipped_schemes_among_other_numbers_of_ranks(name, size):
     assert_shipped(name, size)
 
 

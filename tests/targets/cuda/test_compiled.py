@@ -23,7 +23,8 @@ from zenc.codegen.nvrtc import Nvrtc
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.templates import templates_dir
 
-ARCHS = (Arch(7, 5), Arch(8, 0), Arch(9, 0), Arch(10, 0))
+ARCHS = (Arch(7, 5), Arch(9, 0), *(pytest.param(arch, marks=pytest.mark.slow) for arch in (Arch(8, 0), Arch(10, 0))))
+OLDEST = Arch(7, 5)
 MAPPINGS = sorted({UnitInputs.of(plan_of_shipped(name)) for name in SHIPPED}, key=lambda inputs: inputs.mapping)
 MOST_REGISTERS = 65536 // (2 * 256)
 """Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
@@ -41,8 +42,8 @@ def source_of(inputs: UnitInputs) -> str:
 def compiled(nvrtc: Nvrtc, request: pytest.FixtureRequest):
     """Compiles a mapping for an architecture, once; on all cores, since what later tests want is compiled as well."""
     asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__) and has_params(item)]
-    wanted = dict.fromkeys((each["inputs"], each.get("arch", ARCHS[0])) for each in asked)
-    wanted |= dict.fromkeys((inputs, ARCHS[0]) for inputs in MAPPINGS)
+    wanted = dict.fromkeys((each["inputs"], each.get("arch", OLDEST)) for each in asked)
+    wanted |= dict.fromkeys((inputs, OLDEST) for inputs in MAPPINGS)
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:  # NVRTC compiles one at a time in a process
         known = {
             (inputs, arch): pool.submit(compiled_by, nvrtc.path, source_of(inputs), str(arch))
@@ -68,7 +69,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
 def test_kernels_that_only_tests_have_compile_as_well(nvrtc):
     """On a GPU they are launched too."""
     source = Path(__file__).with_name("collect.cu").read_text("utf-8")
-    made = nvrtc.compile(source, device_headers(), (f"-arch={ARCHS[0]}", *FLAGS))
+    made = nvrtc.compile(source, device_headers(), (f"-arch={OLDEST}", *FLAGS))
     assert {f"{name}_{k}" for name in ("collect_units", "mark_collected") for k in (1, 2, 3, 16)} == set(
         entries(made.ptx)
     )
@@ -78,7 +79,7 @@ def test_kernels_that_only_tests_have_compile_as_well(nvrtc):
 def test_every_parameter_is_a_word(compiled, inputs):
     """A pointer or an i64, as many as are declared."""
     wanted = declared(source_of(inputs))
-    assert entries(compiled(inputs, ARCHS[0]).ptx) == {name: ["u64"] * len(given) for name, given in wanted.items()}
+    assert entries(compiled(inputs, OLDEST).ptx) == {name: ["u64"] * len(given) for name, given in wanted.items()}
     for name, parameters in wanted.items():
         for parameter in parameters:
             assert "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?", parameter), f"{name}: {parameter}"
@@ -87,7 +88,7 @@ def test_every_parameter_is_a_word(compiled, inputs):
 def test_launchers_pass_as_many_words_as_kernels_take(compiled):
     taken: dict[str, int] = {}
     for inputs in MAPPINGS:
-        taken |= {name: len(kinds) for name, kinds in entries(compiled(inputs, ARCHS[0]).ptx).items()}
+        taken |= {name: len(kinds) for name, kinds in entries(compiled(inputs, OLDEST).ptx).items()}
     known = kernels_of_host(HOST)
     for kernel, arguments in launches(HOST):
         name, typed = known[kernel]
@@ -98,7 +99,7 @@ def test_launchers_pass_as_many_words_as_kernels_take(compiled):
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
 def test_sums_are_rounded_as_on_the_cpu(compiled, inputs):
     """No fused multiply-add, by ``FLAGS``, and no instruction that flushes small numbers or guesses."""
-    arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(inputs, ARCHS[0]).ptx)
+    arithmetic = re.findall(r"\b(?:add|sub|mul|div|mad|fma)\.[\w.]*f(?:16|32|64)", compiled(inputs, OLDEST).ptx)
     assert set(arithmetic) <= {f"{operation}.rn.f{bits}" for operation in ("add", "div", "mul") for bits in (32, 64)}
     assert arithmetic
 
