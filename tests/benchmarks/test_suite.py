@@ -226,6 +226,7 @@ def over_loopback(folder: Path, names: list[str], words: str) -> dict[str, Resul
     return load(folder, POINTS)
 
 
+@pytest.mark.slow
 def test_a_point_over_loopback(tmp_path):
     (found,) = over_loopback(tmp_path, ["rows-2"], "--units 2000").values()
     assert (tmp_path / "rows-2.json").stat().st_size < 10_000

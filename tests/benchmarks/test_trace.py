@@ -86,6 +86,7 @@ def test_what_is_no_trace_is_refused(arguments, said):
         settings(*arguments)
 
 
+@pytest.mark.slow
 def test_two_ranks_send_what_explain_counts(tmp_path):
     file, found = tmp_path / "small.npz", tmp_path / "lab.json"
     (held,) = islice(steps(TEXT, SIZES, 2, 1, "words_in"), 1)

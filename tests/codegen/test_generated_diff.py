@@ -23,6 +23,7 @@ def test_a_difference_of_several_schemes_is_shown_once():
     assert "-two\n+2\n== a, b\n\n--- before/cuda/kernels.cu" in report("HEAD", BEFORE, after)
 
 
+@pytest.mark.slow
 def test_a_changed_template_is_seen(tmp_path):
     for name in NEEDED:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

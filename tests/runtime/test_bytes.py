@@ -41,7 +41,14 @@ def test_any_gradient(combination, size, units, width, dtype, kinds, push, pull,
     assert_exact(ranks[0].artifact.plan, inputs, [rank.stats for rank in ranks])
 
 
-@pytest.mark.parametrize(("name", "size"), cases((*range(1, 10), 16)))
+SIZES = (1, 3, 4, 8, 16)
+OTHER_SIZES = (2, 5, 6, 7, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [*cases(SIZES), *(pytest.param(*case, marks=pytest.mark.slow) for case in cases(OTHER_SIZES))],
+)
 def test_shipped_schemes(name, size):
     ranks = collectives(zenc.compile(name, ranks=size), size)
     for turn, kind in enumerate(KINDS[:6]):

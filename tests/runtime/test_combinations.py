@@ -35,44 +35,46 @@ def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str,
     return collectives(artifact, size)
 
 
+@pytest.mark.parametrize("further", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 3))])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 @pytest.mark.parametrize("size", range(1, 10))
-def test_every_format_and_kind_of_input(combination, size):
+def test_every_format_and_kind_of_input(combination, size, further):
     """Pairs of formats, with dtypes, widths, units and kinds of input going round beside them.
 
-    Each push comes with three of the seven pulls, or with one among many ranks; which ones goes round with the
+    Each push comes with one of the seven pulls, or in the slow tests with three; which ones goes round with the
     combination and the size.
     """
-    further_ones = (0, 1, 3) if size <= 5 else (0,)
     turn = COMBINATIONS.index(combination) * 9 + size
     for row, push in enumerate(FORMATS):
-        first = turn + row
-        for pull in [FORMATS[(first + further) % len(FORMATS)] for further in further_ones]:
-            ranks = ranks_of(combination, push, pull, "auto", size)
-            for kind in (KINDS[turn % len(KINDS)], KINDS[(turn + 4) % len(KINDS)]):
-                dtype, width = DTYPES[turn % len(DTYPES)], WIDTHS[turn // 3 % len(WIDTHS)]
-                units = UNITS[turn % len(UNITS)]
-                inputs = [sparse_tensor(kind, r, size, units, width, dtype, turn) for r in range(size)]
-                results = run_all(ranks, inputs)
-                assert_sums(results, inputs)
-                assert_same_bits([results[0], *run_all(ranks, inputs)])
-                if push not in FILLING and pull not in FILLING:
-                    assert_same_units(results, inputs)
-                turn += 1
+        pull = FORMATS[(turn + row + further) % len(FORMATS)]
+        ranks = ranks_of(combination, push, pull, "auto", size)
+        for kind in (KINDS[turn % len(KINDS)], KINDS[(turn + 4) % len(KINDS)]):
+            dtype, width = DTYPES[turn % len(DTYPES)], WIDTHS[turn // 3 % len(WIDTHS)]
+            units = UNITS[turn % len(UNITS)]
+            inputs = [sparse_tensor(kind, r, size, units, width, dtype, turn) for r in range(size)]
+            results = run_all(ranks, inputs)
+            assert_sums(results, inputs)
+            assert_same_bits([results[0], *run_all(ranks, inputs)])
+            if push not in FILLING and pull not in FILLING:
+                assert_same_units(results, inputs)
+            turn += 1
 
 
+@pytest.mark.parametrize("turn", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2, 3))])
 @pytest.mark.parametrize("unit", ["row", "element"])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
-def test_dense_tensors_in_place(combination, unit):
+def test_dense_tensors_in_place(combination, unit, turn):
+    """With one pair of formats for each number of ranks, which goes round with it."""
+    pairs = (("auto", "auto"), ("coo", "bitmap"), ("elias_fano", "coo"), ("block(8)", "dense"))
     for size in range(1, 10):
-        for push, pull in (("auto", "auto"), ("coo", "bitmap"), ("elias_fano", "coo"), ("block(8)", "dense")):
-            kind, dtype = KINDS[size % len(KINDS)], DTYPES[size % len(DTYPES)]
-            ranks = ranks_of(combination, push, pull, unit, size)
-            inputs = [dense_tensor(kind, r, size, 41, 3, dtype, size) for r in range(size)]
-            given = [tensor.clone() for tensor in inputs]
-            results = run_all(ranks, given)
-            assert all(result is tensor for result, tensor in zip(results, given, strict=True))
-            assert_sums(results, inputs)
+        push, pull = pairs[(size + COMBINATIONS.index(combination) + turn) % len(pairs)]
+        kind, dtype = KINDS[size % len(KINDS)], DTYPES[size % len(DTYPES)]
+        ranks = ranks_of(combination, push, pull, unit, size)
+        inputs = [dense_tensor(kind, r, size, 41, 3, dtype, size) for r in range(size)]
+        given = [tensor.clone() for tensor in inputs]
+        results = run_all(ranks, given)
+        assert all(result is tensor for result, tensor in zip(results, given, strict=True))
+        assert_sums(results, inputs)
 
 
 @settings(max_examples=150, deadline=None)

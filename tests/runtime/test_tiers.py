@@ -69,8 +69,17 @@ CUT = ("point_to_point", "incremental", "partition: parallelism balance: balance
 
 
 BOUNDARIES = list(itertools.product(itertools.product(FORMATS, FORMATS), repeat=2))
-SOME = [pairs for pairs in BOUNDARIES if sum(FORMATS.index(f) for pair in pairs for f in pair) % 5 == 0]
-"""All triples of formats on three of the four phases are among them."""
+SOME = [
+    ((first, second), (FORMATS[(i + j) % 7], FORMATS[(i + 2 * j) % 7]))
+    for (i, first), (j, second) in itertools.product(enumerate(FORMATS), repeat=2)
+]
+"""All pairs of formats on two of the four phases are among them, once each: an orthogonal array."""
+
+
+def test_every_pair_of_formats_is_tried() -> None:
+    phases = [(*inner, *outer) for inner, outer in SOME]
+    for first, second in itertools.combinations(range(4), 2):
+        assert len({(phase[first], phase[second]) for phase in phases}) == len(FORMATS) ** 2 == len(SOME)
 
 
 @pytest.mark.parametrize(("inner", "outer"), SOME)
