@@ -16,6 +16,10 @@ HEADERS := $(shell find templates tests/emulator tests/gpu benchmarks -name '*.h
 
 # Files of one part of the tests, or other options for pytest: make test TESTS=tests/plan
 TESTS ?=
+# Processes that run tests side by side, one for each core up to 8; 0 for none but pytest itself: make test WORKERS=0
+WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n : 8)))
+# Each takes whole files, in order, so that what the tests of a file share is made once.
+BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Of make demo: hosts, and the rate of their links, as tc takes it: make demo RANKS=8 RATE=1gbit
 RANKS ?= 4
 RATE ?= 100mbit
@@ -36,10 +40,10 @@ demo: $(STAMP)  ## train a language model under DDP and with zenc, on loopback a
 	$(BIN)/python -m benchmarks.lab.demo --ranks $(RANKS) --rate $(RATE)
 
 test: lint  ## lint, then the tests that take seconds each
-	$(BIN)/python -m pytest -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest $(BESIDE) -m "not slow" $(TESTS)
 
 test-all: lint wheel-check  ## lint, all tests, and the wheel in an empty environment
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest $(BESIDE) $(TESTS)
 
 test-gpu: $(if $(filter no,$(INSTALL)),,$(STAMP))  ## what needs a GPU: kernels, ranks that share it, DDP; INSTALL=no uses the PyTorch of PYTHON
 	$(if $(filter no,$(INSTALL)),$(PYTHON),$(BIN)/python) tests/gpu/run.py $(TESTS)
