@@ -26,6 +26,7 @@ LAYERS = (
     {"zenc.forecast"},
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},
+    {"zenc.editor"},
     {"zenc.cli", "zenc.__main__"},
 )
 """There are no exceptions. Only ``zenc`` itself stands outside: it gives out names of all layers, at first use."""

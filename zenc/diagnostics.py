@@ -146,6 +146,10 @@ _COST = {
     "plots-missing": ("cost", "a plot is asked for, and matplotlib is not installed"),
 }
 
+_EDITOR = {
+    "editor-support-missing": ("editor", "the language server is asked for, and pygls is not installed"),
+}
+
 _DRAWING = {
     "drawing-too-large": ("drawing", "a drawing would show more ranks or moves than anyone can follow"),
     "no-such-step": ("drawing", "a drawing is asked for of steps that the scheme does not have"),
@@ -231,6 +235,7 @@ DIAGNOSTICS: Mapping[str, tuple[str, str]] = MappingProxyType(
         **_PLACEMENT,
         **_EXPLANATION,
         **_COST,
+        **_EDITOR,
         **_DRAWING,
         **_RUN,
         **_TORCH,

@@ -35,6 +35,8 @@ from zenc.cli.fmt import EXAMPLES as FMT_EXAMPLES
 from zenc.cli.fmt import fmt
 from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
 from zenc.cli.list import list_
+from zenc.cli.lsp import EXAMPLES as LSP_EXAMPLES
+from zenc.cli.lsp import lsp
 from zenc.cli.profile import profile
 from zenc.cli.report import EXAMPLES as REPORT_EXAMPLES
 from zenc.cli.report import report
@@ -64,6 +66,7 @@ contribution exactly once and can't deadlock, says what it costs, and compiles i
   zenc compile auto -o out           a directory that zenc.attach() takes
   zenc tune --ranks 8 --density 0.01 which scheme is the fastest here
   zenc fmt mine.zen                  lay it out as everyone does
+  zenc lsp                           errors, hover and completion in your editor
   zenc topo show 'dgx(4)'            a cluster: its ranks, switches and links
   zenc profile show model.json       how sparse gradients are, and how ranks overlap
 
@@ -91,6 +94,7 @@ app.command("draw", epilog=DRAW_EXAMPLES)(draw)
 app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
 app.command("tune", epilog=TUNE_EXAMPLES)(tune)
 app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
+app.command("lsp", epilog=LSP_EXAMPLES)(lsp)
 app.command("new", epilog=NEW_EXAMPLES)(new)
 app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
 app.command("help", epilog=HELP_EXAMPLES)(help_)

@@ -55,14 +55,14 @@ def load_file(path: str | Path) -> Program:
     return _Loader().load(_read(where, None), where)
 
 
-def load_text(text: str, name: str = "<text>") -> Program:
-    """The program whose main file is ``text``. Its imports are sought in the current directory.
+def load_text(text: str, name: str = "<text>", path: Path | None = None) -> Program:
+    """The program whose main file is ``text``. Its imports are sought beside ``path``, where it is to lie, or here.
 
     Raises:
         SchemeSyntaxError: with all syntax errors of all its files.
         SchemeError: if it imports what is not there.
     """
-    return _Loader().load(Source(name, text), None)
+    return _Loader().load(Source(name, text), path)
 
 
 def read(path: str | Path) -> Source:

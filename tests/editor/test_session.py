@@ -1,0 +1,181 @@
+"""A session with ``zenc lsp`` over its standard input and output, as an editor has it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.client import LanguageClient
+
+import zenc
+from zenc.editor.server.places import offset_at, position_at
+from zenc.resources import directory
+
+MINE = """# \N{SNOWMAN} \U0001f600
+import "other.zen"
+scheme mine(seed = 7) {
+    communication: point_to_point then theirs(k = 2)
+    aggregation: incremental
+    partition: parallelism
+    balance: balanced by permutation(seed)
+}
+"""
+OTHER = """schedule theirs(k = 1) {
+    push { }
+    pull { step { for d in 1 .. size - 1 { send part rank to (rank + d) mod size where k > 0 } } }
+}
+"""
+WRONG = """scheme wrong {
+    communication: schedule { push { } pull { } } aggregation: incremental partition: centralization
+}
+"""
+
+
+class Editor:
+    """One open text."""
+
+    def __init__(self, client: LanguageClient, path: Path) -> None:
+        self.client, self.uri, self.text, self.version = client, path.as_uri(), path.read_text("utf-8"), 1
+        self.told: asyncio.Queue[types.PublishDiagnosticsParams] = asyncio.Queue()
+
+    @property
+    def document(self) -> types.TextDocumentIdentifier:
+        return types.TextDocumentIdentifier(self.uri)
+
+    def at(self, words: str, more: int = 0) -> types.Position:
+        return position_at(self.text, self.text.index(words) + more)
+
+    def open(self) -> None:
+        item = types.TextDocumentItem(self.uri, "zen", self.version, self.text)
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
+
+    def type(self, text: str) -> None:
+        self.text, self.version = text, self.version + 1
+        name = types.VersionedTextDocumentIdentifier(self.version, self.uri)
+        change = [types.TextDocumentContentChangeWholeDocument(text)]
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(name, change))
+
+    async def diagnostics(self) -> list[tuple[str, str]]:
+        """Ids, and the text at their places, of the next look at the text."""
+        told = await asyncio.wait_for(self.told.get(), 60)
+        assert told.uri == self.uri and told.version == self.version
+        return [(str(found.code), self.part(found.range)) for found in told.diagnostics]
+
+    def part(self, place: types.Range) -> str:
+        return self.text[offset_at(self.text, place.start) : offset_at(self.text, place.end)]
+
+    async def hover(self, words: str) -> str:
+        found = await self.client.text_document_hover_async(types.HoverParams(self.document, self.at(words, 1)))
+        assert found is not None and isinstance(found.contents, types.MarkupContent)
+        return found.contents.value
+
+    async def completions(self, position: types.Position) -> set[str]:
+        found = await self.client.text_document_completion_async(types.CompletionParams(self.document, position))
+        assert isinstance(found, list)
+        return {item.label for item in found}
+
+    async def definition(self, words: str) -> types.Location:
+        found = await self.client.text_document_definition_async(
+            types.DefinitionParams(self.document, self.at(words, 1))
+        )
+        assert isinstance(found, types.Location)
+        return found
+
+    async def rename(self, words: str, name: str) -> dict[str, list[types.TextEdit]]:
+        params = types.RenameParams(self.document, self.at(words, 1), name)
+        found = await self.client.text_document_rename_async(params)
+        assert found is not None and found.changes is not None
+        return {uri: list(edits) for uri, edits in found.changes.items()}
+
+
+def applied(text: str, edits: list[types.TextEdit]) -> str:
+    for edit in sorted(edits, key=lambda edit: (edit.range.start.line, edit.range.start.character), reverse=True):
+        start, end = offset_at(text, edit.range.start), offset_at(text, edit.range.end)
+        text = text[:start] + edit.new_text + text[end:]
+    return text
+
+
+async def session(folder: Path) -> None:
+    client = LanguageClient("test", zenc.__version__)
+    environment = {**os.environ, "PYTHONPATH": str(Path(zenc.__file__).resolve().parents[1])}
+    await client.start_io(sys.executable, "-m", "zenc", "lsp", env=environment)
+    editor = Editor(client, folder / "mine.zen")
+    client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda told: editor.told.put_nowait(told))
+    await client.initialize_async(types.InitializeParams(types.ClientCapabilities()))
+    client.initialized(types.InitializedParams())
+    try:
+        await typing(editor)
+        await looking(editor, folder)
+        await changing(editor, folder)
+    finally:
+        await client.shutdown_async(None)
+        client.exit(None)
+        await client.stop()
+
+
+async def typing(editor: Editor) -> None:
+    """What is wrong comes after each pause, of broken texts too, and goes when it is mended."""
+    editor.open()
+    assert await editor.diagnostics() == []
+    right = editor.text
+    editor.type(right.replace("incremental", "incrementl"))
+    editor.type(right.replace("parallelism", "paralelism"))
+    assert await editor.diagnostics() == [("unknown-value", "paralelism")], "the last text alone is looked at"
+    editor.type(right.replace("balance:", "balance"))
+    assert await editor.diagnostics() == [("syntax", "balanced")]
+    assert "seed" in await editor.completions(editor.at("permutation(", len("permutation(")))
+    editor.type(right + WRONG)
+    assert await editor.diagnostics() == [], "the proof waits until the text is saved"
+    editor.client.text_document_did_save(types.DidSaveTextDocumentParams(editor.document))
+    assert [id for id, _ in await editor.diagnostics()] == ["never-complete"]
+    editor.type(right)
+    assert await editor.diagnostics() == []
+
+
+async def looking(editor: Editor, folder: Path) -> None:
+    assert "segments are merged at every hop" in await editor.hover("incremental")
+    assert "the name of a schedule" in await editor.hover("communication")
+    assert "parameter `seed` of scheme mine" in await editor.hover("seed)")
+    assert "schedule point_to_point" in await editor.hover("point_to_point")
+    assert await editor.completions(editor.at("incremental")) >= {"incremental", "one_shot"}
+    assert await editor.completions(editor.at("point_to_point")) >= {"ring", "hierarchy", "theirs", "schedule"}
+    place = await editor.definition("point_to_point")
+    patterns = directory("schemes") / "patterns.zen"
+    assert place.uri == patterns.resolve().as_uri()
+    assert patterns.read_text("utf-8").splitlines()[place.range.start.line].startswith("schedule point_to_point")
+    assert (await editor.definition("theirs")).uri == (folder / "other.zen").as_uri()
+    assert (await editor.definition('"other.zen"')).uri == (folder / "other.zen").as_uri()
+    assert editor.part((await editor.definition("seed)")).range) == "seed"
+
+
+async def changing(editor: Editor, folder: Path) -> None:
+    edits = await editor.rename("seed)", "key")
+    assert applied(editor.text, edits[editor.uri]) == MINE.replace("seed", "key")
+    both = await editor.rename("theirs", "ours")
+    assert applied(editor.text, both[editor.uri]) == MINE.replace("theirs", "ours")
+    assert applied(OTHER, both[(folder / "other.zen").as_uri()]) == OTHER.replace("theirs", "ours")
+    for words, name, why in (
+        ("seed)", "step", "can't be a name"),
+        ("point_to_point", "direct", "comes with zenc"),
+        ("incremental", "x", "has no other name"),
+        ("theirs", "ring", "has a meaning here already"),
+    ):
+        try:
+            await editor.rename(words, name)
+        except JsonRpcException as refused:
+            assert why in str(refused), refused
+        else:
+            raise AssertionError(f"{words} became {name}")
+    params = types.DocumentFormattingParams(editor.document, types.FormattingOptions(4, True))
+    edits_of_layout = await editor.client.text_document_formatting_async(params)
+    assert edits_of_layout and "aggregation:   incremental" in applied(editor.text, list(edits_of_layout))
+
+
+def test_a_session(tmp_path: Path) -> None:
+    (tmp_path / "mine.zen").write_text(MINE, "utf-8")
+    (tmp_path / "other.zen").write_text(OTHER, "utf-8")
+    asyncio.run(asyncio.wait_for(session(tmp_path), 120))

@@ -1,0 +1,1 @@
+"""What editors and the documentation show of the language: colours, and a language server."""

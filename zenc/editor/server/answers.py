@@ -1,0 +1,160 @@
+"""What an editor shows at a place: an explanation, or what can be written there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from lsprotocol import types
+
+from zenc.editor.server.glossary import glossary
+from zenc.editor.server.known import Document
+from zenc.editor.server.symbols import Symbol
+from zenc.language.load import shipped_names
+from zenc.language.scan import DECLARATIONS, DECLARED, STATEMENTS
+from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
+from zenc.scheme.balance import MAPPINGS
+from zenc.scheme.model import SETTINGS, Aggregation, Partition, Unit
+from zenc.scheme.resolve import KEYS
+from zenc.topology.builders import BUILDERS, signature, summary
+from zenc.topology.units import UNITS
+
+_KINDS = types.CompletionItemKind
+_FORMATS = ("auto", "dense", "coo", "bitmap", "elias_fano", "block")
+_VALUES: dict[str, tuple[str, ...]] = {
+    "aggregation": tuple(value.value for value in Aggregation),
+    "partition": tuple(value.value for value in Partition),
+    "balance": ("imbalanced", *(f"balanced by {mapping}" for mapping in MAPPINGS)),
+    "push": _FORMATS,
+    "pull": _FORMATS,
+    "unit": tuple(value.value for value in Unit),
+}
+_OPENING = re.compile(r"\b(?:scheme|schedule|topology|push|pull|step|for|if|else)\b")
+_LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=]*\b(?:by|then)\s+)?\w*$")
+
+
+def explain(document: Document, offset: int) -> str | None:
+    """Markdown about what stands at ``offset``: a declared name, or a word of the language."""
+    found = document.symbol(offset)
+    if found:
+        return _about(found[0])
+    word = document.word(offset)
+    if word in BUILDERS:
+        return f"```zen\nlike {signature(word)}\n```\n{summary(BUILDERS[word])}"
+    return glossary().get(word)
+
+
+def _about(symbol: Symbol) -> str:
+    if symbol.kind in ("parameter", "variable"):
+        return f"{symbol.kind} `{symbol.name}` {symbol.doc}".rstrip()
+    parameters = f"({', '.join(symbol.parameters)})" if symbol.parameters else ""
+    return f"```zen\n{symbol.kind} {symbol.name}{parameters}\n```\n{symbol.doc}".rstrip()
+
+
+def complete(document: Document, offset: int) -> list[types.CompletionItem]:
+    """What can be written at ``offset``, by the braces and the key before it; the text need not parse."""
+    return list(_unique(_completions(document, _bare(document.text[:offset]))))
+
+
+def _completions(document: Document, before: str) -> Iterator[types.CompletionItem]:
+    if before.count('"') % 2:
+        return
+    around = _around(before)
+    inside = around[-1] if around else ""
+    if re.search(r"[0-9]\s+\w*$", before) and "topology" in around:
+        yield from _items([unit for units in UNITS.values() for unit in units], _KINDS.Unit)
+    elif inside == "":
+        yield from _items(DECLARATIONS, _KINDS.Keyword)
+    elif inside == "scheme":
+        yield from _in_scheme(document, before)
+    elif inside == "schedule":
+        yield from _items(("push", "pull"), _KINDS.Keyword)
+    elif "topology" in around:
+        yield from _in_topology(document, before)
+    else:
+        yield from _in_block(document, before)
+
+
+def _in_scheme(document: Document, before: str) -> Iterator[types.CompletionItem]:
+    line = before.rpartition("\n")[2]
+    key = _LINE.search(line)
+    if re.search(r"\btier\s+\w+[^:]*:\s*\w*$|\bfrom\s*\[[^\]]*$", before):
+        yield from _symbols(document, "scheme")
+        yield from _items(shipped_names(), _KINDS.Module)
+    elif re.search(r"\bchoose\s*\([^)]*$", before):
+        yield from _items(SETTINGS, _KINDS.Property)
+    elif re.search(r"\b\w+\([^)]*$", line):
+        yield from _symbols(document, "parameter")
+    elif key and key[1] in ("communication", "announce"):
+        yield from _symbols(document, "schedule")
+        yield from _items(["schedule"], _KINDS.Keyword)
+    elif key and key[1] in _VALUES:
+        yield from _items(MAPPINGS if re.search(r"\bby\s+\w*$", line) else _VALUES[key[1]], _KINDS.EnumMember)
+    else:
+        yield from _items(KEYS, _KINDS.Property, behind=": ")
+        yield from _items(("tier", "choose from"), _KINDS.Keyword)
+
+
+def _in_topology(document: Document, before: str) -> Iterator[types.CompletionItem]:
+    if re.search(r"\blike\s+\w*$", before):
+        for name, fill in BUILDERS.items():
+            yield types.CompletionItem(name, kind=_KINDS.Function, detail=signature(name), documentation=summary(fill))
+        yield from _symbols(document, "topology")
+    else:
+        yield from _items(DECLARED, _KINDS.Keyword)
+        yield from _symbols(document, "parameter", "variable")
+
+
+def _in_block(document: Document, before: str) -> Iterator[types.CompletionItem]:
+    if re.search(r"\bsend\s+\w*$", before):
+        yield from _items(("all", "part", "parts"), _KINDS.Keyword)
+        return
+    if re.search(r"[{}]\s*\w*$|\n\s*\w*$", before):
+        yield from _items(STATEMENTS, _KINDS.Keyword)
+    yield from _items(BUILTIN_NAMES, _KINDS.Variable)
+    yield from _items(FUNCTIONS, _KINDS.Function)
+    yield from _symbols(document, "parameter", "variable")
+    if re.search(r"\bsend\b[^{}]*$", before):
+        yield from _items(("to", "of", "where"), _KINDS.Keyword)
+
+
+def _symbols(document: Document, *kinds: str) -> Iterator[types.CompletionItem]:
+    """Names of all of the program that can be used anywhere; parameters and variables of the text itself alone."""
+    of_symbol = {"scheme": _KINDS.Module, "schedule": _KINDS.Function, "topology": _KINDS.Struct}
+    for symbol in document.symbols:
+        own = symbol.declared.source.name == str(document.path)
+        if symbol.kind in kinds and (own or symbol.kind in of_symbol):
+            kind = of_symbol.get(symbol.kind, _KINDS.Variable)
+            yield types.CompletionItem(symbol.name, kind=kind, detail=symbol.kind, documentation=symbol.doc or None)
+
+
+def _items(names: Iterable[str], kind: types.CompletionItemKind, behind: str = "") -> Iterator[types.CompletionItem]:
+    for name in names:
+        documentation = glossary().get(name.split()[-1])
+        markup = types.MarkupContent(types.MarkupKind.Markdown, documentation) if documentation else None
+        yield types.CompletionItem(name, kind=kind, documentation=markup, insert_text=f"{name}{behind}")
+
+
+def _unique(items: Iterable[types.CompletionItem]) -> Iterator[types.CompletionItem]:
+    yield from {item.label: item for item in items}.values()
+
+
+def _bare(text: str) -> str:
+    """``text`` without comments and whole strings, so that braces and words in them count for nothing."""
+    return re.sub(r'"[^"]*"|#[^\n]*', lambda found: "" if found[0].startswith("#") else "''", text)
+
+
+def _around(before: str) -> list[str]:
+    """The words that open the blocks that are open at the end of ``before``, outermost first."""
+    opened: list[str] = []
+    start = 0
+    for brace in re.finditer(r"[{}]", before):
+        if brace[0] == "}":
+            opened = opened[:-1]
+        else:
+            words = re.findall(
+                r"\b(?:scheme|schedule|topology|push|pull|step|for|if|else)\b", before[start : brace.start()]
+            )
+            opened.append(words[-1] if words else "?")
+        start = brace.end()
+    return opened

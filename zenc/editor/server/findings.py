@@ -1,0 +1,63 @@
+"""What is wrong with a text, while it is typed or when it is saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zenc.errors import Diagnostic, ZencError
+
+if TYPE_CHECKING:
+    from zenc.language.load import Program
+
+
+def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
+    """All diagnostics of ``text``, which is to lie at ``path``; under ``prove`` also those of the proof, as zenc check.
+
+    Of a text that does not parse these are its syntax errors. Each scheme and topology is looked at by itself.
+    """
+    from zenc.language.load import load_text
+
+    try:
+        program = load_text(text, str(path), path)
+    except ZencError as error:
+        return list(error.diagnostics)
+    found = _of_schedules(program)
+    found += [each for scheme in program.main.schemes for each in _of_scheme(program, scheme.name.text, prove)]
+    found += [each for topology in program.main.topologies for each in _of_topology(program, topology.name.text)]
+    return list(dict.fromkeys(found))
+
+
+def _of_schedules(program: Program) -> list[Diagnostic]:
+    from zenc.scheme.communication import schedules_of
+    from zenc.scheme.report import Report
+
+    report = Report()
+    schedules_of(program, report)
+    return report.found
+
+
+def _of_scheme(program: Program, name: str, prove: bool) -> list[Diagnostic]:
+    try:
+        if prove:
+            from zenc.chain import checked
+
+            return list(checked(program, None, None, name).warnings)
+        from zenc.scheme.resolve import resolve_any
+
+        return list(resolve_any(program, name)[1])
+    except ZencError as error:
+        return [found for found in error.diagnostics if found.id not in _NEEDS_VALUES]
+
+
+def _of_topology(program: Program, name: str) -> list[Diagnostic]:
+    from zenc.topology.resolve import resolve_topology
+
+    try:
+        return list(resolve_topology(program, name)[1])
+    except ZencError as error:
+        return [found for found in error.diagnostics if found.id not in _NEEDS_VALUES]
+
+
+_NEEDS_VALUES = ("missing-parameter",)
+"""What a user gives on the command line is no mistake of the text."""

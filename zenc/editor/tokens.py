@@ -1,0 +1,84 @@
+"""The tokens of the language for colouring: one list of patterns, which Pygments and TextMate both read.
+
+    Rule = pattern x Kind*                  # a kind for each group of the pattern; "" is white space
+    Kind = comment | string | number | unit | keyword | key | declared | call | builtin | operator | punctuation | name
+
+Words, operators, numbers and comments are those of the tables that are made of ``grammar/zen.lark``. Which of them a
+word is depends on the grammar around it; here the characters beside it must do. So a text that does not parse has
+colours, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple
+
+from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
+from zenc.language.tables import Tables, tables
+from zenc.topology.units import UNITS
+
+PUNCTUATION = ("LBRACE", "RBRACE", "LPAR", "RPAR", "LSQB", "RSQB", "COMMA", "COLON")
+NAMED = ("STRING", "FLOAT", "INTEGER", "NAME", "WORD")
+OPERATOR_WORDS = ("and", "or", "not", "mod")
+
+_BEFORE = {
+    "tier": r"\s+\w+\s*[(:]",
+    "choose": r"\s*(?:\(|from\b)",
+    "from": r"\s*\[",
+    "by": r"\s+\w",
+    "then": r"\s+\w",
+    "like": r"\s+[\w\"]",
+    "levels": r"\s*:",
+    "switch": r"\s+\w",
+    "link": r"\s+\w",
+    "unlink": r"\s+\w",
+    "memory": r"\s+\w",
+}
+"""Words that also name things -> what follows them where they do not."""
+
+
+class Rule(NamedTuple):
+    pattern: str
+    kinds: tuple[str, ...]
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """In the order in which they are tried at a place; none matches more than comments and strings over a line."""
+    known = tables()
+    word, number = known.terminals["WORD"], f"{known.terminals['FLOAT']}|{known.terminals['INTEGER']}"
+    keyword = _any(name for name in known.words if name not in (*_BEFORE, *OPERATOR_WORDS, "parts"))
+    return (
+        Rule(r"\s+", ("",)),
+        Rule(known.ignored.rpartition("|")[2], ("comment",)),
+        Rule(known.terminals["STRING"], ("string",)),
+        Rule(rf"({number})(\s*)({_any(_units())})(?![\w/])", ("number", "", "unit")),
+        Rule(number, ("number",)),
+        *(Rule(rf"\b{name}\b(?={following})", ("keyword",)) for name, following in _BEFORE.items()),
+        Rule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
+        Rule(rf"\b(?:{word})(?=\s*:)", ("key",)),
+        Rule(rf"\b(scheme|schedule|topology)(\s+)({word})", ("keyword", "", "declared")),
+        Rule(rf"\b(?:{_any(OPERATOR_WORDS)})\b", ("operator",)),
+        Rule(rf"\b(?:{keyword})\b", ("keyword",)),
+        Rule(rf"\b(?:{_any(FUNCTIONS)})(?=\s*\()", ("builtin",)),
+        Rule(rf"\b(?:{_any(BUILTIN_NAMES)})\b", ("builtin",)),
+        Rule(rf"\b(?:{word})(?=\()", ("call",)),
+        Rule(rf"(?:{word})", ("name",)),
+        Rule("|".join(_operators(known)), ("operator",)),
+        Rule("|".join(known.terminals[name] for name in PUNCTUATION), ("punctuation",)),
+    )
+
+
+def _units() -> list[str]:
+    """The longest first, since a pattern takes the first that fits."""
+    return sorted({unit for units in UNITS.values() for unit in units}, key=lambda unit: (-len(unit), unit))
+
+
+def _operators(known: Tables) -> list[str]:
+    return [pattern for name, pattern in known.terminals.items() if name not in (*PUNCTUATION, *NAMED)]
+
+
+def _any(words: Iterable[str]) -> str:
+    return "|".join(re.escape(word) for word in words)
