@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import typer
 
-from zenc.cli.common import reporting
+from zenc.cli.common import JsonOption, print_json, reporting
 from zenc.errors import Diagnostic, ZencError
 
 EXAMPLES = """\b
@@ -18,19 +18,24 @@ Examples:
 
 def lsp(
     extension: bool = typer.Option(False, "--extension", help="Print where the extension for VS Code lies."),
+    json: JsonOption = False,
 ) -> None:
     """Serve editors: errors while typing, hover, completion, definitions, rename and layout.
 
     It speaks the Language Server Protocol on standard input and output, so it is started by an editor and not by hand.
     It needs pygls: pip install 'zenc[lsp]'. Colours come from the extension's TextMate grammar.
     """
-    with reporting(json=False):
-        if extension:
-            from zenc.resources import directory
-
-            print(directory("grammar") / "vscode")
+    with reporting(json):
+        if not extension:
+            _serve()
             return
-        _serve()
+        from zenc.resources import directory
+
+        where = str(directory("grammar") / "vscode")
+    if json:
+        print_json({"ok": True, "extension": where})
+    else:
+        print(where)
 
 
 def _serve() -> None:

@@ -1,0 +1,155 @@
+"""What the server answers, asked without a session."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from zenc.cli import app
+from zenc.editor.server.answers import complete, explain
+from zenc.editor.server.findings import findings
+from zenc.editor.server.glossary import glossary
+from zenc.editor.server.known import Document
+from zenc.editor.server.places import offset_at, position_at
+from zenc.editor.server.rename import renamed
+from zenc.errors import SchemeError
+from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
+from zenc.language.tables import tables
+from zenc.resources import directory
+from zenc.scheme.resolve import KEYS
+
+SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen"))
+
+
+def document(text: str) -> Document:
+    found = Document(Path("/nowhere/mine.zen"))
+    found.read(text)
+    return found
+
+
+def split(marked: str) -> tuple[Document, int]:
+    """The text without its ``|``, and where that stood."""
+    return document(marked.replace("|", "", 1)), marked.index("|")
+
+
+@pytest.mark.parametrize(
+    ("marked", "there", "not_there"),
+    [
+        ("|", {"scheme", "schedule", "topology", "import"}, {"send"}),
+        ("scheme a {\n  |", {"communication", "push", "tier"}, {"send", "scheme"}),
+        ("scheme a {\n  balance: |", {"imbalanced", "balanced by permutation", "balanced by holders"}, {"coo"}),
+        ("scheme a {\n  balance: balanced by |", {"permutation", "holders"}, {"imbalanced"}),
+        ("scheme a {\n  push: |", {"coo", "bitmap", "auto"}, {"ring"}),
+        ("scheme a {\n  tier node(8): |", {"balanced", "dense_ring"}, {"coo"}),
+        ("scheme a {\n  choose from [|", {"balanced", "zen"}, {"communication"}),
+        ("scheme a {\n  choose(|", {"every", "margin"}, {"balanced"}),
+        ("scheme a { communication: schedule { |", {"push", "pull"}, {"send"}),
+        ("schedule s { push { |", {"step", "let", "rank"}, {"to"}),
+        ("schedule s { push { step { send |", {"all", "part", "parts"}, {"step"}),
+        ("schedule s { push { step { send all |", {"to", "where", "rank"}, {"step"}),
+        ("topology t { |", {"levels", "link", "like"}, {"send"}),
+        ("topology t { like |", {"dgx", "nodes"}, {"levels"}),
+        ("topology t { levels: gpu(2) link gpu(0) - gpu(1): 3 |", {"GB/s", "us"}, {"levels"}),
+        ('scheme a { "push: |', set(), {"coo"}),
+    ],
+)
+def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[str]) -> None:
+    """In texts that are being written, and parse nowhere."""
+    found = {item.label for item in complete(*split(marked))}
+    assert there <= found and not not_there & found
+
+
+def test_every_word_of_the_language_is_explained() -> None:
+    words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
+    assert words - set(glossary()) == set()
+
+
+@pytest.mark.parametrize(
+    ("marked", "words"),
+    [
+        ("topology t { like d|gx(4) }", "machines like NVIDIA's DGX H100"),
+        ("scheme a(k = 1) { balance: balanced by perm|utation(k) }", "keyed permutation"),
+        ("schedule s { push { for st|ep_ in 0 .. 1 { step { send all to step_ } } } pull { } }", "variable `step_`"),
+        ("scheme a { tier node(2): bal|anced tier rack: balanced }", "near-optimal"),
+        ("scheme a { push: bit|map", "one bit for each unit"),
+    ],
+)
+def test_what_stands_there_is_explained(marked: str, words: str) -> None:
+    assert words in (explain(*split(marked)) or "")
+
+
+SCOPES = """schedule s(k) {
+    push { for k_ in 0 .. k { step { send all to k_ } } for j in 0 .. 1 { step { send all to j } } }
+    pull { for k_ in 0 .. k { step { send all to k_ } } }
+}
+scheme a { communication: s(k = 3) }
+"""
+
+
+def test_a_variable_is_renamed_in_its_own_loop() -> None:
+    known = document(SCOPES)
+    places = renamed(known, SCOPES.index("k_"), "i")
+    assert [span.line for span in places] == [2, 2]
+    lines = sorted(span.line for span in renamed(known, SCOPES.index("(k)") + 1, "n"))
+    assert lines == [1, 2, 3, 5], "and a parameter where it is given by name"
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "why"),
+    [
+        ("j in", "k", "has a meaning here already"),
+        ("k_ in", "rank", "is a name of the language"),
+        ("s(k)", "ring", "another schedule 'ring'"),
+        ("(k)", "k_", "has a meaning here already"),
+        ("j in", "2x", "can't be a name"),
+    ],
+)
+def test_a_rename_that_would_change_a_meaning_is_refused(words: str, name: str, why: str) -> None:
+    with pytest.raises(SchemeError, match=why):
+        renamed(document(SCOPES), SCOPES.index(words) + (words[0] == "("), name)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_files_have_no_findings_but_warnings(path: Path) -> None:
+    found = findings(path.read_text("utf-8"), path, prove=False)
+    assert [each.render() for each in found if each.severity == "error"] == []
+
+
+@settings(deadline=None)
+@given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(0, 60))
+def test_places_there_and_back(text: str, offset: int) -> None:
+    offset = min(offset, len(text))
+    place = position_at(text, offset)
+    assert offset_at(text, place) == offset
+    assert place.character == len(text[:offset].rpartition("\n")[2].encode("utf-16-le")) // 2
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.data())
+def test_no_text_is_too_broken(data: st.DataObject) -> None:
+    """A shipped file with a piece cut out is looked at, completed and explained anywhere."""
+    text = (directory("schemes") / "torus2d.zen").read_text("utf-8")
+    start, end, at = (data.draw(st.integers(0, len(text))) for _ in range(3))
+    cut = text[:start] + text[start + end % 40 :]
+    known = document(cut)
+    findings(cut, known.path, prove=False)
+    complete(known, min(at, len(cut)))
+    explain(known, min(at, len(cut)))
+
+
+def test_without_pygls_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["zenc.cli.lsp"], "find_spec", lambda name: None)
+    done = CliRunner().invoke(app, ["lsp", "--json"])
+    (found,) = json.loads(done.stdout)["diagnostics"]
+    assert (done.exit_code, found["id"], found["help"]) == (1, "editor-support-missing", "pip install 'zenc[lsp]'")
+
+
+def test_the_extension_is_found() -> None:
+    done = CliRunner().invoke(app, ["lsp", "--extension"])
+    assert done.exit_code == 0 and (Path(done.stdout.strip()) / "package.json").is_file()
