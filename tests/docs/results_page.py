@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
 from benchmarks.lab import choice
-from benchmarks.lab.show import quartiles
 from benchmarks.lab.suite.__main__ import FOLDER
 from benchmarks.lab.suite.page import LEFT, RIGHT, between, table
-from benchmarks.lab.suite.points import POINTS
+from benchmarks.lab.suite.points import POINTS, Point
 from benchmarks.lab.suite.results import Result, load
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "research" / "results.md"
 REPRODUCTION = ROOT / "docs" / "research" / "reproduction.md"
-PEERS = {
-    "PyTorch, sparse": ("torch-coo", "ddp-sparse"),
-    "PyTorch, dense": ("torch-dense", "ddp-dense"),
-    "Horovod": ("horovod-coo",),
-    "`sparcml`": ("sparcml",),
-    "`zen`": ("zen",),
-}
-"""Heading -> what stands there, of single calls or of training."""
-HEADS = ("point", "best scheme", *PEERS)
+PEERS = {"PyTorch, sparse": ("torch-coo", "ddp-sparse"), "`sparcml`": ("sparcml",), "`zen`": ("zen",)}
+"""Heading -> the peer that stands there, of single calls or of training."""
+OTHERS = {"torch-dense": "PyTorch, dense", "ddp-dense": "PyTorch, dense", "horovod-coo": "Horovod"}
+HEADS = ("point", "best scheme", *PEERS, "others")
 
 
 def with_results() -> str:
@@ -33,25 +25,18 @@ def with_results() -> str:
 
 def measured() -> str:
     """How many times as long as the best scheme others take, at every point that has been measured."""
-    rows = list(rows_of(load(FOLDER, POINTS)))
-    return "## All-reduces and training on a slow network\n\n" + table(HEADS, (LEFT, LEFT, *[RIGHT] * len(PEERS)), rows)
+    results = load(FOLDER, POINTS)
+    rows = [row_of(point, results[point.name]) for point in POINTS if point.name in results]
+    ways = (LEFT, LEFT, *[RIGHT] * len(PEERS), LEFT)
+    return "## All-reduces and training on a slow network\n\n" + table(HEADS, ways, rows)
 
 
-def rows_of(results: dict[str, Result]) -> Iterator[tuple[str, ...]]:
-    for point in POINTS:
-        if point.name not in results:
-            continue
-        result = results[point.name]
-        best = result.best()
-        ratios = (
-            "".join(over(result, peer, best) for peer in names if peer in result.rows) for names in PEERS.values()
-        )
-        yield f"{point.shows} (`{point.name}`)", f"`{best}`", *ratios
-
-
-def over(result: Result, peer: str, best: str) -> str:
-    found = result.over(peer, best)
-    return f"{found.median:.2f} ({quartiles(found, 1, 2)})"
+def row_of(point: Point, result: Result) -> tuple[str, ...]:
+    best = result.best()
+    over = {peer: f"{result.over(peer, best).median:.2f}" for peer in result.rows if peer != best}
+    compared = ("".join(over.get(peer, "") for peer in names) for names in PEERS.values())
+    others = ", ".join(f"{name}: {over[peer]}" for peer, name in OTHERS.items() if peer in over)
+    return f"{point.shows} (`{point.name}`)", f"`{best}`", *compared, others
 
 
 def chosen() -> str:

@@ -39,6 +39,13 @@ def test_questions_name_diagnostics_that_there_are() -> None:
     assert len(rows) > 8 and set(rows) <= set(DIAGNOSTICS)
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    """``mkdocs build --strict`` demands it too; decisions are added by docs/hooks.py."""
+    listed = re.findall(r"- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert sorted(listed) == sorted(page for page in pages if not page.startswith("adr/"))
+
+
 def variables_read() -> set[str]:
     """What the files that touch os.environ have as names of variables."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "zenc").rglob("*.py")]
