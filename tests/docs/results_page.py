@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from benchmarks.lab import choice
 from benchmarks.lab.suite.__main__ import FOLDER
 from benchmarks.lab.suite.page import LEFT, RIGHT, between, table
