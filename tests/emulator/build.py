@@ -30,7 +30,7 @@ KERNELS = (
 )
 MODES = {
     "plain": ("-O1",),
-    "address": ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "address": ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "thread": ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
 }
 """Flags for kernels and programs; the engine needs none, whatever it is loaded by."""
