@@ -142,6 +142,12 @@ def test_a_scheme_that_chooses_is_reported_by_its_candidates(report: Any) -> Non
     assert sum(tag == "svg" for tag, _ in page.elements) == 5
 
 
+def test_a_bar_that_has_no_room_is_cut_and_that_is_said(report: Any) -> None:
+    slow = report("balanced", "dense_ring", *GIVEN)
+    assert 'z-bar z-cut" style="width: 100%"' in slow and "Striped bars are cut" in slow
+    assert "Striped" not in report("balanced", "holders", *GIVEN)
+
+
 def test_more_ranks_than_can_be_drawn_or_proved(report: Any) -> None:
     page = assert_self_contained(report("balanced", "--ranks", "300", "--zipf", "1"))
     assert "Not drawn: a drawing has room for 256 ranks, not for 300" in page.text

@@ -32,6 +32,7 @@ from zenc.cli.given import (
     even_gradient,
     profiles_of,
 )
+from zenc.words import count
 
 if TYPE_CHECKING:
     from zenc.cost.calibration import Calibration
@@ -135,7 +136,7 @@ def report(
         print_json({"ok": True, "file": str(output) if output else None, **found.to_json()})
     else:
         best = found.subjects[0]
-        print(f"{output}: {len(found.subjects)} of {len(files)} schemes among {place.size} ranks; best: {best.name}")
+        print(f"{output}: {count(len(found.subjects), 'scheme')} among {count(place.size, 'rank')}; best: {best.name}")
 
 
 def _calibration(

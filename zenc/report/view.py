@@ -19,8 +19,12 @@ from zenc.topology.units import bits_text
 from zenc.words import count
 
 NOTHING = "\N{EN DASH}"
+MOST_NAMED = 3
+"""Schemes in a title."""
+ROOM = 4.0
+"""Bars longer than so many times the shortest are cut."""
 MADE_UP = "no: made up from a density and a law"
-PROVED = "every contribution is summed exactly once, and no rank waits for ever"
+PROVED = "every contribution is summed exactly once, and no rank waits forever"
 MOST_HOLDERS = 8
 """Bars of holders."""
 NEAR = 0.02
@@ -29,13 +33,18 @@ NEAR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """``kind`` is predicted or measured; ``low`` and ``high`` of a whisker, in percent of the width, or None."""
+    """A bar. ``kind`` is predicted or measured; ``low`` and ``high`` of a whisker, in percent of the width, or None."""
 
     kind: str
     width: float
     words: str
     low: float | None = None
     high: float | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether it is longer than there is room for."""
+        return self.width > 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +115,10 @@ class View:
 def view(found: Findings, network_drawing: tuple[str, str], made_by: str) -> View:
     """``network_drawing`` is the topology as SVG, or why there is none; ``made_by``, the command."""
     names = [subject.name for subject in found.subjects]
-    listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    listed = f"{', '.join(names[:-1])} and {names[-1]}" if 1 < len(names) <= MOST_NAMED else names[0]
+    what = listed if len(names) <= MOST_NAMED else f"{len(names)} schemes"
     return View(
-        title=f"{listed} among {count(found.place.size, 'rank')}",
+        title=f"{what} among {count(found.place.size, 'rank')}",
         answer=tuple(_answer(found)),
         warnings=tuple(note.replace("`", "") for note in found.notes),
         facts=tuple(_conditions(found)),
@@ -165,7 +175,9 @@ def _signed(error: float) -> str:
 def _conditions(found: Findings) -> Iterator[Fact]:
     place = found.place
     yield Fact("Ranks", f"{place.size:,}")
-    yield Fact("Gradients", ", ".join(place.profiles))
+    first, *others = place.profiles.values()
+    shape = f"{first.units:,} x {first.width} {first.dtype}, of which a rank holds {share_text(first.density)}"
+    yield Fact("Gradients", ", ".join(place.profiles) if others else f"{first.name}: {shape}")
     yield Fact("Network", _network_name(found))
     known = place.calibration
     yield Fact("Times by", "guesses, not calibrated" if known.guess else f"calibration {known.name}")
@@ -184,7 +196,7 @@ def _measured_title(found: Findings) -> str:
 
 def _compares(found: Findings) -> Iterator[Compare]:
     rows = [subject.measured for subject in found.subjects if subject.measured] + list(found.others)
-    most = max([subject.outcome.seconds for subject in found.subjects] + [row.high for row in rows]) or 1.0
+    most = _scale([subject.outcome.seconds for subject in found.subjects] + [row.high for row in rows])
     for place, subject in enumerate(found.subjects):
         gauges = [Gauge("predicted", 100 * subject.outcome.seconds / most, seconds_text(subject.outcome.seconds))]
         gauges += [_measured_gauge(subject.measured, most)] if subject.measured else []
@@ -193,6 +205,11 @@ def _compares(found: Findings) -> Iterator[Compare]:
         yield Compare(subject.name, f"scheme-{place}", tuple(gauges), "" if error is None else _signed(error), off)
     for row in found.others:
         yield Compare(row.scheme, "", (_measured_gauge(row, most),), "", "")
+
+
+def _scale(seconds: list[float]) -> float:
+    """What fills the width: the longest, of those that are not many times the shortest."""
+    return max(each for each in seconds if each <= ROOM * min(seconds)) or 1.0
 
 
 def _measured_gauge(row: MeasuredRow, most: float) -> Gauge:
