@@ -25,7 +25,7 @@ from zenc.cost.synthetic import zipf
 from zenc.errors import CostError
 from zenc.report.measured import read_measured
 from zenc.report.render import TEMPLATE, environment
-from zenc.report.view import View
+from zenc.report.shown import View
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE, LAB = ROOT / "docs" / "benchmarks" / "rows-8.json", ROOT / "benchmarks" / "lab" / "calibration.json"
@@ -132,6 +132,7 @@ def test_what_a_reader_has_to_know(report: Any, tmp_path: Path) -> None:
     page = assert_self_contained(text)
     assert "kylix is left out at 7 ranks" in page.text and "the gradient is even" in page.text
     assert "ours (measured only)" in page.text and "not calibrated" in page.text
+    assert "the fastest there, ours, is not predicted" in page.text
     other = report("balanced", "--measured", str(SUITE), "--ranks", "4")
     assert "measured with ranks 8, predicted for 4" in Page(other).text
 

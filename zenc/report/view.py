@@ -1,115 +1,25 @@
-"""A report in words and widths, as the template writes it down.
-
-View    = title answer notes Compare* gradients network Section* ...
-Compare = name Bar* error                     # a line of the comparison, with widths in percent
-"""
+"""A report in words and widths: from what was found to what the page shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zenc.chain import LARGEST_PROVED
 from zenc.cost import characteristics
 from zenc.cost.profile import Profile
 from zenc.plan.quantities import seconds_text, share_text, size_text
 from zenc.report.findings import Findings, Subject
-from zenc.report.measured import MeasuredRow
+from zenc.report.shown import Fact, Gauge, GradientPart, Section, Table, View
+from zenc.report.times import answer, compares, figures
 from zenc.topology.units import bits_text
 from zenc.words import count
 
-NOTHING = "\N{EN DASH}"
 MOST_NAMED = 3
 """Schemes in a title."""
-ROOM = 4.0
-"""Bars longer than so many times the shortest are cut."""
 MADE_UP = "no: made up from a density and a law"
 PROVED = "every contribution is summed exactly once, and no rank waits forever"
 MOST_HOLDERS = 8
 """Bars of holders."""
-NEAR = 0.02
-"""Seconds within this share of the best one's are as good."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gauge:
-    """A bar. ``kind`` is predicted or measured; ``low`` and ``high`` of a whisker, in percent of the width, or None."""
-
-    kind: str
-    width: float
-    words: str
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def cut(self) -> bool:
-        """Whether it is longer than there is room for."""
-        return self.width > 100
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    name: str
-    anchor: str
-    gauges: tuple[Gauge, ...]
-    error: str
-    off: str
-    """A class of the error: good, fair or poor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class GradientPart:
-    name: str
-    facts: tuple[Fact, ...]
-    growth: Table
-    holders: tuple[Gauge, ...]
-    holders_title: str
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One scheme."""
-
-    name: str
-    anchor: str
-    doc: str
-    summary: str
-    facts: tuple[Fact, ...]
-    phases: Table
-    drawing: str
-    undrawn: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The inputs of ``report.html.j2``. ``answer`` is what a reader wants to know first."""
-
-    title: str
-    answer: tuple[str, ...]
-    warnings: tuple[str, ...]
-    facts: tuple[Fact, ...]
-    measured_title: str
-    compares: tuple[Compare, ...]
-    figures: Table
-    gradients: tuple[GradientPart, ...]
-    network: tuple[Fact, ...]
-    network_drawing: str
-    network_undrawn: str
-    sections: tuple[Section, ...]
-    made_by: str
 
 
 def view(found: Findings, network_drawing: tuple[str, str], made_by: str) -> View:
@@ -119,12 +29,12 @@ def view(found: Findings, network_drawing: tuple[str, str], made_by: str) -> Vie
     what = listed if len(names) <= MOST_NAMED else f"{len(names)} schemes"
     return View(
         title=f"{what} among {count(found.place.size, 'rank')}",
-        answer=tuple(_answer(found)),
+        answer=tuple(answer(found)),
         warnings=tuple(note.replace("`", "") for note in found.notes),
         facts=tuple(_conditions(found)),
         measured_title=_measured_title(found),
-        compares=tuple(_compares(found)),
-        figures=_figures(found),
+        compares=tuple(compares(found)),
+        figures=figures(found),
         gradients=tuple(_gradient(each, found.place.size) for each in found.place.profiles.values()),
         network=tuple(_network(found)),
         network_drawing=network_drawing[0],
@@ -132,44 +42,6 @@ def view(found: Findings, network_drawing: tuple[str, str], made_by: str) -> Vie
         sections=tuple(_section(found, subject, place) for place, subject in enumerate(found.subjects)),
         made_by=made_by,
     )
-
-
-def _answer(found: Findings) -> Iterator[str]:
-    best, *others = found.subjects
-    what = "call" if len(found.place.profiles) == 1 else "step"
-    seconds = f"{seconds_text(best.outcome.seconds)} a {what}"
-    if not others:
-        yield f"{best.name} is predicted to take {seconds}."
-    else:
-        nearest, farthest = others[0], others[-1]
-        alike = nearest.outcome.seconds <= best.outcome.seconds * (1 + NEAR)
-        behind = f"with {nearest.name} as good" if alike else f"{_times(nearest, best)} as fast as {nearest.name}"
-        yield f"{best.name} is predicted to be the fastest: {seconds}, {behind}."
-        if farthest is not nearest:
-            yield f"The slowest, {farthest.name}, takes {_times(farthest, best)} as long."
-    if errors := found.errors:
-        yield _accuracy(found, errors)
-
-
-def _times(slow: Subject, fast: Subject) -> str:
-    return f"{slow.outcome.seconds / fast.outcome.seconds:.3g} times"
-
-
-def _accuracy(found: Findings, errors: list[float]) -> str:
-    both = [subject for subject in found.subjects if subject.measured]
-    least, most = min(errors), max(errors)
-    span = _signed(least) if len(errors) == 1 else f"{_signed(least)} to {_signed(most)}"
-    said = f"Predictions are off by {span} from what was measured"
-    fastest = min(both, key=lambda subject: subject.measured.seconds if subject.measured else 0.0)
-    if len(both) < 2:
-        return said + "."
-    if fastest is both[0]:
-        return f"{said}; {fastest.name} was the fastest there, too."
-    return f"{said}; there, {fastest.name} was the fastest."
-
-
-def _signed(error: float) -> str:
-    return f"{error:+.0%}".replace("-", "\N{MINUS SIGN}").replace("%", " %")
 
 
 def _conditions(found: Findings) -> Iterator[Fact]:
@@ -192,58 +64,6 @@ def _network_name(found: Findings) -> str:
 
 def _measured_title(found: Findings) -> str:
     return found.measured.title if found.measured else ""
-
-
-def _compares(found: Findings) -> Iterator[Compare]:
-    rows = [subject.measured for subject in found.subjects if subject.measured] + list(found.others)
-    most = _scale([subject.outcome.seconds for subject in found.subjects] + [row.high for row in rows])
-    for place, subject in enumerate(found.subjects):
-        gauges = [Gauge("predicted", 100 * subject.outcome.seconds / most, seconds_text(subject.outcome.seconds))]
-        gauges += [_measured_gauge(subject.measured, most)] if subject.measured else []
-        error = subject.error
-        off = "" if error is None else "good" if abs(error) <= 0.1 else "fair" if abs(error) <= 0.25 else "poor"
-        yield Compare(subject.name, f"scheme-{place}", tuple(gauges), "" if error is None else _signed(error), off)
-    for row in found.others:
-        yield Compare(row.scheme, "", (_measured_gauge(row, most),), "", "")
-
-
-def _scale(seconds: list[float]) -> float:
-    """What fills the width: the longest, of those that are not many times the shortest."""
-    return max(each for each in seconds if each <= ROOM * min(seconds)) or 1.0
-
-
-def _measured_gauge(row: MeasuredRow, most: float) -> Gauge:
-    spread = row.high > row.low
-    low, high = (100 * value / most if spread else None for value in (row.low, row.high))
-    return Gauge("measured", 100 * row.seconds / most, seconds_text(row.seconds), low, high)
-
-
-def _figures(found: Findings) -> Table:
-    """What each scheme takes, in numbers."""
-    measured = any(subject.measured for subject in found.subjects)
-    times = ("predicted", "measured") if measured else ("predicted",)
-    sent = ("sends, predicted", "sends, measured") if measured else ("busiest rank sends",)
-    head = ("scheme", *times, "ratio", *sent, "steps", "messages", "kernels", "busiest link")
-    return Table(head, tuple(_figure_row(found, subject, measured) for subject in found.subjects))
-
-
-def _figure_row(found: Findings, subject: Subject, measured: bool) -> tuple[str, ...]:
-    row, outcome, worst = subject.measured, subject.outcome, subject.outcome.worst
-    each = list(outcome.predictions.values())
-    share = f"{worst.busy / worst.seconds:.0%}".replace("%", " %") if worst.seconds else ""
-    busy = f"{worst.bottleneck}, {share}" if worst.bottleneck else NOTHING
-    return (
-        subject.name,
-        seconds_text(outcome.seconds),
-        *([seconds_text(row.seconds) if row else NOTHING] if measured else []),
-        f"{found.point.ratio(outcome):.2f}",
-        size_text(outcome.sent),
-        *([size_text(row.sent) if row and row.sent is not None else NOTHING] if measured else []),
-        f"{sum(prediction.steps for prediction in each):,}",
-        f"{sum(prediction.messages for prediction in each):,}",
-        seconds_text(sum(prediction.kernels for prediction in each)),
-        busy,
-    )
 
 
 def _gradient(profile: Profile, size: int) -> GradientPart:

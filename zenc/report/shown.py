@@ -1,0 +1,91 @@
+"""What a page of a report shows, in words and widths: plain data that the template writes down.
+
+View    = title answer warnings Fact* Compare* figures GradientPart* network Section* made_by
+Compare = name Gauge* error                   # a scheme: a bar predicted, a bar measured
+Gauge   = kind width words low high           # widths in percent
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A bar. ``kind`` is predicted or measured; ``low`` and ``high`` of a whisker, in percent of the width, or None."""
+
+    kind: str
+    width: float
+    words: str
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def cut(self) -> bool:
+        """Whether it is longer than there is room for."""
+        return self.width > 100
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    name: str
+    anchor: str
+    gauges: tuple[Gauge, ...]
+    error: str
+    off: str
+    """A class of the error: good, fair or poor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GradientPart:
+    name: str
+    facts: tuple[Fact, ...]
+    growth: Table
+    holders: tuple[Gauge, ...]
+    holders_title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One scheme."""
+
+    name: str
+    anchor: str
+    doc: str
+    summary: str
+    facts: tuple[Fact, ...]
+    phases: Table
+    drawing: str
+    undrawn: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The inputs of ``report.html.j2``. ``answer`` is what a reader wants to know first."""
+
+    title: str
+    answer: tuple[str, ...]
+    warnings: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    measured_title: str
+    compares: tuple[Compare, ...]
+    figures: Table
+    gradients: tuple[GradientPart, ...]
+    network: tuple[Fact, ...]
+    network_drawing: str
+    network_undrawn: str
+    sections: tuple[Section, ...]
+    made_by: str
