@@ -1,6 +1,7 @@
 """What ``zenc simulate`` predicts for the points of the lab, beside what the lab measured.
 
 python -m benchmarks.predicted [POINT ...] [--json FILE]
+python -m benchmarks.predicted --defaults                         by what counts where nothing was measured
 python -m benchmarks.predicted --ddp                              DDP's own ways, which zenc advise predicts
 OMP_NUM_THREADS=1 python -m benchmarks.predicted --kernels        measures the kernels of this machine again
 
@@ -19,14 +20,14 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.lab.settings import ROOT, Settings, bits_per_second
 from benchmarks.lab.workloads import units_of
-from zenc.cost.calibration import Calibration, read_calibration
+from zenc.cost.calibration import DEFAULTS, Calibration, read_calibration
 from zenc.cost.fit import from_gradients
 from zenc.cost.kernels.kernel import Kernel
 from zenc.cost.predict import network, predict
@@ -39,7 +40,7 @@ from zenc.scheme.resolve import resolve
 MEASURED = ROOT / "docs" / "benchmarks"
 KERNELS = ROOT / "benchmarks" / "lab" / "kernels.json"
 POINTS = (
-    *(f"rows-{n}" for n in (2, 4, 8, 16)),
+    *(f"rows-{n}" for n in (2, 4, 6, 8, 16)),
     *("rows-8-10pct", "rows-8-permuted", "trace-8", "trace-16", "library-8", "elements-8", "elements-8-5pct"),
 )
 STEP, MESSAGE, FAN_IN, BUFFER = 0.8e-3, 80e-6, 110e3, 2e6
@@ -49,6 +50,8 @@ BUFFER is between what ``zenc calibrate`` finds in new connections of this netwo
 grow to.
 """
 HEADERS = 1.045
+BANDWIDTH = 12.5e6
+"""Of the links of all points, in bytes a second."""
 CALL = 1e-3
 CORES = 2
 """Processes that measure kernels at once."""
@@ -169,12 +172,14 @@ def main() -> None:
     parser.add_argument("points", nargs="*", metavar="POINT", help=f"by default {' '.join(POINTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there, too")
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="this one, with nothing fitted")
+    parser.add_argument("--defaults", action="store_true", help="what zenc assumes, but for the bandwidth of the links")
     parser.add_argument("--kernels", action="store_true", help="measure the kernels first, on a machine like the lab's")
     parser.add_argument("--ddp", action="store_true", help="DDP's own ways in place of schemes, by seconds")
     options = parser.parse_args()
     if options.kernels:
         measure_kernels()
     given = read_calibration(options.calibration) if options.calibration else None
+    given = replace(DEFAULTS, bandwidth=BANDWIDTH) if options.defaults else given
     each = ddp_compared if options.ddp else partial(compared, given=given)
     rows = [row for point in options.points or POINTS for row in each(point)]
     print(table(rows))

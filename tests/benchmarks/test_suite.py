@@ -193,7 +193,10 @@ def test_a_point_that_fails_does_not_lose_the_others(tmp_path, monkeypatch, caps
         return replace(ROWS, point=point.name, others=0.5 if point.name == "rows-8" else 0.0)
 
     monkeypatch.setattr(run, "measured", measured)
-    points = [*POINTS[:3], replace(BY_NAME["rows-16"], package="no_such_package")]
+    points = [
+        *(BY_NAME[name] for name in ("rows-2", "rows-4", "rows-8")),
+        replace(BY_NAME["rows-16"], package="no_such_package"),
+    ]
     assert run.measure(points, tmp_path, []) == ["rows-4"]
     assert sorted(load(tmp_path, POINTS)) == ["rows-2", "rows-8"]
     said = capsys.readouterr().err

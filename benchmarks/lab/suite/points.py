@@ -61,6 +61,7 @@ def point(
 POINTS = (
     point("rows-2", "rows at 2 %, 2 ranks", 30, "--ranks 2"),
     point("rows-4", "rows at 2 %, 4 ranks", 50, "--ranks 4"),
+    point("rows-6", "rows at 3 % of another law, 6 ranks", 90, "--ranks 6 --units 130000 --density 0.03 --zipf 0.9"),
     point("rows-8", "rows at 2 %, 8 ranks", 85, "--ranks 8"),
     point("rows-16", "rows at 2 %, 16 ranks", 165, "--ranks 16 --rounds 11"),
     point("rows-8-10pct", "rows at 10 %, 8 ranks", 150, "--ranks 8 --density 0.1 --rounds 5"),

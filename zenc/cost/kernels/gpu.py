@@ -31,6 +31,7 @@ ESTIMATES = Calibration(
     name="GPU estimates",
     step=50e-6,
     message=1e-6,
+    fan_in=0.0,  # of which nothing is known there
     call=500e-6,
     pack=_passes(122, 7.7),  # a mark for each slot, then units gathered into their places
     merge=_passes(68, 1.4),  # the union of bitmaps, then units
