@@ -100,7 +100,8 @@ def why_not() -> str:
         with Cluster(1, "100mbit"):
             return ""
     except LabError as error:
-        return f"network namespaces with links of a set rate: {why_forbidden() or error}"
+        reason = why_forbidden() or f"{error} (a container may forbid it)"
+        return f"network namespaces with links of a set rate: {reason}"
 
 
 def _hardware(rank: int) -> str:
