@@ -212,6 +212,8 @@ _TORCH = {
     "not-ddp": ("torch", "a model is not wrapped in DistributedDataParallel"),
     "hook-taken": ("torch", "a model has a communication hook already"),
     "not-attached": ("torch", "a copy of a hook's state, or of a handle, is asked for its scheme"),
+    "unknown-writer": ("torch", "metrics can't be written to what was given"),
+    "bad-trace": ("torch", "a file holds no timeline to be laid beside a measured one"),
     "sparse-already": ("torch", "a parameter with sparse gradients was asked for as a dense one"),
     "tied-to-dense": ("torch", "a sparse embedding shares its weights with a dense layer"),
     "unknown-parameter": ("torch", "the model has no parameter of the name that was given"),

@@ -28,6 +28,7 @@ from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout
 from zenc.runtime.look import Look, Looker
 from zenc.runtime.operation import Given, Operation
+from zenc.runtime.stats import ChoiceReport
 from zenc.runtime.work import Work
 from zenc.scheme.model import HierarchicalHash
 
@@ -120,7 +121,7 @@ class ChoosingCollective(Collective):
         result = collective._run(tensor, prepared, op, number, work)
         if work.counted is not None:
             known.took = work.counted.seconds if timed else None
-            work.counted.choice = {"scheme": scheme, "seconds_expected": expected}
+            work.counted.choice = ChoiceReport(scheme=scheme, seconds_expected=expected)
             self._stats = work.counted
         return result
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, overload
 
 import torch
 
@@ -14,8 +14,9 @@ from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout, layout_of, not_a_tensor
 from zenc.runtime.operation import Given, Operation, operation_of
+from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.reduction import Call, Opener, Stage
-from zenc.runtime.stats import CallStats
+from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.streams import on_stream
 from zenc.runtime.wire import Envelope
 from zenc.runtime.work import Work
@@ -49,6 +50,8 @@ class Collective:
         self._communicator = communicator
         self._known: dict[tuple[object, ...], Prepared] = {}
         self._stats: CallStats | None = None
+        self.recorder: Recorder | None = None
+        """What keeps the ranges of calls, if anything."""
 
     @property
     def rank(self) -> int:
@@ -64,14 +67,15 @@ class Collective:
         return self._communicator
 
     @property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> CallReport:
         """What the last finished call of this rank did; empty before the first.
 
         ``bytes_sent`` and ``bytes_received`` count payload and headers of this rank. ``units_in`` and ``units_out``
         are occupied units, ``density_in`` and ``density_out`` their share of ``units``. ``phases`` has for ``push``
         and ``pull``, and by holders for ``announce`` before them: bytes, messages, bytes by wire format, seconds, and
         ``imbalance``: the fullest part over the mean part, of this rank's own gradient, or of the sum (pull).
-        ``made_again``: in capacity mode there was not room for all, and the call was made exactly.
+        ``made_again``: in capacity mode there was not room for all, and the call was made exactly. ``waited`` has the
+        seconds of waiting by peer, which are within those of the phases; not on GPUs.
         """
         return self._stats.to_json() if self._stats else {}
 
@@ -128,7 +132,8 @@ class Collective:
         number = self._communicator.next_call()
 
         def run(work: Work) -> torch.Tensor:
-            return planned(number, work)
+            with of_call(self.recorder, name, number):
+                return planned(number, work)
 
         worker, call = self._communicator.worker, on_stream(run, tensor, async_op)
         return worker.submit(call, tensor.device) if async_op else worker.run(call)
@@ -168,7 +173,8 @@ class Collective:
             raise
         seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
         counts = found.counts_in, found.counts_out
-        self._stats = work.counted = CallStats(number, layout.units, *counts, opened.stats, *seconds, found.made_again)
+        counted = CallStats(number, layout, self.size, *counts, opened.stats, *seconds, found.made_again, found.waited)
+        self._stats = work.counted = counted
         return found.tensor
 
     def _prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> Prepared:

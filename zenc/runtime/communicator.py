@@ -17,7 +17,7 @@ from typing import cast
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore
+from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError, first_line
 from zenc.runtime.transport import GlooGroup, GlooTransport, Transport
@@ -124,6 +124,27 @@ class Communicator:
             self.give_up(lost, (marks, every))
             raise lost from error
         return marks, torch.cat(every)
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What every rank gives, of any length, in rank order.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        assert self.group is not None
+        length = torch.tensor([len(data)])
+        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        try:
+            self.group.allgather([lengths], [length]).wait()
+            most = max(1, *(int(each) for each in lengths))
+            mine = torch.frombuffer(bytearray(data.ljust(most)), dtype=torch.uint8)
+            every = [torch.empty_like(mine) for _ in range(self.size)]
+            self.group.allgather([every], [mine]).wait()
+        except RuntimeError as error:
+            message = "the ranks did not all come to tell each other what they have seen"
+            lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
+            self.give_up(lost, lengths)
+            raise lost from error
+        return [bytes(each[: int(n)].numpy()) for each, n in zip(every, lengths, strict=True)]
 
     def greatest(self, values: list[float]) -> list[float]:
         """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
@@ -241,7 +262,7 @@ def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
     process knows, and so fails where ranks are in different groups.
     """
     generation = next(_generations.setdefault(parent.group_name, itertools.count()))
-    store = PrefixStore(f"zenc/{parent.group_name}/{generation}", parent.get_group_store())
+    store = PrefixStore(f"zenc/{parent.group_name}/{generation}", _store_of(parent))
     try:
         own = dist.ProcessGroupGloo(store, parent.rank(), parent.size(), timedelta(seconds=deadline))
     except RuntimeError as error:
@@ -249,6 +270,14 @@ def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
     group = cast(GlooGroup, own)
     transport = GlooTransport(group)
     return Communicator(weakref.ref(parent), group, transport, Worker(f"zenc-rank-{transport.rank}"))
+
+
+def _store_of(parent: dist.ProcessGroup) -> Store:
+    """Where the ranks of ``parent`` have found each other; early releases of torch keep it in a table alone."""
+    if hasattr(parent, "get_group_store"):
+        return parent.get_group_store()
+    table: dict[dist.ProcessGroup, tuple[str, Store]] = dist.distributed_c10d._world.pg_map
+    return table[parent][1]
 
 
 _generations: dict[str, itertools.count[int]] = {}

@@ -17,6 +17,7 @@ from zenc.runtime.layout import Contribution
 from zenc.runtime.link import Link
 from zenc.runtime.outbox import Outbox
 from zenc.runtime.phases import RankPhase
+from zenc.runtime.ranges import within
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
 from zenc.runtime.summed import Summed
@@ -41,8 +42,8 @@ class Exchange:
         room: Room,
     ) -> None:
         self.phases, self.workshop, self.rank = phases, workshop, transport.rank
-        link = Link(scheme, deadline, transport, call)
-        self.inbox, self.outbox = Inbox(link, workshop, room), Outbox(link, workshop)
+        self.link = Link(scheme, deadline, transport, call)
+        self.inbox, self.outbox = Inbox(self.link, workshop, room), Outbox(self.link, workshop)
         self.held: dict[int, list[Segment]] = {}
         self.stats = {"push": PhaseStats(), "pull": PhaseStats()}
 
@@ -61,15 +62,19 @@ class Exchange:
         self.held = {segment.part: [segment] for segment in own}
         for phase in self.phases:
             started = time.perf_counter()
-            stats, self.inbox.one_shot = self.stats["push" if phase.is_push else "pull"], phase.one_shot
-            for step in phase.steps:
-                arrived = self._step(step, phase.format, stats)
-                if phase.is_push:
-                    self._join(phase, step, arrived)
-                else:
+            name = "push" if phase.is_push else "pull"
+            stats, self.inbox.one_shot = self.stats[name], phase.one_shot
+            for number, step in enumerate(phase.steps, 1):
+                with within(name, number):
+                    arrived = self._step(step, phase.format, stats)
+                if not phase.is_push:
                     self._replace(arrived)
+                elif arrived:
+                    with within("merge"):
+                        self._join(phase, step, arrived)
             if not phase.is_last:
-                self._end(phase)
+                with within("merge"):
+                    self._end(phase)
             stats.seconds += time.perf_counter() - started
         return Summed([self.held[part][0] for part in sorted(self.held)], self.workshop)
 

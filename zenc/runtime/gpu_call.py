@@ -12,6 +12,7 @@ import torch
 from zenc.runtime.capacity import Capacity
 from zenc.runtime.gpu import Arena, Gpu
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
+from zenc.runtime.ranges import within
 from zenc.runtime.reduction import Reduction
 from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.runtime.wire import Envelope
@@ -99,7 +100,9 @@ class GpuCall:
         callback = ALLOCATE(allocate)
         self.call.allocate = callback
         self.call.report = None if report is None else report.data_ptr()
-        if loaded.library.all_reduce(self.call) is not Outcome.DONE:
+        with within("kernels and messages"):
+            outcome = loaded.library.all_reduce(self.call)
+        if outcome is not Outcome.DONE:
             raise failure_of(self.call, loaded.scheme)
         return counts_in, counts_out
 

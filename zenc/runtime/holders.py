@@ -23,6 +23,7 @@ from zenc.runtime.joined import Joined
 from zenc.runtime.layout import Contribution
 from zenc.runtime.link import Link, Sending
 from zenc.runtime.outbox import Outbox
+from zenc.runtime.ranges import within
 from zenc.runtime.rows import HEADER, Courier, Piece, Rows
 from zenc.runtime.segments import Segment, Workshop
 from zenc.runtime.stats import PhaseStats
@@ -92,22 +93,28 @@ class HolderExchange:
         """Gather the index sets of all ranks, and choose the owners."""
         started = time.perf_counter()
         sets = {self.rank: self.sets.framed(0, self.rank, own.count, own.bitmap, own.keep, Format.AUTO)}
-        for step in self.program.announce:
-            posted = self.inbox.post(step)
-            loads = [self._sets_of(sets, message) for message in step.sends]
-            self.outbox.send(step, loads, Format.AUTO, self.announce_stats)
-            long = self.inbox.await_first(step, posted)
-            self.outbox.send_rests(step)
-            for segment in self.inbox.receive(step, long, self.announce_stats):
-                sets[segment.origin] = segment
-            self.outbox.finish(step)
+        for number, step in enumerate(self.program.announce, 1):
+            with within("announce", number):
+                self._announce(step, sets)
         if set(sets) != set(self.everyone):
             message = f"index sets came from ranks {', '.join(map(str, sorted(sets)))}, and not from all"
             raise SynchronisationError(Diagnostic("corrupt-message", message))
         bitmaps = [sets[rank].bitmap for rank in self.everyone]
-        self.agreed = Agreement(self.whole.kernels, self.holding, self.call.units, bitmaps, sets, self._wanted())
+        with within("agree"):
+            self.agreed = Agreement(self.whole.kernels, self.holding, self.call.units, bitmaps, sets, self._wanted())
         self.courier = Courier(self.agreed, self.call, self.rank, self.whole.unit_bytes)
         self.announce_stats.seconds += time.perf_counter() - started
+
+    def _announce(self, step: Step, sets: dict[int, Segment]) -> None:
+        """One step of it; what comes goes to ``sets``."""
+        posted = self.inbox.post(step)
+        loads = [self._sets_of(sets, message) for message in step.sends]
+        self.outbox.send(step, loads, Format.AUTO, self.announce_stats)
+        long = self.inbox.await_first(step, posted)
+        self.outbox.send_rests(step)
+        for segment in self.inbox.receive(step, long, self.announce_stats):
+            sets[segment.origin] = segment
+        self.outbox.finish(step)
 
     def _sets_of(self, sets: dict[int, Segment], message: Message) -> list[Segment]:
         """What a message of the announce carries: all sets that are here, or those that it names."""
@@ -127,11 +134,14 @@ class HolderExchange:
 
     def _push(self) -> None:
         started = time.perf_counter()
-        for step in self.program.pushes[0]:
-            posted = self._post(step, self._pushed)
-            sending = self._send(step, self.push_stats)
-            self.agreed.learn()
-            self._join(self._receive(step, posted, self.push_stats))
+        for number, step in enumerate(self.program.pushes[0], 1):
+            with within("push", number):
+                posted = self._post(step, self._pushed)
+                sending = self._send(step, self.push_stats)
+                self.agreed.learn()
+                arrived = self._receive(step, posted, self.push_stats)
+            with within("merge"):
+                self._join(arrived)
             self.link.wait_all(sending, step)
         for part, rows in self.held.items():
             if part not in self.program.needless[0]:  # what the pull brings is left
@@ -145,11 +155,12 @@ class HolderExchange:
         started, steps = time.perf_counter(), self.program.pulls[0]
         posted = [self._post(step, self._pulled) for step in steps[:1]]
         for index, step in enumerate(steps):
-            sending = self._send(step, self.pull_stats)
-            posted += [self._post(later, self._pulled) for later in steps[len(posted) :]]
-            self._place()
-            self._replace(self._receive(step, posted[index], self.pull_stats))
-            self.link.wait_all(sending, step)
+            with within("pull", index + 1):
+                sending = self._send(step, self.pull_stats)
+                posted += [self._post(later, self._pulled) for later in steps[len(posted) :]]
+                self._place()
+                self._replace(self._receive(step, posted[index], self.pull_stats))
+                self.link.wait_all(sending, step)
         self.pull_stats.seconds += time.perf_counter() - started
 
     def _post(self, step: Step, pieces: Callable[[Step, Message], list[Piece]]) -> list[Posted]:

@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
+from zenc.runtime.link import Link
+from zenc.runtime.ranges import within
 from zenc.runtime.reduction import Reduction
 from zenc.runtime.rows import Rows
 from zenc.runtime.segments import Segment
@@ -20,6 +22,9 @@ class Exchanging(Protocol[PartT]):
 
     @property
     def stats(self) -> dict[str, PhaseStats]: ...
+
+    @property
+    def link(self) -> Link: ...
 
     def pack(self, contribution: Contribution, divisor: int) -> list[Segment]: ...
 
@@ -42,13 +47,15 @@ class HostCall:
         """The sum in the layout of ``tensor``; a dense one is overwritten."""
         exchange, layout = self.exchange, self.layout
         started = time.perf_counter()
-        own = exchange.pack(contribution_of(tensor, layout), divisor)
+        with within("pack"):
+            own = exchange.pack(contribution_of(tensor, layout), divisor)
         packed = time.perf_counter()
         summed = exchange.run(own)
         exchanged = time.perf_counter()
-        result = _result(tensor, layout, summed)
-        ended = time.perf_counter()
-        return Reduction(result, exchange.counts_in(own), summed.counts, packed - started, ended - exchanged)
+        with within("expand"):
+            result = _result(tensor, layout, summed)
+        times = packed - started, time.perf_counter() - exchanged
+        return Reduction(result, exchange.counts_in(own), summed.counts, *times, waited=exchange.link.waited)
 
 
 def _result(tensor: torch.Tensor, layout: Layout, summed: Summed[Segment] | Summed[Rows]) -> torch.Tensor:

@@ -27,6 +27,8 @@ class Link:
     def __init__(self, scheme: str, deadline: float, transport: Transport, call: Envelope) -> None:
         self.scheme, self.deadline, self.transport, self.call = scheme, deadline, transport, call
         self.head = message_header(call, transport.rank, [], 0)
+        self.waited: dict[int, float] = {}
+        """Peer -> seconds of waiting for it so far."""
         self._tag = (call.call & 0xFFFF) << ROUND_BITS + 1
 
     def tag(self, step: Step, packet: int) -> int:
@@ -40,6 +42,7 @@ class Link:
             pending.wait(self.deadline)
         except RuntimeError as error:
             raise self._failed(error, time.perf_counter() - started, f"from rank {peer}", step, size) from error
+        self.waited[peer] = self.waited.get(peer, 0.0) + time.perf_counter() - started
 
     def wait_all(self, sending: Iterable[Sending], step: Step) -> None:
         """Wait until all that is ``sending`` is on its way; raises SynchronisationError if it does not get through."""
@@ -49,6 +52,7 @@ class Link:
                 pending.wait(self.deadline)
             except RuntimeError as error:
                 raise self._failed(error, time.perf_counter() - started, f"to rank {peer}", step, size) from error
+            self.waited[peer] = self.waited.get(peer, 0.0) + time.perf_counter() - started
 
     def _failed(
         self, error: RuntimeError, seconds: float, toward: str, step: Step, size: int | None

@@ -20,7 +20,8 @@ from zenc.runtime.wire import Envelope
 class Reduction:
     """The sum, in the layout of the input, and what was counted on the way: occupied units of each part, seconds.
 
-    ``made_again``: there was not room for all in capacity mode.
+    ``made_again``: there was not room for all in capacity mode. ``waited``: peer -> seconds of waiting for it; None
+    where that is not measured.
     """
 
     tensor: torch.Tensor
@@ -29,6 +30,7 @@ class Reduction:
     seconds_pack: float
     seconds_expand: float
     made_again: bool = False
+    waited: dict[int, float] | None = None
 
 
 class Call(Protocol):

@@ -4,12 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
+from zenc.runtime.layout import Layout
 from zenc.scheme.model import Format
 
 VALUES = "values"
 """What stands for a wire format where values travel alone, by holders."""
+
+
+class PhaseReport(TypedDict):
+    """A phase on this rank: bytes with headers, bodies alone by wire format, and seconds with the waiting in them."""
+
+    bytes_sent: int
+    bytes_received: int
+    messages_sent: int
+    messages_received: int
+    formats_sent: dict[str, int]
+    formats_received: dict[str, int]
+    imbalance: float
+    seconds: float
+
+
+class ChoiceReport(TypedDict):
+    """The scheme that made a call, and what it was expected to take; None before it could be."""
+
+    scheme: str
+    seconds_expected: float | None
+
+
+class CallReport(TypedDict, total=False):
+    """``Collective.stats``: empty before the first call. ``choice`` is that of a scheme that chooses alone.
+
+    ``waited``: peer -> seconds of waiting for it; empty where that is not measured.
+    """
+
+    units: int
+    units_in: int
+    units_out: int
+    density_in: float
+    density_out: float
+    bytes_sent: int
+    bytes_received: int
+    phases: dict[str, PhaseReport]
+    seconds: float
+    seconds_pack: float
+    seconds_expand: float
+    waited: dict[int, float]
+    call: int
+    made_again: bool
+    choice: ChoiceReport
 
 
 @dataclass(slots=True)
@@ -52,7 +96,7 @@ class PhaseStats:
     def values_received(self, size: int) -> None:
         self.formats_received[VALUES] = self.formats_received.get(VALUES, 0) + size
 
-    def to_json(self, imbalance: float) -> dict[str, Any]:
+    def to_json(self, imbalance: float) -> PhaseReport:
         """As the dict under ``stats["phases"]``."""
         return {
             "bytes_sent": self.bytes_sent,
@@ -81,7 +125,8 @@ class CallStats:
     """What a call did, as counted; made readable only for who asks."""
 
     call: int
-    units: int
+    layout: Layout
+    size: int
     counts_in: list[int]
     counts_out: list[int]
     phases: Mapping[str, PhaseStats]
@@ -89,25 +134,48 @@ class CallStats:
     seconds_pack: float
     seconds_expand: float
     made_again: bool = False
-    choice: dict[str, Any] | None = None
+    waited: dict[int, float] | None = None
+    choice: ChoiceReport | None = None
     """Of a scheme that chooses: the candidate that ran, and the seconds that it was expected to take."""
+
+    @property
+    def units(self) -> int:
+        return self.layout.units
 
     @property
     def bytes_sent(self) -> int:
         """By this rank, headers included."""
         return sum(phase.bytes_sent for phase in self.phases.values())
 
-    def to_json(self) -> dict[str, Any]:
+    @property
+    def bytes_received(self) -> int:
+        """By this rank, headers included."""
+        return sum(phase.bytes_received for phase in self.phases.values())
+
+    @property
+    def dense_bytes(self) -> float:
+        """What a rank sends in a ring all-reduce of the whole tensor: 2 (n - 1) / n of it."""
+        layout = self.layout
+        return 2 * (self.size - 1) / self.size * layout.units * layout.width * layout.dtype.itemsize
+
+    @property
+    def gathered_bytes(self) -> float:
+        """What ranks send if this rank's rows and their int64 indices go to all others, as gloo sums sparse tensors."""
+        layout = self.layout
+        per_unit = 8 * max(1, layout.sparse_dim) + layout.width * layout.dtype.itemsize
+        return (self.size - 1) * sum(self.counts_in) * per_unit
+
+    def to_json(self) -> CallReport:
         """As ``Collective.stats``."""
         units_in, units_out = sum(self.counts_in), sum(self.counts_out)
-        return {
+        report: CallReport = {
             "units": self.units,
             "units_in": units_in,
             "units_out": units_out,
             "density_in": units_in / self.units,
             "density_out": units_out / self.units,
             "bytes_sent": self.bytes_sent,
-            "bytes_received": sum(phase.bytes_received for phase in self.phases.values()),
+            "bytes_received": self.bytes_received,
             "phases": {
                 name: phase.to_json(imbalance(self.counts_out if name == "pull" else self.counts_in))
                 for name, phase in self.phases.items()
@@ -115,7 +183,8 @@ class CallStats:
             "seconds": self.seconds,
             "seconds_pack": self.seconds_pack,
             "seconds_expand": self.seconds_expand,
+            "waited": dict(sorted((self.waited or {}).items())),
             "call": self.call,
             "made_again": self.made_again,
-            **({"choice": self.choice} if self.choice else {}),
         }
+        return {**report, "choice": self.choice} if self.choice else report

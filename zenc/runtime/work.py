@@ -6,12 +6,12 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.stats import CallStats
+from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.streams import handed_over
 
 log = logging.getLogger("zenc")
@@ -35,7 +35,7 @@ class Work:
         self._lock = threading.Lock()
 
     @property
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> CallReport:
         """As ``Collective.stats``, of this call, once it has ended well."""
         return self.counted.to_json() if self.counted else {}
 

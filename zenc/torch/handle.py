@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from zenc.cost.deciding import Decision
 from zenc.runtime.collective import Collective
+from zenc.runtime.ranges import Recorder
+from zenc.runtime.stats import CallReport
 from zenc.torch.hook import ZencState
+from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.slot import Slot
+from zenc.torch.summary import Summary, totals_from_json, totals_to_json
+from zenc.torch.timeline import traced
 from zenc.torch.unused import UnusedWatch
 
 
@@ -30,7 +38,7 @@ class Attachment:
         return self.state.collective
 
     @property
-    def stats(self) -> dict[str, dict[str, Any]]:
+    def stats(self) -> dict[str, CallReport]:
         """Parameter name -> what its last synchronisation did: see ``Collective.stats``."""
         return self.state.stats
 
@@ -44,6 +52,58 @@ class Attachment:
         """Whether the gradients of the model go through the scheme."""
         return self._slot.tenant is self.state
 
+    def summary(self, all_ranks: bool = False) -> Summary:
+        """What was sent and what DDP would have sent, where time went, and for whom this rank waited, since ``attach``.
+
+        Print it, or take ``to_json()``. With ``all_ranks`` all ranks call it together, and get the numbers of all;
+        else it is of this rank, which asks nobody. Raises SynchronisationError where other ranks stay away.
+        """
+        collective = self.collective
+        by_rank = {collective.rank: self.state.copied_totals()}
+        if all_ranks:
+            communicator = collective.communicator
+            found = communicator.worker.within(lambda: communicator.gather(totals_to_json(self.state.copied_totals())))
+            by_rank = {rank: totals_from_json(text) for rank, text in enumerate(found)}
+        return Summary(collective.artifact.name, collective.size, by_rank)
+
+    def trace(
+        self, path: str | os.PathLike[str], *, beside: str | os.PathLike[str] | None = None
+    ) -> AbstractContextManager[Recorder]:
+        """Write a timeline of the steps within to ``path``: what each rank does when, for Perfetto or chrome://tracing.
+
+            with handle.trace("steps.json", beside="predicted.json"):
+                for batch in some_batches: ...                          # as always
+
+        All ranks enter and leave it together; rank 0 writes the file. ``beside`` is what ``zenc simulate --trace``
+        wrote: its rows stand in the same file, with the same names.
+
+        Raises CostError (``bad-trace``), ZencError (``unwritable-file``), SynchronisationError where ranks stay away.
+        """
+        return traced(self.collective, path, beside)
+
+    def log_to(
+        self, writer: Any, *, every: int = 1, step: Callable[[], int] | None = None, prefix: str = "zenc"
+    ) -> MetricsLog:
+        """Write bytes, seconds, waiting and densities of each step to ``writer``, by parameter and for all together.
+
+        Args:
+            writer: a TensorBoard ``SummaryWriter``, a logger of Lightning, a run of Weights & Biases, or a
+                ``prometheus_client.CollectorRegistry``; or anything with ``add_scalar``, ``log_metrics`` or ``log``.
+            every: write each so many-th step. A step is a backward pass that synchronises.
+            step: says the number of a step; else they are counted from 0. Pass your own where ``writer`` demands
+                numbers that never fall, as Weights & Biases does.
+            prefix: of the names: ``zenc/words.weight/bytes_sent``, ``zenc/seconds``.
+
+        Returns:
+            What writes; its ``flush()`` writes the last step, and so does ``detach``.
+
+        Raises:
+            ZencError: ``unknown-writer``.
+        """
+        log = log_for(writer, every, step, prefix)
+        self.state.logs.append(log)
+        return log
+
     def detach(self) -> None:
         """Give the model back to DDP, whose own all-reduce averages all gradients from the next backward pass on.
 
@@ -52,6 +112,8 @@ class Attachment:
         if self.is_attached:
             self._slot.tenant = None
         self._watch.remove()
+        for log in self.state.logs:
+            log.flush()
 
     def __repr__(self) -> str:
         how = "" if self.is_attached else " (detached)"

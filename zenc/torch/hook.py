@@ -7,6 +7,7 @@ the hook does. Buckets are rebuilt after the first step, so what is kept by para
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ from torch._C._distributed_c10d import GradBucket
 from zenc.errors import Diagnostic, SchemeError, ZencError
 from zenc.runtime.collective import Collective
 from zenc.runtime.profiler import Profiler
-from zenc.runtime.stats import CallStats
+from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.work import Work
 from zenc.torch.dense import reduce_dense
+from zenc.torch.metrics import MetricsLog
 from zenc.torch.slot import own_way
+from zenc.torch.summary import Totals
 
 
 class ZencState:
@@ -49,6 +52,10 @@ class ZencState:
         self._names = {id(parameter): name for parameter, name in (names or {}).items()}
         self._dense = frozenset(id(parameter) for parameter in dense)
         self._counted: dict[str, CallStats | None] = {}
+        self.totals: dict[str, Totals] = {}
+        """Parameter name -> sums over all its synchronisations."""
+        self.logs: list[MetricsLog] = []
+        """What hears of all calls."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy keeps no process group, as it may be made in another process: it has to be attached anew."""
@@ -67,9 +74,13 @@ class ZencState:
         return self._collective
 
     @property
-    def stats(self) -> dict[str, dict[str, Any]]:
+    def stats(self) -> dict[str, CallReport]:
         """Parameter name -> ``Collective.stats`` of its last synchronisation."""
         return {name: counted.to_json() if counted else {} for name, counted in self._counted.copy().items()}
+
+    def copied_totals(self) -> dict[str, Totals]:
+        """``totals`` as they are now, while calls go on."""
+        return {name: replace(each, waited=dict(each.waited)) for name, each in self.totals.copy().items()}
 
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Queue the average of the gradients of ``bucket`` over the ranks; sparse ones by the scheme."""
@@ -86,6 +97,8 @@ class ZencState:
     def average(self, gradient: torch.Tensor, name: str, rows: bool = False) -> torch.futures.Future[torch.Tensor]:
         """Queue the average of ``gradient`` over the ranks by the scheme. What it counts goes to ``stats[name]``."""
         marks = self.profiler.marks(name, gradient) if self.profiler else None
+        for log in self.logs:
+            log.begins(name)
         try:
             work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows, name=name)
         except ZencError as error:
@@ -115,13 +128,17 @@ class ZencState:
             self.error = error
         else:
             self._counted[name] = work.counted
+            if work.counted:
+                self.totals.setdefault(name, Totals()).add(work.counted)
+                for log in self.logs:
+                    log.ended(name, work.counted)
 
 
 def _elsewhere() -> ZencState:
     """What a pickled state becomes."""
     state = ZencState.__new__(ZencState)
     state._collective, state.profiler, state.process_group, state.error = None, None, None, None
-    state._names, state._dense, state._counted = {}, frozenset(), {}
+    state._names, state._dense, state._counted, state.totals, state.logs = {}, frozenset(), {}, {}, []
     return state
 
 

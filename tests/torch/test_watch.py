@@ -1,0 +1,87 @@
+"""What a handle shows of training on real gloo processes: numbers that add up, rows that nest, metrics that arrive."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from tests.support.ranks import RanksFailed
+from tests.torch.jobs import ROWS, WIDTH
+from zenc.errors import ZencError
+from zenc.torch.metrics import log_for
+
+JOBS = "tests.torch.watch_jobs:"
+NAMES = ("words.weight", "bags.weight")
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_summaries_are_the_sums_of_what_calls_counted(four, size):
+    found = four.run(JOBS + "summaries", size=size)
+    for rank, (mine, every, shown, steps) in enumerate(found):
+        assert set(mine["parameters"]) == set(NAMES) and mine["total"]["calls"] == 6
+        for name in NAMES:
+            totals = mine["parameters"][name]
+            for key in ("bytes_sent", "bytes_received", "seconds"):
+                assert totals[key] == pytest.approx(sum(stats[name][key] for stats in steps))
+            assert totals["bytes_ddp_dense"] == pytest.approx(3 * 2 * (size - 1) / size * ROWS * WIDTH * 4)
+            rows = sum(stats[name]["units_in"] for stats in steps)
+            assert totals["bytes_ddp_sparse"] == (size - 1) * rows * (8 + 4 * WIDTH)
+        assert every["by_rank"][rank]["bytes_sent"] == mine["total"]["bytes_sent"]
+        assert every["total"]["bytes_sent"] == every["total"]["bytes_received"] and every["ranks"] == size
+        assert every["saved"]["dense"] == every["total"]["bytes_ddp_dense"] - every["total"]["bytes_sent"]
+        assert 0 <= mine["total"]["waiting_share"] < 1
+        assert {each["rank"] for each in every["slowest"]} == (set(range(size)) if size > 1 else set())
+        assert shown.splitlines()[0] == ("balanced, rank 0 of 1" if size == 1 else f"balanced, all {size} ranks")
+        assert ("sent than by DDP's dense all-reduce" in shown) == ("waited for: rank" in shown) == (size > 1)
+
+
+@pytest.mark.parametrize("scheme", ["balanced", "holders", "auto"])
+def test_a_timeline_of_real_steps_beside_the_predicted_one(four, tmp_path, scheme):
+    path, beside = tmp_path / "steps.json", tmp_path / "predicted.json"
+    predicted = {"ph": "X", "name": "push 1", "pid": 0, "tid": 0, "ts": 0.0, "dur": 1.0}
+    beside.write_text(json.dumps({"traceEvents": [predicted]}))
+    calls = four.run(JOBS + "traced", size=3, path=str(path), beside=str(beside), scheme=scheme)
+    events = json.loads(path.read_text())["traceEvents"]
+    assert events[0] == predicted
+    assert {e["args"]["name"] for e in events if e["ph"] == "M"} > {"rank 0", "rank 1", "rank 2"}
+    for rank in range(3):
+        row = [e for e in events if e["ph"] == "X" and e["pid"] == 1 and e["tid"] == rank]
+        whole = [e for e in row if e["name"].startswith("call ")]
+        assert len(whole) == calls[rank] >= 4 and {e["args"]["tensor"] for e in whole} == set(NAMES)
+        for call in whole:
+            parts = [e for e in row if e["args"]["call"] == call["args"]["call"] and e is not call]
+            assert {"pack", "push 1", "pull 1", "expand"} <= {e["name"] for e in parts}
+            assert all(call["ts"] <= e["ts"] and e["ts"] + e["dur"] <= call["ts"] + call["dur"] for e in parts)
+
+
+def test_a_file_that_is_no_timeline(two, tmp_path):
+    (tmp_path / "notes.txt").write_text("no JSON")
+    with pytest.raises(RanksFailed) as caught:
+        two.run(JOBS + "trace_beside_nothing", size=1, path=str(tmp_path / "notes.txt"))
+    assert "error[bad-trace]" in str(caught.value.errors[0])
+
+
+def test_ranges_in_the_profiler_of_torch(two):
+    names = ["call", "expand", "merge", "pack", "pull 1", "push 1"]
+    assert two.run(JOBS + "profiled_ranges") == [[f"zenc {name} words" for name in names]] * 2
+
+
+def test_metrics_come_to_the_loggers_that_people_have(two):
+    for scalars, run, lightning, prometheus, steps in two.run(JOBS + "logged"):
+        sent = [stats["words.weight"]["bytes_sent"] for stats in steps]
+        assert [(v, n) for tag, v, n in scalars if tag == "zenc/words.weight/bytes_sent"] == list(
+            zip(sent, range(4), strict=True)
+        )
+        both = [sum(stats[name]["bytes_sent"] for name in NAMES) for stats in steps]
+        assert [(metrics["zenc/bytes_sent"], n) for metrics, n in lightning] == list(zip(both, range(4), strict=True))
+        assert [(metrics["sync/bytes_sent"], n) for metrics, n in run] == [(both[0], 100), (both[2], 102)]
+        assert 0 < run[0][0]["sync/bags.weight/seconds_waiting"] < run[0][0]["sync/seconds"]
+        assert prometheus == {"zenc_calls_total": 4, "zenc_sent_bytes_total": sum(sent)}
+
+
+@pytest.mark.parametrize(("writer", "every"), [("runs/1", 1), (None, 1), (logging.getLogger(), 1), (print, 0)])
+def test_what_metrics_are_not_written_to(writer, every):
+    with pytest.raises(ZencError, match="unknown-writer"):
+        log_for(writer, every, None, "zenc")

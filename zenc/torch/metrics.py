@@ -1,0 +1,153 @@
+"""Metrics of synchronisation for the loggers that people have: TensorBoard, Weights & Biases, Lightning, Prometheus.
+
+    Writer = add_scalar(tag, value, step)                        # torch.utils.tensorboard.SummaryWriter and its like
+           | log_metrics(metrics, step)                          # Lightning's loggers
+           | log(metrics, step=step)                             # a run of Weights & Biases, and its like
+           | a prometheus_client.CollectorRegistry
+
+A step's metrics are written when its first parameter is synchronised again, in the thread of the backward pass, so that
+no logger makes a call wait. Counters for Prometheus go up as soon as a call has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+from zenc.errors import Diagnostic, ZencError
+from zenc.runtime.stats import CallStats
+
+Write: TypeAlias = Callable[[Mapping[str, float], int], object]
+"""Takes a step's metrics by name, and its number."""
+
+
+class MetricsLog(Protocol):
+    """What hears of a model's calls."""
+
+    def begins(self, parameter: str) -> None:
+        """A call of ``parameter`` is about to be made."""
+
+    def ended(self, parameter: str, call: CallStats) -> None:
+        """A call ended well; on the thread that ended it."""
+
+    def flush(self) -> None:
+        """Write what is left."""
+
+
+def log_for(writer: Any, every: int, step: Callable[[], int] | None, prefix: str) -> MetricsLog:
+    """What writes metrics to ``writer``; raises ZencError (``unknown-writer``)."""
+    if every < 1:
+        raise ZencError(
+            Diagnostic("unknown-writer", f"metrics are written every 1st step or fewer, not every {every}th")
+        )
+    if callable(getattr(writer, "register", None)) and callable(getattr(writer, "collect", None)):
+        return PrometheusLog(writer, prefix)
+    return StepLog(_write_to(writer), every, step, prefix)
+
+
+def _write_to(writer: Any) -> Write:
+    if callable(getattr(writer, "add_scalar", None)):
+
+        def add_scalars(metrics: Mapping[str, float], step: int) -> None:
+            for name, value in metrics.items():
+                writer.add_scalar(name, value, step)
+
+        return add_scalars
+    if callable(getattr(writer, "log_metrics", None)):
+        return lambda metrics, step: writer.log_metrics(dict(metrics), step)
+    if callable(getattr(writer, "log", None)) and not isinstance(writer, logging.Logger | logging.LoggerAdapter):
+        return lambda metrics, step: writer.log(dict(metrics), step=step)
+    message = f"metrics can't be written to an object of class {type(writer).__name__}"
+    help = "give something with add_scalar, log_metrics or log(dict, step=), or a prometheus_client.CollectorRegistry"
+    raise ZencError(Diagnostic("unknown-writer", message, help=help))
+
+
+def metrics_of(call: CallStats) -> dict[str, float]:
+    """The numbers of a call that are worth a curve: bytes, seconds, shares."""
+    units = call.units
+    found = {
+        "bytes_sent": float(call.bytes_sent),
+        "bytes_received": float(call.bytes_received),
+        "seconds": call.seconds,
+        "density_in": sum(call.counts_in) / units,
+        "density_out": sum(call.counts_out) / units,
+    }
+    return found if call.waited is None else {**found, "seconds_waiting": sum(call.waited.values())}
+
+
+class StepLog:
+    """Collects the metrics of a step, and writes every so many-th one; ``step`` says its number, else it is counted."""
+
+    def __init__(self, write: Write, every: int, step: Callable[[], int] | None, prefix: str) -> None:
+        self._write, self._every, self._step, self._prefix = write, every, step, prefix
+        self._calls: dict[str, CallStats] = {}
+        self._steps = self._number = 0
+        self._lock = threading.Lock()
+
+    def begins(self, parameter: str) -> None:
+        if parameter in self._calls:
+            self.flush()
+        if not self._calls:
+            self._number = self._steps if self._step is None else self._step()
+
+    def ended(self, parameter: str, call: CallStats) -> None:
+        with self._lock:
+            self._calls[parameter] = call
+
+    def flush(self) -> None:
+        with self._lock:
+            calls, self._calls = self._calls, {}
+        if calls:
+            if self._steps % self._every == 0:
+                self._write(self._named(calls), self._number)
+            self._steps += 1
+
+    def _named(self, calls: Mapping[str, CallStats]) -> dict[str, float]:
+        """``prefix/parameter/metric``, and of bytes and seconds ``prefix/metric`` for all together."""
+        found: dict[str, float] = {}
+        for parameter, call in calls.items():
+            for metric, value in metrics_of(call).items():
+                found[f"{self._prefix}/{parameter}/{metric}"] = value
+                if not metric.startswith("density"):
+                    whole = f"{self._prefix}/{metric}"
+                    found[whole] = found.get(whole, 0.0) + value
+        return found
+
+
+class PrometheusLog:
+    """Counters of calls, bytes and seconds, and gauges of densities, by parameter, in a Prometheus registry."""
+
+    def __init__(self, registry: Any, prefix: str) -> None:
+        try:
+            from prometheus_client import Counter, Gauge
+        except ImportError as error:
+            message = "metrics for Prometheus need prometheus_client, which can't be imported"
+            raise ZencError(Diagnostic("unknown-writer", message, help="pip install prometheus-client")) from error
+        labels = ["parameter"]
+        self._calls = Counter(f"{prefix}_calls", "Synchronisations.", labels, registry=registry)
+        self._counters = {
+            "bytes_sent": Counter(f"{prefix}_sent_bytes", "Bytes sent by this rank.", labels, registry=registry),
+            "bytes_received": Counter(f"{prefix}_received_bytes", "Bytes received.", labels, registry=registry),
+            "seconds": Counter(f"{prefix}_seconds", "Seconds of synchronisation.", labels, registry=registry),
+            "seconds_waiting": Counter(f"{prefix}_waiting_seconds", "Of these, of waiting.", labels, registry=registry),
+        }
+        self._gauges = {
+            "density_in": Gauge(f"{prefix}_density_in", "Share of units that are held.", labels, registry=registry),
+            "density_out": Gauge(f"{prefix}_density_out", "The same of the sum.", labels, registry=registry),
+        }
+
+    def begins(self, parameter: str) -> None:
+        return None
+
+    def ended(self, parameter: str, call: CallStats) -> None:
+        self._calls.labels(parameter).inc()
+        for metric, value in metrics_of(call).items():
+            if metric in self._gauges:
+                self._gauges[metric].labels(parameter).set(value)
+            else:
+                self._counters[metric].labels(parameter).inc(value)
+
+    def flush(self) -> None:
+        return None

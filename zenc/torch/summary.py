@@ -1,0 +1,171 @@
+"""Summaries of training with a scheme: what was sent and what DDP would have sent, where time went, who was slow.
+
+    Totals  = of one parameter on one rank: calls, bytes, seconds, seconds of waiting by peer
+    Summary = scheme, ranks, rank -> parameter -> Totals               # of this rank, or of all
+
+What DDP would have sent is computed from what went through the scheme: 2 (n - 1) / n of the whole tensor in a dense
+ring all-reduce; and in gloo's sparse one, a gather of all rows with their indices by all ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from zenc.plan.quantities import seconds_text, share_text, size_text
+from zenc.runtime.stats import CallStats
+
+_SUMMED = ("calls", "bytes_sent", "bytes_received", "bytes_ddp_sparse", "bytes_ddp_dense", "seconds", "measured")
+_HEAD = ("parameter", "calls", "sent", "DDP sparse", "DDP dense", "time", "waiting")
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over calls: bytes sent and received, those that DDP would have sent, seconds, and of these waiting by peer.
+
+    ``measured`` are the seconds of the calls whose waiting was measured, which on GPUs it is not.
+    """
+
+    calls: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    bytes_ddp_sparse: float = 0.0
+    bytes_ddp_dense: float = 0.0
+    seconds: float = 0.0
+    measured: float = 0.0
+    waited: dict[int, float] = field(default_factory=dict)
+
+    def add(self, call: CallStats) -> None:
+        """Take what ``call`` counted."""
+        self.calls += 1
+        self.bytes_sent += call.bytes_sent
+        self.bytes_received += call.bytes_received
+        self.bytes_ddp_sparse += call.gathered_bytes
+        self.bytes_ddp_dense += call.dense_bytes
+        self.seconds += call.seconds
+        if call.waited is not None:
+            self.measured += call.seconds
+            for peer, seconds in call.waited.items():
+                self.waited[peer] = self.waited.get(peer, 0.0) + seconds
+
+    @property
+    def waiting_share(self) -> float | None:
+        """The share of the measured seconds that was spent in waiting for peers; None if none were."""
+        return sum(self.waited.values()) / self.measured if self.measured else None
+
+
+def summed(several: Iterable[Totals]) -> Totals:
+    """All of them together."""
+    total = Totals()
+    for each in several:
+        for name in (
+            "calls",
+            "bytes_sent",
+            "bytes_received",
+            "bytes_ddp_sparse",
+            "bytes_ddp_dense",
+            "seconds",
+            "measured",
+        ):
+            setattr(total, name, getattr(total, name) + getattr(each, name))
+        for peer, seconds in each.waited.items():
+            total.waited[peer] = total.waited.get(peer, 0.0) + seconds
+    return total
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Summary:
+    """What happened since a scheme was attached. ``by_rank``: rank -> parameter -> totals, of one rank or of all."""
+
+    scheme: str
+    ranks: int
+    by_rank: Mapping[int, Mapping[str, Totals]]
+
+    @property
+    def parameters(self) -> dict[str, Totals]:
+        """By parameter, summed over the ranks that are here."""
+        names = dict.fromkeys(name for totals in self.by_rank.values() for name in totals)
+        return {name: summed(each[name] for each in self.by_rank.values() if name in each) for name in names}
+
+    @property
+    def total(self) -> Totals:
+        return summed(self.parameters.values())
+
+    @property
+    def saved(self) -> dict[str, float]:
+        """Bytes that DDP would have sent beyond what the scheme did: "sparse", "dense"; less than 0 if it sent less."""
+        total = self.total
+        return {"sparse": total.bytes_ddp_sparse - total.bytes_sent, "dense": total.bytes_ddp_dense - total.bytes_sent}
+
+    @property
+    def slowest(self) -> list[tuple[int, float]]:
+        """Ranks, and the seconds that others waited for them; the slowest first."""
+        return sorted(self.total.waited.items(), key=lambda each: -each[1])
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, as JSON data."""
+        total = self.total
+        return {
+            "scheme": self.scheme,
+            "ranks": self.ranks,
+            "total": {**asdict(total), "waiting_share": total.waiting_share},
+            "saved": self.saved,
+            "slowest": [{"rank": rank, "seconds": seconds} for rank, seconds in self.slowest],
+            "parameters": {name: asdict(each) for name, each in self.parameters.items()},
+            "by_rank": {rank: asdict(summed(each.values())) for rank, each in self.by_rank.items()},
+        }
+
+    def __str__(self) -> str:
+        """A table, and what it says in words."""
+        return "\n".join(self._lines())
+
+    def __repr__(self) -> str:
+        total = self.total
+        sent = size_text(total.bytes_sent)
+        return f"<zenc.Summary {self.scheme} on {self.ranks} ranks: {total.calls} calls, {sent} sent>"
+
+    def _lines(self) -> Iterator[str]:
+        ranks = [str(rank) for rank in self.by_rank]
+        of = f"rank {ranks[0]} of {self.ranks}" if len(ranks) == 1 else f"all {self.ranks} ranks"
+        yield f"{self.scheme}, {of}"
+        total = self.total
+        if not total.calls:
+            yield "nothing was synchronised yet"
+            return
+        rows = [_HEAD, *(_row(name, each) for name, each in self.parameters.items()), _row("total", total)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+        for name, *cells in rows:
+            yield "  ".join([name.ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells, widths[1:], strict=True))])
+        for way, bytes in self.saved.items():
+            whole = total.bytes_sent + bytes
+            if whole:
+                much, word = (
+                    f"{size_text(abs(bytes))} ({share_text(abs(bytes) / whole)})",
+                    "less" if bytes >= 0 else "MORE",
+                )
+                yield f"{much} {word} sent than by DDP's {way} all-reduce"
+        if total.waited:
+            waits = ", ".join(f"rank {rank} {seconds_text(seconds)}" for rank, seconds in self.slowest[:3])
+            yield f"waited for: {waits}"
+
+
+def _row(name: str, of: Totals) -> Sequence[str]:
+    share = of.waiting_share
+    bytes = (size_text(each) for each in (of.bytes_sent, of.bytes_ddp_sparse, of.bytes_ddp_dense))
+    return name, str(of.calls), *bytes, seconds_text(of.seconds), "not measured" if share is None else share_text(share)
+
+
+def totals_to_json(of: Mapping[str, Totals]) -> bytes:
+    """A message to other ranks."""
+    return json.dumps({name: asdict(each) for name, each in of.items()}).encode()
+
+
+def totals_from_json(text: bytes) -> dict[str, Totals]:
+    """What another rank told."""
+    found = {}
+    for name, data in json.loads(text).items():
+        waited = {int(rank): float(seconds) for rank, seconds in data["waited"].items()}
+        found[name] = Totals(**{**data, "waited": waited})
+    return found

@@ -1,0 +1,98 @@
+"""Timelines of real steps, as Chrome's trace events, laid beside the predicted one that ``zenc simulate`` writes.
+
+    process 1       measured: a row for each rank, with its calls, and in them pack, push 1, merge, pull 1, ..., expand
+    process 0       predicted, from the file of ``zenc simulate --trace``: rows and names are the same
+
+Ranks meet when a timeline begins, and count from then; on machines whose clocks run alike, rows differ by no more than
+a small message takes. Open the file at https://ui.perfetto.dev, or in chrome://tracing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic, ZencError, first_line
+from zenc.runtime.collective import Collective
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.ranges import Range, Recorder
+
+MEASURED = 1
+"""The process of a measured timeline; a predicted one is process 0."""
+MOST_BYTES = 1 << 28
+
+Event = dict[str, Any]
+
+
+@contextmanager
+def traced(
+    collective: Collective, path: str | os.PathLike[str], beside: str | os.PathLike[str] | None
+) -> Iterator[Recorder]:
+    """Write what all ranks do in calls of ``collective`` to ``path``, on rank 0: see ``Attachment.trace``."""
+    predicted = _read(beside) if beside is not None and collective.rank == 0 else []
+    communicator, recorder = collective.communicator, Recorder()
+    origin = communicator.worker.within(lambda: _meet(communicator))
+    collective.recorder = recorder
+    try:
+        yield recorder
+    finally:
+        collective.recorder = None
+    found = communicator.worker.within(lambda: communicator.gather(_told(recorder, origin)))
+    if collective.rank == 0:
+        events = [_named("process_name", 0, f"measured: {collective.artifact.name}, {collective.size} ranks")]
+        for rank, text in enumerate(found):
+            events += _row(rank, json.loads(text))
+        _write(path, {"traceEvents": [*predicted, *events], "displayTimeUnit": "ms"})
+
+
+def _meet(communicator: Communicator) -> float:
+    communicator.greatest([0.0])
+    return time.perf_counter()
+
+
+def _told(recorder: Recorder, origin: float) -> bytes:
+    """A message with all ranges so far, which have ended: [what, tensor, call, start, end], seconds from ``origin``."""
+    ranges: list[Range] = list(recorder.ranges)
+    return json.dumps([[r.what, r.tensor, r.call, r.start - origin, r.end - origin] for r in ranges]).encode()
+
+
+def _row(rank: int, ranges: list[list[Any]]) -> Iterator[Event]:
+    yield _named("thread_name", rank, f"rank {rank}")
+    for what, tensor, call, start, end in ranges:
+        name = f"call {call} {tensor}".rstrip() if what == "call" else what
+        args = {"tensor": tensor, "call": call}
+        times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
+        yield {"ph": "X", "name": name, "cat": "zenc", "pid": MEASURED, "tid": rank, **times, "args": args}
+
+
+def _named(name: str, row: int, text: str) -> Event:
+    return {"ph": "M", "name": name, "pid": MEASURED, "tid": row, "args": {"name": text}}
+
+
+def _read(path: str | os.PathLike[str]) -> list[Event]:
+    """The events of a predicted timeline; raises CostError (``bad-trace``)."""
+    try:
+        if os.path.getsize(path) > MOST_BYTES:
+            raise ValueError("it is too long")
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        events = data["traceEvents"]
+        if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+            raise ValueError("it has no list of events")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        message = f"{os.fspath(path)} holds no timeline: {first_line(error)}"
+        help = "`zenc simulate SCHEME --trace FILE` writes one"
+        raise CostError(Diagnostic("bad-trace", message, help=help)) from error
+    return events
+
+
+def _write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
+    try:
+        Path(path).write_text(json.dumps(data) + "\n", encoding="utf-8")
+    except OSError as error:
+        message = f"can't write {os.fspath(path)!r}: {error.strerror or error}"
+        raise ZencError(Diagnostic("unwritable-file", message)) from error
