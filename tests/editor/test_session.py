@@ -111,6 +111,7 @@ async def session(folder: Path) -> None:
         await typing(editor)
         await looking(editor, folder)
         await changing(editor, folder)
+        await saving_what_is_imported(editor, folder)
     finally:
         await client.shutdown_async(None)
         client.exit(None)
@@ -173,6 +174,20 @@ async def changing(editor: Editor, folder: Path) -> None:
     params = types.DocumentFormattingParams(editor.document, types.FormattingOptions(4, True))
     edits_of_layout = await editor.client.text_document_formatting_async(params)
     assert edits_of_layout and "aggregation:   incremental" in applied(editor.text, list(edits_of_layout))
+
+
+async def saving_what_is_imported(editor: Editor, folder: Path) -> None:
+    """A text is looked at again when another one is saved, which it may import."""
+    other = Editor(editor.client, folder / "other.zen")
+    other.told = editor.told
+    other.open()
+    assert await other.diagnostics() == []
+    (folder / "other.zen").write_text(OTHER.replace("theirs", "hers"), "utf-8")
+    other.type(OTHER.replace("theirs", "hers"))
+    assert await other.diagnostics() == []
+    editor.client.text_document_did_save(types.DidSaveTextDocumentParams(other.document))
+    assert await other.diagnostics() == []
+    assert await editor.diagnostics() == [("unknown-value", "theirs")]
 
 
 def test_a_session(tmp_path: Path) -> None:

@@ -87,6 +87,10 @@ def make_server() -> Server:
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     async def saved(params: types.DidSaveTextDocumentParams) -> None:
         server.look(params.text_document.uri, prove=True)
+        for uri, other in server.documents.items():
+            if uri != params.text_document.uri:  # it may import what was saved
+                other.read(other.text)
+                server.look(uri, prove=False, pause=PAUSE)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     async def closed(params: types.DidCloseTextDocumentParams) -> None:
