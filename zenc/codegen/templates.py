@@ -8,7 +8,7 @@ from zenc.resources import directory
 
 HEADER_SUFFIX = ".h"
 TEMPLATE_SUFFIX = ".j2"
-NOT_TARGETS = ("draw", "new", "shared")
+NOT_TARGETS = ("draw", "new", "report", "shared")
 """Folders of templates that make no code for a target."""
 
 
