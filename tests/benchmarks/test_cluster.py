@@ -17,7 +17,8 @@ from benchmarks.lab.settings import LabError
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = """
-import subprocess, time
+import signal, subprocess, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 from benchmarks.lab.network.cluster import Cluster
 with Cluster(2, "100mbit") as cluster:
     tell = 'read -r pid rest < /proc/self/stat; echo "$pid"; exec sleep 600'

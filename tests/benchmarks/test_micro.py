@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "micro.py"
 
 
 def run(*arguments: str) -> str:
-    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=250)
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+    done = subprocess.run([sys.executable, SCRIPT, *arguments], env=alone, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -209,7 +209,7 @@ def test_a_manifest_that_says_something_else(copy, key, value):
     edit(copy, lambda manifest: manifest.update({key: value}))
     if key == "target" and value is None:
         with pytest.raises(zenc.BuildError, match="unknown-target"):
-            compiler._obtained(copy, 3)
+            compiler._obtained(copy, 3, None)
     else:
         assert refused(copy) == "artifact-damaged"
 
@@ -242,13 +242,13 @@ def test_code_that_is_not_of_the_plan_is_never_run(copy):
     rewrite(copy, "kernels.cpp", (copy / "kernels.cpp").read_text() + "\n// more\n")
     load_artifact(copy)
     with pytest.raises(ArtifactError, match="artifact-damaged"):
-        compiler._obtained(copy, 3)
+        compiler._obtained(copy, 3, None)
 
 
 def test_code_that_is_added_is_never_run(copy):
     rewrite(copy, "more.cpp", "int main() { return 1; }")
     with pytest.raises(ArtifactError, match="artifact-damaged"):
-        compiler._obtained(copy, 3)
+        compiler._obtained(copy, 3, None)
 
 
 def test_a_plan_that_is_edited_with_its_checksum(copy):
@@ -264,15 +264,15 @@ def test_a_plan_that_is_edited_with_its_checksum(copy):
 
 
 def test_another_size(saved):
-    assert isinstance(compiler._obtained(saved, 3), Artifact)
+    assert isinstance(compiler._obtained(saved, 3, None), Artifact)
     with pytest.raises(ArtifactError, match="wrong-size"):
-        compiler._obtained(saved, 4)
+        compiler._obtained(saved, 4, None)
 
 
 def test_a_plan_alone_is_not_run(tmp_path):
     where = zenc.compile("balanced", target="plan").save(tmp_path / "plan")
     with pytest.raises(ArtifactError, match="artifact-without-code"):
-        compiler._obtained(where, 2)
+        compiler._obtained(where, 2, None)
 
 
 def test_what_is_no_artifact(tmp_path):

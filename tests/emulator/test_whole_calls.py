@@ -71,7 +71,15 @@ def test_results_are_the_same_in_any_order(number, tmp_path):
     assert_bits(FEW[number], "plain", [number + 4], [3 * number + further for further in (1, 2, 3)], FEW, tmp_path)
 
 
-@pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
+RACED = ("balanced", "dense_ring", "double_binary_tree", "holders", "sparcml", "zen", "zen_cluster")
+"""Every mapping, and every kind of step."""
+
+
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(number, marks=[] if name in RACED else SLOW) for number, (name, _) in enumerate(FEW)],
+    ids=lambda number: "-".join(map(str, FEW[number])),
+)
 def test_no_threads_race(number, tmp_path):
     assert_bits(FEW[number], "thread", [5 * number], [number + 1], FEW, tmp_path)
 

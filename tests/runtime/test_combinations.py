@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 
 import pytest
@@ -35,18 +36,19 @@ def ranks_of(combination: tuple[str, str, str], push: str, pull: str, unit: str,
     return collectives(artifact, size)
 
 
-@pytest.mark.parametrize("further", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 3))])
+@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 @pytest.mark.parametrize("size", range(1, 10))
-def test_every_format_and_kind_of_input(combination, size, further):
+def test_every_format_and_kind_of_input(combination, size, all_of_them):
     """Pairs of formats, with dtypes, widths, units and kinds of input going round beside them.
 
-    Each push comes with one of the seven pulls, or in the slow tests with three; which ones goes round with the
-    combination and the size.
+    Every other push comes with one of the seven pulls, or in the slow tests each with three; which ones goes round
+    with the combination and the size.
     """
     turn = COMBINATIONS.index(combination) * 9 + size
-    for row, push in enumerate(FORMATS):
-        pull = FORMATS[(turn + row + further) % len(FORMATS)]
+    first, step, further_ones = (0, 1, (0, 1, 3)) if all_of_them else (turn % 2, 2, (0,))
+    for row, further in itertools.product(range(first, len(FORMATS), step), further_ones):
+        push, pull = FORMATS[row], FORMATS[(turn + row + further) % len(FORMATS)]
         ranks = ranks_of(combination, push, pull, "auto", size)
         for kind in (KINDS[turn % len(KINDS)], KINDS[(turn + 4) % len(KINDS)]):
             dtype, width = DTYPES[turn % len(DTYPES)], WIDTHS[turn // 3 % len(WIDTHS)]

@@ -40,12 +40,13 @@ def ranks_of(cut: str, pattern: tuple[str, str], push: str, pull: str, unit: str
     return collectives(zenc.compile_text(scheme_text(*pattern, cut, push, pull, unit), ranks=size), size)
 
 
+@pytest.mark.parametrize("third", [0, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 2))])
 @pytest.mark.parametrize("pattern", PATTERNS, ids="-".join)
 @pytest.mark.parametrize("size", range(1, 10))
-def test_every_pattern_and_kind_of_input(pattern, size):
+def test_every_pattern_and_kind_of_input(pattern, size, third):
     """Formats, dtypes, widths and numbers of units go round with the kinds of input."""
-    turn = PATTERNS.index(pattern) * 9 + size
-    for kind in KINDS:
+    turn = PATTERNS.index(pattern) * 9 + size + 3 * third
+    for kind in KINDS[(turn + third) % 3 :: 3]:
         push, pull = FORMATS[turn % len(FORMATS)], FORMATS[turn // len(FORMATS) % len(FORMATS)]
         units, width, dtype = (1, 2, 7, 64, 65, 257)[turn % 6], (1, 3, 64)[turn % 3], DTYPES[turn % 4]
         ranks = ranks_of(HASHED, pattern, push, pull, "auto", size)

@@ -19,6 +19,7 @@ from tests.support.emulated import STRICT
 from tests.support.shipped import cases, plan_of_shipped
 from zenc.codegen.sequence_code import FILE, lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
+from zenc.plan.model import Plan
 from zenc.targets.cuda.call import Call, Outcome
 from zenc.targets.cuda.sequence import CallSequence
 
@@ -57,10 +58,15 @@ def unit_of_shipped(scheme: str, size: int) -> CallSequence:
 
 @cache
 def _shipped() -> Path:
-    texts = {}
-    for scheme, size in cases(SIZES):
-        plan = plan_of_shipped(scheme)
-        texts[f"{scheme}_{size}"] = render_sequences([lowered(plan, size, rank) for rank in range(size)])[FILE]
+    return library_of({f"{scheme}_{size}": (plan_of_shipped(scheme), size) for scheme, size in cases(SIZES)})
+
+
+def library_of(plans: Mapping[str, tuple[Plan, int]]) -> Path:
+    """The joined unit of all ranks' sequences of each plan among as many ranks, unoptimised; by names of entries."""
+    texts = {
+        name: render_sequences([lowered(plan, size, rank) for rank in range(size)])[FILE]
+        for name, (plan, size) in plans.items()
+    }
     sources = joined(texts)
     command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), UNIT]
     return compiled(command, {**headers("cuda"), **sources}, sources)

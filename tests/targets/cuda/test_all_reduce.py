@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -17,9 +19,10 @@ from tests.support.cases import (
     tiered_text,
 )
 from tests.support.emulated import Emulated
-from tests.support.joined_units import SIZES, unit_of_shipped
+from tests.support.joined_units import SIZES, JoinedSequence, library_of, unit_of_shipped
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from zenc.codegen.artifact import Artifact
 from zenc.codegen.sequence import sequence
 from zenc.codegen.sequence_code import render_sequences
 from zenc.compiler import compile, compile_text
@@ -31,7 +34,7 @@ OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).m
 
 def assert_shipped(name: str, size: int) -> None:
     turn = OVER_A_CUT.index(name) + size
-    kinds = [KINDS[(turn + further) % len(KINDS)] for further in (0, 3, 7)]
+    kinds = [KINDS[(turn + further) % len(KINDS)] for further in ((0,) if size in SIZES else (0, 3, 7))]
     unit = unit_of_shipped(name, size) if size in SIZES else None
     assert_same(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn, unit=unit)
 
@@ -47,12 +50,25 @@ def test_shipped_schemes_among_other_numbers_of_ranks(name, size):
     assert_shipped(name, size)
 
 
-@pytest.mark.parametrize("number", range(len(COMBINATIONS)))
-def test_combinations(number):
+def combination(number: int) -> tuple[Artifact, int]:
     """Pairs of formats go round with the combinations."""
     size, push = 2 + number % 4, FORMATS[number % 7]
     text = scheme_text(*COMBINATIONS[number], push, FORMATS[number * 3 % 7])
-    assert_same(compile_text(text, ranks=size), size, KINDS, number)
+    return compile_text(text, ranks=size), size
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    """The sequences of all combinations, in one unit."""
+    artifacts = {f"combination_{number}": combination(number) for number in range(len(COMBINATIONS))}
+    return library_of({name: (artifact.plan, size) for name, (artifact, size) in artifacts.items()})
+
+
+@pytest.mark.parametrize("number", range(len(COMBINATIONS)))
+def test_combinations(library, number):
+    artifact, size = combination(number)
+    kinds = KINDS[number % 2 :: 2]
+    assert_same(artifact, size, kinds, number, unit=JoinedSequence(library, f"combination_{number}"))
 
 
 @pytest.mark.parametrize("number", range(0, len(INNER), 2))
