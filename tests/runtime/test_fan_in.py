@@ -1,0 +1,36 @@
+"""The fan-in that ``zenc calibrate`` finds, of a network whose receivers lose a known number of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from zenc.cost.calibration import FAN_IN_SHARE
+from zenc.runtime.calibrate import _fan_in
+
+BANDWIDTH, MESSAGE = 12.5e6, 80e-6
+
+
+def network(size: int, lost: float) -> Any:
+    """Of ``size`` ranks: each message after the first costs ``lost`` bytes, but at most its share of a message."""
+
+    def seconds(distances: Sequence[int], each: int) -> float:
+        less = min(lost, FAN_IN_SHARE * each) * (len(distances) - 1)
+        return (len(distances) * each + less) / BANDWIDTH + len(distances) * MESSAGE
+
+    return SimpleNamespace(size=size, next=1, others=list(range(1, size)), seconds=seconds)
+
+
+@pytest.mark.parametrize("size", [3, 6, 8, 64])
+@pytest.mark.parametrize("lost", [0.0, 45e3, 110e3, 200e3])
+def test_messages_are_long_enough_to_lose_all_that_they_may(size: int, lost: float) -> None:
+    """A ring of 1 MB, which is what takes long enough at 100 Mbit/s, would be cut into messages too short for that."""
+    found = _fan_in(cast(Any, network(size, lost)), 1 << 20, BANDWIDTH)
+    assert found == pytest.approx(lost, rel=0.02, abs=50.0 * size)
+
+
+def test_two_ranks_have_no_fan_in() -> None:
+    assert _fan_in(cast(Any, network(2, 110e3)), 1 << 20, BANDWIDTH) == 0.0
