@@ -212,6 +212,8 @@ _TORCH = {
     "not-ddp": ("torch", "a model is not wrapped in DistributedDataParallel"),
     "hook-taken": ("torch", "a model has a communication hook already"),
     "not-attached": ("torch", "a copy of a hook's state, or of a handle, is asked for its scheme"),
+    "bad-state": ("torch", "a state to go on from is none that was saved"),
+    "different-states": ("torch", "the ranks were given different states to go on from"),
     "unknown-writer": ("torch", "metrics can't be written to what was given"),
     "bad-trace": ("torch", "a file holds no timeline to be laid beside a measured one"),
     "sparse-already": ("torch", "a parameter with sparse gradients was asked for as a dense one"),

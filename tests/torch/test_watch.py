@@ -85,3 +85,38 @@ def test_metrics_come_to_the_loggers_that_people_have(two):
 def test_what_metrics_are_not_written_to(writer, every):
     with pytest.raises(ZencError, match="unknown-writer"):
         log_for(writer, every, None, "zenc")
+
+
+def test_a_run_goes_on_from_what_was_decided_and_counted(two, tmp_path):
+    for first, second, ran, before, after in two.run(JOBS + "restarted", path=str(tmp_path / "checkpoint.pt")):
+        assert {each["tensor"] for each in first} == set(NAMES)
+        assert [(each["tensor"], each["call"], each["scheme"]) for each in second] == [
+            (each["tensor"], each["call"], each["scheme"]) for each in first
+        ]
+        last = {each["tensor"]: each["scheme"] for each in first}
+        assert set(ran) == set(last.values()), "nothing is tried again"
+        assert (before, after) == (3, 4)
+
+
+def test_ranks_that_would_go_on_from_different_states(two):
+    assert two.run(JOBS + "states_that_differ") == ["different-states"] * 2
+
+
+@pytest.mark.parametrize("spoil", ["chosen", "models", "decisions", "records"])
+def test_a_state_of_a_decision_that_can_not_be(spoil):
+    from zenc.cost.deciding import Deciding, Model, Records
+    from zenc.scheme.model import Settings
+
+    deciding = Deciding("words", Settings(), ("balanced", "agsparse"), Records())
+    assert deciding.state() is None
+    deciding.look([Model(1.0, 1.0), Model(2.0, 2.0)])
+    while deciding.state() is None:
+        deciding.begun()
+        deciding.ended(1.0)
+    state = deciding.state()
+    again = Deciding("words", Settings(), ("balanced", "agsparse"), Records())
+    assert again.restore(json.loads(json.dumps(state))) and again.state() == state
+    assert not Deciding("words", Settings(), ("balanced", "zen"), Records()).restore(state)
+    state[spoil] = {"chosen": 7, "models": [[1.0, 1.0]], "decisions": [{}], "records": [[5, 1.0, 1.0, 1.0]]}[spoil]
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Deciding("words", Settings(), ("balanced", "agsparse"), Records()).restore(state)

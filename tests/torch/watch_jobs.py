@@ -96,3 +96,34 @@ def logged(group: dist.ProcessGroup) -> tuple[list[Any], list[Any], list[Any], d
     labels = {"parameter": "words.weight"}
     samples = {name: registry.get_sample_value(name, labels) for name in ("zenc_calls_total", "zenc_sent_bytes_total")}
     return scalars.found, run.found, lightning.found, samples, steps
+
+
+def restarted(group: dist.ProcessGroup, path: str) -> tuple[list[Any], list[Any], list[str], int, int]:
+    """A run that is saved and gone on from: decisions before and after, what calls ran, samples before and after."""
+    ddp, rank = wrapped(group), group.rank()
+    first = zenc.attach(ddp, "auto", deadline=60, profiler=zenc.Profiler(every=4))
+    for number in range(12):
+        step(ddp, rank, number)
+    if rank == 0:
+        torch.save({"zenc": first.state_dict()}, path)
+    dist.barrier(group)
+    samples = first.state.profiler.profiles()["words.weight"].recorded.steps
+    again = wrapped(group)
+    second = zenc.attach(again, "auto", deadline=60, profiler=zenc.Profiler(every=4))
+    second.load_state_dict(torch.load(path, weights_only=True)["zenc"])
+    ran = []
+    for number in range(2):
+        step(again, rank, number)
+        ran += [stats["choice"]["scheme"] for stats in second.stats.values()]
+    decided = [[decision.to_json() for decision in handle.decisions] for handle in (first, second)]
+    assert second.state_dict()["choices"].keys() == first.state_dict()["choices"].keys()
+    return *decided, ran, samples, second.state.profiler.profiles()["words.weight"].recorded.steps
+
+
+def states_that_differ(group: dist.ProcessGroup) -> str:
+    handle = zenc.attach(wrapped(group), "balanced", deadline=30)
+    try:
+        handle.load_state_dict({**handle.state_dict(), "scheme": str(group.rank())})
+    except zenc.SynchronisationError as error:
+        return error.diagnostics[0].id
+    return ""

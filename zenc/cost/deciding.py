@@ -13,7 +13,7 @@ are exact to the bit on every machine: so all ranks decide alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,6 +95,14 @@ class Decision:
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
+    @staticmethod
+    def of_json(data: Mapping[str, Any]) -> Decision:
+        """What ``to_json`` gave; raises KeyError, TypeError or ValueError for anything else."""
+        predicted, measured = ({str(k): float(v) for k, v in data[key].items()} for key in ("predicted", "measured"))
+        after = data["afterwards"]
+        words = str(data["tensor"]), int(data["call"]), str(data["scheme"]), str(data["instead_of"])
+        return Decision(*words, predicted, measured, None if after is None else float(after))
+
     def seen(self, seconds: float) -> str:
         """Take what a call took; words about it, if it is the first."""
         is_first, self.afterwards = self.afterwards is None, seconds
@@ -170,6 +178,49 @@ class Deciding:
     def predicted(self) -> dict[str, float]:
         """Name -> seconds that a call of each candidate is expected to take; empty before the first look."""
         return {self.names[c]: self._predicted(c) for c in range(len(self._models))}
+
+    def state(self) -> dict[str, Any] | None:
+        """What was decided, as JSON data; None before a decision, and while candidates are tried."""
+        if self._trying or not self.decisions:
+            return None
+        records = [
+            [candidate, model.fixed, model.transfer, seconds]
+            for (tensor, candidate), (model, seconds) in self.records.found.items()
+            if tensor == self.tensor
+        ]
+        return {
+            "candidates": list(self.names),
+            "chosen": self._chosen,
+            "calls": self.calls,
+            "models": [[model.fixed, model.transfer] for model in self._models],
+            "speeds": [self._speeds.fixed, self._speeds.transfer],
+            "factors": [[candidate, factor] for candidate, factor in self._factors.items()],
+            "records": records,
+            "decisions": [decision.to_json() for decision in self.decisions],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Go on from ``state``; whether it is of these candidates.
+
+        Raises KeyError, TypeError or ValueError for what is no state.
+        """
+        if state["candidates"] != list(self.names):
+            return False
+        chosen, models = int(state["chosen"]), [Model(float(f), float(t)) for f, t in state["models"]]
+        factors = {int(candidate): float(factor) for candidate, factor in state["factors"]}
+        records = {
+            (self.tensor, int(c)): (Model(float(f), float(t)), float(took)) for c, f, t, took in state["records"]
+        }
+        decisions = [Decision.of_json(each) for each in state["decisions"]]
+        speeds, calls = Speeds(*map(float, state["speeds"])), int(state["calls"])
+        known = {chosen, *factors, *(candidate for _, candidate in records)}
+        if not known <= set(range(len(self.names))) or len(models) != len(self.names) or not decisions:
+            raise ValueError("it names candidates that there are none of")
+        self.current = self._chosen = chosen
+        self._models, self._factors, self._speeds, self.calls = models, factors, speeds, calls
+        self.decisions[:] = decisions
+        self.records.found.update(records)
+        return True
 
     def look(self, models: Sequence[Model] | None) -> None:
         """Take what each candidate takes by the model for the gradient as it is; None: it is as it was."""

@@ -9,6 +9,9 @@ met evenly, and no regularity of the units is. All ranks take the same ones with
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from zenc.cost.fit import by_range, fitted, misfit, ranges_for
@@ -64,6 +67,26 @@ class Tally:
         mean, busiest = (self._bytes / self.steps).tolist()
         recorded = Recorded(self.steps, len(self.ids), misfit(profile, histogram), mean, busiest)
         return profile.with_record(recorded)
+
+    def state(self) -> dict[str, Any]:
+        """All that was counted, and what of; arrays are numpy's."""
+        arrays = {"histogram": self._histogram, "held": self._held, "bytes": self._bytes}
+        counts = {"steps": self.steps, "pooled_steps": self._pooled_steps, "sampled": len(self.ids)}
+        shape = {name: getattr(self, name) for name in ("name", "units", "width", "dtype", "size")}
+        return {**shape, **counts, **{name: array.copy() for name, array in arrays.items()}}
+
+    @staticmethod
+    def of_state(state: Mapping[str, Any]) -> Tally:
+        """What ``state`` gave; raises KeyError, TypeError or ValueError for anything else."""
+        shape = str(state["name"]), int(state["units"]), int(state["width"]), str(state["dtype"]), int(state["size"])
+        tally = Tally(*shape, int(state["sampled"]))
+        for name, own in (("histogram", tally._histogram), ("held", tally._held), ("bytes", tally._bytes)):
+            array = np.asarray(state[name])
+            if array.shape != own.shape:
+                raise ValueError(f"its {name} is of another shape")
+            own[:] = array
+        tally.steps, tally._pooled_steps = int(state["steps"]), int(state["pooled_steps"])
+        return tally
 
     def _pooled(self, ranges: int) -> Floats | None:
         """The histogram as if all steps had been one step of more ranks: each rank's batch is another every time."""

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.cost.deciding import Deciding, Decision, Records
-from zenc.errors import Diagnostic, TensorError
+from zenc.errors import Diagnostic, TensorError, first_line
 from zenc.log import notice
 from zenc.runtime.captured import Captured
 from zenc.runtime.collective import Collective, Run
@@ -65,11 +66,32 @@ class ChoosingCollective(Collective):
         self._loaded: dict[tuple[str, torch.device], Collective] = {(first.artifact.plan.digest, device): first}
         self._tensors: dict[tuple[object, ...], Tensor] = {}
         self._records = Records()
+        self._restored: dict[str, Any] = {}
+        """What was decided before a restart, by the key of a tensor that has not come yet."""
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
         """All decisions so far, by tensor and then by call; the same on all ranks."""
         return tuple(decision for tensor in self._tensors.values() for decision in tensor.deciding.decisions)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was decided for each tensor, as JSON data; without those of which candidates are still tried."""
+        found = {repr(key): known.deciding.state() for key, known in self._tensors.items()}
+        return {**self._restored, **{key: state for key, state in found.items() if state is not None}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from these decisions, on all ranks alike, with tensors that have not been summed yet."""
+        self._restored = dict(state)
+
+    def _restore(self, key: str, deciding: Deciding) -> None:
+        try:
+            if deciding.restore(self._restored[key]):
+                return
+            why = "it is of other candidates"
+        except (KeyError, TypeError, ValueError) as error:
+            why = first_line(error)
+        if self.rank == 0:
+            notice(f"{self._choosing.name}: what was decided for {deciding.tensor} is not gone on from: {why}")
 
     def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
         """Raises TensorError (``not-capturable``): a graph always runs what it was captured with."""
@@ -97,8 +119,11 @@ class ChoosingCollective(Collective):
             able = {label: one for label, one in self._able.items() if _takes(one, layout)}
             called = name or "x".join(map(str, tensor.shape))
             deciding = Deciding(called, self._choosing.settings, tuple(able), self._records)
+            if repr(key) in self._restored:
+                self._restore(repr(key), deciding)
             looker = Looker(called, layout, [one.plan for one in able.values()], self._communicator)
-            known = self._tensors[key] = Tensor(deciding, tuple(able.values()), looker)
+            told = len(deciding.decisions)
+            known = self._tensors[key] = Tensor(deciding, tuple(able.values()), looker, told=told)
         return known
 
     def _choose_and_run(

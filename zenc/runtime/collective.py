@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import torch
 
@@ -152,6 +152,13 @@ class Collective:
     def decisions(self) -> tuple[Decision, ...]:
         """Which scheme sums which tensor, and why, where the scheme chooses among others; else there are none."""
         return ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was learned while it ran, as JSON data: the decisions of a scheme that chooses; of others, nothing."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from ``state``, before the first call, on all ranks alike."""
 
     def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
         """What makes the call, on the worker's turn; raises TensorError for a tensor that can't be summed."""

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from zenc.cost.profile import Profile
 from zenc.cost.sample import Tally
 from zenc.cost.stored import dump_profiles
-from zenc.errors import CostError, Diagnostic, TensorError, ZencError
+from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_line
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.marks import Marker, able_to_count
 from zenc.runtime.work import Work
@@ -110,11 +112,7 @@ class Profiler:
 
         Waits for samples under way. Raises CostError (``bad-profile``) for what was counted and can't be.
         """
-        for work in list(self._pending.values()):
-            try:
-                work.wait()
-            except ZencError:
-                continue  # which broke the group, and is raised by the next call of the model
+        self._wait()
         with self._lock:
             return {name: tally.profile() for name, tally in self._tallies.items()}
 
@@ -132,6 +130,39 @@ class Profiler:
         except OSError as error:
             message = f"can't write {str(path)!r}: {error.strerror or error}"
             raise ZencError(Diagnostic("unwritable-file", message)) from error
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was counted so far, in plain values and tensors, for ``torch.save``. Waits for samples under way."""
+        self._wait()
+        with self._lock:
+            tallies = [tally.state() for tally in self._tallies.values()]
+        as_tensors = [
+            {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in tally.items()}
+            for tally in tallies
+        ]
+        return {"every": self.every, "sample": self.sample, "calls": dict(self._calls), "tallies": as_tensors}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on counting from ``state``, on all ranks alike. Counts of another number of ranks are left out at use.
+
+        Raises CostError (``bad-state``) for what is none; then nothing has changed.
+        """
+        try:
+            tallies = [Tally.of_state(each) for each in state["tallies"]]
+            calls = {str(name): int(count) for name, count in state["calls"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            message = f"this is no state of a profiler: {first_line(error)}"
+            raise CostError(Diagnostic("bad-state", message)) from error
+        self._wait()
+        with self._lock:
+            self._calls, self._tallies = calls, {tally.name: tally for tally in tallies}
+
+    def _wait(self) -> None:
+        for work in list(self._pending.values()):
+            try:
+                work.wait()
+            except ZencError:
+                continue  # which broke the group, and is raised by the next call of the model
 
     def _add(self, marks: Marks, size: int, holders: torch.Tensor, bytes_sent: torch.Tensor) -> None:
         layout, name = marks.layout, marks.name

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from zenc.cost.deciding import Decision
+from zenc.errors import CostError, Diagnostic, SynchronisationError
 from zenc.runtime.collective import Collective
 from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
@@ -18,6 +23,8 @@ from zenc.torch.slot import Slot
 from zenc.torch.summary import Summary, totals_from_json, totals_to_json
 from zenc.torch.timeline import traced
 from zenc.torch.unused import UnusedWatch
+
+STATE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -104,6 +111,42 @@ class Attachment:
         self.state.logs.append(log)
         return log
 
+    def state_dict(self) -> dict[str, Any]:
+        """What was learned so far, for a checkpoint: decisions of a scheme that chooses, and what the profiler counted.
+
+        Plain values and tensors, which ``torch.load(..., weights_only=True)`` reads. The same on all ranks, so rank 0's
+        is enough, between two steps.
+        """
+        collective, profiler = self.collective, self.state.profiler
+        own = {"scheme": collective.artifact.digest, "ranks": collective.size, "choices": collective.state_dict()}
+        return {"zenc_state": STATE_VERSION, **own, "profiler": profiler.state_dict() if profiler else None}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the ``state`` of an earlier run, before the first step. All ranks call it, with the same one.
+
+        Decisions of another scheme, of other candidates or for tensors of other shapes are left out; so is what was
+        counted if this handle has no profiler.
+
+        Raises:
+            CostError: ``bad-state``, for what no handle gave.
+            SynchronisationError: ``different-states``, on all ranks, if they were given different ones.
+        """
+        collective, profiler = self.collective, self.state.profiler
+        told = json.dumps(state, sort_keys=True, default=_told).encode()
+        communicator = collective.communicator
+        digests = communicator.worker.within(lambda: communicator.gather(hashlib.sha256(told).digest()))
+        if len(set(digests)) > 1:
+            message = "the ranks were given different states to go on from"
+            help = "load the same checkpoint on all ranks"
+            raise SynchronisationError(Diagnostic("different-states", message, help=help))
+        if not isinstance(state, Mapping) or state.get("zenc_state") != STATE_VERSION:
+            raise CostError(Diagnostic("bad-state", "this is no state of a handle, or of another version of zenc"))
+        if profiler is not None and state.get("profiler") is not None:
+            profiler.load_state_dict(state["profiler"])
+        same = (state.get("scheme"), state.get("ranks")) == (collective.artifact.digest, collective.size)
+        if same and isinstance(state.get("choices"), Mapping):
+            collective.load_state_dict(state["choices"])
+
     def detach(self) -> None:
         """Give the model back to DDP, whose own all-reduce averages all gradients from the next backward pass on.
 
@@ -118,3 +161,8 @@ class Attachment:
     def __repr__(self) -> str:
         how = "" if self.is_attached else " (detached)"
         return f"<zenc.Attachment {', '.join(self.parameters) or 'of no parameter'}: {self.state!r}{how}>"
+
+
+def _told(value: object) -> object:
+    """A tensor in a state, for its digest."""
+    return value.tolist() if isinstance(value, torch.Tensor) else repr(value)
