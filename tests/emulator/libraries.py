@@ -34,6 +34,9 @@ class Config(ctypes.Structure):
         ("magic", ctypes.c_uint),
         ("version", ctypes.c_uint),
         ("blocking", ctypes.c_int),
+        ("cluster", ctypes.c_int),
+        ("min_blocks", ctypes.c_int),
+        ("max_blocks", ctypes.c_int),
     )
 
 

@@ -146,7 +146,7 @@ def test_a_dead_rank_says_nothing(run, libraries):
 def test_a_communicator_that_does_not_block_tells_when_it_is_ready(libraries):
     id = UniqueId()
     libraries.call("ncclGetUniqueId", ctypes.byref(id))
-    config = Config(48, 0xCAFEBEEF, 21800, 0)
+    config = Config(48, 0xCAFEBEEF, 21800, 0, max_blocks=4)
     communicators = []
     for number in range(2):
         libraries.make_current(number)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import zenc
+from tests.emulator.libraries import Libraries
 from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, choosing_ranks, emulated_ranks
 from tests.support.local import collectives, run_all
@@ -66,6 +67,8 @@ def test_views_that_begin_at_any_value_of_a_bucket(name, dtype):
 def test_a_scheme_that_chooses_loads_its_candidates_between_calls(monkeypatch):
     """Each when its turn comes, within a call of all ranks; the sums are those of any of them."""
     text = "scheme mine { choose(every = 3, patience = 1, trials = 2) from [balanced, dense_ring, sparcml] }"
+    libraries = Libraries()
+    libraries.fail_on("ncclCommInitRank@0:2=2,ncclCommInitRank@1:2=2")  # candidates share one communicator a GPU
     ranks = choosing_ranks(text, 2, monkeypatch)
     ran = []
     for call in range(7):
@@ -77,6 +80,32 @@ def test_a_scheme_that_chooses_loads_its_candidates_between_calls(monkeypatch):
     assert all(len(schemes) == 1 for schemes in ran), "all ranks choose alike"
     assert len(set().union(*ran)) > 1, ran
     assert ranks[0].decisions
+    libraries.fail_on("")
+
+
+def test_what_other_communicators_find_beside_ours(monkeypatch, caplog):
+    """Room on the GPU; and a word where kernels are launched in one order for all."""
+    monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+    monkeypatch.setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "0")
+    with caplog.at_level("INFO", logger="zenc"):
+        emulated_ranks(zenc.compile("balanced", ranks=2), 2)
+    (said,) = [record.message for record in caplog.records if "in flight" in record.message]
+    assert said.startswith("CUDA_DEVICE_MAX_CONNECTIONS=1: ")
+    assert 0 < Libraries().library.emulator_max_blocks() <= 16
+
+
+def test_communicators_of_nccl_end_with_the_group():
+    """Once, and what calls had under way has ended by then."""
+    ranks = emulated_ranks(zenc.compile("balanced", ranks=2), 2)
+    inputs = [dense_tensor("random", rank, 2, 40, 3, torch.float64, 1) for rank in range(2)]
+    reduced(ranks, inputs)
+    for communicator in [rank.collective.communicator for rank in ranks]:
+        (made,) = communicator.nccl
+        for _ in range(2):
+            communicator.close(10)
+        assert made.handle == 0
+    with pytest.raises(zenc.SynchronisationError, match="group-broken"):
+        ranks[0].collective.all_reduce(inputs[0])
 
 
 def test_a_dense_tensor_with_gaps_is_overwritten_in_place():

@@ -56,6 +56,10 @@ class EmulatedGpu:
 
     left: int | None
 
+    @property
+    def name(self) -> str:
+        return str(self.ordinal)
+
     def make_current(self) -> None:
         """Give this thread the device, as ``torch.cuda.device`` does."""
         self._libraries.make_current(self.ordinal)
@@ -145,6 +149,9 @@ class _Ranked:
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
+
+    def close(self) -> None:
+        """It has nothing."""
 
 
 def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> list[Collective]:

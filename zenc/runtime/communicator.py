@@ -13,7 +13,7 @@ import os
 import weakref
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,9 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from zenc.errors import Diagnostic, SynchronisationError, ZencError, first_line
 from zenc.runtime.transport import GlooGroup, GlooTransport, Transport
 from zenc.runtime.work import Worker
+
+if TYPE_CHECKING:
+    from zenc.runtime.nccl import NcclGroup
 
 PLEDGE_BYTES = 1024
 
@@ -38,6 +41,8 @@ class Communicator:
     broken: SynchronisationError | None = None
     kept: list[object] = field(default_factory=list)
     """What a call that failed may still have under way: gloo may yet write to its buffers."""
+    nccl: list[NcclGroup] = field(default_factory=list)
+    """NCCL's communicators over the same ranks, which all schemes share that are loaded for the group."""
     process: int = field(default_factory=os.getpid)
 
     @property
@@ -76,11 +81,13 @@ class Communicator:
             self.group.abort()
 
     def close(self, seconds: float) -> None:
-        """End the calls under way, then zenc's own group and its threads.
+        """End the calls under way, then zenc's own groups, of NCCL and of gloo, and their threads.
 
         A gloo group that lives on while Python ends may abort the process: its threads let go of Python objects.
         """
-        self.worker.drain(seconds)
+        if self.worker.drain(seconds):
+            for made in self.nccl:
+                made.close()
         self.broken = self.broken or SynchronisationError(Diagnostic("group-broken", "this process is ending"))
         self.group = None
         self.transport.close()
@@ -104,9 +111,14 @@ class Communicator:
             message = "the ranks would profile different steps"
             raise self._of_all(Diagnostic("different-profilers", message, notes=notes, help=help))
 
-    def share(self, name: bytes, error: str, deadline: float) -> bytes:
-        """The ``name`` of rank 0, for all ranks; raises SynchronisationError on all of them if one has an ``error``."""
-        return bytes.fromhex(self._gather({"digest": name.hex(), "scheme": "", "error": error}, deadline)[0]["digest"])
+    def all(self, holds: bool, error: str, deadline: float) -> bool:
+        """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
+        pledges = self._gather({"digest": "", "scheme": "yes" if holds else "no", "error": error}, deadline)
+        return {other["scheme"] for other in pledges} == {"yes"}
+
+    def share(self, name: bytes, deadline: float) -> bytes:
+        """The ``name`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
+        return bytes.fromhex(self._gather({"digest": name.hex(), "scheme": "", "error": ""}, deadline)[0]["digest"])
 
     def count(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of ``marks`` over the ranks, in place, and the ``number`` of each; [n] int64.

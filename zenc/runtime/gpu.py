@@ -21,6 +21,10 @@ from zenc.targets.cuda.tables import Words
 class Gpu(Protocol):
     """One GPU, for the ranks that run on it."""
 
+    @property
+    def name(self) -> str:
+        """Which one it is, in this process."""
+
     def libraries(self, size: int) -> tuple[str, str | None]:
         """The paths of CUDA's driver and of NCCL, which one rank alone does not need.
 
@@ -59,6 +63,10 @@ class TorchGpu:
         self.device = device
         torch.cuda.synchronize(device)  # from now on this process has a context there
         self._side = new_stream(device)
+
+    @property
+    def name(self) -> str:
+        return str(self.device)
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         return driver().path, find_nccl().path if size > 1 else None

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.sequence_code import lowered, render_sequences
-from zenc.errors import SynchronisationError
 from zenc.runtime.capacity import Capacity
-from zenc.runtime.communicator import Communicator, in_a_line
+from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu import Gpu
 from zenc.runtime.gpu_call import GpuCall, Loaded, Workspace
 from zenc.runtime.layout import Layout
+from zenc.runtime.nccl import nccl_group, tell
 from zenc.runtime.reduction import Opener, Stage
 from zenc.targets.cuda import sequence as targets
 from zenc.targets.cuda.tables import Cuts
@@ -32,12 +32,10 @@ def gpu_stage(
         library = targets.load(render_sequences([steps]), deadline_s=deadline, scheme=plan.scheme)
         library.bind(*gpu.libraries(group.size))
         kernels = library.load_kernels(gpu.image(artifact))
-        name = library.unique_id() if group.size > 1 and group.rank == 0 else b""
     except Exception as error:
-        _share(group, b"", in_a_line(error), deadline)
+        tell(group, error, deadline)
         raise
-    name = _share(group, name, "", deadline)
-    communicator = library.open_communicator(name, group.size, group.rank, deadline)
+    communicator = nccl_group(group, gpu.name, library, deadline)
     nothing, announces = gpu.memory(8), bool(plan.announce)
     loaded = Loaded(plan.scheme, parts, announces, library, kernels, communicator, gpu, nothing, deadline, capacity)
     cuts = Cuts(plan.mapping, parts, library, gpu.uploaded)
@@ -47,16 +45,3 @@ def gpu_stage(
         return lambda envelope: GpuCall(loaded, layout, cut, envelope, workspace)
 
     return prepare
-
-
-def _share(group: Communicator, name: bytes, error: str, deadline: float) -> bytes:
-    """The name that rank 0 gives the ranks' NCCL group; all ranks ask for it at the same place among their calls.
-
-    A rank that fails takes part, so that the others learn of it at once, and then raises its own error.
-    """
-    try:
-        return group.worker.within(lambda: group.share(name, error, deadline))
-    except SynchronisationError:
-        if not error:
-            raise
-        return b""

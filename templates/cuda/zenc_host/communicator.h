@@ -113,12 +113,17 @@ inline bool prepare(Communicator& group, ErrorText error) {
     return true;
 }
 
+// Blocks of one of NCCL's kernels, at most, so that those of other communicators, as of DDP, find room beside
+// it. A guess: half of what NCCL takes at most on its own. NCCL_MAX_CTAS in the environment comes first.
+constexpr int MOST_CTAS = 16;
+
 // Waits for all ranks, up to `deadline` microseconds.
 inline bool join(Communicator& group, const ncclUniqueId& id, i64 deadline, ErrorText error) {
     if (api.ncclSend == nullptr)
         return refuse(error, "NCCL is not bound: it is needed for %lld ranks", group.size);
     ncclConfig_t config;
     config.blocking = 0;
+    config.maxCTAs = MOST_CTAS;
     ncclResult_t result = api.ncclCommInitRankConfig(&group.nccl, static_cast<int>(group.size), id,
                                                      static_cast<int>(group.rank), &config);
     if (group.nccl != nullptr) result = settled(group, result, deadline);

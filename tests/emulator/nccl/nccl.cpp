@@ -16,6 +16,10 @@ namespace {
 
 constexpr int VERSION = 22809;
 constexpr unsigned MAGIC = 0xcafebeef;
+constexpr int UNDEFINED = static_cast<int>(0x80000000);
+constexpr int MOST_BLOCKS = 64;
+
+std::atomic<int> max_blocks{0};
 
 std::shared_ptr<World> world_of(const UniqueId& id, int size) {
     static std::mutex mutex;
@@ -67,7 +71,13 @@ int ncclCommInitRank(Communicator** communicator, int size, UniqueId id, int ran
 int ncclCommInitRankConfig(Communicator** communicator, int size, UniqueId id, int rank,
                            const Config* config) {
     if (config && config->magic != MAGIC) return NCCL_INVALID_ARGUMENT;
+    max_blocks = config && config->max_blocks != UNDEFINED ? config->max_blocks : 0;
+    if (max_blocks < 0 || max_blocks > MOST_BLOCKS) return NCCL_INVALID_ARGUMENT;
     return open(communicator, size, id, rank, !config || config->blocking != 0);
+}
+
+int emulator_max_blocks() {
+    return max_blocks;
 }
 
 // As NCCL does since 2.26, without end, and without a look at whether it was aborted.

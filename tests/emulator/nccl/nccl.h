@@ -18,6 +18,7 @@ struct Config {
     size_t size;
     unsigned magic, version;
     int blocking;  // 0: calls return IN_PROGRESS, and the communicator tells when they are done
+    int cluster, min_blocks, max_blocks;  // of a kernel
 };
 
 constexpr int NCCL_SUCCESS = 0;
@@ -48,5 +49,8 @@ int ncclRecv(void* to, size_t count, int type, int peer, emulator::Communicator*
 int ncclAllReduce(const void* from, void* to, size_t count, int type, int op,
                   emulator::Communicator* communicator, emulator::Stream* stream);
 const char* ncclGetErrorString(int result);
+
+// What the communicator was told that was opened last; 0: nothing.
+int emulator_max_blocks();
 const char* ncclGetLastError(emulator::Communicator* communicator);
 }
