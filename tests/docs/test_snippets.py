@@ -68,7 +68,7 @@ def commands() -> list[Any]:
     Without it ``test_guides.py`` runs scripts that import frameworks, and ``test_ranks`` others.
     """
     return [
-        pytest.param(page, block, command, marks=[pytest.mark.slow] if command.startswith("torchrun") else [])
+        pytest.param(page, block, command, marks=[pytest.mark.slow] if "torchrun " in command else [])
         for page in PAGES
         for block in blocks_of(page)
         for command in commands_of(block)
@@ -95,11 +95,15 @@ def variables() -> dict[str, str]:
 
 
 def typed(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    program, *arguments = shlex.split(command)
+    words = shlex.split(command)
+    settings = dict(word.split("=", 1) for word in takewhile(lambda word: re.match(r"[A-Z_]+=", word), words))
+    program, *arguments = words[len(settings) :]
     if program == "zenc":
         return run_zenc(arguments, folder, variables(), seconds=200)
     line = [sys.executable, "-m", "torch.distributed.run", "--standalone", *arguments]
-    return subprocess.run(line, cwd=folder, env=variables(), capture_output=True, text=True, timeout=200)
+    return subprocess.run(
+        line, cwd=folder, env={**variables(), **settings}, capture_output=True, text=True, timeout=200
+    )
 
 
 def commands_of(block: Block) -> list[str]:
