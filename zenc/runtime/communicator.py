@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError, first_line
 from zenc.runtime.transport import GlooGroup, GlooTransport, Transport
+from zenc.runtime.versions import warn_if_untested
 from zenc.runtime.work import Worker
 
 if TYPE_CHECKING:
@@ -280,6 +281,8 @@ def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
     except RuntimeError as error:
         raise unreachable(deadline, error) from error
     group = cast(GlooGroup, own)
+    if parent.rank() == 0:
+        warn_if_untested()
     transport = GlooTransport(group)
     return Communicator(weakref.ref(parent), group, transport, Worker(f"zenc-rank-{transport.rank}"))
 
