@@ -37,6 +37,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return report(training(), {"text": "numbers"}, records)
 
 
+@pytest.mark.slow
 def test_all_lanes_have_the_same_losses(found):
     assert {name: len(losses) for name, losses in found.losses.items()} == {
         "holders": 4,
@@ -51,6 +52,7 @@ def test_all_lanes_have_the_same_losses(found):
     assert found.chosen == {name: {} for name in PEERS}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # Adagrad's own
 def test_training_is_that_of_one_process_with_the_batches_of_both_ranks(found):
     model = new_model(SIZES)
@@ -66,6 +68,7 @@ def test_training_is_that_of_one_process_with_the_batches_of_both_ranks(found):
             part.zero_grad()
 
 
+@pytest.mark.slow
 def test_what_each_lane_did_is_told(found):
     rows = found.rows
     assert (rows["holders"].rounds, rows["ddp-sparse"].rounds, rows["ddp-dense"].rounds) == (2, 2, 1)

@@ -16,6 +16,7 @@ from zenc.cost.kernels.kernel import straight
 from zenc.runtime.timing import CUT, ROWS, SINGLE, Watch, kernel_of, solved
 
 
+@pytest.mark.slow
 def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> None:
     done = zenc("calibrate", "--nproc", "3", "-o", "here.json", "--bandwidth", "10 TB/s", "--name", "here")
     assert done.returncode == 0, done.stderr

@@ -22,6 +22,8 @@ EVERY = cases(range(1, 9))
 FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
 """Every shipped scheme once, among few ranks."""
 WITH_ROOM = [case for case in FEW if not isinstance(plan_of_shipped(case[0]).mapping, Holders)]
+WATCHED = ("balanced", "dense_ring", "double_binary_tree", "holders", "sparcml", "zen", "zen_cluster")
+"""Every mapping, and every kind of step."""
 UNITS, WIDTHS = (400, 63, 1500, 1, 130), (3, 1, 64, 5)
 SLOW = pytest.mark.slow
 
@@ -71,13 +73,9 @@ def test_results_are_the_same_in_any_order(number, tmp_path):
     assert_bits(FEW[number], "plain", [number + 4], [3 * number + further for further in (1, 2, 3)], FEW, tmp_path)
 
 
-RACED = ("balanced", "dense_ring", "double_binary_tree", "holders", "sparcml", "zen", "zen_cluster")
-"""Every mapping, and every kind of step."""
-
-
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(number, marks=[] if name in RACED else SLOW) for number, (name, _) in enumerate(FEW)],
+    [pytest.param(number, marks=[] if name in WATCHED else SLOW) for number, (name, _) in enumerate(FEW)],
     ids=lambda number: "-".join(map(str, FEW[number])),
 )
 def test_no_threads_race(number, tmp_path):
@@ -85,7 +83,11 @@ def test_no_threads_race(number, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["address", pytest.param("thread", marks=SLOW)])
-@pytest.mark.parametrize("number", range(len(WITH_ROOM)), ids=lambda number: "-".join(map(str, WITH_ROOM[number])))
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(number, marks=[] if name in WATCHED else SLOW) for number, (name, _) in enumerate(WITH_ROOM)],
+    ids=lambda number: "-".join(map(str, WITH_ROOM[number])),
+)
 def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
     """Where there is room for all, and where there is not."""
     case = WITH_ROOM[number]

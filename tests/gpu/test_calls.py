@@ -35,7 +35,14 @@ def with_nccl() -> Machine:
     return real_gpu_and_nccl()
 
 
-@pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("dense_ring", 2), ("holders", 4), ("zen", 2)])
+SHARED = [
+    ("balanced", 3),
+    ("holders", 4),
+    *(pytest.param(name, 2, marks=pytest.mark.slow) for name in ("dense_ring", "zen")),
+]
+
+
+@pytest.mark.parametrize(("name", "size"), SHARED)
 def test_ranks_share_a_gpu(machine, name, size):
     assert_same(compile(name, ranks=size), size, FEW, 2, machine)
 

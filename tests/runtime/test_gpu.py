@@ -20,7 +20,7 @@ def reduced(ranks: list[EmulatedRank], inputs: list[torch.Tensor], op: str = "su
     return run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs], op)
 
 
-@pytest.mark.parametrize("size", [1, 3, 4])
+@pytest.mark.parametrize("size", [1, pytest.param(3, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize("name", SCHEMES)
 def test_sums_and_counts_are_those_of_the_cpu(name, size):
     artifact = zenc.compile(name, ranks=size)

@@ -159,7 +159,7 @@ UNMERGED = [c for c in COMBINATIONS if c[1] == "one_shot"]
 
 
 @pytest.mark.parametrize("inner", [c for c in INNER if c[1] == "one_shot"])
-@pytest.mark.parametrize("turn", [0, 1, 4, 7])
+@pytest.mark.parametrize("turn", [0, 7, *(pytest.param(other, marks=pytest.mark.slow) for other in (1, 4))])
 def test_a_piece_under_another_name(inner, turn):
     """Of a one-shot tier headers say which rank of the group held a piece: another name is an error, or no change."""
     text, place = tiered_text((2,), (inner, UNMERGED[turn % len(UNMERGED)])), MESSAGE_HEADER_BYTES + 5
