@@ -68,7 +68,7 @@ def test_what_is_a_guess_is_called_so(zenc: Zenc, write: Write, tmp_path: Path) 
     """In one line of the table and in JSON; that nobody said how units are spread, on standard error."""
     done = zenc("simulate", "balanced", "--ranks", "4", "--units", "1000", "--json", "out.json")
     last = done.stdout.splitlines()[-1]
-    assert last.startswith("not calibrated: links of 12.5 GB/s, 20 us a step, kernels of one CPU core;")
+    assert last.startswith("not calibrated: links of 12.5 GB/s, 20 us a step, TCP that loses 110 kB")
     assert json.loads((tmp_path / "out.json").read_text())["notes"] == [last]
     assert "warning[even-gradient]" in done.stderr and "favours schemes that gather" in done.stderr
     write("here.json", json.dumps(DEFAULTS.to_json()))
