@@ -21,17 +21,7 @@ def test_no_kernel_leaves_its_buffers(tmp_path, flags):
     """As built for any processor, and for this one."""
     source, program = Path(__file__).with_name("sanitized.cpp"), tmp_path / "program"
     includes = [f"-I{folder}" for folder in include_dirs("cpu")]
-    command = [
-        *toolchain().command,
-        *FLAGS,
-        UNOPTIMISED,
-        *flags,
-        *SANITIZERS,
-        *includes,
-        str(source),
-        "-o",
-        str(program),
-    ]
+    command = [*toolchain().command, *FLAGS, UNOPTIMISED, *flags, *SANITIZERS, *includes]
     built = subprocess.run([*command, str(source), "-o", str(program)], capture_output=True, text=True)
     assert built.returncode == 0, built.stderr[:4000]
     ran = subprocess.run([program], capture_output=True, text=True, timeout=200)

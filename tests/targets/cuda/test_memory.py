@@ -19,7 +19,12 @@ def taken_of(name, case):
     return taken(name, allowed(plan_of_shipped(name), (4, 8))[0], *case)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+QUICK = ("balanced", "dense_ring", "holders", "zen")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in SHIPPED]
+)
 def test_it_is_one_bitmap_beyond_the_payload(name):
     for case in CASES:
         found = taken_of(name, case)
