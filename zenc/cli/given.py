@@ -1,4 +1,4 @@
-"""What the verbs that predict are told: gradients, links, and what was measured."""
+"""Options that the predicting verbs share: gradients, bandwidths and calibrations, read into their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sends how much to whom, phase by phase: what a drawing shows of more ranks than arrows can be followed among.
+"""Traffic matrices of a schedule, a phase each: the drawing for more ranks than arrows can be followed among.
 
     Flows = size parts Flow*
     Flow  = phase steps shares[src, dst] first[src, dst] seconds[src, dst]?

@@ -1,1 +1,1 @@
-"""What editors and the documentation show of the language: colours, and a language server."""
+"""Editor support: tokens for syntax highlighting, and the language server."""

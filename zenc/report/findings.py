@@ -1,4 +1,4 @@
-"""What a report holds: schemes at one place, predicted, and measured where a file says so.
+"""The data of a report: schemes on one topology, predicted, and measured where a file says so.
 
 Findings = place Subject* Measured? notes          # the least predicted seconds first
 Subject  = scheme text drawing Outcome Row?

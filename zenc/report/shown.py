@@ -1,4 +1,4 @@
-"""What a page of a report shows, in words and widths: plain data that the template writes down.
+"""The view of a report: its words and bar widths, as plain data for the template.
 
 View    = title answer warnings Fact* Compare* figures GradientPart* network Section* made_by
 Compare = name Gauge* error                   # a scheme: a bar predicted, a bar measured

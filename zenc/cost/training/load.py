@@ -1,4 +1,4 @@
-"""What a training step has to synchronise, and what it computes: the question that advice answers.
+"""The load of a training step: the gradients that it synchronises, and the time that it computes.
 
 Load  = Table* rest computing? observed?
 Table = profile is_dense                    # its gradient as it is today: a dense tensor, or a sparse one

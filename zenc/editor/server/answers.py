@@ -1,4 +1,4 @@
-"""What an editor shows at a place: an explanation, or what can be written there."""
+"""Hover texts and completions for a position in a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a text, while it is typed or when it is saved."""
+"""Diagnostics of an open text: quick ones while it is typed, and the proof when it is saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not in NCCL's XML, or is there and not read: told, since links that are missing make a slower cluster."""
+"""Warnings of NCCL's XML importer: links that the file leaves out, and elements that are not read."""
 
 from __future__ import annotations
 
