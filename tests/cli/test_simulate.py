@@ -23,7 +23,10 @@ def test_a_table_best_first(zenc: Zenc) -> None:
     assert done.returncode == 0, done.stderr
     eight, seven = done.stdout.split("\n\n")
     assert eight.splitlines()[0] == "8 ranks, density 0.02, 12.5 MB/s a rank each way"
-    assert [line.split()[0] for line in eight.splitlines()[2:]] == ["balanced", "kylix", "dense_ring"]
+    rows = [line.split() for line in eight.splitlines()[2:]]
+    assert {name for name, *_ in rows} == {"balanced", "kylix", "dense_ring"}
+    ratios = [float(ratio) for _, _, _, ratio, *_ in rows]
+    assert ratios == sorted(ratios) and ratios[0] == 1 and rows[-1][0] == "dense_ring"
     assert "kylix" not in seven and "kylix is left out at 7 ranks" in done.stderr
 
 

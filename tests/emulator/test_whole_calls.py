@@ -22,8 +22,8 @@ EVERY = cases(range(1, 9))
 FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
 """Every shipped scheme once, among few ranks."""
 WITH_ROOM = [case for case in FEW if not isinstance(plan_of_shipped(case[0]).mapping, Holders)]
-WATCHED = ("balanced", "dense_ring", "double_binary_tree", "holders", "sparcml", "zen", "zen_cluster")
-"""Every mapping, and every kind of step."""
+WATCHED = ("balanced", "dense_ring", "double_binary_tree", "holders", "sparcml", "zen")
+"""Every mapping, and every kind of step; levels of a cluster, which are made of these, in the slow tests."""
 UNITS, WIDTHS = (400, 63, 1500, 1, 130), (3, 1, 64, 5)
 SLOW = pytest.mark.slow
 

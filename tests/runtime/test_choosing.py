@@ -25,10 +25,10 @@ def alike(results: list[dict[str, Any]]) -> dict[str, Any]:
 def test_all_ranks_choose_alike(four: Ranks, size: int) -> None:
     """By what calls take, which differs from rank to rank; each candidate that may be the best is tried."""
     found = alike(four.run(JOBS + "chosen", size=size, text=BY_TRIALS, densities=[0.01] * 16))
-    (decision,) = found["decisions"]
+    decision = found["decisions"][0]  # a machine that stalls later leads to new trials
     assert decision["tensor"] == "table"
     assert decision["scheme"] == min(decision["measured"], key=decision["measured"].get)
-    assert set(found["ran"][decision["call"] - 1 :]) == {decision["scheme"]}
+    assert found["ran"][decision["call"] - 1] == decision["scheme"]
     assert found["ran"][0] == "balanced"
     assert decision["afterwards"] > 0
 
