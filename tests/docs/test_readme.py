@@ -62,6 +62,12 @@ def point(name: str) -> Any:
 def test_numbers_of_the_words_are_measured():
     training = point("training-8")["peers"]["ddp-sparse"]["ratio"]["median"]
     assert f"a training step is {training:.2f} times as fast" in README
+    slow = point("demo/hosts-4")["networks"]["100 Mbit/s"]["peers"]
+    took, base = (f"{slow[name]['seconds']['median'] * 1e3:.0f} ms" for name in ("auto", "ddp-sparse"))
+    times = f"{1 / slow['auto']['ratio']['median']:.2f} times as fast"
+    assert f"took {took} with zenc and {base} with DDP's own sparse gradients: {times}" in " ".join(README.split())
+    page = (ROOT / "docs" / "research" / "benchmarks.md").read_text(encoding="utf-8")
+    assert re.search(rf"zenc, auto .*│ +{took[:-3]} │  {times[:4]} │", page)
     schemes = [path for path in (ROOT / "schemes").glob("*.zen") if path.stem != "patterns"]
     assert f"[{len(schemes)} schemes](docs/reference/schemes.md)" in README and all(locate(s.stem) for s in schemes)
 
