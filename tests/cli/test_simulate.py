@@ -31,9 +31,9 @@ def test_a_table_best_first(zenc: Zenc) -> None:
 
 
 def test_json_plot_and_trace(zenc: Zenc, tmp_path: Path) -> None:
-    done = zenc("simulate", "balanced", "sparcml", "--ranks", "2,4,8", *LOAD, "--json", "a.json", "--plot", "a.svg")
+    done = zenc("simulate", "balanced", "sparcml", "--ranks", "2,4,8", *LOAD, "--json", "--plot", "a.svg")
     assert done.returncode == 0, done.stderr
-    points = json.loads((tmp_path / "a.json").read_text())["points"]
+    points = json.loads(done.stdout)["points"]
     assert [point["ranks"] for point in points] == [2, 4, 8]
     assert {outcome["scheme"] for outcome in points[0]["outcomes"]} == {"balanced", "sparcml"}
     assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
@@ -51,15 +51,14 @@ def test_a_trace_has_a_row_for_each_kind_of_ranks(zenc: Zenc, tmp_path: Path) ->
     assert names == ["sparse_ps, 4 ranks", "rank 0", "rank 1", "rank 2", "rank 3"]
 
 
-def test_gradients_of_a_file_one_after_another(zenc: Zenc, write: Write, tmp_path: Path) -> None:
+def test_gradients_of_a_file_one_after_another(zenc: Zenc, write: Write) -> None:
     file = write(
         "model.json", dump_profiles([zipf(0.02, 1.05, 20_000, 8, name="words"), uniform(0.1, 5000, name="tags")])
     )
-    common = ("simulate", "balanced", "--profile", file, "--json", "out.json")
+    common = ("simulate", "balanced", "--profile", file, "--json")
 
     def seconds(*more: str) -> float:
-        assert zenc(*common, *more).returncode == 0
-        (outcome,) = json.loads((tmp_path / "out.json").read_text())["points"][0]["outcomes"]
+        (outcome,) = json.loads(zenc(*common, *more).stdout)["points"][0]["outcomes"]
         return float(outcome["seconds"])
 
     words, tags = seconds("--parameter", "words"), seconds("--parameter", "tags")
@@ -67,35 +66,34 @@ def test_gradients_of_a_file_one_after_another(zenc: Zenc, write: Write, tmp_pat
     assert seconds("--ready", "words=1s") == pytest.approx(1 + words)
 
 
-def test_what_is_a_guess_is_called_so(zenc: Zenc, write: Write, tmp_path: Path) -> None:
+def test_what_is_a_guess_is_called_so(zenc: Zenc, write: Write) -> None:
     """In one line of the table and in JSON; that nobody said how units are spread, on standard error."""
-    done = zenc("simulate", "balanced", "--ranks", "4", "--units", "1000", "--json", "out.json")
+    common = ("simulate", "balanced", "--ranks", "4", "--units", "1000")
+    done, data = zenc(*common), zenc(*common, "--json").stdout
     last = done.stdout.splitlines()[-1]
     assert last.startswith("not calibrated: links of 12.5 GB/s, 20 us a step, TCP that loses 110 kB")
-    assert json.loads((tmp_path / "out.json").read_text())["notes"] == [last]
+    assert json.loads(data)["notes"] == [last]
     assert "warning[even-gradient]" in done.stderr and "favours schemes that gather" in done.stderr
     write("here.json", json.dumps(DEFAULTS.to_json()))
-    told = zenc("simulate", "balanced", "--ranks", "4", *LOAD, "--calibration", "here.json", "--json", "out.json")
-    assert "calibrated" not in told.stdout and "even-gradient" not in told.stderr
-    assert json.loads((tmp_path / "out.json").read_text())["notes"] == []
+    told = zenc("simulate", "balanced", "--ranks", "4", *LOAD, "--calibration", "here.json", "--json")
+    assert "even-gradient" not in told.stderr and json.loads(told.stdout)["notes"] == []
 
 
-def test_gpus_have_kernels_of_gpus(zenc: Zenc, tmp_path: Path) -> None:
+def test_gpus_have_kernels_of_gpus(zenc: Zenc) -> None:
     """A million rows of 64 values at 1 %, which one core takes 8 ms for: on a GPU less than on the wire."""
 
     def kernels(*more: str) -> float:
-        done = zenc("simulate", "balanced", "--topology", "dgx(4)", "--json", "out.json", *more)
+        done = zenc("simulate", "balanced", "--topology", "dgx(4)", "--json", *more)
         assert done.returncode == 0, done.stderr
         assert ("GPU kernels by counts of their passes" in done.stdout) == (not more)
-        (outcome,) = json.loads((tmp_path / "out.json").read_text())["points"][0]["outcomes"]
+        (outcome,) = json.loads(done.stdout)["points"][0]["outcomes"]
         return float(outcome["gradients"]["uniform"]["kernels"])
 
     assert kernels() < 1e-3 < 5e-3 < kernels("--device", "cpu")
 
 
-def test_a_range_of_ranks_doubles_them(zenc: Zenc, tmp_path: Path) -> None:
-    assert zenc("simulate", "balanced", "--ranks", "1,3..13", *LOAD, "--json", "out.json").returncode == 0
-    points = json.loads((tmp_path / "out.json").read_text())["points"]
+def test_a_range_of_ranks_doubles_them(zenc: Zenc) -> None:
+    points = json.loads(zenc("simulate", "balanced", "--ranks", "1,3..13", *LOAD, "--json").stdout)["points"]
     assert [point["ranks"] for point in points] == [1, 3, 6, 12, 13]
 
 

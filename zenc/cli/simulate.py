@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from zenc.cli.common import (
+    JsonOption,
     SetOption,
     TopologyOption,
     locate,
     parameters,
+    print_json,
     reporting,
     save,
     show_diagnostics,
@@ -95,12 +97,12 @@ def simulate(
     calibration: CalibrationOption = None,
     device: DeviceOption = None,
     assignments: SetOption = None,
-    json: Annotated[Path | None, _file("--json", help="Write everything there, as JSON.")] = None,
     plot: Annotated[Path | None, _file("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")] = None,
     over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
     trace: Annotated[
         Path | None, _file("--trace", help="Write one run there, as a Chrome trace: of the best scheme.")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Say how long schemes take, and which is best.
 
@@ -109,7 +111,7 @@ def simulate(
     as one, so thousands take seconds.
     """
     paths, params = [locate(file) for file in files], parameters(assignments)
-    with reporting(json=False):
+    with reporting(json):
         from zenc import compiler
         from zenc.cost.report import chrome_trace, text
 
@@ -130,15 +132,17 @@ def simulate(
             paths, places, params=params, topology=cluster, trace=trace is not None, progress=_Progress()
         )
         show_diagnostics(found.skipped)
-        if json:
-            save(json, json_text.dumps(found.to_json(), indent=1) + "\n")
         if trace:
             save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
         if plot and not missing:
             from zenc.draw.plots import simulated
 
             save(plot, simulated.plot(found, places, axis))
-    print(text(found))
+    if json:
+        told = [diagnostic.to_json() for diagnostic in (*found.skipped, *missing)]
+        print_json({"ok": not missing, **found.to_json(), "diagnostics": told})
+    else:
+        print(text(found))
     if missing:
         raise SystemExit(1)
 
