@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -236,11 +237,19 @@ def test_an_unclosed_brace_brings_no_cascade() -> None:
 def test_an_error_in_a_long_file_is_reported_at_once() -> None:
     statement = "        step { send all to rank + 1 where rank == 0 }\n"
     text = "schedule s {\n    push {\n" + statement * 2000 + "        step { send all to }\n    }\n    pull { }\n}\n"
-    start = time.process_time()
-    parse(Source("t.zen", text.replace("to }", "to 1 }")))
-    good = time.process_time() - start
+    whole = Source("t.zen", text.replace("to }", "to 1 }"))
     assert problems(text)[0][0] == "2003:28"
-    assert time.process_time() - start - good < 2 * good, "0.3 s on an idle machine"
+    assert least_seconds(lambda: problems(text)) < 3 * least_seconds(lambda: parse(whole)), "0.3 s on an idle machine"
+
+
+def least_seconds(run: Callable[[], object]) -> float:
+    """Of processor time, of three runs: what else this process has to do is no part of it."""
+    taken = []
+    for _ in range(3):
+        start = time.process_time()
+        run()
+        taken.append(time.process_time() - start)
+    return min(taken)
 
 
 @pytest.mark.parametrize(

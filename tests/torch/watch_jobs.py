@@ -102,7 +102,7 @@ def restarted(group: dist.ProcessGroup, path: str) -> tuple[list[Any], list[Any]
     """A run that is saved and gone on from: decisions before and after, what calls ran, samples before and after."""
     ddp, rank = wrapped(group), group.rank()
     first = zenc.attach(ddp, "auto", deadline=60, profiler=zenc.Profiler(every=4))
-    for number in range(12):
+    for number in range(20):
         step(ddp, rank, number)
     if rank == 0:
         torch.save({"zenc": first.state_dict()}, path)
