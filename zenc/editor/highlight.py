@@ -7,7 +7,7 @@ from typing import ClassVar
 from pygments.lexer import RegexLexer, bygroups
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace, _TokenType
 
-from zenc.editor.tokens import Rule, rules
+from zenc.editor.tokens import TokenRule, rules
 
 TOKENS: dict[str, _TokenType] = {
     "": Whitespace,
@@ -26,7 +26,7 @@ TOKENS: dict[str, _TokenType] = {
 }
 
 
-def _definition(rule: Rule) -> tuple[str, object]:
+def _definition(rule: TokenRule) -> tuple[str, object]:
     kinds = [TOKENS[kind] for kind in rule.kinds]
     return rule.pattern, bygroups(*kinds) if len(kinds) > 1 else kinds[0]
 

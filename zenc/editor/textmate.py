@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from zenc.editor.tokens import Rule, rules
+from zenc.editor.tokens import TokenRule, rules
 from zenc.resources import directory
 
 PLACE = "vscode/syntaxes/zen.tmLanguage.json"
@@ -46,7 +46,7 @@ def text() -> str:
     return json.dumps(grammar(), indent=2) + "\n"
 
 
-def _pattern(rule: Rule) -> dict[str, object]:
+def _pattern(rule: TokenRule) -> dict[str, object]:
     if rule.kinds == ("string",):  # it may span lines, and TextMate matches within one
         return {"name": _scope("string"), "begin": '"', "end": '"'}
     if len(rule.kinds) == 1:

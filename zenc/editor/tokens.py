@@ -1,6 +1,6 @@
 """The tokens of the language for colouring: one list of patterns, which Pygments and TextMate both read.
 
-    Rule = pattern x Kind*                  # a kind for each group of the pattern; "" is white space
+    TokenRule = pattern x Kind*                  # a kind for each group of the pattern; "" is white space
     Kind = comment | string | number | unit | keyword | key | declared | call | builtin | operator | punctuation | name
 
 Words, operators, numbers and comments are those of the tables that are made of ``grammar/zen.lark``. Which of them a
@@ -39,35 +39,35 @@ _BEFORE = {
 """Words that also name things -> what follows them where they do not."""
 
 
-class Rule(NamedTuple):
+class TokenRule(NamedTuple):
     pattern: str
     kinds: tuple[str, ...]
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[TokenRule, ...]:
     """In the order in which they are tried at a place; none matches more than comments and strings over a line."""
     known = tables()
     word, number = known.terminals["WORD"], f"{known.terminals['FLOAT']}|{known.terminals['INTEGER']}"
     keyword = _any(name for name in known.words if name not in (*_BEFORE, *OPERATOR_WORDS, "parts"))
     return (
-        Rule(r"\s+", ("",)),
-        Rule(known.ignored.rpartition("|")[2], ("comment",)),
-        Rule(known.terminals["STRING"], ("string",)),
-        Rule(rf"({number})(\s*)({_any(_units())})(?![\w/])", ("number", "", "unit")),
-        Rule(number, ("number",)),
-        *(Rule(rf"\b{name}\b(?={following})", ("keyword",)) for name, following in _BEFORE.items()),
-        Rule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
-        Rule(rf"\b(?:{word})(?=\s*:)", ("key",)),
-        Rule(rf"\b(scheme|schedule|topology)(\s+)({word})", ("keyword", "", "declared")),
-        Rule(rf"\b(?:{_any(OPERATOR_WORDS)})\b", ("operator",)),
-        Rule(rf"\b(?:{keyword})\b", ("keyword",)),
-        Rule(rf"\b(?:{_any(FUNCTIONS)})(?=\s*\()", ("builtin",)),
-        Rule(rf"\b(?:{_any(BUILTIN_NAMES)})\b", ("builtin",)),
-        Rule(rf"\b(?:{word})(?=\()", ("call",)),
-        Rule(rf"(?:{word})", ("name",)),
-        Rule("|".join(_operators(known)), ("operator",)),
-        Rule("|".join(known.terminals[name] for name in PUNCTUATION), ("punctuation",)),
+        TokenRule(r"\s+", ("",)),
+        TokenRule(known.ignored.rpartition("|")[2], ("comment",)),
+        TokenRule(known.terminals["STRING"], ("string",)),
+        TokenRule(rf"({number})(\s*)({_any(_units())})(?![\w/])", ("number", "", "unit")),
+        TokenRule(number, ("number",)),
+        *(TokenRule(rf"\b{name}\b(?={following})", ("keyword",)) for name, following in _BEFORE.items()),
+        TokenRule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
+        TokenRule(rf"\b(?:{word})(?=\s*:)", ("key",)),
+        TokenRule(rf"\b(scheme|schedule|topology)(\s+)({word})", ("keyword", "", "declared")),
+        TokenRule(rf"\b(?:{_any(OPERATOR_WORDS)})\b", ("operator",)),
+        TokenRule(rf"\b(?:{keyword})\b", ("keyword",)),
+        TokenRule(rf"\b(?:{_any(FUNCTIONS)})(?=\s*\()", ("builtin",)),
+        TokenRule(rf"\b(?:{_any(BUILTIN_NAMES)})\b", ("builtin",)),
+        TokenRule(rf"\b(?:{word})(?=\()", ("call",)),
+        TokenRule(rf"(?:{word})", ("name",)),
+        TokenRule("|".join(_operators(known)), ("operator",)),
+        TokenRule("|".join(known.terminals[name] for name in PUNCTUATION), ("punctuation",)),
     )
 
 

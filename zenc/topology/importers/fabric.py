@@ -25,13 +25,13 @@ _CPU_CLASS = "0x068001"
 
 
 @dataclass
-class Gpu:
+class ListedGpu:
     element: Element
     busid: str
 
 
 def fabric(
-    machine: Machine, gpus: Sequence[Gpu], cpus: Sequence[str], options: Options, attributes: Attributes
+    machine: Machine, gpus: Sequence[ListedGpu], cpus: Sequence[str], options: Options, attributes: Attributes
 ) -> list[Wire]:
     """The links of ``gpus``. Those of a pair are listed at both ends; each end's count is that of the whole.
 

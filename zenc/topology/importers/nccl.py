@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from zenc.errors import Diagnostic, Source, TopologyError
 from zenc.topology import figures
 from zenc.topology.check import MOST_NODES
-from zenc.topology.importers.fabric import Gpu, fabric
+from zenc.topology.importers.fabric import ListedGpu, fabric
 from zenc.topology.importers.lacking import left_out, nothing_to_rank, unread
 from zenc.topology.importers.machine import Machine, Port, Wire
 from zenc.topology.importers.options import Options
@@ -50,7 +50,7 @@ class _Reader:
     source: Source
     options: Options
     machine: Machine = field(default_factory=Machine)
-    gpus: list[Gpu] = field(default_factory=list)
+    gpus: list[ListedGpu] = field(default_factory=list)
     cpus: list[str] = field(default_factory=list)
     attributes: Attributes = field(init=False)
 
@@ -82,7 +82,9 @@ class _Reader:
         told_by_class = not any(element.tag == "gpu" for element in root.walk())
         if told_by_class:
             _tell_by_class(slots)
-        found = [Gpu(gpu, pci.attributes.get("busid", "")) for pci in slots for gpu in pci.children if gpu.tag == "gpu"]
+        found = [
+            ListedGpu(gpu, pci.attributes.get("busid", "")) for pci in slots for gpu in pci.children if gpu.tag == "gpu"
+        ]
         if len(found) > _MOST_GPUS:
             message = f"this machine has {len(found)} GPUs, and no machine has more than {_MOST_GPUS}"
             raise TopologyError(Diagnostic("topology-too-large", message, self.attributes.at(root)))
