@@ -1,0 +1,24 @@
+"""The sums of all shipped schemes bit by bit, and their bytes and messages, as they were: ``tests/golden/sums.json``.
+
+A change here means that results or traffic have changed. ``pytest --update-golden`` writes the file anew.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tests.runtime.golden_sums import CASES, SCHEMES, SIZES, entry
+from tests.support.shipped import SHIPPED
+
+
+def test_sums_and_traffic_are_as_they_were(nine, assert_golden):
+    assert {name for name, _, _ in SCHEMES} == set(SHIPPED)
+    lines = [f'"cases": {json.dumps([str(case) for case in CASES])}']
+    for size in SIZES:
+        chosen = [(name, parameters) for name, ranks, parameters in SCHEMES if ranks == size]
+        told = nine.run("tests.runtime.golden_sums:play", size=size, schemes=chosen)
+        for (name, parameters), *of_ranks in zip(chosen, *told, strict=True):
+            given = ", ".join(f"{key} = {value}" for key, value in parameters.items())
+            label = f"{name}({given})" if given else name
+            lines.append(f"{json.dumps(f'{label} among {size}')}: {json.dumps(entry(of_ranks))}")
+    assert_golden("sums.json", "{\n" + ",\n".join(lines) + "\n}")
