@@ -1,4 +1,7 @@
-"""Every scheme that comes with zenc sums exactly, sparse and dense gradients, among every number of ranks it allows."""
+"""Every scheme that comes with zenc sums exactly, sparse and dense gradients, among every number of ranks it allows.
+
+Real processes sum with all of them in ``test_golden_sums``.
+"""
 
 from __future__ import annotations
 
@@ -48,23 +51,8 @@ def test_it_sums(name, size, third):
 WITHOUT_TIERS = [name for name in SHIPPED if len(plan_of_shipped(name).tiers) == 1]
 
 
-def sample(size: int) -> list[str]:
-    """Some of the schemes among ``size`` ranks; which ones goes round with the size."""
-    return [name for name, _ in cases([size]) if (SHIPPED.index(name) + size) % 3 == 0 or name == "zen_cluster"]
-
-
 WITH_FORMATS = [name for name in WITHOUT_TIERS if plan_of_shipped(name).announce is None]
 """By holders values travel without an index, in no format."""
-
-
-def test_the_sample_has_every_scheme() -> None:
-    assert {name for size in range(2, 10) for name in sample(size)} == set(SHIPPED)
-
-
-@pytest.mark.parametrize("size", range(1, 10))
-def test_processes(nine, size):
-    results = nine.run(JOBS + "shipped", size=size, schemes=[(name, {}) for name in sample(size)], turn=size)
-    assert all(result == results[0] for result in results)
 
 
 @pytest.mark.slow
