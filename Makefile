@@ -66,7 +66,7 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 	$(if $(HEADERS),$(BIN)/clang-format -i $(HEADERS))
 
 tables: $(STAMP)  ## the tables and the colours of the language, after a change of grammar/zen.lark
-	$(BIN)/python -m zenc.language.grammar
+	$(BIN)/python -m zenc.language.generate_tables
 	$(BIN)/python -m zenc.editor.textmate
 
 bench: $(STAMP)  ## the suite of the lab, on an idle machine: 25 minutes, then docs/research/benchmarks.md anew

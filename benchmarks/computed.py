@@ -19,9 +19,9 @@ from benchmarks.kernels.call import RANKS, RecordedCall
 from benchmarks.lab.settings import Workload
 from benchmarks.lab.workloads import KINDS, sparse_gradient, units_of
 from benchmarks.predicted import kernels_of_the_lab, plan_of
-from zenc.cost.calibration import bytes_alone
-from zenc.cost.fit import from_gradients
-from zenc.cost.predict import predict
+from zenc.gradients.profile_fit import from_gradients
+from zenc.simulator.calibration import bandwidth_only
+from zenc.simulator.predict import predict
 
 SEED, ROUNDS = 1, 12
 ALL = ("holders", "balanced", "hierarchical_centralization", "sparcml", "agsparse")
@@ -37,7 +37,7 @@ def compared() -> Iterator[tuple[Workload, str, float, float]]:
     for workload, schemes in CASES:
         of = units_of(workload, RANKS, SEED)
         tensors = [sparse_gradient(of, rank, SEED) for rank in range(RANKS)]
-        profile, kernels = from_gradients(of), replace(bytes_alone("kernels"), **kernels_of_the_lab())
+        profile, kernels = from_gradients(of), replace(bandwidth_only("kernels"), **kernels_of_the_lab())
         for scheme in schemes:
             found = predict(plan_of(scheme), RANKS, profile, None, kernels)
             yield workload, scheme, least(RecordedCall(tensors, scheme)), found.kernels

@@ -32,10 +32,10 @@ import torch.multiprocessing as mp
 from torch.distributed import HashStore, ProcessGroupGloo
 
 import zenc
+from zenc.runtime.backends import Stages
+from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.stages import Stages
-from zenc.runtime.work import Worker
 from zenc.torch.hook import ZencState, zenc_hook
 
 ROWS, WIDTH = 10_000, 64

@@ -27,13 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from zenc.codegen.build import build
+from zenc.codegen.build.host import build
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import BuildError
-from zenc.plan.formats import slots_of
-from zenc.targets.cuda.call import ALLOCATE, Call
-from zenc.targets.cuda.driver import driver
-from zenc.targets.cuda.kernels import kernels_for
+from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs
+from zenc.runtime.gpu.driver import driver
+from zenc.runtime.gpu.kernel_image import kernels_for
+from zenc.wire.formats import slots_of
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 MAPPING = UnitInputs("permutation", 0x5EED)
@@ -134,7 +134,7 @@ def packed(bench: Bench, gradient: Gradient, parts: int, repeat: int) -> list[li
     slots = (c_int64 * parts)(*(slots_of(gradient.units, parts, part) for part in range(parts)))
     arena_bytes = gradient.sets * arena_of(gradient, parts)
     memory = [bench.uploaded(*[gradient.values] * gradient.sets), bench.call("allocate", arena_bytes)]
-    call = Call(
+    call = CallArgs(
         units=gradient.units, width=gradient.width, part_slots=ctypes.addressof(slots), values=memory[0], divisor=1,
         kernels=bench.kernels, arena=memory[1], arena_bytes=arena_bytes, allocate=ALLOCATE(lambda _, size: 0),
     )  # fmt: skip

@@ -27,15 +27,15 @@ from pathlib import Path
 
 from benchmarks.lab.settings import ROOT, Settings, bits_per_second
 from benchmarks.lab.workloads import units_of
-from zenc.cost.calibration import DEFAULTS, Calibration, read_calibration
-from zenc.cost.fit import from_gradients
-from zenc.cost.kernels.kernel import Kernel
-from zenc.cost.predict import network, predict
-from zenc.cost.training import ddp
-from zenc.language.load import load_file, locate
+from zenc.gradients.profile_fit import from_gradients
+from zenc.language.files import load_file, locate
+from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.plan.model import Plan
 from zenc.scheme.resolve import resolve
+from zenc.simulator.calibration import DEFAULTS, Calibration, read_calibration
+from zenc.simulator.kernels.curve import Kernel
+from zenc.simulator.predict import network, predict
+from zenc.simulator.training import ddp
 
 MEASURED = ROOT / "docs" / "benchmarks"
 KERNELS = ROOT / "benchmarks" / "lab" / "kernels.json"
@@ -93,24 +93,24 @@ def kernels_of_the_lab() -> dict[str, Kernel]:
 
 def measure_kernels() -> None:
     """Write KERNELS: the longest time of each kernel among CORES processes."""
-    from zenc.runtime.timing import solved
+    from zenc.calibrate.kernel_benchmark import fit_kernels
 
     with get_context("spawn").Pool(CORES) as pool:
         each = pool.map(_times, range(CORES), chunksize=1)
     times = [{name: max(one[shape][name] for one in each) for name in found} for shape, found in enumerate(each[0])]
-    found = {name: asdict(kernel) for name, kernel in solved(times).items()}
+    found = {name: asdict(kernel) for name, kernel in fit_kernels(times).items()}
     KERNELS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _times(_: int) -> list[dict[str, float]]:
     import torch
 
-    from zenc.compiler import compile
-    from zenc.runtime.timing import Watch, timed
-    from zenc.targets import cpu
+    from zenc.api import compile
+    from zenc.calibrate.kernel_benchmark import Watch, timed
+    from zenc.runtime.cpu import library
 
     torch.set_num_threads(1)
-    balanced, holders = (cpu.load(compile(scheme, ranks=8).sources) for scheme in ("balanced", "holders"))
+    balanced, holders = (library.load(compile(scheme, ranks=8).sources) for scheme in ("balanced", "holders"))
     return timed(balanced, holders, Watch(time.thread_time))
 
 

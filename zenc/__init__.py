@@ -31,8 +31,8 @@ from zenc.errors import (
 )
 
 if TYPE_CHECKING:
+    from zenc.api import check, compile, compile_text, explain, load, schemes
     from zenc.codegen.artifact import Artifact
-    from zenc.compiler import check, compile, compile_text, explain, load, schemes
     from zenc.forecast import advise, simulate, tune
     from zenc.runtime.collective import Collective
     from zenc.runtime.profiler import Profiler
@@ -57,14 +57,14 @@ _HOMES = {
     "Topology": "zenc.topology.model",
     "ZencState": "zenc.torch.hook",
     "attach": "zenc.torch.attach",
-    "check": "zenc.compiler",
+    "check": "zenc.api",
     "clip_grad_norm_": "zenc.torch.clip",
-    "compile": "zenc.compiler",
-    "compile_text": "zenc.compiler",
-    "explain": "zenc.compiler",
-    "load": "zenc.compiler",
+    "compile": "zenc.api",
+    "compile_text": "zenc.api",
+    "explain": "zenc.api",
+    "load": "zenc.api",
     "load_topology": "zenc.topology.load",
-    "schemes": "zenc.compiler",
+    "schemes": "zenc.api",
     "noop_hook": "zenc.torch.noop",
     "zenc_hook": "zenc.torch.hook",
 }

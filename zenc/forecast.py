@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from zenc import compiler
-from zenc.cost import tune as search
-from zenc.cost.calibration import Calibration, read_calibration
-from zenc.cost.kernels.assumed import Device, assumed, of_gpus
-from zenc.cost.profile import Profile
-from zenc.cost.simulate import Place, Simulation
-from zenc.cost.stored import parsed, read_profiles
-from zenc.cost.training import advise as advising
-from zenc.cost.training.advise import Advice
-from zenc.cost.training.load import load_of, load_of_model
-from zenc.cost.training.model_profile import ModelProfile, read_model_profile
-from zenc.cost.tune import Tuned
+from zenc import api
 from zenc.errors import CostError, Diagnostic
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_io import parsed, read_profiles
+from zenc.select import search
+from zenc.select.search import TunedScheme
+from zenc.simulator.calibration import Calibration, read_calibration
+from zenc.simulator.kernels.assumed import Device, assumed, of_gpus
+from zenc.simulator.sweep import Simulation, SweepPoint
+from zenc.simulator.training import advice as advising
+from zenc.simulator.training.advice import Advice
+from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
+from zenc.simulator.training.workload import load_of, load_of_model
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.units import amount_of_text
@@ -76,9 +76,9 @@ def simulate(
     cluster = _cluster(topology)
     known = _known(calibration, bandwidth, cluster, device)
     sizes = _sizes(ranks, cluster)
-    places = [Place(size, _profiles(gradients), cluster, known, ready or {}) for size in sizes]
+    places = [SweepPoint(size, _profiles(gradients), cluster, known, ready or {}) for size in sizes]
     files = [schemes] if isinstance(schemes, str | os.PathLike) else list(schemes)
-    return compiler.simulate(files, places, params=params, topology=cluster, trace=trace)
+    return api.simulate(files, places, params=params, topology=cluster, trace=trace)
 
 
 def tune(
@@ -89,7 +89,7 @@ def tune(
     topology: Cluster | None = None,
     calibration: Calibration | File | None = None,
     device: Device | None = None,
-) -> Tuned:
+) -> TunedScheme:
     """Search for the scheme that takes least for ``gradients``: what ``zenc tune`` prints and writes.
 
         Path("best.zen").write_text(zenc.tune("model.json", ranks=8, bandwidth="1 Gbit/s").text())

@@ -16,11 +16,11 @@ import torch
 import zenc
 from benchmarks.kernels.gradients import Shape
 from tests.support import local
+from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.host_stage import host_stage
-from zenc.runtime.work import Worker
-from zenc.targets import cpu
+from zenc.runtime.cpu import library
+from zenc.runtime.cpu.backend import host_stage
 
 RANKS = 8
 TAG_BITS = (1 << 15) - 1
@@ -54,7 +54,7 @@ class RecordedCall:
         communicator = _OneCall(nowhere, nowhere, self, Worker("recorded"))
         header = next(iter(self.packets.values()))
         communicator.calls = int.from_bytes(bytes(header[CALL_AT].tolist()), "little")
-        stage = host_stage(artifact.plan, cpu.load(artifact.sources), self, 60.0)
+        stage = host_stage(artifact.plan, library.load(artifact.sources), self, 60.0)
         self.collective = Collective(artifact, communicator, lambda _: stage)
 
     def fresh(self) -> torch.Tensor:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from zenc.plan.formats import wire_layout
+from zenc.runtime.cpu.kernels import Kernels
 from zenc.scheme.model import Format
-from zenc.targets.cpu.kernels import Kernels
+from zenc.wire.formats import wire_layout
 
 PARTS = 8
 DTYPE = "f32"

@@ -23,8 +23,8 @@ from benchmarks.kernels.call import RecordedCall, gradient
 from benchmarks.kernels.gradients import BLOCK, NOTHING, PARTS, SHAPES, Gradient, Peers, Shape, Sum
 from benchmarks.kernels.options import Options, options
 from zenc.codegen.render import UnitInputs, render
+from zenc.runtime.cpu.library import load
 from zenc.scheme.model import Format
-from zenc.targets.cpu import load
 
 RANKS = 8
 CALLS_OF_NOTHING = 200

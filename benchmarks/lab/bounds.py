@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zenc.plan.figures import figures
-from zenc.plan.gradients import Gradients
+from zenc.gradients.index_sets import Gradients
+from zenc.gradients.stats import figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Bounds:
 
 
 def bounds(of: Gradients, bits_per_second: float | None) -> Bounds:
-    """B1: a rank receives every unit that another rank holds at least once. B2: ``zenc.plan.figures``."""
+    """B1: a rank receives every unit that another rank holds at least once. B2: ``zenc.gradients.stats``."""
     holders = of.holders()
     union = int(np.count_nonzero(holders))
     alone = [int(np.count_nonzero(holders[ids] == 1)) for ids in of.held]

@@ -46,14 +46,14 @@ def calibrated(options: argparse.Namespace) -> str:
 
 def measured(given: dict[str, Any]) -> dict[str, Any]:
     """What this rank found, which is what all of them found."""
-    from zenc import compiler
+    from zenc import api
 
     def report(what: str) -> None:
         if not dist.get_rank():
             print(f"measuring {what}", file=sys.stderr)
 
     link = bits_per_second(given["rate"]) / 8 if given["rate"] else None
-    found = compiler.calibrate(report, link=link, name="lab")
+    found = api.calibrate(report, link=link, name="lab")
     return {**found.to_json(), "burst": float(given["burst"]) if link else 0.0, "cores": os.cpu_count()}
 
 

@@ -9,8 +9,8 @@ import torch
 
 from benchmarks.lab.settings import ROOT, TRACES, LabError, Workload
 from zenc.errors import SchemeError
-from zenc.plan.gradients import Gradients, gradients, read_gradients
-from zenc.plan.synthetic import Load, drawn
+from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import Gradients, gradients, read_gradients
 
 KINDS = {
     "rows": Workload("rows", units=200_000, width=64, density=0.02, zipf=1.05),
@@ -29,7 +29,7 @@ def units_of(workload: Workload, size: int, seed: int) -> Gradients:
     if workload.indices:
         of = recorded(workload.indices, size)
     else:
-        load = Load(workload.units, workload.width, "f32", workload.density, workload.zipf or None, None, seed)
+        load = GradientSpec(workload.units, workload.width, "f32", workload.density, workload.zipf or None, None, seed)
         of = drawn(load, size)
     if not workload.permuted:
         return of

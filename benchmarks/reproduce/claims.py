@@ -10,7 +10,7 @@ from math import exp, log2
 
 import numpy as np
 
-from zenc.cost.synthetic import zipf
+from zenc.gradients.profile_generators import zipf
 
 Gamma = Callable[[float], float]
 

@@ -12,19 +12,19 @@ from functools import lru_cache
 from benchmarks.reproduce.overlap import of_values
 from benchmarks.reproduce.published import PUBLISHED
 from benchmarks.reproduce.workloads import BLOCK, GPUS, MACHINES, Workload
-from zenc.compiler import compile, compile_text
-from zenc.cost.calibration import bytes_alone
-from zenc.cost.predict import Prediction, predict
-from zenc.cost.profile import Profile
-from zenc.cost.synthetic import uniform
-from zenc.plan.model import Plan
+from zenc.api import compile, compile_text
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import uniform
+from zenc.plan.ir import Plan
 from zenc.scheme.library import shipped
-from zenc.topology.builders import nodes
+from zenc.simulator.calibration import bandwidth_only
+from zenc.simulator.predict import Prediction, predict
 from zenc.topology.model import Topology
+from zenc.topology.shapes import nodes
 
 NVLINK = 6 * 25e9
 """Bytes a second and direction of a V100's 6 NVLinks."""
-WIRE = bytes_alone("the wire alone")
+WIRE = bandwidth_only("the wire alone")
 
 PUBLISHED_SCHEMES = {
     "AllReduce": "dense_ring",

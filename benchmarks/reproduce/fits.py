@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.reproduce.overlap import core, core_with, words, words_with
 from benchmarks.reproduce.published import SPARSITY, where
 from benchmarks.reproduce.workloads import GPUS, NATURAL, density_of, fitted, rows_of, sum_of_128
-from zenc.cost.profile import Profile
+from zenc.gradients.profile import Profile
 
 POINTS: dict[str, tuple[int, Callable[[], float], str]] = {
     "NMT": (128, lambda: sum_of_128("NMT") / density_of("NMT"), "nmt_below_dense_at_128"),

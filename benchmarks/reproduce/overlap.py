@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from benchmarks.reproduce.claims import root
 from benchmarks.reproduce.published import SPARSITY
-from zenc.cost.profile import Profile, Range
-from zenc.cost.synthetic import zipf
+from zenc.gradients.profile import Profile, Range
+from zenc.gradients.profile_generators import zipf
 
 EIGHTHS = 8
 

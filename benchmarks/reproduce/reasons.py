@@ -9,7 +9,7 @@ from benchmarks.reproduce.overlap import densest_sum, words, words_with
 from benchmarks.reproduce.published import SPARSITY
 from benchmarks.reproduce.steps import communication, rest, throughput
 from benchmarks.reproduce.workloads import GPUS, MACHINES, PRUNED, density_of, rows_of, workload
-from zenc.cost.profile import Profile
+from zenc.gradients.profile import Profile
 
 MOST = GPUS * MACHINES
 NEAR = 0.10

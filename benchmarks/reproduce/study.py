@@ -10,8 +10,8 @@ from benchmarks.reproduce.cost import PUBLISHED_SCHEMES, WIRE, plan_of
 from benchmarks.reproduce.overlap import of_values, words
 from benchmarks.reproduce.published import PUBLISHED, SPARSITY
 from benchmarks.reproduce.workloads import density_of, exponent_of, rows_of, workload
-from zenc.cost.predict import predict
-from zenc.cost.profile import Profile
+from zenc.gradients.profile import Profile
+from zenc.simulator.predict import predict
 
 FEW = 1e-3
 """The density of NMT at batch 1: below this, on 8 GPUs."""

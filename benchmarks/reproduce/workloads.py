@@ -15,7 +15,7 @@ from math import log
 
 from benchmarks.reproduce.overlap import core, core_with, of_machine, words, words_with
 from benchmarks.reproduce.published import PUBLISHED, SPARSITY
-from zenc.cost.profile import Profile
+from zenc.gradients.profile import Profile
 
 GPUS, MACHINES = 8, 16
 BLOCK = 256

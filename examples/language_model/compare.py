@@ -16,7 +16,7 @@ from rich.table import Table
 from examples.language_model.corpus import Corpus
 from examples.language_model.lane import Lane
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.build import build
+from zenc.codegen.build.host import build
 from zenc.torch.attach import Attachment
 
 LOOPBACK = "bytes over loopback, a rank"

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.lab.settings import Workload
 from benchmarks.lab.suite.points import RANGE, SCHEMES
-from zenc.compiler import explain
+from zenc.api import explain
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 1

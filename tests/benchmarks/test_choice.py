@@ -12,7 +12,7 @@ from benchmarks.lab.settings import Settings
 from benchmarks.lab.suite.page import BEGIN, END
 from benchmarks.lab.suite.results import Result, load, run_of
 from benchmarks.lab.workloads import KINDS
-from zenc.language.load import load_file, locate
+from zenc.language.files import load_file, locate
 from zenc.scheme.model import Choice
 from zenc.scheme.resolve import resolve_any
 

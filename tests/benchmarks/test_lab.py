@@ -22,7 +22,7 @@ from benchmarks.lab.results import Spread, report, spread
 from benchmarks.lab.settings import LabError, Settings, Workload, bits_per_second
 from benchmarks.lab.worker import turns
 from benchmarks.lab.workloads import KINDS, Expected, sparse_gradient, units_of, workload_of
-from zenc.plan.gradients import gradients
+from zenc.gradients.index_sets import gradients
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Workload("rows", 3000, 8, 0.05, 1.05)

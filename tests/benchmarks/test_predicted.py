@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.predicted import BANDWIDTH, Compared, compared, ddp_compared, table
-from zenc.cost.calibration import DEFAULTS
+from zenc.simulator.calibration import DEFAULTS
 
 OFF = 0.10
 

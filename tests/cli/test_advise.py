@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.cli.conftest import Zenc
-from zenc.cost.stored import dump_profiles
-from zenc.cost.synthetic import zipf
+from zenc.gradients.profile_generators import zipf
+from zenc.gradients.profile_io import dump_profiles
 
 Write = Callable[[str, str], str]
 LINKS = ("--ranks", "8", "--bandwidth", "1 Gbit/s")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.conftest import Zenc
-from zenc.cost.calibration import Calibration, read_calibration
-from zenc.cost.kernels.kernel import straight
-from zenc.runtime.timing import CUT, ROWS, SINGLE, Watch, kernel_of, solved
+from zenc.calibrate.kernel_benchmark import CUT, ROWS, SINGLE, Watch, fit_kernels, kernel_of
+from zenc.simulator.calibration import Calibration, read_calibration
+from zenc.simulator.kernels.curve import linear_kernel
 
 
 @pytest.mark.slow
@@ -98,9 +98,9 @@ def test_a_watch_says_how_far_rounds_differ() -> None:
 
 def test_kernels_from_the_times_of_shapes() -> None:
     """7 ns a unit, 0.5 ns a slot and 2 GB/s, and back; what sees no values has no speed."""
-    one = straight(7e-9, 2e9, 0.5e-9)
+    one = linear_kernel(7e-9, 2e9, 0.5e-9)
     times = [one.seconds(each.held, 4 * each.held * each.width, each.units) for each in (*SINGLE, ROWS)]
-    found = solved([*({"merge": each, "index": each} for each in times), {"finer": 1e-9 * CUT.held * CUT.width}])
+    found = fit_kernels([*({"merge": each, "index": each} for each in times), {"finer": 1e-9 * CUT.held * CUT.width}])
     for units, bytes, slots in ((100, 1e6, 1e4), (1e4, 0.0, 1e4), (0, 0.0, 1e6)):
         assert found["merge"].seconds(units, bytes, slots) == pytest.approx(one.seconds(units, bytes, slots))
     assert found["index"].seconds(100, 0.0, 1e4) == pytest.approx(one.seconds(100, 400, 1e4))

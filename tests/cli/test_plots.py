@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from zenc.cli import app
-from zenc.cost import tune
-from zenc.cost.calibration import DEFAULTS
-from zenc.cost.stored import dump_profiles
-from zenc.cost.synthetic import uniform
 from zenc.errors import Diagnostic, ZencError
+from zenc.gradients.profile_generators import uniform
+from zenc.gradients.profile_io import dump_profiles
+from zenc.select import search
+from zenc.simulator.calibration import DEFAULTS
 
 VERBS = {
     "simulate": (["simulate", "balanced", "--ranks", "2,4", "--units", "1000"], "2 ranks, density 0.01"),
@@ -46,11 +46,11 @@ def test_the_table_is_printed_all_the_same(verb: str, tmp_path: Path) -> None:
 def test_it_is_said_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
 
-    def search(*_: object) -> tune.Tuned:
+    def search(*_: object) -> search.TunedScheme:
         said.append(capsys.readouterr().err)
         raise ZencError(Diagnostic("no-scheme-found", "far enough"))
 
-    monkeypatch.setattr(tune, "tune", search)
+    monkeypatch.setattr(search, "tune", search)
     with pytest.raises(SystemExit):
         app([*VERBS["tune"][0], "--plot", "out.svg"], standalone_mode=False)
     assert said and "error[plots-missing]" in said[0]

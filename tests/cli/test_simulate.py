@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Zenc
-from zenc.cost.calibration import DEFAULTS
-from zenc.cost.stored import dump_profiles
-from zenc.cost.synthetic import uniform, zipf
+from zenc.gradients.profile_generators import uniform, zipf
+from zenc.gradients.profile_io import dump_profiles
+from zenc.simulator.calibration import DEFAULTS
 
 Write = Callable[[str, str], str]
 LOAD = ("--units", "20000", "--density", "0.02", "--zipf", "1.05")

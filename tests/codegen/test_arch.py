@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.codegen.arch import USUAL, Arch, arch_for, listed, parse_archs
+from zenc.codegen.build.arch import USUAL, Arch, arch_for, listed, parse_archs
 from zenc.errors import BuildError
 
 GPUS = (Arch(7, 5), Arch(8, 0), Arch(8, 6), Arch(8, 9), Arch(9, 0), Arch(10, 0), Arch(10, 3), Arch(12, 0), Arch(12, 1))

@@ -22,13 +22,13 @@ from tests.support.damage import damaged_bytes, damaged_json
 from tests.support.fuzz import fuzzed
 from tests.support.plans import explain
 from tests.support.survival import assert_loaded, assert_said
-from zenc import compiler
-from zenc.codegen.arch import Arch
+from zenc import api
 from zenc.codegen.artifact import Artifact, load_artifact
-from zenc.codegen.device import Cubin
+from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.gpu_kernels import Cubin
 from zenc.errors import ArtifactError
-from zenc.plan.restore import plan_from_json
-from zenc.plan.synthetic import Load
+from zenc.gradients.generators import GradientSpec
+from zenc.plan.from_json import plan_from_json
 
 TEXT = scheme_text(*COMBINATIONS[-1])
 
@@ -153,7 +153,7 @@ def test_saving_again_changes_nothing(saved, tmp_path):
 
 
 def test_places_survive(saved):
-    explained = explain(load_artifact(saved).plan, 3, 0, Load(10, 1, "f32", 0.5))
+    explained = explain(load_artifact(saved).plan, 3, 0, GradientSpec(10, 1, "f32", 0.5))
     assert all(":" in message.at and "patterns.zen" in message.at for message in explained.messages)
 
 
@@ -209,7 +209,7 @@ def test_a_manifest_that_says_something_else(copy, key, value):
     edit(copy, lambda manifest: manifest.update({key: value}))
     if key == "target" and value is None:
         with pytest.raises(zenc.BuildError, match="unknown-target"):
-            compiler._obtained(copy, 3, None)
+            api._obtained(copy, 3, None)
     else:
         assert refused(copy) == "artifact-damaged"
 
@@ -242,13 +242,13 @@ def test_code_that_is_not_of_the_plan_is_never_run(copy):
     rewrite(copy, "kernels.cpp", (copy / "kernels.cpp").read_text() + "\n// more\n")
     load_artifact(copy)
     with pytest.raises(ArtifactError, match="artifact-damaged"):
-        compiler._obtained(copy, 3, None)
+        api._obtained(copy, 3, None)
 
 
 def test_code_that_is_added_is_never_run(copy):
     rewrite(copy, "more.cpp", "int main() { return 1; }")
     with pytest.raises(ArtifactError, match="artifact-damaged"):
-        compiler._obtained(copy, 3, None)
+        api._obtained(copy, 3, None)
 
 
 def test_a_plan_that_is_edited_with_its_checksum(copy):
@@ -264,15 +264,15 @@ def test_a_plan_that_is_edited_with_its_checksum(copy):
 
 
 def test_another_size(saved):
-    assert isinstance(compiler._obtained(saved, 3, None), Artifact)
+    assert isinstance(api._obtained(saved, 3, None), Artifact)
     with pytest.raises(ArtifactError, match="wrong-size"):
-        compiler._obtained(saved, 4, None)
+        api._obtained(saved, 4, None)
 
 
 def test_a_plan_alone_is_not_run(tmp_path):
     where = zenc.compile("balanced", target="plan").save(tmp_path / "plan")
     with pytest.raises(ArtifactError, match="artifact-without-code"):
-        compiler._obtained(where, 2, None)
+        api._obtained(where, 2, None)
 
 
 def test_what_is_no_artifact(tmp_path):
@@ -385,7 +385,7 @@ def test_a_choice_for_some_ranks_is_made_among_those_that_fit(tmp_path: Path) ->
     assert list(found.choosing.able(6)) == ["balanced"]
     only = zenc.compile_text("scheme mine { choose from [torus2d(columns = 4)] }")
     with pytest.raises(ArtifactError) as caught:
-        only.demand_size(6)
+        only.ensure_size(6)
     assert caught.value.diagnostics[0].id == "wrong-size"
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from zenc.codegen import build as building
-from zenc.codegen import cache, toolchain
-from zenc.codegen.build import build, cache_key
+from zenc.api import compile
+from zenc.codegen.build import cache, toolchain
+from zenc.codegen.build import host as building
+from zenc.codegen.build.host import build, cache_key
+from zenc.codegen.build.toolchain import install_help
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.toolchain import install_help
-from zenc.compiler import compile
 from zenc.errors import BuildError, CacheError
-from zenc.targets.cpu import load
+from zenc.runtime.cpu.library import load
 
 ANSWER = {"kernels.cpp": 'extern "C" int answer() { return 42; }\n'}
 
@@ -134,7 +134,7 @@ def test_a_compiler_that_hangs_is_stopped(monkeypatch, tmp_path):
 def test_two_processes_at_once_compile_once(monkeypatch, tmp_path):
     log = tmp_path / "log"
     script = f'case "$*" in *kernels.so*) echo compile >> {log}; sleep 1;; esac'
-    code = f"from zenc.codegen.build import build; print(build({ANSWER!r}))"
+    code = f"from zenc.codegen.build.host import build; print(build({ANSWER!r}))"
     environment = {**os.environ, "CXX": compiler(tmp_path, script)}
     both = [
         subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
@@ -148,7 +148,7 @@ def test_two_processes_at_once_compile_once(monkeypatch, tmp_path):
 def test_a_builder_that_dies_does_not_block_the_next(tmp_path):
     started = tmp_path / "started"
     script = f'case "$*" in *kernels.so*) [ -e {started} ] || {{ touch {started}; exec sleep 60; }};; esac'
-    code = f"from zenc.codegen.build import build; build({ANSWER!r})"
+    code = f"from zenc.codegen.build.host import build; build({ANSWER!r})"
     environment = {**os.environ, "CXX": compiler(tmp_path, script)}
     first = subprocess.Popen([sys.executable, "-c", code], env=environment)
     while not started.exists():

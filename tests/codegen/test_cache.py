@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zenc.codegen import cache
-from zenc.codegen.lock import acquire, open_lock
+from zenc.codegen.build import cache
+from zenc.codegen.build.lock import acquire, open_lock
 from zenc.errors import CacheError
 
 KEY = "ab" * 32

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from zenc.codegen import cache, compilers, device, libraries, nvcc
-from zenc.codegen import nvrtc as nvrtc_module
-from zenc.codegen.arch import Arch, listed
-from zenc.codegen.compilers import CHOICE, device_compiler
-from zenc.codegen.device import Cubin, cache_key, cubin, cubins
+from zenc.codegen.build import cache, cuda_compilers, cuda_paths, gpu_kernels, nvcc
+from zenc.codegen.build import nvrtc as nvrtc_module
+from zenc.codegen.build.arch import Arch, listed
+from zenc.codegen.build.cuda_compilers import CHOICE, device_compiler
+from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins
 from zenc.errors import BuildError
 
 SOURCES = {
@@ -35,9 +35,9 @@ def nothing_installed(monkeypatch):
     """A machine without any compiler for GPUs."""
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
     monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
-    compilers._found.cache_clear()
+    cuda_compilers._found.cache_clear()
     yield
-    compilers._found.cache_clear()
+    cuda_compilers._found.cache_clear()
 
 
 def id_of(raised) -> str:
@@ -79,7 +79,7 @@ def test_a_compiler_gives_the_same_bytes_again(nvrtc):
 def test_a_damaged_cubin_is_compiled_again(nvrtc, directory):
     made = cubin(SOURCES, SM_90, nvrtc)
     (entry,) = cache.entries()
-    (entry.path / device.PRODUCT).write_bytes(made.image[:-1])
+    (entry.path / gpu_kernels.PRODUCT).write_bytes(made.image[:-1])
     assert cubin(SOURCES, SM_90, nvrtc) == made
 
 
@@ -91,19 +91,19 @@ def test_the_name_has_the_whole_version(nvrtc):
 def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
     before = cache_key("source", SM_90, "NVRTC 1")
     if change == "headers":
-        monkeypatch.setattr(device, "headers", lambda _target: {"cuda/zenc_cuda/kernels.h": "other"})
+        monkeypatch.setattr(gpu_kernels, "headers", lambda _target: {"cuda/zenc_cuda/kernels.h": "other"})
     elif change == "flags":
-        monkeypatch.setattr(device, "FLAGS", ("-std=c++20",))
+        monkeypatch.setattr(gpu_kernels, "FLAGS", ("-std=c++20",))
     elif change == "zenc":
-        monkeypatch.setattr(device, "__version__", "other")
+        monkeypatch.setattr(gpu_kernels, "__version__", "other")
     source = "other" if change == "source" else "source"
     arch = Arch(8, 0) if change == "arch" else SM_90
     assert cache_key(source, arch, "NVRTC 2" if change == "compiler" else "NVRTC 1") != before
 
 
 def test_headers_of_the_host_are_no_part_of_kernels():
-    assert "zenc_cuda/kernels.h" in device.device_headers() and "zenc/config.h" in device.device_headers()
-    assert not [name for name in device.device_headers() if "host" in name]
+    assert "zenc_cuda/kernels.h" in gpu_kernels.device_headers() and "zenc/config.h" in gpu_kernels.device_headers()
+    assert not [name for name in gpu_kernels.device_headers() if "host" in name]
 
 
 def test_a_failing_compile_shows_its_first_lines_and_keeps_the_sources(nvrtc):
@@ -216,7 +216,7 @@ def test_the_finder_of_cupy_is_asked(monkeypatch, tmp_path):
 def test_toolkits_are_those_of_the_environment_and_the_usual_one(monkeypatch):
     monkeypatch.setenv("CUDA_HOME", "/a")
     monkeypatch.setenv("CUDA_PATH", "/b")
-    assert [os.fspath(path) for path in libraries.toolkits()] == ["/a", "/b", "/usr/local/cuda"]
+    assert [os.fspath(path) for path in cuda_paths.toolkits()] == ["/a", "/b", "/usr/local/cuda"]
 
 
 def test_a_cubin_says_what_it_is_for_and_not_its_bytes():

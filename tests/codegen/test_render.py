@@ -10,11 +10,11 @@ import pytest
 from jinja2 import meta
 
 from tests.support.shipped import SHIPPED
-from zenc.chain import rendered
+from zenc.api import compile
 from zenc.codegen.render import UnitInputs, environment, real, render
 from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
-from zenc.compiler import compile
 from zenc.errors import BuildError
+from zenc.pipeline import rendered
 from zenc.scheme.model import Contiguous, Mapping
 
 TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)

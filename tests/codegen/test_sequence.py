@@ -13,10 +13,10 @@ from tests.support.steps import assert_plays
 from zenc.codegen.sequence import sequence
 from zenc.codegen.statements import Fill, Merge, Sequence, Sparsify, Transfer
 from zenc.errors import InternalError
-from zenc.plan.formats import FILLING
-from zenc.plan.model import Plan
-from zenc.plan.rounds import expand
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import expand
 from zenc.scheme.model import Format
+from zenc.wire.formats import FILLING
 
 WITH_A_CUT = [name for name in SHIPPED if plan_of_shipped(name).announce is None]
 Tree = Any

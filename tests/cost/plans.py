@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.plan.model import Plan
+from zenc.plan.ir import Plan
 
 __all__ = ["SHIPPED", "plan_of"]
 

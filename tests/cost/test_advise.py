@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 import zenc
-from zenc.cost.calibration import bytes_alone
-from zenc.cost.network import Switch
-from zenc.cost.profile import Profile
-from zenc.cost.stored import dump_profiles
-from zenc.cost.synthetic import uniform, zipf
-from zenc.cost.training import ddp
-from zenc.cost.training.advise import DENSE, NOTHING, SPARSE, ZENC
-from zenc.cost.training.model_profile import read_model_profile
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import uniform, zipf
+from zenc.gradients.profile_io import dump_profiles
+from zenc.simulator.calibration import bandwidth_only
+from zenc.simulator.network import Switch
+from zenc.simulator.training import ddp
+from zenc.simulator.training.advice import DENSE, NOTHING, SPARSE, ZENC
+from zenc.simulator.training.model_profile import read_model_profile
 
 WORDS = zipf(0.02, 1.05, 20_000, 64, name="words")
-WIRE = bytes_alone("wire", 1e6)
+WIRE = bandwidth_only("wire", 1e6)
 
 
 def test_bytes_of_ddp_are_those_of_its_algorithms() -> None:

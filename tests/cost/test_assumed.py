@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.cost.calibration import DEFAULTS
-from zenc.cost.kernels.assumed import assumed, of_gpus
-from zenc.cost.kernels.gpu import ESTIMATES, MEMORY
-from zenc.topology.builders import dgx, nodes, torus
+from zenc.simulator.calibration import DEFAULTS
+from zenc.simulator.kernels.assumed import assumed, of_gpus
+from zenc.simulator.kernels.gpu_defaults import ESTIMATES, MEMORY
+from zenc.topology.shapes import dgx, nodes, torus
 
 
 def test_gpus_are_known_by_their_level_or_links() -> None:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zenc.cost.calibration import DEFAULTS, KERNELS, Calibration, bytes_alone, read_calibration
-from zenc.cost.kernels.kernel import Kernel, rising, straight
 from zenc.errors import CostError
+from zenc.simulator.calibration import DEFAULTS, KERNELS, Calibration, bandwidth_only, read_calibration
+from zenc.simulator.kernels.curve import Kernel, linear_kernel, rising
 
 
 def written(path: Path, **changes: Any) -> Path:
@@ -120,11 +120,11 @@ def test_files_of_an_older_version_are_told_from_others(tmp_path: Path) -> None:
 
 
 def test_kernels_take_units_and_bytes_and_slots() -> None:
-    assert straight(1e-6, 1e9).seconds(1000, 1e6, 1e4) == pytest.approx(2e-3)
-    assert straight(1e-6, 1e9, 1e-9).seconds(1000, 1e6, 1e6) == pytest.approx(3e-3)
-    assert straight(1e-6).seconds(0, 0, 0) == 0
+    assert linear_kernel(1e-6, 1e9).seconds(1000, 1e6, 1e4) == pytest.approx(2e-3)
+    assert linear_kernel(1e-6, 1e9, 1e-9).seconds(1000, 1e6, 1e6) == pytest.approx(3e-3)
+    assert linear_kernel(1e-6).seconds(0, 0, 0) == 0
     assert list(DEFAULTS.kernels) == list(KERNELS)
-    assert all(each.seconds(1e6, 1e9, 1e9) < 1e-200 for each in bytes_alone("wire").kernels.values())
+    assert all(each.seconds(1e6, 1e9, 1e9) < 1e-200 for each in bandwidth_only("wire").kernels.values())
     assert Calibration().slowdown(1000) == 1.0
 
 

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from tests.cost.plans import SHIPPED, plan_of
-from zenc.cost.calibration import KERNELS, bytes_alone
-from zenc.cost.kernels.kernel import straight
-from zenc.cost.predict import Prediction, predict
-from zenc.cost.profile import Profile
-from zenc.cost.synthetic import uniform, zipf
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import uniform, zipf
+from zenc.simulator.calibration import KERNELS, bandwidth_only
+from zenc.simulator.kernels.curve import linear_kernel
+from zenc.simulator.predict import Prediction, predict
 
 UNITS, DENSITY = 4_000_000, 0.01
 SPARSE = uniform(DENSITY, UNITS)
 OWN = UNITS * DENSITY
-BYTE, UNIT, SLOT = straight(0.0, 1.0), straight(1.0), straight(0.0, slot=1.0)
+BYTE, UNIT, SLOT = linear_kernel(0.0, 1.0), linear_kernel(1.0), linear_kernel(0.0, slot=1.0)
 
 
 def predicted(scheme: str, size: int, of: Profile = SPARSE, **kernels: Any) -> Prediction:
     """With ``kernels`` alone, all others taking nothing."""
-    return predict(plan_of(scheme, size), size, of, None, replace(bytes_alone("kernels"), **kernels))
+    return predict(plan_of(scheme, size), size, of, None, replace(bandwidth_only("kernels"), **kernels))
 
 
 def held(ranks: int) -> float:
@@ -68,10 +68,10 @@ def test_by_holders_all_ranks_choose_owners_from_all_sets() -> None:
 
 def test_by_holders_much_is_done_while_messages_flow() -> None:
     without = predicted("holders", 8)
-    quick, kernel = straight(1e-12), straight(1.0)
+    quick, kernel = linear_kernel(1e-12), linear_kernel(1.0)
     assert predicted("holders", 8, shares=quick).seconds == pytest.approx(without.seconds)
     assert predicted("holders", 8, shares=kernel).seconds == pytest.approx(8 * OWN, rel=1e-3)
-    placed = predicted("holders", 8, join=straight(1e-10))
+    placed = predicted("holders", 8, join=linear_kernel(1e-10))
     assert placed.seconds - without.seconds == pytest.approx(1e-10 * held(8) / 8, rel=1e-3)
 
 
@@ -88,7 +88,7 @@ def test_elements_of_rows_are_cut_and_collected() -> None:
 def test_every_kernel_may_take_longer(scheme: str) -> None:
     """And no other sum than all of them comes of it; where processors are shared, each takes as much longer."""
     of, apart = zipf(0.02, 1.05, 20_000, 16), 0.0
-    one = straight(1e-6, 1e6, 1e-9)
+    one = linear_kernel(1e-6, 1e6, 1e-9)
     for name in KERNELS:
         apart += predicted(scheme, 8, of, **{name: one}).kernels
     every: dict[str, Any] = dict.fromkeys(KERNELS, one)

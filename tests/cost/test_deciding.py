@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zenc.cost.deciding import Deciding, Model, Records, Speeds, learned
 from zenc.scheme.model import Settings
+from zenc.select.online import Model, Records, Selector, Speeds, fit_speeds
 
 NAMES = ("balanced", "holders", "sparcml", "dense_ring")
 Truth = Callable[[float, int], float]
@@ -30,7 +30,7 @@ def truth(fixed: float, transfer: float, wrong: Sequence[float] = (1, 1, 1, 1)) 
     return taken
 
 
-def played(of: Deciding, densities: Sequence[float], taken: Truth) -> list[int]:
+def played(of: Selector, densities: Sequence[float], taken: Truth) -> list[int]:
     """The candidate that each call ran."""
     ran = []
     for density in densities:
@@ -44,8 +44,8 @@ def played(of: Deciding, densities: Sequence[float], taken: Truth) -> list[int]:
     return ran
 
 
-def fresh(**settings: float) -> Deciding:
-    return Deciding("t", Settings(**settings), NAMES, Records())  # type: ignore[arg-type]
+def fresh(**settings: float) -> Selector:
+    return Selector("t", Settings(**settings), NAMES, Records())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("slower", [0.5, 1, 10, 100, 1000])
@@ -178,20 +178,20 @@ def test_looks_are_as_often_as_asked() -> None:
 @given(st.floats(0.05, 10), st.floats(0.05, 2000))
 def test_speeds_are_learned_from_calls(fixed: float, transfer: float) -> None:
     made = [Model(1e-3, 1e-3), Model(1e-4, 5e-3), Model(2e-3, 1e-4)]
-    found = learned([(model, Speeds(fixed, transfer).seconds(model)) for model in made])
+    found = fit_speeds([(model, Speeds(fixed, transfer).seconds(model)) for model in made])
     for model in made:
         assert found.seconds(model) == pytest.approx(Speeds(fixed, transfer).seconds(model), rel=0.2)
 
 
 def test_one_call_tells_of_links_rather_than_of_ranks() -> None:
-    assert learned([(Model(1e-3, 1e-3), 0.101)]).transfer == pytest.approx(100, rel=0.2)
-    assert learned([(Model(1e-3, 1e-3), 0.5e-3)]).seconds(Model(1e-3, 1e-3)) == pytest.approx(0.5e-3, rel=0.2)
-    assert learned([]) == Speeds()
-    assert learned([(Model(1e-3, 0.0), 2e-3)]).fixed == pytest.approx(2.0, rel=0.05)
+    assert fit_speeds([(Model(1e-3, 1e-3), 0.101)]).transfer == pytest.approx(100, rel=0.2)
+    assert fit_speeds([(Model(1e-3, 1e-3), 0.5e-3)]).seconds(Model(1e-3, 1e-3)) == pytest.approx(0.5e-3, rel=0.2)
+    assert fit_speeds([]) == Speeds()
+    assert fit_speeds([(Model(1e-3, 0.0), 2e-3)]).fixed == pytest.approx(2.0, rel=0.05)
 
 
 def test_a_slow_call_of_a_small_tensor_says_little_of_links() -> None:
     """12 ms for 64 numbers: ranks or switches are slow. Links would have to be a million times slower than usual."""
-    found = learned([(Model(3e-4, 2e-8), 12e-3)])
+    found = fit_speeds([(Model(3e-4, 2e-8), 12e-3)])
     assert found.fixed > 10
     assert found.transfer < 1000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zenc.cost.engine import Clock, Costs, run
-from zenc.cost.stages import Program, Stage
+from zenc.simulator.event_sim import Clock, Costs, run
+from zenc.simulator.symmetry import ClassProgram, Stage
 
 RATE = 100.0
 Moves = list[tuple[int, int, float]]
@@ -23,7 +23,7 @@ def stage(number: int, moves: Moves, size: int) -> Stage:
 def clock(steps: list[Moves], size: int, **given: float) -> Clock:
     stages = tuple(stage(number, moves, size) for number, moves in enumerate(steps, 1))
     ones, ranks = np.ones(size, dtype=np.int64), np.arange(size)
-    of = Program(ones, ranks, np.ones(2 * size, dtype=np.int64), np.arange(2 * size), stages)
+    of = ClassProgram(ones, ranks, np.ones(2 * size, dtype=np.int64), np.arange(2 * size), stages)
     costs = Costs(
         before=[np.full(size, given.get("before", 0.0)) for _ in stages],
         beside=[np.full(size, given.get("beside", 0.0)) for _ in stages],

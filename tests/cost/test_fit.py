@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenc.cost.fit import by_range, counted_union, fitted, from_gradients, misfit, nonnegative
-from zenc.cost.synthetic import zipf
 from zenc.errors import CostError
-from zenc.plan.figures import figures
-from zenc.plan.gradients import gradients
-from zenc.plan.synthetic import Load, drawn
+from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import gradients
+from zenc.gradients.profile_fit import by_range, counted_union, fitted, from_gradients, misfit, nonnegative
+from zenc.gradients.profile_generators import zipf
+from zenc.gradients.stats import figures
 
 LOADS = [
-    (Load(100_000, 64, "f32", 0.02, zipf=1.05), 8),
-    (Load(100_000, 64, "f32", 0.02), 16),
-    (Load(20_000, 1, "f16", 0.3, overlap=0.5), 5),
-    (Load(20_000, 1, "f32", 0.05, overlap=1.0), 40),
-    (Load(50_000, 1, "f32", 0.001, zipf=1.0), 128),
-    (Load(999, 1, "f32", 0.1, zipf=1.0), 4),
-    (Load(1000, 1, "f32", 0.1), 1),
-    (Load(10, 1, "f32", 1.0), 3),
-    (Load(10, 1, "f32", 0.0), 3),
+    (GradientSpec(100_000, 64, "f32", 0.02, zipf=1.05), 8),
+    (GradientSpec(100_000, 64, "f32", 0.02), 16),
+    (GradientSpec(20_000, 1, "f16", 0.3, overlap=0.5), 5),
+    (GradientSpec(20_000, 1, "f32", 0.05, overlap=1.0), 40),
+    (GradientSpec(50_000, 1, "f32", 0.001, zipf=1.0), 128),
+    (GradientSpec(999, 1, "f32", 0.1, zipf=1.0), 4),
+    (GradientSpec(1000, 1, "f32", 0.1), 1),
+    (GradientSpec(10, 1, "f32", 1.0), 3),
+    (GradientSpec(10, 1, "f32", 0.0), 3),
 ]
 
 
@@ -63,7 +63,7 @@ def max_density(of, parts):
 
 def test_it_extends_to_more_ranks():
     """Units that few of 8 ranks hold show how many there are of them: four times the ranks are right to 3 %."""
-    profile = from_gradients(drawn(Load(200_000, 1, "f32", 0.02, zipf=1.05), 8))
+    profile = from_gradients(drawn(GradientSpec(200_000, 1, "f32", 0.02, zipf=1.05), 8))
     assert profile.union(32) == pytest.approx(zipf(0.02, 1.05, 200_000).union(32), rel=0.03)
 
 

@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 
 from tests.cost.plans import SHIPPED, plan_of
-from zenc.cost.calibration import Calibration, bytes_alone
-from zenc.cost.played import play
-from zenc.cost.predict import Prediction, in_turn, network, predict
-from zenc.cost.profile import Profile
-from zenc.cost.stages import messages
-from zenc.cost.synthetic import uniform, zipf
-from zenc.cost.weigh import Scales
+from zenc.analysis.exact_traffic import weigh
 from zenc.errors import CostError, TopologyError
-from zenc.plan.bytes import weigh
-from zenc.plan.gradients import Gradients, gradients
-from zenc.plan.model import Plan
-from zenc.plan.rounds import expand
-from zenc.plan.synthetic import Load, drawn
+from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import Gradients, gradients
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import uniform, zipf
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import expand
 from zenc.scheme.model import Unit
-from zenc.topology.builders import nodes, ring
+from zenc.simulator.calibration import Calibration, bandwidth_only
+from zenc.simulator.contributor_counts import play
+from zenc.simulator.message_bytes import ProfileBytes
+from zenc.simulator.predict import Prediction, in_turn, network, predict
+from zenc.simulator.symmetry import messages
 from zenc.topology.load import load_topology
+from zenc.topology.shapes import nodes, ring
 
 SIZES = (2, 4, 8, 16)
-FREE = bytes_alone("free")
+FREE = bandwidth_only("free")
 
 
 @cache
@@ -40,8 +40,8 @@ def elements() -> Profile:
     return uniform(0.01, 400_000)
 
 
-def loads(of: Profile, size: int) -> Load:
-    return Load(of.units, of.width, "f32", of.density, 1.05 if of.width > 1 else None, None, size)
+def loads(of: Profile, size: int) -> GradientSpec:
+    return GradientSpec(of.units, of.width, "f32", of.density, 1.05 if of.width > 1 else None, None, size)
 
 
 def units_of(plan: Plan, of: Gradients) -> Gradients:
@@ -54,7 +54,7 @@ def units_of(plan: Plan, of: Gradients) -> Gradients:
 
 def expected(scheme: str, size: int, of: Profile) -> np.ndarray[Any, Any]:
     plan = plan_of(scheme, size)
-    scales, sent = Scales(plan, size, of), np.zeros(size)
+    scales, sent = ProfileBytes(plan, size, of), np.zeros(size)
     for step in play(plan, size):
         for some in messages(scales, step):
             np.add.at(sent, some.src, some.bytes)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenc.cost.profile import MOST_RANGES, Profile
-from zenc.cost.synthetic import common_core, random_subset, uniform, zipf
 from zenc.errors import CostError
+from zenc.gradients.profile import MOST_RANGES, Profile
+from zenc.gradients.profile_generators import common_core, random_subset, uniform, zipf
 
 probabilities = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 1e-9, 1 - 1e-12])
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenc.cost.stored import dump_profiles, read_profile, read_profiles
-from zenc.cost.synthetic import random_subset, uniform, zipf
 from zenc.errors import CostError
+from zenc.gradients.profile_generators import random_subset, uniform, zipf
+from zenc.gradients.profile_io import dump_profiles, read_profile, read_profiles
 
 
 def test_what_is_written_is_read(tmp_path):

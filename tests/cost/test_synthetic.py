@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenc.cost.synthetic import common_core, random_subset, uniform, zipf
 from zenc.errors import CostError
-from zenc.plan.gradients import gradients
-from zenc.plan.synthetic import Load, drawn
+from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import gradients
+from zenc.gradients.profile_generators import common_core, random_subset, uniform, zipf
 
 UNITS, RANKS = 60_000, 8
 
@@ -37,20 +37,20 @@ def against(profile, load):
 
 @pytest.mark.parametrize("density", [0.02, 0.3])
 def test_uniform(density):
-    against(uniform(density, UNITS), Load(UNITS, 1, "f32", density))
+    against(uniform(density, UNITS), GradientSpec(UNITS, 1, "f32", density))
 
 
 @pytest.mark.parametrize(("density", "exponent"), [(0.02, 1.05), (0.02, 0.5), (0.2, 2.0), (0.3, 1.0)])
 def test_zipf(density, exponent):
     profile = zipf(density, exponent, UNITS)
     assert profile.density == pytest.approx(density, rel=1e-6)
-    against(profile, Load(UNITS, 1, "f32", density, zipf=exponent))
+    against(profile, GradientSpec(UNITS, 1, "f32", density, zipf=exponent))
 
 
 @pytest.mark.parametrize("overlap", [0.1, 0.6, 1.0])
 def test_random_subset(overlap):
     """Scattered or not, gamma^k = (1 - (1 - q)^k) / q."""
-    load = Load(UNITS, 1, "f32", 0.05, overlap=overlap)
+    load = GradientSpec(UNITS, 1, "f32", 0.05, overlap=overlap)
     against(random_subset(0.05, overlap, UNITS, contiguous=True), load)
     scattered = random_subset(0.05, overlap, UNITS)
     k = np.arange(1, 20)

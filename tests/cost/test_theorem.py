@@ -17,13 +17,13 @@ import pytest
 
 from tests.cost.plans import plan_of as shipped
 from tests.support.plans import plan_of
-from zenc.cost.calibration import bytes_alone
-from zenc.cost.predict import predict
-from zenc.cost.profile import Profile
-from zenc.cost.synthetic import common_core, random_subset, zipf
-from zenc.plan.model import Plan
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import common_core, random_subset, zipf
+from zenc.plan.ir import Plan
+from zenc.simulator.calibration import bandwidth_only
+from zenc.simulator.predict import predict
 
-PAPER = bytes_alone("paper")
+PAPER = bandwidth_only("paper")
 """Time is bytes over bandwidth."""
 CUTS = {
     "centralization": "partition: centralization",

@@ -7,27 +7,27 @@ from dataclasses import replace
 
 import pytest
 
-from zenc.cost.calibration import DEFAULTS
-from zenc.cost.drafts import combined, of_shipped, other_formats, tiered
-from zenc.cost.predict import predict
-from zenc.cost.synthetic import uniform, zipf
-from zenc.cost.tune import NAME, Tuned, tune
 from zenc.errors import CostError
-from zenc.language.format import format_text
-from zenc.language.load import load_text
+from zenc.gradients.profile_generators import uniform, zipf
+from zenc.language.files import load_text
+from zenc.language.formatter import format_text
 from zenc.plan.lower import lower
-from zenc.plan.verify import verify
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
-from zenc.topology.builders import nodes
+from zenc.select.candidates import combined, of_shipped, other_formats, tiered
+from zenc.select.search import NAME, TunedScheme, tune
+from zenc.simulator.calibration import DEFAULTS
+from zenc.simulator.predict import predict
+from zenc.topology.shapes import nodes
+from zenc.verify.proof import verify
 
 
 @pytest.fixture(scope="module")
-def sparse() -> Tuned:
+def sparse() -> TunedScheme:
     return tune([uniform(0.002, 50_000, 64)], 4, None, replace(DEFAULTS, bandwidth=1.25e8))
 
 
-def test_what_is_written_is_what_was_predicted(sparse: Tuned) -> None:
+def test_what_is_written_is_what_was_predicted(sparse: TunedScheme) -> None:
     text = sparse.text("zenc tune ...")
     assert format_text(text, "best.zen") == text
     scheme, warnings = resolve(load_text(text, "best.zen"))
@@ -39,7 +39,7 @@ def test_what_is_written_is_what_was_predicted(sparse: Tuned) -> None:
     assert text.startswith("# Found by zenc tune ...:\n# the least predicted seconds of ")
 
 
-def test_no_shipped_scheme_is_better(sparse: Tuned) -> None:
+def test_no_shipped_scheme_is_better(sparse: TunedScheme) -> None:
     for draft in of_shipped(4, {}):
         plan = lower(resolve(load_text(draft.text(NAME)), NAME)[0], 4)
         try:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from zenc.compiler import check
+from zenc.api import check
 from zenc.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
-from zenc.language.load import load_file
+from zenc.language.files import load_file
 from zenc.scheme.resolve import resolve_any
 from zenc.topology.load import load_with_warnings
 

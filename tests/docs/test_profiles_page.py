@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zenc.cost.synthetic import zipf
 from zenc.draw.plots import profiles
+from zenc.gradients.profile_generators import zipf
 
 
 def test_the_plot_is_up_to_date(assert_plot: Callable[[str, str], None]) -> None:

@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from tests.docs.pages import ROOT
 from zenc.cli import app
-from zenc.language.load import locate
+from zenc.language.files import locate
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

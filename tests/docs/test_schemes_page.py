@@ -12,10 +12,10 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.plan.model import Phase, Plan
-from zenc.plan.provenance import Deliveries
-from zenc.plan.verify import verify
+from zenc.plan.ir import Phase, Plan
 from zenc.scheme.model import Format
+from zenc.verify.proof import verify
+from zenc.verify.provenance import Deliveries
 
 PAGE = (ROOT / "docs" / "reference" / "schemes.md").read_text(encoding="utf-8")
 SIZES = (8, 16, 32)

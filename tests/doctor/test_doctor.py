@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from zenc.cli import app
-from zenc.codegen import toolchain
+from zenc.codegen.build import toolchain
 from zenc.doctor import examine
 from zenc.doctor.finding import Finding
 from zenc.doctor.installation import fits, torch_range

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper, refused
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.compiler import draw as draw_file
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.api import draw as draw_file
 from zenc.draw import steps
 from zenc.draw.colour import ramp
 from zenc.draw.flows import MOST_RANKS, Flow, flows_of
 from zenc.draw.matrix import draw_matrix, step_class
 from zenc.draw.picture import MatrixPicture
 from zenc.draw.render import svg
-from zenc.draw.steps import Choice
-from zenc.plan.expected import Weigher
+from zenc.draw.steps import StepRange
 from zenc.plan.requirements import allowed
-from zenc.topology.builders import nodes
+from zenc.topology.shapes import nodes
 
 
 def marks(panel: ElementTree.Element) -> set[tuple[int, int]]:
@@ -88,15 +88,15 @@ def test_seventeen_ranks_are_a_matrix_and_sixteen_are_arrows() -> None:
 
 def test_steps_can_be_chosen_and_their_number_is_limited() -> None:
     plan = plan_of_shipped("sparcml")
-    (flow,) = flows_of(plan, 32, Choice("push", 2, 3)).flows
+    (flow,) = flows_of(plan, 32, StepRange("push", 2, 3)).flows
     assert (flow.steps, flow.moves, set(np.unique(flow.first))) == (2, 64, {0, 2, 3})
-    assert refused(lambda: flows_of(plan, 32, Choice("push", 6))) == "no-such-step"
+    assert refused(lambda: flows_of(plan, 32, StepRange("push", 6))) == "no-such-step"
     assert refused(lambda: draw_file("balanced", MOST_RANKS + 1)) == "drawing-too-large"
 
 
 def test_loads_colour_the_marks() -> None:
     plan, topology = plan_of_shipped("balanced"), nodes(5, gpus=4)
-    flows = flows_of(plan, 20, None, topology, Weigher(plan, 20, 10_000, 8, "f32", 0.1))
+    flows = flows_of(plan, 20, None, topology, ExpectedBytes(plan, 20, 10_000, 8, "f32", 0.1))
     push = flows.flows[0]
     assert push.seconds is not None and push.seconds.max() <= flows.limit
     assert push.seconds[0, 1] < push.seconds[0, 4], "inside a machine it is faster"

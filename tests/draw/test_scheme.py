@@ -17,25 +17,25 @@ from jinja2 import meta
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.chain import Drawing
-from zenc.compiler import draw as draw_file
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.api import draw as draw_file
 from zenc.draw.arrows import heat_class
 from zenc.draw.colour import palette, ramp
 from zenc.draw.picture import SchedulePicture
 from zenc.draw.render import TEMPLATES, environment, svg
 from zenc.draw.scheme import draw
-from zenc.draw.steps import MOST_RANKS, Choice, Steps, steps_of
+from zenc.draw.steps import MOST_RANKS, StepRange, Steps, steps_of
 from zenc.errors import DrawingError
-from zenc.plan.expected import Weigher
-from zenc.plan.model import Plan
+from zenc.pipeline import Drawing
+from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
-from zenc.topology.builders import nodes
+from zenc.topology.shapes import nodes
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</title><script>alert("1")</script> & {{ 7 * 7 }} {% raw %} ]]> \x00\x1b \ud800 \u2028 "\' onload=x'
 
 
-def drawn(plan: Plan, size: int, choice: Choice | None = None) -> tuple[Steps, SchedulePicture, ElementTree.Element]:
+def drawn(plan: Plan, size: int, choice: StepRange | None = None) -> tuple[Steps, SchedulePicture, ElementTree.Element]:
     steps = steps_of(plan, size, choice)
     picture = draw(plan, steps)
     return steps, picture, ElementTree.fromstring(svg(picture))
@@ -156,11 +156,11 @@ def test_places_in_files_with_strange_names_are_escaped() -> None:
 
 def test_steps_can_be_chosen() -> None:
     plan = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
-    steps, picture, root = drawn(plan, 5, Choice("push", 2, 3))
+    steps, picture, root = drawn(plan, 5, StepRange("push", 2, 3))
     assert [(step.phase, step.number) for step in steps.steps] == [("push", 2), ("push", 3)]
     assert_complete(steps, root)
     assert any("in the 2 steps shown" in text.words for text in picture.texts)
-    both = steps_of(plan, 5, Choice(None, 4))
+    both = steps_of(plan, 5, StepRange(None, 4))
     assert [(step.phase, step.number) for step in both.steps] == [("push", 4), ("pull", 4)]
 
 
@@ -189,7 +189,7 @@ def test_limits() -> None:
     )
     assert refused(lambda: steps_of(ring, MOST_RANKS + 1)) == "drawing-too-large"
     assert refused(lambda: steps_of(one_by_one, 16)) == "drawing-too-large"
-    assert refused(lambda: steps_of(ring, 8, Choice("pull", 9))) == "no-such-step"
+    assert refused(lambda: steps_of(ring, 8, StepRange("pull", 9))) == "no-such-step"
     assert steps_of(one_by_one, 8).moves == 8 * 8 * 7
     assert steps_of(one_by_one, 1).steps == ()
 
@@ -197,7 +197,7 @@ def test_limits() -> None:
 def test_loads_colour_the_arrows() -> None:
     """Within a machine of four the arrows are colder than between machines; colours are those of the legend."""
     plan, topology = plan_of(scheme_text(*COMBINATIONS[-1])), nodes(2, gpus=2)
-    steps = steps_of(plan, 4, None, topology, Weigher(plan, 4, 10_000, 8, "f32", 0.1))
+    steps = steps_of(plan, 4, None, topology, ExpectedBytes(plan, 4, 10_000, 8, "f32", 0.1))
     picture = draw(plan, steps)
     ElementTree.fromstring(svg(picture))
     for step, band in zip(steps.steps, picture.bands, strict=True):
@@ -233,8 +233,8 @@ def test_index_sets_are_announced_in_a_phase_of_their_own() -> None:
 
 def test_an_announce_can_be_chosen_where_there_is_one() -> None:
     holders = plan_of_shipped("holders")
-    assert [step.phase for step in steps_of(holders, 4, Choice("announce")).steps] == ["announce"]
-    assert [step.phase for step in steps_of(holders, 4, Choice("push")).steps] == ["push"]
+    assert [step.phase for step in steps_of(holders, 4, StepRange("announce")).steps] == ["announce"]
+    assert [step.phase for step in steps_of(holders, 4, StepRange("push")).steps] == ["push"]
     assert refused(lambda: draw_file("balanced", 4, phase="announce")) == "no-such-step"
 
 
@@ -258,7 +258,7 @@ def test_forwarded_index_sets_have_the_colour_of_their_rank() -> None:
 
 def test_the_announce_loads_links_too() -> None:
     plan, topology = plan_of_shipped("holders"), nodes(2, gpus=2)
-    steps = steps_of(plan, 4, None, topology, Weigher(plan, 4, 10_000, 8, "f32", 0.1))
+    steps = steps_of(plan, 4, None, topology, ExpectedBytes(plan, 4, 10_000, 8, "f32", 0.1))
     assert all(move.warmth is not None and move.warmth.seconds > 0 for step in steps.steps for move in step.moves)
     assert steps.steps[0].announces
 

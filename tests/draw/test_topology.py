@@ -17,13 +17,13 @@ from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper
 from zenc.draw.layers import arranged, groups_of, layers_of
 from zenc.draw.links import LABEL_SIZE, Room
 from zenc.draw.render import svg
+from zenc.draw.text_metrics import width_of
 from zenc.draw.topology import MOST_RANKS, draw_topology, rate
-from zenc.draw.words import width_of
 from zenc.errors import DrawingError
-from zenc.topology.builders import dgx, dragonfly, fat_tree, nodes, ring, torus
-from zenc.topology.draft import Draft
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
+from zenc.topology.shapes import dgx, dragonfly, fat_tree, nodes, ring, torus
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLUSTERS: dict[str, Callable[[], Topology]] = {
@@ -116,7 +116,7 @@ def test_wider_links_are_drawn_wider() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float]]) -> None:
-    draft = Draft("any", "")
+    draft = TopologyBuilder("any", "")
     draft.set_levels(("gpu", size))
     names: list[int | str] = [*range(size), *(draft.add_switch(f"s({i})") for i in range(switches))]
     for one, other in itertools.pairwise(names):

@@ -19,8 +19,8 @@ from zenc.editor.server.known import Document
 from zenc.editor.server.places import offset_at, position_at
 from zenc.editor.server.rename import renamed
 from zenc.errors import SchemeError
+from zenc.language.parse_tables import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.language.tables import tables
 from zenc.resources import directory
 from zenc.scheme.resolve import KEYS
 

@@ -16,15 +16,15 @@ from zenc.editor.highlight import TOKENS, ZenLexer
 from zenc.editor.tokens import NAMED, OPERATOR_WORDS, PUNCTUATION, rules
 from zenc.errors import Source
 from zenc.language.lexer import END, Token
-from zenc.language.parse import _Reader
-from zenc.language.tables import tables
+from zenc.language.parse import _TreeReader
+from zenc.language.parse_tables import tables
 from zenc.resources import directory
 
 FILES = sorted(directory("schemes").rglob("*.zen"))
 VSCODE = directory("grammar") / "vscode"
 
 
-class Tokens(_Reader):
+class Tokens(_TreeReader):
     """Keeps what is read."""
 
     def __init__(self, text: str) -> None:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zenc.codegen import cache
-from zenc.codegen.lock import acquire, open_lock
+from zenc.codegen.build import cache
+from zenc.codegen.build.lock import acquire, open_lock
+from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.templates import headers, include_dirs
-from zenc.codegen.toolchain import toolchain
 
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zenc.codegen.toolchain import toolchain
+from zenc.codegen.build.toolchain import toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}

@@ -12,10 +12,10 @@ from tests.emulator.whole_calls import EXACT, Shares, programs, results, run
 from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from zenc.compiler import compile
+from zenc.api import compile
 from zenc.plan.requirements import allowed
+from zenc.runtime.gpu.call_args import CallOutcome
 from zenc.scheme.model import Holders
-from zenc.targets.cuda.call import Outcome
 
 EVERY = cases(range(1, 9))
 """Every shipped scheme with every number of ranks up to 8 that it allows."""
@@ -130,9 +130,9 @@ def test_a_dead_peer_ends_calls_in_order(mode, tmp_path):
     failed = dict(re.findall(r"call 1 of rank (\d) failed with outcome (\d)", ran.stderr))
     assert ran.returncode == 1
     assert failed == {
-        "0": str(Outcome.DEADLINE_PASSED.value),
-        "1": str(Outcome.NCCL_FAILED.value),
-        "2": str(Outcome.DEADLINE_PASSED.value),
+        "0": str(CallOutcome.DEADLINE_PASSED.value),
+        "1": str(CallOutcome.NCCL_FAILED.value),
+        "2": str(CallOutcome.DEADLINE_PASSED.value),
     }, ran.stderr
     assert "Sanitizer" not in ran.stderr
 

@@ -23,12 +23,12 @@ from tests.support.shipped import plan_of_shipped
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.sequence_code import FILE, lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
-from zenc.plan.model import Plan
+from zenc.plan.ir import Plan
+from zenc.runtime.cpu import library
+from zenc.runtime.cpu.geometry import Geometry
+from zenc.runtime.gpu.call_args import DTYPE_NUMBERS
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.scheme.model import HierarchicalHash
-from zenc.targets import cpu
-from zenc.targets.cuda.call import DTYPE_NUMBERS
-from zenc.targets.geometry import Geometry
 
 FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 UNOPTIMISED = "-O0"
@@ -120,7 +120,7 @@ def run(
 
 def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, shares: Shares) -> bytes:
     parts = of.plan.parts(of.size)
-    geometry = cpu.load(render(UnitInputs.of(of.plan))).geometry(layout.units, layout.width, parts)
+    geometry = library.load(render(UnitInputs.of(of.plan))).geometry(layout.units, layout.width, parts)
     slots = [geometry.slots_of(part) for part in range(parts)]
     divisor, dense = of.size if op == "mean" else 1, not layout.is_sparse
     words = [of.size, layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name], layout.dtype.itemsize, divisor]

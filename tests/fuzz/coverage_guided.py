@@ -24,7 +24,7 @@ with atheris.instrument_imports(include=["zenc"]):
     from tests.support.survival import assert_imported, assert_planned, assert_read
     from tests.support.words import FOREIGN, WORDS
     from zenc.errors import ZencError
-    from zenc.language.load import decode
+    from zenc.language.files import decode
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(tempfile.mkdtemp())

@@ -11,9 +11,9 @@ from tests.support.cases import KINDS, assert_same_bits, scheme_text, sparse_ten
 from tests.support.emulated import Emulated
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from zenc.compiler import compile, compile_text
+from zenc.api import compile, compile_text
 from zenc.errors import ZencError
-from zenc.targets.cuda.driver import find_nccl
+from zenc.runtime.gpu.driver import find_nccl
 
 EVERY = tuple(KINDS)
 FEW = ("empty_on_one", "many_times", "random")

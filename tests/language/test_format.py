@@ -15,7 +15,7 @@ from tests.support.layout import BREAKS, GAPS, TOKEN, apart, assert_laid_out_or_
 from tests.support.programs import programs
 from tests.support.words import WORDS
 from zenc.errors import SchemeSyntaxError
-from zenc.language.format import format_text
+from zenc.language.formatter import format_text
 from zenc.resources import directory
 
 SHIPPED = {path.stem: path.read_text(encoding="utf-8") for path in sorted(directory("schemes").rglob("*.zen"))}

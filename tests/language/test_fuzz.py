@@ -10,7 +10,7 @@ from tests.support.fuzz import fuzzed
 from tests.support.programs import programs
 from tests.support.survival import assert_read
 from tests.support.words import WORDS
-from zenc.language.load import load_text
+from zenc.language.files import load_text
 from zenc.resources import directory
 
 SHIPPED = [path.read_text(encoding="utf-8") for path in sorted(directory("schemes").rglob("*.zen"))]

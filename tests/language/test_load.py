@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from zenc.compiler import compile
+from zenc.api import compile
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, ZencError
-from zenc.language.load import load_file, load_text
+from zenc.language.files import load_file, load_text
 from zenc.resources import directory
 
 ONE = "schedule one { push { } pull { } }\n"

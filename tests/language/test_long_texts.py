@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from zenc.errors import Source, ZencError
-from zenc.language.format import format_text
+from zenc.language.files import load_text
+from zenc.language.formatter import format_text
 from zenc.language.lexer import Lexer
-from zenc.language.load import load_text
-from zenc.language.tables import tables
+from zenc.language.parse_tables import tables
 from zenc.scheme.resolve import resolve
 from zenc.topology.resolve import resolve_topology
 

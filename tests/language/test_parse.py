@@ -11,7 +11,7 @@ import pytest
 
 from zenc.errors import SchemeSyntaxError, Source
 from zenc.language.parse import parse, parse_block, parse_expression
-from zenc.language.scan import RESERVED
+from zenc.language.recovery import RESERVED
 from zenc.language.schedule import Binary, If, Integer, Let, Send, Unary, Variable
 from zenc.language.syntax import Number, Phrase, Schedule
 from zenc.resources import directory

@@ -14,7 +14,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from zenc.errors import Source
-from zenc.language import grammar, lexer, parse, tables
+from zenc.language import generate_tables, lexer, parse, parse_tables
 from zenc.language.rules import Rules
 from zenc.resources import directory
 
@@ -52,7 +52,7 @@ def plain(item: object) -> object:
 
 @lru_cache(maxsize=1)
 def lark() -> Lark:
-    return grammar.grammar(GRAMMAR.read_text(encoding="utf-8"))
+    return generate_tables.grammar(GRAMMAR.read_text(encoding="utf-8"))
 
 
 def by_lark(text: str, start: Start) -> object:
@@ -64,14 +64,14 @@ def by_lark(text: str, start: Start) -> object:
 
 
 def by_tables(text: str, start: Start) -> object:
-    reader = parse._Reader(Source("t", text), start)
+    reader = parse._TreeReader(Source("t", text), start)
     steps = reader.read()
     return None if reader.problems else Plain(reader.source).build(steps)
 
 
 def test_the_tables_are_those_of_the_grammar() -> None:
     known = GRAMMAR.with_suffix(".json").read_text(encoding="utf-8")
-    made = grammar.text_of(grammar.worked_out(GRAMMAR.read_text(encoding="utf-8")))
+    made = generate_tables.text_of(generate_tables.worked_out(GRAMMAR.read_text(encoding="utf-8")))
     assert made == known, "the grammar has changed: run make tables"
 
 
@@ -80,8 +80,8 @@ def test_a_grammar_that_was_changed_is_read_by_lark(tmp_path: Path, monkeypatch:
     text = GRAMMAR.read_text(encoding="utf-8")
     (tmp_path / "zen.json").write_bytes(GRAMMAR.with_suffix(".json").read_bytes())
     (tmp_path / "zen.lark").write_text(text.replace('"scheme"', '"synchronise"'), encoding="utf-8")
-    monkeypatch.setattr(tables, "directory", lambda name: tmp_path)
-    changed, known = tables.tables.__wrapped__(), tables.tables()
+    monkeypatch.setattr(parse_tables, "directory", lambda name: tmp_path)
+    changed, known = parse_tables.tables.__wrapped__(), parse_tables.tables()
     assert "SYNCHRONISE" in changed.terminals.keys() | set(changed.words.values())
     assert "SYNCHRONISE" not in known.terminals.keys() | set(known.words.values())
 

@@ -9,8 +9,8 @@ from tests.support.fuzz import fuzzed
 from tests.support.schedules import blocks, expressions
 from zenc.errors import Source
 from zenc.language.parse import parse, parse_block, parse_expression
+from zenc.language.printer import block_lines, block_text, expression_text
 from zenc.language.schedule import Block, Expression, Integer
-from zenc.language.text import block_lines, block_text, expression_text
 from zenc.resources import directory
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tests.support.plans import plan_of
 from zenc.errors import ArtifactError, SchemeError, VerificationError
-from zenc.plan.cargo import verify_with_cargo
-from zenc.plan.model import Plan
-from zenc.plan.restore import plan_from_json
-from zenc.plan.rounds import Round
-from zenc.plan.verify import verify, verify_all
+from zenc.plan.from_json import plan_from_json
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import Round
+from zenc.verify.incoming import verify_with_cargo
+from zenc.verify.proof import verify, verify_all
 
 COMMUNICATIONS = ("point_to_point", "ring", "hierarchy", "point_to_point then ring", "hierarchy then point_to_point")
 

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
-from zenc.compiler import check
+from zenc.analysis.contention import contention
+from zenc.analysis.cut_bound import crossing, sides
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
+from zenc.analysis.paths import routes
+from zenc.api import check
 from zenc.errors import Diagnostic
-from zenc.plan.contention import contention
-from zenc.plan.crossing import crossing, sides
-from zenc.plan.expected import Weigher
-from zenc.plan.gradient import Gradient
-from zenc.plan.links import LinkLoads, Meter
-from zenc.plan.model import Plan
-from zenc.plan.quantities import ranks_text
-from zenc.plan.rounds import expand
-from zenc.plan.route import routes
-from zenc.plan.verify import prove
-from zenc.topology.builders import dgx, fat_tree, nodes, ring
+from zenc.format_units import ranks_text
+from zenc.gradients.uniform import UniformGradient
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import expand
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
+from zenc.topology.shapes import dgx, fat_tree, nodes, ring
+from zenc.verify.proof import prove
 
 DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
 RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
@@ -41,10 +41,12 @@ BOX = """topology box {
 }"""
 
 
-def measured(plan: Plan, topology: Topology, density: float = 0.03) -> tuple[LinkLoads, list[Diagnostic], Weigher]:
+def measured(
+    plan: Plan, topology: Topology, density: float = 0.03
+) -> tuple[LinkLoads, list[Diagnostic], ExpectedBytes]:
     rounds = expand(plan, topology.size)
-    weigher = Weigher(plan, topology.size, 5_000, 30, "f32", density)
-    meter = Meter(plan, routes(plan, rounds, topology), weigher)
+    weigher = ExpectedBytes(plan, topology.size, 5_000, 30, "f32", density)
+    meter = LinkLoadObserver(plan, routes(plan, rounds, topology), weigher)
     prove(plan, rounds, meter.observe)
     return meter.loads(), contention(meter.loads(), rounds, weigher), weigher
 
@@ -169,7 +171,7 @@ def test_the_least_is_the_sum_of_those_behind() -> None:
 
 
 def test_the_bottleneck_tells_it_too() -> None:
-    report = check("balanced", topology=load_topology(BOX), gradient=Gradient(1000, 10, "f32", 0.5))
+    report = check("balanced", topology=load_topology(BOX), gradient=UniformGradient(1000, 10, "f32", 0.5))
     assert report.placement is not None
     lines = report.placement.text()
     assert lines[2].strip() == "at least 35 kB in any scheme: the sum of ranks 0 to 2"

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.language.parse import parse_expression
+from zenc.language.printer import expression_text
 from zenc.language.schedule import Apply, Binary, Expression, Integer, Unary, Variable
-from zenc.language.text import expression_text
-from zenc.plan.evaluate import LIMIT, EvaluationError, condition, evaluate, scope_of, spread
+from zenc.plan.expressions import LIMIT, EvaluationError, condition, evaluate, scope_of, spread
 
 SIZE = 9
 SCOPE = scope_of(SIZE, SIZE, False).bind("k", -5)

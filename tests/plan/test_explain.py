@@ -10,21 +10,21 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import explain, plan_of
+from zenc.analysis.exact_traffic import weigh
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.scaling import symbolic
 from zenc.errors import SchemeError, VerificationError
-from zenc.plan.bytes import weigh
-from zenc.plan.expected import Weigher
-from zenc.plan.figures import figures
-from zenc.plan.gradients import gradients
-from zenc.plan.symbolic import symbolic
-from zenc.plan.synthetic import Load, drawn
-from zenc.plan.verify import verify
+from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import gradients
+from zenc.gradients.stats import figures
+from zenc.verify.proof import verify
 
 HASHED = ("point_to_point", "incremental", "partition: parallelism balance: balanced by hierarchical_hash")
 
 
 @pytest.mark.parametrize("combination", [*COMBINATIONS, HASHED], ids=lambda c: "-".join(str(x).split()[-1] for x in c))
 def test_messages_add_up_to_the_bytes_of_the_rank(combination):
-    load = Load(500, 3, "f32", 0.2)
+    load = GradientSpec(500, 3, "f32", 0.2)
     for size in (1, 2, 5, 8):
         plan = plan_of(scheme_text(*combination, "coo", "bitmap"), size)
         weight = weigh(plan, verify(plan, size)[0], drawn(load, size))
@@ -44,14 +44,14 @@ def test_messages_add_up_to_the_bytes_of_the_rank(combination):
 
 def test_the_busiest_rank_is_the_busiest():
     text = scheme_text("hierarchy", "incremental", "partition: centralization")
-    load = Load(1000, 4, "f32", 0.1)
+    load = GradientSpec(1000, 4, "f32", 0.1)
     by_rank = [explain(plan_of(text), 6, rank, load).traffic["total"] for rank in range(6)]
     assert {t.most_sent for t in by_rank} == {max(t.sent for t in by_rank)}
     assert {t.most_received for t in by_rank} == {max(t.received for t in by_rank)}
 
 
 def test_json_and_text_tell_the_same():
-    explained = explain(plan_of(scheme_text(*COMBINATIONS[-1])), 3, 1, Load(60, 2, "f16", 0.5))
+    explained = explain(plan_of(scheme_text(*COMBINATIONS[-1])), 3, 1, GradientSpec(60, 2, "f16", 0.5))
     data = json.loads(json.dumps(explained.to_json()))
     assert data["size"] == data["parts"] == 3 and data["owners"] == [0, 1, 2] and data["rank"] == 1
     assert data["rounds"] == {"push": 1, "pull": 1}
@@ -63,7 +63,7 @@ def test_json_and_text_tell_the_same():
 
 
 def test_one_rank_says_nothing():
-    explained = explain(plan_of(scheme_text(*COMBINATIONS[-1])), 1, 0, Load(60, 2, "f16", 0.5))
+    explained = explain(plan_of(scheme_text(*COMBINATIONS[-1])), 1, 0, GradientSpec(60, 2, "f16", 0.5))
     assert explained.messages == () and explained.traffic["total"].sent == 0
     assert "nothing to send" in explained.text()
 
@@ -71,21 +71,21 @@ def test_one_rank_says_nothing():
 @pytest.mark.parametrize(
     ("rank", "load", "found"),
     [
-        (4, Load(10, 1, "f32", 0.5), 1),
-        (-1, Load(10, 1, "f32", 0.5), 1),
-        (0, Load(10, 1, "f32", 1.5), 1),
-        (0, Load(10, 1, "f32", float("nan")), 1),
-        (0, Load(-1, 1, "f32", 0.5), 1),
-        (0, Load(10, 0, "f8", -0.5), 3),
-        (0, Load(10, 1, "f32", 0.5, zipf=-1.0), 1),
-        (0, Load(10, 1, "f32", 0.5, overlap=0.4), 1),
-        (0, Load(10, 1, "f32", 0.5, overlap=2.0), 1),
-        (0, Load(10, 1, "f32", 0.5, overlap=0.0), 1),
-        (0, Load(10, 1, "f32", 0.5, overlap=float("nan")), 1),
-        (0, Load(10, 1, "f32", 0.5, zipf=1.0, overlap=0.6), 1),
-        (0, Load(10, 1, "f32", 0.5, seed=-1), 1),
-        (0, Load(1 << 28, 1, "f32", 0.5), 1),
-        (0, Load(1 << 40, 1, "f32", 0.5), 2),
+        (4, GradientSpec(10, 1, "f32", 0.5), 1),
+        (-1, GradientSpec(10, 1, "f32", 0.5), 1),
+        (0, GradientSpec(10, 1, "f32", 1.5), 1),
+        (0, GradientSpec(10, 1, "f32", float("nan")), 1),
+        (0, GradientSpec(-1, 1, "f32", 0.5), 1),
+        (0, GradientSpec(10, 0, "f8", -0.5), 3),
+        (0, GradientSpec(10, 1, "f32", 0.5, zipf=-1.0), 1),
+        (0, GradientSpec(10, 1, "f32", 0.5, overlap=0.4), 1),
+        (0, GradientSpec(10, 1, "f32", 0.5, overlap=2.0), 1),
+        (0, GradientSpec(10, 1, "f32", 0.5, overlap=0.0), 1),
+        (0, GradientSpec(10, 1, "f32", 0.5, overlap=float("nan")), 1),
+        (0, GradientSpec(10, 1, "f32", 0.5, zipf=1.0, overlap=0.6), 1),
+        (0, GradientSpec(10, 1, "f32", 0.5, seed=-1), 1),
+        (0, GradientSpec(1 << 28, 1, "f32", 0.5), 1),
+        (0, GradientSpec(1 << 40, 1, "f32", 0.5), 2),
     ],
 )
 def test_loads_that_cannot_be(rank, load, found):
@@ -121,16 +121,16 @@ def test_a_wrong_plan_is_not_explained():
         "scheme s { communication: schedule { push { } pull { } } aggregation: incremental partition: centralization }"
     )
     with pytest.raises(VerificationError, match="never-complete"):
-        explain(plan_of(text), 2, 0, Load(10, 1, "f32", 0.5))
+        explain(plan_of(text), 2, 0, GradientSpec(10, 1, "f32", 0.5))
 
 
 def test_blocks_are_expected_to_fill_up():
     """Expected bytes of random gradients are near the exact ones in blocks, too; formulas say what they count."""
     combination = ("point_to_point", "incremental", "partition: parallelism balance: imbalanced")
     plan = plan_of(scheme_text(*combination, "block(64)", "block(64)"), 4)
-    load = Load(100_000, 1, "f32", 0.01)
+    load = GradientSpec(100_000, 1, "f32", 0.01)
     explained = explain(plan, 4, 0, load)
-    weigher = Weigher(plan, 4, load.units, load.width, load.dtype, load.density)
+    weigher = ExpectedBytes(plan, 4, load.units, load.width, load.dtype, load.density)
     for phase, contributors in ((plan.pushes[0], 1), (plan.pulls[0], 4)):
         expected = 3 * (48 + weigher.segments(phase.format, contributors, 1))
         kind = "push" if contributors == 1 else "pull"

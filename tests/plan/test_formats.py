@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zenc.plan.formats import (
+from zenc.runtime.cpu.geometry import Geometry
+from zenc.scheme.model import Format
+from zenc.wire.formats import (
     MESSAGE_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     WIRE_FORMATS,
@@ -22,8 +24,6 @@ from zenc.plan.formats import (
     wire_format,
     wire_layout,
 )
-from zenc.scheme.model import Format
-from zenc.targets.geometry import Geometry
 
 
 @pytest.mark.parametrize(

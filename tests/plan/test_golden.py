@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.shipped import SHIPPED
-from zenc.compiler import compile
-from zenc.plan.serial import plan_text
+from zenc.api import compile
+from zenc.plan.to_json import plan_text
 
 
 @pytest.mark.parametrize("scheme", SHIPPED)

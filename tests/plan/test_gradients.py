@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import SchemeError
-from zenc.plan.figures import figures
-from zenc.plan.gradients import gradients, occupancy, read_gradients
-from zenc.plan.mapping import cut, slots_of_units
-from zenc.plan.synthetic import Load, drawn
+from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import gradients, occupancy, read_gradients
+from zenc.gradients.stats import figures
 from zenc.scheme.model import Contiguous, Permutation
+from zenc.wire.partitioning import cut, slots_of_units
 
 
 def test_ranks_are_drawn_alike_and_apart():
-    load = Load(10_000, 1, "f32", 0.1)
+    load = GradientSpec(10_000, 1, "f32", 0.1)
     first, again = drawn(load, 4), drawn(load, 4)
     assert all(len(ids) == 1000 and np.array_equal(ids, b) for ids, b in zip(first.held, again.held, strict=True))
     assert not np.array_equal(first.held[0], first.held[1])
@@ -30,14 +30,14 @@ def test_ranks_are_drawn_alike_and_apart():
 @pytest.mark.parametrize("overlap", [0.05, 0.3, 0.9, 1.0])
 def test_ranks_overlap_as_much_as_they_should(overlap):
     """And densify as the random-subset model says: (1 - (1 - q)^n) / q."""
-    found = figures(drawn(Load(100_000, 1, "f32", 0.05, overlap=overlap), 8))
+    found = figures(drawn(GradientSpec(100_000, 1, "f32", 0.05, overlap=overlap), 8))
     assert found.overlap == pytest.approx(overlap, rel=0.05)
     assert found.densification == pytest.approx((1 - (1 - overlap) ** 8) / overlap, rel=0.02)
 
 
 def test_zipf_makes_low_units_hot():
     """The holders per row of V = 200k at 2 %, Zipf 1.05: 1.56 on average for 8 ranks, as counted elsewhere."""
-    of = drawn(Load(200_000, 64, "f32", 0.02, zipf=1.05), 8)
+    of = drawn(GradientSpec(200_000, 64, "f32", 0.02, zipf=1.05), 8)
     holders = of.holders()
     assert (holders[:100] >= 7).all()
     assert holders[holders > 0].mean() == pytest.approx(1.56, abs=0.05)
@@ -47,7 +47,7 @@ def test_zipf_makes_low_units_hot():
 @pytest.mark.parametrize("density", [0.0, 1e-6, 0.5, 1.0])
 def test_every_density_can_be_drawn(density):
     for options in ({}, {"zipf": 2.0}, {"overlap": 1.0}):
-        of = drawn(Load(1000, 1, "f32", density, **options), 3)
+        of = drawn(GradientSpec(1000, 1, "f32", density, **options), 3)
         assert [len(ids) for ids in of.held] == [round(1000 * density)] * 3
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.plan.test_announce import holders
 from tests.support.holder_bytes import weigh_by_holders
-from zenc.plan.formats import MESSAGE_HEADER_BYTES
-from zenc.plan.holder_load import weights
-from zenc.plan.verify import verify
-from zenc.plan.volume import volumes
+from zenc.analysis.holder_bytes import weights
+from zenc.analysis.volume import volumes
+from zenc.verify.proof import verify
+from zenc.wire.formats import MESSAGE_HEADER_BYTES
 
 UNITS, UNIT_BYTES = 50_000, 64
 

@@ -12,28 +12,28 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
-from zenc.plan.expected import Weigher
-from zenc.plan.formats import MESSAGE_HEADER_BYTES
-from zenc.plan.links import LinkLoads, Meter
-from zenc.plan.model import Plan
-from zenc.plan.rounds import Rounds, expand
-from zenc.plan.route import every_round, routes
-from zenc.plan.verify import prove
-from zenc.topology.builders import dgx, fat_tree, nodes, ring
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
+from zenc.analysis.paths import every_round, routes
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import Rounds, expand
 from zenc.topology.model import Topology
+from zenc.topology.shapes import dgx, fat_tree, nodes, ring
+from zenc.verify.proof import prove
+from zenc.wire.formats import MESSAGE_HEADER_BYTES
 
 DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
 RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
 CLUSTERS = {"nodes": nodes(2, gpus=3, nics=2), "fat": fat_tree(2), "pair": nodes(1, gpus=2), "big": dgx(1)}
 
 
-def weigher(plan: Plan, size: int, density: float = 0.03) -> Weigher:
-    return Weigher(plan, size, 5_000, 3, "f16", density)
+def weigher(plan: Plan, size: int, density: float = 0.03) -> ExpectedBytes:
+    return ExpectedBytes(plan, size, 5_000, 3, "f16", density)
 
 
 def measured(plan: Plan, topology: Topology) -> tuple[LinkLoads, Rounds]:
     rounds = expand(plan, topology.size)
-    meter = Meter(plan, routes(plan, rounds, topology), weigher(plan, topology.size))
+    meter = LinkLoadObserver(plan, routes(plan, rounds, topology), weigher(plan, topology.size))
     prove(plan, rounds, meter.observe)
     return meter.loads(), rounds
 
@@ -104,7 +104,7 @@ def test_json() -> None:
 def test_blocks_weigh_whole() -> None:
     """At 3 % about two in five blocks of 16 hold something."""
     plan = plan_of(scheme_text(*COMBINATIONS[-1], "block(16)", "coo"))
-    weigh = Weigher(plan, 4, 1 << 16, 8, "f32", 0.03)
+    weigh = ExpectedBytes(plan, 4, 1 << 16, 8, "f32", 0.03)
     values = weigh.slots * 32
     share = weigh.segments(plan.pushes[0].format, 1, 1) / values
     assert share == pytest.approx(1 - 0.97**16, rel=0.02)

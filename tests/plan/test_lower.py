@@ -9,10 +9,10 @@ from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import VerificationError
 from zenc.language.parse import parse_expression
 from zenc.language.schedule import Block, For, If, Let, Send, Step
-from zenc.plan.evaluate import Scope
-from zenc.plan.lower import LARGEST_SIZE, settle
-from zenc.plan.rounds import expand
-from zenc.plan.verify import verify_all
+from zenc.plan.expressions import Scope
+from zenc.plan.lower import LARGEST_SIZE, partial_eval
+from zenc.plan.unroll import expand
+from zenc.verify.proof import verify_all
 
 ONE = "partition: centralization"
 CUT = "partition: parallelism balance: imbalanced"
@@ -34,7 +34,7 @@ def kinds(block: Block) -> list[str]:
 def settled(text: str, **known: int) -> int | None:
     import numpy as np
 
-    return settle(parse_expression(text), Scope(np.zeros(1, dtype=np.int64), known))
+    return partial_eval(parse_expression(text), Scope(np.zeros(1, dtype=np.int64), known))
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.codegen.render import UnitInputs, render
-from zenc.plan.mapping import slots_of_units
+from zenc.runtime.cpu.geometry import Geometry
+from zenc.runtime.cpu.library import load
 from zenc.scheme.model import Contiguous, Permutation
-from zenc.targets.cpu import load
-from zenc.targets.geometry import Geometry
+from zenc.wire.partitioning import slots_of_units
 
 
 @pytest.mark.parametrize("seed", [0, 0x5EED, 2**64 - 1])

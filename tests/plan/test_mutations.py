@@ -17,9 +17,9 @@ from tests.support.executor import Steps, Wrong, execute
 from tests.support.plans import plan_of
 from tests.support.steps import shapes_of, steps_of
 from zenc.errors import VerificationError
-from zenc.plan.model import Plan
-from zenc.plan.rounds import Round, Rounds, expand
-from zenc.plan.verify import prove
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import Round, Rounds, expand
+from zenc.verify.proof import prove
 
 MUTATIONS = pytest.mark.parametrize("turns", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
 SIZES = range(2, 8)

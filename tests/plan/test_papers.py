@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from tests.support.plans import plan_of
-from zenc.plan.bytes import Weight, weigh
-from zenc.plan.figures import figures
-from zenc.plan.gradients import Gradients, gradients
-from zenc.plan.synthetic import Load, drawn
-from zenc.plan.verify import verify
+from zenc.analysis.exact_traffic import Weight, weigh
+from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import Gradients, gradients
+from zenc.gradients.stats import figures
+from zenc.verify.proof import verify
 
 UNITS, DENSITY, OVERLAP = 3_276_800, 0.02, 0.25
 M = 4 * UNITS
@@ -44,7 +44,7 @@ def counted(text: str, of: Gradients) -> Weight:
 
 
 def overlapping(size: int) -> Gradients:
-    return drawn(Load(UNITS, 1, "f32", DENSITY, overlap=OVERLAP), size)
+    return drawn(GradientSpec(UNITS, 1, "f32", DENSITY, overlap=OVERLAP), size)
 
 
 def gamma(ranks: int) -> float:
@@ -151,7 +151,7 @@ def test_zen_with_its_bitmap(size, cut):
 @pytest.mark.parametrize("density", [0.001, 1.0])
 def test_dense_ring(size, density):
     """2 (n - 1) / n M, whatever the density."""
-    of = drawn(Load(UNITS // 100, 1, "f32", density), size)
+    of = drawn(GradientSpec(UNITS // 100, 1, "f32", density), size)
     weight = counted(scheme("ring", "incremental", RANGES, "dense", "dense"), of)
     for bytes in (
         sum(traffic.received for traffic in weight.traffic.values()),
@@ -164,7 +164,7 @@ def test_balanced_parallelism_wins_from_where_zen_says():
     """At n = 16 it beats recursive doubling from an overlap of 0.0135 on, at n = 4 from 0.275 (random subsets)."""
     for size, overlap in ((16, 0.0135), (8, 0.059), (4, 0.275)):
         for side, faster in ((0.7, False), (1.4, True)):
-            of = drawn(Load(4_000_000, 1, "f32", 0.004, overlap=overlap * side), size)
+            of = drawn(GradientSpec(4_000_000, 1, "f32", 0.004, overlap=overlap * side), size)
             hierarchy, balanced = (
                 sum(traffic.received.mean() for traffic in counted(text, of).traffic.values())
                 for text in (

@@ -11,28 +11,28 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.memory_model import INDEX_BYTES, MemoryModel
+from zenc.analysis.placement import Placement, place, tier_problems, units_of
 from zenc.errors import TopologyError, VerificationError
-from zenc.plan.expected import Weigher
-from zenc.plan.ledger import INDEX_BYTES, Ledger
-from zenc.plan.model import Phase, Plan
-from zenc.plan.placement import Placement, place, tier_problems, units_of
-from zenc.plan.provenance import Deliveries
-from zenc.plan.rounds import expand
-from zenc.plan.verify import prove
-from zenc.topology.builders import dgx, fat_tree, nodes, ring
-from zenc.topology.draft import Draft
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.unroll import expand
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.model import Topology
+from zenc.topology.shapes import dgx, fat_tree, nodes, ring
+from zenc.verify.proof import prove
+from zenc.verify.provenance import Deliveries
 
 DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
 RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
 
 
 def placed(plan: Plan, topology: Topology, units: int = 10_000, density: float = 0.1) -> Placement:
-    return place(plan, topology, Weigher(plan, topology.size, units, 4, "f32", density))
+    return place(plan, topology, ExpectedBytes(plan, topology.size, units, 4, "f32", density))
 
 
 def with_memory(device: int | None, host: int | None) -> Topology:
-    draft = Draft("small")
+    draft = TopologyBuilder("small")
     draft.set_levels(("node", 2), ("gpu", 2), memory=device)
     draft.add_hosts(0, host)
     draft.add_switch("hub")
@@ -46,8 +46,8 @@ def with_memory(device: int | None, host: int | None) -> Topology:
 def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
     """The running account ends where one made from the last state alone does."""
     plan = plan_of(scheme_text(*combination))
-    weigher = Weigher(plan, size, 640, 2, "f32", 0.25)
-    ledger = Ledger(plan, size, weigher)
+    weigher = ExpectedBytes(plan, size, 640, 2, "f32", 0.25)
+    ledger = MemoryModel(plan, size, weigher)
     prove(plan, expand(plan, size), ledger.observe)
     assert (ledger.count == size).all()
     ledger.capacity(ring(size))
@@ -61,7 +61,7 @@ def test_pieces_that_are_kept_apart_are_there_until_the_push_ends() -> None:
         "scheme s { communication: schedule { push { step { send all to 0 where rank > 0 } } pull { step { for r in "
         "1 .. size - 1 { send all to r where rank == 0 } } } } aggregation: one_shot partition: centralization }"
     )
-    ledger = Ledger(apart, 4, Weigher(apart, 4, 640, 2, "f32", 0.25))
+    ledger = MemoryModel(apart, 4, ExpectedBytes(apart, 4, 640, 2, "f32", 0.25))
     held = {}
 
     def observe(kind: str, phase: Phase, number: int, moved: Deliveries) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import VerificationError
-from zenc.plan.model import Plan
+from zenc.plan.from_json import plan_from_json
+from zenc.plan.ir import Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, nearest_allowed
-from zenc.plan.restore import plan_from_json
-from zenc.plan.serial import plan_text
-from zenc.plan.verify import verify, verify_all
+from zenc.plan.to_json import plan_text
+from zenc.verify.proof import verify, verify_all
 
 EVEN = 'require size mod 2 == 0 "ranks come in pairs"'
 

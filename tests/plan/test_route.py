@@ -7,13 +7,13 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, plan_of, plan_with
+from zenc.analysis.paths import Routes, every_round, routes
 from zenc.errors import Diagnostic, TopologyError
-from zenc.plan.model import Plan
-from zenc.plan.rounds import expand
-from zenc.plan.route import Routes, every_round, routes
-from zenc.topology.builders import fat_tree, nodes, ring, torus
-from zenc.topology.draft import Draft
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import expand
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.model import Topology
+from zenc.topology.shapes import fat_tree, nodes, ring, torus
 
 RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
 DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
@@ -77,7 +77,7 @@ def test_where_nobody_can_pass_it_on() -> None:
 
 
 def test_one_way_links_count_one_way() -> None:
-    draft = Draft("loop")
+    draft = TopologyBuilder("loop")
     draft.set_levels(("gpu", 4))
     for rank in range(4):
         draft.connect(rank, (rank + 1) % 4, 1e9, 0.0, one_way=True)

@@ -16,14 +16,14 @@ from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from tests.support.shipped import SHIPPED
 from tests.support.survival import assert_planned
 from zenc.errors import ArtifactError
-from zenc.language.load import load_file, locate
+from zenc.language.files import load_file, locate
+from zenc.plan.from_json import plan_from_json
+from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.plan.model import Plan
-from zenc.plan.restore import plan_from_json
-from zenc.plan.rounds import expand
-from zenc.plan.serial import plan_text, plan_to_json
-from zenc.plan.verify import verify
+from zenc.plan.to_json import plan_text, plan_to_json
+from zenc.plan.unroll import expand
 from zenc.scheme.resolve import resolve
+from zenc.verify.proof import verify
 
 
 def shipped_plan(name: str, size: int | None) -> Plan:

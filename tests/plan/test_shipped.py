@@ -12,8 +12,8 @@ from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from tests.support.steps import assert_plays
 from zenc.errors import VerificationError
 from zenc.plan.requirements import allowed
-from zenc.plan.rounds import expand
-from zenc.plan.verify import verify, verify_all
+from zenc.plan.unroll import expand
+from zenc.verify.proof import verify, verify_all
 
 SIZES = (*range(1, 17), 32, 64)
 MOST_SECONDS, MOST_BYTES = 10, 1_000_000

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_with
 from zenc.errors import Diagnostic, Source, Span, VerificationError
 from zenc.language.parse import parse_expression
-from zenc.plan.evaluate import condition, scope_of
-from zenc.plan.sizes.fit import fitting
-from zenc.plan.sizes.survey import survey
-from zenc.plan.verify import UNPINNED_SIZES, verify_all
+from zenc.plan.expressions import condition, scope_of
+from zenc.verify.proof import UNPINNED_SIZES, verify_all
+from zenc.verify.sizes.pattern import fitting
+from zenc.verify.sizes.survey import survey
 
 SIX = "step { for d in 1 .. 5 { send part (rank + d) mod 6 to (rank + d) mod 6 } }"
 SIX_PULL = "step { for d in 1 .. 5 { send part rank to (rank + d) mod 6 } }"

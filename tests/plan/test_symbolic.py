@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, CUTS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, explain, plan_of, plan_with
-from zenc.language.load import load_file, locate
-from zenc.plan.formula import DENSE, Domain, fit_scalar, fit_volume, volume_text
+from zenc.analysis.closed_form import DENSE, Domain, fit_scalar, fit_volume, volume_text
+from zenc.analysis.scaling import Symbolic, symbolic
+from zenc.analysis.scaling_text import symbolic_text
+from zenc.analysis.volume import volumes
+from zenc.gradients.generators import GradientSpec
+from zenc.language.files import load_file, locate
+from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.plan.model import Plan
-from zenc.plan.program import program
-from zenc.plan.rounds import expand
-from zenc.plan.symbolic import Symbolic, symbolic
-from zenc.plan.symbolic_text import symbolic_text
-from zenc.plan.synthetic import Load
-from zenc.plan.volume import volumes
+from zenc.plan.rank_schedule import program
+from zenc.plan.unroll import expand
 from zenc.scheme.resolve import resolve
 
 HALVES = "d + d_2/2 + d_4/4 + ... + d_(n/2)/(n/2)"
@@ -138,7 +138,7 @@ def test_dense_travels_whole_in_its_own_phase_alone() -> None:
     assert sent(found) == {"push": "(n - 1)/n d M", "pull": "(n - 1)/n M"}
 
 
-LOAD = Load(60_000, 64, "f32", 0.01)
+LOAD = GradientSpec(60_000, 64, "f32", 0.01)
 BLOCKS = [
     ("block(64)", "block(64)", "(n - 1)/n b M", "(n - 1)/n b_n M", (64, 64)),
     ("block(16)", "coo", "(n - 1)/n b M", "(n - 1)/n b_n M", (16, 16)),

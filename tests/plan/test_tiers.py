@@ -14,14 +14,14 @@ from tests.support.cases import COMBINATIONS, INNER, tiered_text
 from tests.support.plans import explain, plan_of
 from tests.support.steps import assert_plays, steps_of
 from zenc.errors import ArtifactError, VerificationError
-from zenc.plan.levels import first_part, levels_of
-from zenc.plan.model import Plan
-from zenc.plan.program import program
-from zenc.plan.restore import plan_from_json
-from zenc.plan.rounds import expand
-from zenc.plan.serial import plan_text, plan_to_json
-from zenc.plan.synthetic import Load
-from zenc.plan.verify import verify, verify_all
+from zenc.gradients.generators import GradientSpec
+from zenc.plan.from_json import plan_from_json
+from zenc.plan.ir import Plan
+from zenc.plan.rank_schedule import program
+from zenc.plan.tier_layout import first_part, levels_of
+from zenc.plan.to_json import plan_text, plan_to_json
+from zenc.plan.unroll import expand
+from zenc.verify.proof import verify, verify_all
 
 TWO = "scheme a { tier node(4): dense_ring tier cluster: balanced }"
 THREE = "scheme a { tier x(2): dense_ring tier y(3): balanced tier z: agsparse }"
@@ -211,7 +211,7 @@ def test_sums_that_differ_between_the_ranks_of_a_group():
 
 def test_prediction_counts_what_tiers_have_summed():
     """Dense inside: every unit travels. Across: the density of sums of 4, and of 8 on the way back."""
-    load = Load(8000, 2, "f32", 0.05)
+    load = GradientSpec(8000, 2, "f32", 0.05)
     explained = explain(plan_of(TWO), 8, 1, load)
     by_phase = {message.phase: message for message in explained.messages}
     assert list(by_phase) == ["push of node", "push of cluster", "pull of cluster", "pull of node"]

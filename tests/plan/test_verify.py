@@ -9,7 +9,7 @@ import pytest
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import VerificationError
-from zenc.plan.verify import UNPINNED_SIZES, verify, verify_all
+from zenc.verify.proof import UNPINNED_SIZES, verify, verify_all
 
 
 def found(push: str, pull: str, size: int, **more: str) -> tuple[str, str, int]:

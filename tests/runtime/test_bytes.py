@@ -1,4 +1,4 @@
-"""The bytes that real calls count are those that ``zenc.plan.bytes`` predicts from the same gradients, exactly."""
+"""The bytes that real calls count are those that ``zenc.analysis.exact_traffic`` predicts from the same gradients, exactly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.exact import assert_exact, positive
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from tests.support.shipped import SHIPPED, cases
-from zenc.language.load import locate
+from zenc.language.files import locate
 
 JOB = "tests.runtime.jobs:counted"
 

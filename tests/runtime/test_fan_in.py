@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from zenc.cost.calibration import FAN_IN_SHARE
-from zenc.runtime.calibrate import _fan_in
+from zenc.calibrate.network import _fan_in
+from zenc.simulator.calibration import FAN_IN_SHARE
 
 BANDWIDTH, MESSAGE = 12.5e6, 80e-6
 

@@ -16,14 +16,14 @@ from tests.support.drivers import NCCL, compiled, driver
 from tests.support.emulated_gpu import EmulatedGpu, emulated_ranks, futures_of_ranks
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
-from zenc.codegen.arch import Arch
-from zenc.codegen.device import Cubin
-from zenc.runtime import gpu as gpu_module
-from zenc.runtime import gpu_stage as stage_module
-from zenc.runtime.stages import Stages
-from zenc.targets.cuda import driver as driver_module
-from zenc.targets.cuda import kernels as kernels_module
-from zenc.targets.cuda.driver import Driver, Gpu, find_nccl
+from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.gpu_kernels import Cubin
+from zenc.runtime.backends import Stages
+from zenc.runtime.gpu import backend as stage_module
+from zenc.runtime.gpu import device as gpu_module
+from zenc.runtime.gpu import driver as driver_module
+from zenc.runtime.gpu import kernel_image as kernels_module
+from zenc.runtime.gpu.driver import Driver, GpuInfo, find_nccl
 
 CUDA = [torch.device("cuda", index) for index in range(2)]
 
@@ -54,7 +54,7 @@ def old_nccl(folder: Path) -> None:
 
 
 def other_architecture(folder: Path) -> None:
-    hopper, ampere = Cubin(Arch(9, 0), b"", "nvcc", 13), Gpu(0, "NVIDIA Test", Arch(8, 0))
+    hopper, ampere = Cubin(Arch(9, 0), b"", "nvcc", 13), GpuInfo(0, "NVIDIA Test", Arch(8, 0))
     kernels_module.kernels_for(ampere, Driver(driver(folder)), {"kernels.cu": ""}, [hopper])
 
 

@@ -17,8 +17,8 @@ from tests.gpu.machine import emulator
 from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
-from zenc.runtime.capacity import Capacity, capacity_of
-from zenc.runtime.captured import Captured
+from zenc.runtime.gpu.cuda_graph import Captured
+from zenc.runtime.gpu.fixed_capacity import FixedCapacity, capacity_of
 from zenc.runtime.operation import Operation
 
 UNITS, WIDTH = 300, 3
@@ -42,7 +42,7 @@ def cpu_sums(artifact: zenc.Artifact, inputs: list[torch.Tensor], op: str = "sum
 @pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("zen", 4), ("dense_ring", 2), ("balanced", 1)])
 def test_sums_are_those_of_the_cpu(name, size, make):
     artifact = zenc.compile(name, ranks=size)
-    ranks = emulated_ranks(artifact, size, capacity=Capacity(0.5, 1.0))
+    ranks = emulated_ranks(artifact, size, capacity=FixedCapacity(0.5, 1.0))
     for seed, kind in enumerate(("random", "everything", "empty_on_one")):
         inputs = gradients(make, size, seed, kind)
         found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs], "mean")
@@ -54,7 +54,12 @@ class Graphs:
     """A call on each rank, held by a graph: of ``tensors``, one a rank."""
 
     def __init__(
-        self, name: str, tensors: list[torch.Tensor], capacity: Capacity, op: Operation = "sum", deadline: float = 60
+        self,
+        name: str,
+        tensors: list[torch.Tensor],
+        capacity: FixedCapacity,
+        op: Operation = "sum",
+        deadline: float = 60,
     ) -> None:
         self.artifact = zenc.compile(name, ranks=len(tensors))
         self.ranks = emulated_ranks(self.artifact, len(tensors), deadline, capacity)
@@ -73,7 +78,7 @@ class Graphs:
 @pytest.mark.parametrize(("name", "size"), [("balanced", 3), ("zen", 4), ("dense_ring", 2), ("sparcml", 4)])
 def test_a_graph_sums_what_a_dense_tensor_holds_at_each_replay(name, size):
     tensors = [torch.zeros(UNITS, WIDTH) for _ in range(size)]
-    graphs = Graphs(name, tensors, Capacity(0.5, 1.0), "mean")
+    graphs = Graphs(name, tensors, FixedCapacity(0.5, 1.0), "mean")
     assert all(not tensor.any() for tensor in tensors), "nothing has been summed yet"
     for seed, kind in enumerate(("random", "one_unit", "everything", "empty_on_all", "random")):
         inputs = gradients(dense_tensor, size, seed, kind)
@@ -87,7 +92,7 @@ def test_a_graph_sums_what_a_dense_tensor_holds_at_each_replay(name, size):
 def test_a_graph_sums_sparse_tensors_of_as_many_units_as_were_captured():
     size = 3
     tensors = gradients(sparse_tensor, size, 1)
-    graphs = Graphs("balanced", tensors, Capacity(0.3, 0.6))
+    graphs = Graphs("balanced", tensors, FixedCapacity(0.3, 0.6))
     kept = []
     for seed in range(3):
         for rank, tensor in enumerate(tensors):
@@ -103,7 +108,7 @@ def test_a_graph_sums_sparse_tensors_of_as_many_units_as_were_captured():
 def test_without_room_a_replay_is_made_again():
     """On all ranks, of which one had no room; the input is as it was, and the next replay is as ever."""
     tensors = [torch.zeros(UNITS, WIDTH) for _ in range(3)]
-    graphs = Graphs("balanced", tensors, Capacity(0.1, 0.3))
+    graphs = Graphs("balanced", tensors, FixedCapacity(0.1, 0.3))
     for full in (True, False):
         for rank, tensor in enumerate(tensors):
             tensor.zero_()
@@ -117,7 +122,7 @@ def test_without_room_a_replay_is_made_again():
 def test_ordinary_calls_go_between_replays():
     """They use the same group and the same pinned memory."""
     tensors = [torch.zeros(UNITS, WIDTH) for _ in range(2)]
-    graphs = Graphs("balanced", tensors, Capacity(0.5, 1.0))
+    graphs = Graphs("balanced", tensors, FixedCapacity(0.5, 1.0))
     for seed in range(3):
         inputs = gradients(sparse_tensor, 2, seed)
         assert_same_bits(
@@ -134,7 +139,7 @@ def test_a_graph_holds_several_calls(held):
     """Each has tables of its own in pinned memory, and another call goes before the next replay."""
     tensors = [[torch.zeros(UNITS, WIDTH) for _ in range(2)] for _ in range(held)]
     artifact = zenc.compile("balanced", ranks=2)
-    ranks = emulated_ranks(artifact, 2, capacity=Capacity(0.5, 1.0))
+    ranks = emulated_ranks(artifact, 2, capacity=FixedCapacity(0.5, 1.0))
     calls = [on_all(ranks, lambda rank: ranks[rank].collective.capturable(of[rank])) for of in tensors]  # noqa: B023
 
     def captured(rank: int) -> int:
@@ -158,7 +163,7 @@ def test_a_graph_holds_several_calls(held):
 
 def test_a_peer_that_does_not_replay_is_missed():
     """At the deadline, while the graphs live: NCCL would wait for these to end."""
-    graphs = Graphs("balanced", [torch.zeros(UNITS, WIDTH) for _ in range(2)], Capacity(0.5, 1.0), deadline=3)
+    graphs = Graphs("balanced", [torch.zeros(UNITS, WIDTH) for _ in range(2)], FixedCapacity(0.5, 1.0), deadline=3)
     graphs.ranks[0].gpu.launch(graphs.graphs[0])
     started = time.monotonic()
     with pytest.raises(zenc.SynchronisationError) as caught:
@@ -172,7 +177,7 @@ def test_a_peer_that_does_not_replay_is_missed():
 
 @pytest.mark.parametrize(
     ("capacity", "tensor"),
-    [(None, torch.zeros(4, 3)), (Capacity(1, 1), torch.zeros(4, 6)[:, ::2])],
+    [(None, torch.zeros(4, 3)), (FixedCapacity(1, 1), torch.zeros(4, 6)[:, ::2])],
     ids=["exact mode", "gaps"],
 )
 def test_what_no_graph_can_hold(capacity, tensor):
@@ -183,7 +188,7 @@ def test_what_no_graph_can_hold(capacity, tensor):
 
 
 def test_a_result_is_of_a_replay():
-    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=Capacity(1, 1))[0]
+    rank = emulated_ranks(zenc.compile("balanced", ranks=1), 1, capacity=FixedCapacity(1, 1))[0]
     with pytest.raises(zenc.TensorError) as caught:
         rank.collective.capturable(torch.zeros(4, 3)).result()
     assert caught.value.diagnostics[0].id == "not-capturable"
@@ -192,9 +197,9 @@ def test_a_result_is_of_a_replay():
 def test_capacities():
     plan = zenc.compile("balanced", ranks=4).plan
     assert capacity_of(None, plan, 4) is None
-    assert capacity_of(0.1, plan, 4) == Capacity(0.1, 0.4)
-    assert capacity_of(0.5, plan, 4) == Capacity(0.5, 1.0)
-    assert capacity_of((0.1, 0.2), plan, 4) == Capacity(0.1, 0.2)
+    assert capacity_of(0.1, plan, 4) == FixedCapacity(0.1, 0.4)
+    assert capacity_of(0.5, plan, 4) == FixedCapacity(0.5, 1.0)
+    assert capacity_of((0.1, 0.2), plan, 4) == FixedCapacity(0.1, 0.2)
 
 
 @pytest.mark.parametrize("given", [0.0, -1.0, 1.5, (0.2, 0.1), (0.1, 2.0), float("nan")])

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.runtime.test_holders import AGGREGATIONS, COMMUNICATIONS, ranks_of
 from tests.support.holder_bytes import weigh_by_holders
 from tests.support.local import run_all
-from zenc.plan.bytes import weigh
-from zenc.plan.gradients import gradients
-from zenc.plan.rounds import expand
+from zenc.analysis.exact_traffic import weigh
+from zenc.gradients.index_sets import gradients
+from zenc.plan.unroll import expand
 
 PHASES = ("announce", "push", "pull")
 

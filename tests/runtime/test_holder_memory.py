@@ -8,22 +8,22 @@ import torch
 
 from tests.runtime.test_holders import ranks_of
 from tests.support.local import run_all
-from zenc.plan.capacity import BUFFERS
-from zenc.plan.expected import Weigher
-from zenc.plan.ledger import Ledger
-from zenc.plan.model import Plan
-from zenc.plan.rounds import expand
-from zenc.plan.verify import prove
-from zenc.runtime.holders import HolderExchange
-from zenc.runtime.segments import Segment
-from zenc.topology.builders import ring
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.memory import BUFFERS
+from zenc.analysis.memory_model import MemoryModel
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import expand
+from zenc.runtime.cpu.holder_executor import HolderExchange
+from zenc.runtime.cpu.segments import HeldSegment
+from zenc.topology.shapes import ring
+from zenc.verify.proof import prove
 
 UNITS, WIDTH = 6_000, 3
 
 
 def expected(plan: Plan, size: int, density: float) -> list[dict[str, int]]:
     """The bytes of each rank's buffers when the call has ended."""
-    ledger = Ledger(plan, size, Weigher(plan, size, UNITS, WIDTH, "f32", density))
+    ledger = MemoryModel(plan, size, ExpectedBytes(plan, size, UNITS, WIDTH, "f32", density))
     prove(plan, expand(plan, size), ledger.observe)
     ledger.capacity(ring(size))
     nothing = np.zeros(size, dtype=np.int64)
@@ -46,7 +46,7 @@ def test_index_sets_and_rows(
     found: dict[int, tuple[int, int]] = {}
     run = HolderExchange.run
 
-    def watched(self: HolderExchange, own: list[Segment]) -> object:
+    def watched(self: HolderExchange, own: list[HeldSegment]) -> object:
         summed = run(self, own)
         agreed, words = self.agreed, -(-UNITS // 64) * 8
         sets = self.size * words + sum(each.nbytes for each in (agreed._any, agreed._owners, agreed._arena))
@@ -73,7 +73,7 @@ def test_index_sets_and_rows(
 
 def test_sets_are_part_of_what_a_rank_needs() -> None:
     plan = ranks_of(4, "point_to_point then ring", "incremental")[0].artifact.plan
-    ledger = Ledger(plan, 4, Weigher(plan, 4, 6_400, 2, "f32", 0.5))
+    ledger = MemoryModel(plan, 4, ExpectedBytes(plan, 4, 6_400, 2, "f32", 0.5))
     prove(plan, expand(plan, 4), ledger.observe)
     need = ledger.capacity(ring(4)).needs[0]
     present = 6_000  # 6,400 * (1 - 0.5^4)

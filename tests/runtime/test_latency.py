@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.language.load import load_text
+from zenc.calibrate.latency_fit import RING, Latency, latency
+from zenc.language.files import load_text
 from zenc.plan.lower import lower
-from zenc.plan.rounds import expand
-from zenc.runtime.latency import RING, Latency, latency
+from zenc.plan.unroll import expand
 from zenc.scheme.resolve import resolve
 
 

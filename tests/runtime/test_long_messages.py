@@ -8,7 +8,7 @@ import torch
 from tests.support import local
 from tests.support.cases import assert_same_bits, sparse_tensor
 from tests.support.local import collectives, run_all
-from zenc.compiler import compile
+from zenc.api import compile
 
 
 @pytest.mark.parametrize("name", ["balanced", "sparcml", "dense_ring", "holders", "zen"])

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import zenc
-from zenc.cost.sample import sample_ids
 from zenc.errors import CostError, ZencError
-from zenc.runtime.marks import able_to_count
+from zenc.gradients.sample import sample_ids
+from zenc.runtime.presence import count_dtype
 
 
 def marked(gradient, sample=65_536):
@@ -69,7 +69,7 @@ def test_what_has_no_units_has_no_marks(gradient):
 
 
 def test_counts_fit_in_their_type():
-    assert (able_to_count(255), able_to_count(256)) == (torch.uint8, torch.int32)
+    assert (count_dtype(255), count_dtype(256)) == (torch.uint8, torch.int32)
 
 
 def test_nothing_to_save(tmp_path):

@@ -14,7 +14,7 @@ import zenc
 from tests.support.cases import FORMATS, KINDS, assert_sums, dense_tensor, sparse_tensor
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from zenc.language.load import locate
+from zenc.language.files import locate
 from zenc.plan.requirements import allowed
 
 JOBS = "tests.runtime.jobs:"

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from zenc.runtime import gpu, gpu_stage
-from zenc.runtime.stages import Stages
+from zenc.runtime.backends import Stages
+from zenc.runtime.gpu import backend, device
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def current(monkeypatch) -> list[torch.device]:
 def test_a_stage_is_made_on_the_device_of_its_tensors(monkeypatch, current):
     """Whichever is current: its kernels, its events and its communicator belong to the context that is."""
     made = []
-    monkeypatch.setattr(gpu, "TorchGpu", lambda device: ("gpu", device, tuple(current)))
-    monkeypatch.setattr(gpu_stage, "gpu_stage", lambda *given: made.append((given[1], tuple(current))) or "stage")
+    monkeypatch.setattr(device, "TorchGpu", lambda device: ("gpu", device, tuple(current)))
+    monkeypatch.setattr(backend, "gpu_stage", lambda *given: made.append((given[1], tuple(current))) or "stage")
     stages = Stages(None, SimpleNamespace(rank=1), 3.0)
     second = torch.device("cuda", 1)
     assert stages.on(second) == "stage" and stages.on(second) == "stage"

@@ -29,8 +29,8 @@ from tests.support.cases import (
 )
 from tests.support.local import collectives, run_all
 from tests.support.plans import explain
-from zenc.plan.formats import MESSAGE_HEADER_BYTES
-from zenc.plan.synthetic import Load
+from zenc.gradients.generators import GradientSpec
+from zenc.wire.formats import MESSAGE_HEADER_BYTES
 
 JOBS = "tests.runtime.jobs:"
 SIZES = ((1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (2, 2, 2), (5, 1), (7, 1))
@@ -147,7 +147,7 @@ def test_zen_cluster_sends_densely_inside_and_sparsely_across():
         ]
         assert_sums(run_all(ranks, inputs), inputs)
         for rank in range(8):
-            predicted = explain(artifact.plan, 8, rank, Load(400, 8, "f32", density)).traffic
+            predicted = explain(artifact.plan, 8, rank, GradientSpec(400, 8, "f32", density)).traffic
             for phase in ("push", "pull"):
                 stats, wanted = ranks[rank].stats["phases"][phase], predicted[phase]
                 assert (stats["bytes_sent"], stats["bytes_received"]) == (wanted.sent, wanted.received)

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import SynchronisationError
-from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
-from zenc.runtime.wire import Envelope, SegmentHeader, message_header, read_headers
+from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
+from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
 
 WORD = st.integers(0, 2**64 - 1)
-ENVELOPES = st.builds(Envelope, WORD, WORD, WORD)
+ENVELOPES = st.builds(CallHeader, WORD, WORD, WORD)
 SEGMENTS = st.lists(
     st.builds(SegmentHeader, st.integers(0, 2**32 - 1), st.integers(0, 2**24 - 1), st.sampled_from(WIRE_FORMATS), WORD),
     max_size=5,
 )
-MINE = Envelope(7, 0x1234, 1000)
+MINE = CallHeader(7, 0x1234, 1000)
 HEAD = message_header(MINE, 3, [SegmentHeader(2, 3, WIRE_FORMATS[1], 5)], 104)
 
 
@@ -32,17 +32,17 @@ def test_headers_come_back(envelope, segments, sender, body):
 
 def test_the_layout_of_the_bytes():
     """What ranks of one version write is what they all read, on every machine: little endian, no gaps."""
-    head = message_header(Envelope(1, 2, 3), 4, [SegmentHeader(5, 6, WIRE_FORMATS[2], 7)], 99)
+    head = message_header(CallHeader(1, 2, 3), 4, [SegmentHeader(5, 6, WIRE_FORMATS[2], 7)], 99)
     assert head == struct.pack("<4sHHIIQQQQ", b"zenM", 3, 0, 1, 4, 99, 1, 2, 3) + struct.pack("<IIQ", 5, 6 << 8 | 2, 7)
 
 
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (Envelope(7, 0x1234, 1001), "its tensor has 1,001 units, and this rank's has 1,000"),
-        (Envelope(7, 0x1235, 1000), "its tensor, dtype, operation or scheme differs"),
-        (Envelope(9, 0x1234, 1000), "it is in call 9 of this group, and this rank in call 7"),
-        (Envelope(8, 0x1235, 1001), "units"),
+        (CallHeader(7, 0x1234, 1001), "its tensor has 1,001 units, and this rank's has 1,000"),
+        (CallHeader(7, 0x1235, 1000), "its tensor, dtype, operation or scheme differs"),
+        (CallHeader(9, 0x1234, 1000), "it is in call 9 of this group, and this rank in call 7"),
+        (CallHeader(8, 0x1235, 1001), "units"),
     ],
 )
 def test_another_call_is_told_from_damage(other, words):

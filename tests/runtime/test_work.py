@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.work import Work, Worker
+from zenc.runtime.call_queue import Work, Worker
 
 NOTHING = torch.empty(0)
 

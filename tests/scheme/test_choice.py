@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.compiler import check
+from zenc.api import check
 from zenc.errors import SchemeError, SchemeSyntaxError, VerificationError
-from zenc.language.load import load_file, load_text, locate
+from zenc.language.files import load_file, load_text, locate
 from zenc.scheme.model import Choice, Settings
 from zenc.scheme.resolve import resolve, resolve_any
 

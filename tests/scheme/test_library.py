@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from zenc.errors import Source
-from zenc.language.load import load_text, locate, shipped_names
+from zenc.language.files import load_text, locate, shipped_names
 from zenc.language.parse import parse
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve_any

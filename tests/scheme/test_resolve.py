@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zenc.errors import Diagnostic, SchemeError
-from zenc.language.load import load_file, load_text
+from zenc.language.files import load_file, load_text
 from zenc.language.parse import parse_block
 from zenc.language.schedule import Integer, Let, Unary
 from zenc.resources import directory

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zenc.errors import SchemeError
-from zenc.language.load import load_file, load_text
+from zenc.language.files import load_file, load_text
 from zenc.scheme.model import Aggregation, Contiguous, Format, Partition, Permutation, Scheme, Unit
 from zenc.scheme.resolve import resolve
 

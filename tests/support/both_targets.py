@@ -8,7 +8,7 @@ from tests.support.emulated import Emulated, Result
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.runtime.collective import Collective
-from zenc.targets.cuda.sequence import CallSequence
+from zenc.runtime.gpu.library import CallSequence
 
 WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
 

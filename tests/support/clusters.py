@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.support.schedules import expressions
-from zenc.language.text import expression_text
+from zenc.language.printer import expression_text
 
 NAMES = st.sampled_from(["gpu", "node", "hub", "network", "a"])
 UNITS = st.sampled_from(["GB/s", "Gbit/s", "us", "ns", "GB", "B", "parsec", "Gb/s"])

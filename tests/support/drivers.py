@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from zenc.codegen.toolchain import toolchain
+from zenc.codegen.build.toolchain import toolchain
 
 DRIVER = r"""
 #include <cstring>

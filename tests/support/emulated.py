@@ -24,11 +24,11 @@ from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.codegen.statements import Sequence
 from zenc.codegen.templates import headers, include_dirs
-from zenc.plan.model import Plan
+from zenc.plan.ir import Plan
+from zenc.runtime.gpu.call_args import ALLOCATE, DTYPE_NUMBERS, CallArgs, CallOutcome, failure_of
+from zenc.runtime.gpu.library import CallSequence
+from zenc.runtime.gpu.partition import DevicePartitions, Words
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
-from zenc.targets.cuda.call import ALLOCATE, DTYPE_NUMBERS, Call, Outcome, failure_of
-from zenc.targets.cuda.sequence import CallSequence
-from zenc.targets.cuda.tables import Cuts, Words
 
 DEADLINE = 60.0
 STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -134,7 +134,7 @@ class Result:
     tensor: torch.Tensor
     counts_in: list[int]
     counts_out: list[int]
-    call: Call
+    call: CallArgs
 
 
 class Emulated:
@@ -214,9 +214,9 @@ class _Rank:
     def _called(self, tensor: torch.Tensor, layout: Layout, number: int, op: str, changed: dict[str, Any]) -> Any:
         device, parts = self.device, self.group.plan.parts(self.group.size)
         given = contribution_of(tensor, layout)
-        cut = Cuts(self.group.plan.mapping, parts, self.group.unit, self._upload).of(layout.units)
+        cut = DevicePartitions(self.group.plan.mapping, parts, self.group.unit, self._upload).of(layout.units)
         counts = [(ctypes.c_int64 * parts)() for _ in range(2)]
-        call = Call(
+        call = CallArgs(
             number=number,
             signature=7,
             units=layout.units,
@@ -239,7 +239,7 @@ class _Rank:
         cut.fill(call)
         for name, value in changed.items():
             setattr(call, name, value)
-        if self.group.unit.all_reduce(call) is not Outcome.DONE:
+        if self.group.unit.all_reduce(call) is not CallOutcome.DONE:
             return failure_of(call, self.group.plan.scheme)
         return Result(self._result(tensor, layout, call), *(list(each) for each in counts), call)
 
@@ -247,7 +247,7 @@ class _Rank:
         """To memory that is freed after the call."""
         return self.device.copy_bytes_in(ctypes.addressof(words), ctypes.sizeof(words)), None
 
-    def _result(self, tensor: torch.Tensor, layout: Layout, call: Call) -> torch.Tensor:
+    def _result(self, tensor: torch.Tensor, layout: Layout, call: CallArgs) -> torch.Tensor:
         device = self.device
         if not layout.is_sparse:
             return device.copy_out(call.dense_out, torch.empty_like(tensor.contiguous()))

@@ -20,20 +20,20 @@ from tests.emulator.build import engine, kernels
 from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
 from tests.support.emulated import compiled_unit
+from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.sequence_code import lowered
-from zenc.compiler import compile_text
-from zenc.runtime import gpu_stage as stage_module
 from zenc.runtime import load
-from zenc.runtime.capacity import Capacity
+from zenc.runtime.backend_api import Stage
+from zenc.runtime.backends import Stages
+from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.gpu_stage import gpu_stage
-from zenc.runtime.reduction import Stage
-from zenc.runtime.stages import Stages
-from zenc.runtime.work import Worker
-from zenc.targets.cuda.tables import Words
+from zenc.runtime.gpu import backend as stage_module
+from zenc.runtime.gpu.backend import gpu_stage
+from zenc.runtime.gpu.fixed_capacity import FixedCapacity
+from zenc.runtime.gpu.partition import Words
 
 NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)
@@ -183,7 +183,7 @@ class EmulatedRank:
     """A collective on a GPU of its own."""
 
     def __init__(
-        self, artifact: Artifact, meeting: _Meeting, rank: int, deadline: float, capacity: Capacity | None
+        self, artifact: Artifact, meeting: _Meeting, rank: int, deadline: float, capacity: FixedCapacity | None
     ) -> None:
         self.gpu = EmulatedGpu(rank)
         communicator = communicator_of(meeting, rank)
@@ -192,14 +192,14 @@ class EmulatedRank:
 
 
 def emulated_ranks(
-    artifact: Artifact, size: int, deadline: float = 300.0, capacity: Capacity | None = None
+    artifact: Artifact, size: int, deadline: float = 300.0, capacity: FixedCapacity | None = None
 ) -> list[EmulatedRank]:
     """One loaded collective for each of ``size`` ranks; raises the error of the lowest rank that failed."""
     return [rank.result() for rank in futures_of_ranks(artifact, size, deadline, capacity)]
 
 
 def futures_of_ranks(
-    artifact: Artifact, size: int, deadline: float = 300.0, capacity: Capacity | None = None
+    artifact: Artifact, size: int, deadline: float = 300.0, capacity: FixedCapacity | None = None
 ) -> list[Future[EmulatedRank]]:
     """The same as they are made; a rank that fails has an exception."""
     meeting = _Meeting(size)

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from zenc.plan.bytes import Weight, weigh
-from zenc.plan.gradients import Gradients, gradients
-from zenc.plan.model import Plan
-from zenc.plan.verify import verify
+from zenc.analysis.exact_traffic import Weight, weigh
+from zenc.gradients.index_sets import Gradients, gradients
+from zenc.plan.ir import Plan
 from zenc.runtime.layout import DTYPE_NAMES, contribution_of, layout_of
+from zenc.verify.proof import verify
 
 
 def gradients_of(inputs: list[torch.Tensor], plan: Plan) -> Gradients:

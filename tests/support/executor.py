@@ -1,6 +1,6 @@
 """An executor of moves that shares nothing with the verifier: lists of Python objects instead of sets in arrays.
 
-It follows the words of ``zenc.plan.model``. A contribution is a number of its own; a sum is a tree, the nested tuple of
+It follows the words of ``zenc.plan.ir``. A contribution is a number of its own; a sum is a tree, the nested tuple of
 what was added, in order. Values are played as exact fractions too, so that the final numbers can be looked at.
 """
 
@@ -62,7 +62,7 @@ def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape]) -> Hel
             play_push(step, held, shapes[number].one_shot)
         held = [[[(rank, merged(pieces))] for pieces in of_rank] for rank, of_rank in enumerate(held)]
         if number + 1 < len(pushes):
-            demand_whole_groups(held, shapes, number)
+            ensure_whole_groups(held, shapes, number)
     for steps in pulls:
         for step in steps:
             play_pull(step, held, size)
@@ -83,7 +83,7 @@ def merged(pieces: list[tuple[int, Any]]) -> Any:
     return tuple(tree for _, tree in ordered) if len(ordered) > 1 else ordered[0][1]
 
 
-def demand_whole_groups(held: Held, shapes: list[Shape], number: int) -> None:
+def ensure_whole_groups(held: Held, shapes: list[Shape], number: int) -> None:
     """After push ``number`` a rank has what it owns in the tiers so far, from all ranks of its group."""
     for rank, of_rank in enumerate(held):
         place, group = rank, 1

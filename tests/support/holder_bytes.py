@@ -1,4 +1,4 @@
-"""The bytes of a call by holders, row by row: an oracle for the run time and for ``zenc.plan.bytes``.
+"""The bytes of a call by holders, row by row: an oracle for the run time and for ``zenc.analysis.exact_traffic``.
 
 announce  header, and for every set a segment header and its index, in the smallest format
 push      header, and the rows of each piece, padded to 8 bytes; a message without rows is not sent
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from zenc.plan.evaluate import Ints
-from zenc.plan.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, index_bytes, padded, wire_format
-from zenc.plan.model import Phase, Plan
-from zenc.plan.owners import owners_of
-from zenc.plan.provenance import Deliveries
-from zenc.plan.verify import verify
+from zenc.plan.expressions import Ints
+from zenc.plan.ir import Phase, Plan
 from zenc.scheme.model import Format
+from zenc.verify.proof import verify
+from zenc.verify.provenance import Deliveries
+from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, index_bytes, padded, wire_format
+from zenc.wire.owners import owners_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,9 +19,9 @@ from tests.support.emulated import STRICT
 from tests.support.shipped import cases, plan_of_shipped
 from zenc.codegen.sequence_code import FILE, lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
-from zenc.plan.model import Plan
-from zenc.targets.cuda.call import Call, Outcome
-from zenc.targets.cuda.sequence import CallSequence
+from zenc.plan.ir import Plan
+from zenc.runtime.gpu.call_args import CallArgs, CallOutcome
+from zenc.runtime.gpu.library import CallSequence
 
 UNIT = "unit.cpp"
 FIRST = "zenc_all_reduce"
@@ -47,8 +47,8 @@ class JoinedSequence(CallSequence):
         self._entry = self._library[entry]
         self._entry.restype, self._entry.argtypes = ctypes.c_int64, (ctypes.c_void_p,)
 
-    def all_reduce(self, call: Call) -> Outcome:
-        return Outcome(self._entry(ctypes.byref(call)))
+    def all_reduce(self, call: CallArgs) -> CallOutcome:
+        return CallOutcome(self._entry(ctypes.byref(call)))
 
 
 def unit_of_shipped(scheme: str, size: int) -> CallSequence:

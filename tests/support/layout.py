@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from zenc.errors import SchemeSyntaxError, Source
-from zenc.language.format import format_text
+from zenc.language.formatter import format_text
 from zenc.language.parse import parse
 
 TOKEN = re.compile(r'#[^\n]*|"[^"]*"|[0-9]+\.[0-9]+|\w+|\.\.|->|[=!<>]=|<<|>>|\S')

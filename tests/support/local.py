@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from zenc.codegen.artifact import Artifact
+from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.host_stage import host_stage
-from zenc.runtime.work import Worker
-from zenc.targets import cpu
+from zenc.runtime.cpu import library
+from zenc.runtime.cpu.backend import host_stage
 
 
 class _Mailboxes:
@@ -47,7 +47,7 @@ class _Awaited:
 
 
 class LocalTransport:
-    """As ``zenc.runtime.transport.Transport`` says, between threads. ``on_send`` may change or drop a packet."""
+    """As ``zenc.runtime.cpu.transport.Transport`` says, between threads. ``on_send`` may change or drop a packet."""
 
     def __init__(
         self, boxes: _Mailboxes, rank: int, size: int, on_send: Callable[[torch.Tensor], torch.Tensor | None]
@@ -80,7 +80,7 @@ def collectives(
 ) -> list[Collective]:
     """One loaded collective for each of ``size`` ranks."""
     boxes = _Mailboxes()
-    kernels = cpu.load(artifact.sources)
+    kernels = library.load(artifact.sources)
     made = []
     for rank in range(size):
         transport = LocalTransport(boxes, rank, size, on_send)

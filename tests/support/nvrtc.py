@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from zenc.codegen.device import FLAGS, device_headers
-from zenc.codegen.nvrtc import Compiled, Nvrtc
+from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
+from zenc.codegen.build.nvrtc import Compiled, Nvrtc
 
 
 def compiled_by(path: str, source: str, arch: str) -> Compiled:

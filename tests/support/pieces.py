@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tests.emulator.device import Segment
-from zenc.plan.formats import WIRE_FORMATS, index_bytes
+from zenc.runtime.cpu.geometry import RANKED_WORDS
+from zenc.runtime.cpu.kernels import WIRE_NUMBERS
 from zenc.scheme.model import Format
-from zenc.targets.cpu.kernels import WIRE_NUMBERS
-from zenc.targets.geometry import RANKED_WORDS
+from zenc.wire.formats import WIRE_FORMATS, index_bytes
 
 RUBBISH = 0xA5A5A5A5A5A5A5A5
 

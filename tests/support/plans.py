@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from zenc.language.load import load_text
-from zenc.plan.explain import Explanation
-from zenc.plan.explain import explain as explain_gradients
+from zenc.analysis.explanation import Explanation
+from zenc.analysis.explanation import explain as explain_gradients
+from zenc.gradients.generators import GradientSpec, drawn, source_of
+from zenc.language.files import load_text
+from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.plan.model import Plan
-from zenc.plan.synthetic import Load, drawn, source_of
 from zenc.scheme.resolve import resolve
 
 
@@ -16,7 +16,7 @@ def plan_of(text: str, size: int | None = None, name: str = "mine.zen", scheme: 
     return lower(resolve(load_text(text, name), scheme)[0], size)
 
 
-def explain(plan: Plan, size: int, rank: int, load: Load) -> Explanation:
+def explain(plan: Plan, size: int, rank: int, load: GradientSpec) -> Explanation:
     """What ``rank`` of ``size`` does, with gradients drawn as ``load`` says."""
     return explain_gradients(plan, rank, drawn(load, size), load, source_of(load))
 

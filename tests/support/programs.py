@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.clusters import topologies
 from tests.support.schedules import blocks, expressions, messages
+from zenc.language.printer import block_text, expression_text
 from zenc.language.schedule import Block
-from zenc.language.text import block_text, expression_text
 
 _NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "unit", "tier", "choose", "from"])
 _PATTERNS = ["ring", "hierarchy", "point_to_point", "point_to_point then ring", "mine", "mine(k = 2)"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from zenc.language.load import load_file, locate
+from zenc.language.files import load_file, locate
+from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
-from zenc.plan.model import Plan
 from zenc.plan.requirements import allowed
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve

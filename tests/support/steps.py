@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.support.executor import Held, Move, Shape, Steps, execute
-from zenc.plan.model import Plan
-from zenc.plan.rounds import Round, Rounds
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import Round, Rounds
 from zenc.scheme.model import Partition
 
 

@@ -14,16 +14,16 @@ from zenc.codegen.artifact import load_artifact
 from zenc.draw.render import svg
 from zenc.draw.topology import draw_topology
 from zenc.errors import ArtifactError, DrawingError, VerificationError, ZencError
-from zenc.language.load import load_text
-from zenc.plan.restore import plan_from_json
-from zenc.plan.serial import plan_to_json
-from zenc.plan.verify import verify
+from zenc.language.files import load_text
+from zenc.plan.from_json import plan_from_json
+from zenc.plan.to_json import plan_to_json
 from zenc.scheme.resolve import resolve
+from zenc.topology.levels import summarize
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.resolve import resolve_topology
 from zenc.topology.save import node_link
-from zenc.topology.show import summarize
+from zenc.verify.proof import verify
 
 
 def assert_said(error: ZencError) -> None:

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from zenc.codegen.render import UnitInputs, render
-from zenc.targets.cpu import load
-from zenc.targets.cpu.kernels import Kernels
-from zenc.targets.geometry import Geometry
+from zenc.runtime.cpu.geometry import Geometry
+from zenc.runtime.cpu.kernels import Kernels
+from zenc.runtime.cpu.library import load
 
 SEED = 0x5EED
 INPUTS = {

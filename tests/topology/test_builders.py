@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import TopologyError
-from zenc.topology.builders import dgx, dragonfly, fat_tree, nodes, ring, torus
 from zenc.topology.model import Link, Topology
+from zenc.topology.shapes import dgx, dragonfly, fat_tree, nodes, ring, torus
 
 SMALL = [
     ring(1), ring(2), ring(5), torus(4), torus(2, 3), torus(3, 3, 3), torus(2, 1, 2, 2), fat_tree(2), fat_tree(4),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.survival import facts
 from zenc.errors import TopologyError
-from zenc.topology import figures
+from zenc.topology import link_specs
 from zenc.topology.load import load_topology, load_with_warnings
 from zenc.topology.model import Topology
 from zenc.topology.save import node_link
@@ -17,7 +17,7 @@ from zenc.topology.save import node_link
 SAMPLES = Path(__file__).parent / "samples"
 FILES = sorted(SAMPLES.iterdir())
 SHIPPED = ["two_boxes", "p3"]
-PCIE_5 = 16 * figures.PCIE_LANE_BY_GTS[32.0]
+PCIE_5 = 16 * link_specs.PCIE_LANE_BY_GTS[32.0]
 
 
 def sample(name: str, **values: int | float | str) -> Topology:
@@ -40,7 +40,7 @@ def test_nccl() -> None:
     assert labels(topology, 1, 6) == ["nvswitch", "gpu(6)"]
     assert bandwidths(topology, "nvlink") == [450e9] * 16
     assert bandwidths(topology, "pcie") == [PCIE_5] * 2 * 24
-    assert bandwidths(topology, "system") == [figures.SYSTEM] * 2
+    assert bandwidths(topology, "system") == [link_specs.SYSTEM] * 2
     assert topology.graph.nodes["nic(3)"]["about"] == "mlx5_3"
     assert [str(s) for s in topology.switches if s.startswith("pci")] == [f"pci({n})" for n in range(8)]
     span = topology.link(0, "nvswitch").span
@@ -60,7 +60,7 @@ def test_nccl_on_four_machines() -> None:
 def test_nccl_where_the_guest_sees_no_pcie() -> None:
     topology = sample("virtual.xml", nodes=2)
     assert topology.link(0, 1).bandwidth == 12 * 25e9
-    assert topology.link(0, "cpu(0, 0)").bandwidth == figures.PCIE
+    assert topology.link(0, "cpu(0, 0)").bandwidth == link_specs.PCIE
     card = topology.link("nic(1, 0)", "network")
     assert (card.bandwidth, card.latency) == (12.5e9, 25.5e-6)
     assert sample("virtual.xml", pcie_bandwidth="8 GB/s").link(0, "cpu(0)").bandwidth == 8e9
@@ -251,7 +251,7 @@ def test_networkx_reads_what_is_written() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_topologies_are_laid_out(name: str) -> None:
-    from zenc.language.format import format_text
+    from zenc.language.formatter import format_text
     from zenc.resources import directory
 
     text = (directory("schemes") / "topologies" / f"{name}.zen").read_text()

@@ -16,9 +16,9 @@ from tests.support.survival import assert_imported, assert_said
 from tests.support.words import FOREIGN, WORDS
 from zenc.errors import ZencError
 from zenc.resources import directory
-from zenc.topology.builders import BUILDERS
 from zenc.topology.importers import IMPORT_OPTIONS
 from zenc.topology.load import load_topology
+from zenc.topology.shapes import BUILDERS
 
 SAMPLES = Path(__file__).parent / "samples"
 FILES = sorted([*SAMPLES.iterdir(), *(directory("schemes") / "topologies").glob("*.zen")])

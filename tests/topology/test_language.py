@@ -14,12 +14,12 @@ from tests.support.fuzz import fuzzed
 from tests.support.survival import assert_imported
 from tests.support.words import WORDS
 from zenc.errors import TopologyError, ZencError
-from zenc.language.load import load_text
-from zenc.topology.builders import nodes
+from zenc.language.files import load_text
+from zenc.topology.levels import summarize
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.resolve import resolve_topology
-from zenc.topology.show import summarize
+from zenc.topology.shapes import nodes
 from zenc.topology.units import Kind, unit_problem
 
 TWO_BOXES = """topology two_boxes(boxes = 2, gpus = 4) {

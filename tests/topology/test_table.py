@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zenc.topology.builders import dgx, dragonfly, fat_tree, nodes, ring, torus
-from zenc.topology.draft import Draft
+from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.model import Topology
-from zenc.topology.table import NO_ROUTE, Paths, RouteTable
+from zenc.topology.shapes import dgx, dragonfly, fat_tree, nodes, ring, torus
 
 CLUSTERS = {
     "ring": lambda: ring(5),
@@ -64,7 +64,7 @@ def test_common_shapes(name: str) -> None:
 )
 @settings(max_examples=150, deadline=None)
 def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float, float]]) -> None:
-    draft = Draft("any", "")
+    draft = TopologyBuilder("any", "")
     draft.set_levels(("gpu", size))
     names: list[int | str] = [*range(size), *(draft.add_switch(f"s({i})") for i in range(switches))]
     for one, node in enumerate(names):  # around all of them, so that nothing is an island; ranks forward nothing
@@ -80,7 +80,7 @@ def test_any_graph(size: int, switches: int, links: list[tuple[int, int, float, 
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = nodes(3, gpus=4, nics=2)
     whole = assert_as_one_by_one(topology)
-    monkeypatch.setattr("zenc.topology.table.MOST_CELLS", 100)
+    monkeypatch.setattr("zenc.topology.all_pairs.MOST_CELLS", 100)
     few = assert_as_one_by_one(topology)
     assert (whole.links == few.links).all()
 

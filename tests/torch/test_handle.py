@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.torch.jobs import ROWS, WIDTH
-from zenc.cost.stored import read_profiles
-from zenc.cost.training.model_profile import read_model_profile
 from zenc.errors import CostError
+from zenc.gradients.profile_io import read_profiles
+from zenc.simulator.training.model_profile import read_model_profile
 
 JOBS = "tests.torch.handle_jobs:"
 

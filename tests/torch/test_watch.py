@@ -105,19 +105,19 @@ def test_ranks_that_would_go_on_from_different_states(two):
 
 @pytest.mark.parametrize("spoil", ["chosen", "models", "decisions", "records"])
 def test_a_state_of_a_decision_that_can_not_be(spoil):
-    from zenc.cost.deciding import Deciding, Model, Records
     from zenc.scheme.model import Settings
+    from zenc.select.online import Model, Records, Selector
 
-    deciding = Deciding("words", Settings(), ("balanced", "agsparse"), Records())
+    deciding = Selector("words", Settings(), ("balanced", "agsparse"), Records())
     assert deciding.state() is None
     deciding.look([Model(1.0, 1.0), Model(2.0, 2.0)])
     while deciding.state() is None:
         deciding.begun()
         deciding.ended(1.0)
     state = deciding.state()
-    again = Deciding("words", Settings(), ("balanced", "agsparse"), Records())
+    again = Selector("words", Settings(), ("balanced", "agsparse"), Records())
     assert again.restore(json.loads(json.dumps(state))) and again.state() == state
-    assert not Deciding("words", Settings(), ("balanced", "zen"), Records()).restore(state)
+    assert not Selector("words", Settings(), ("balanced", "zen"), Records()).restore(state)
     state[spoil] = {"chosen": 7, "models": [[1.0, 1.0]], "decisions": [{}], "records": [[5, 1.0, 1.0, 1.0]]}[spoil]
     with pytest.raises((KeyError, TypeError, ValueError)):
-        Deciding("words", Settings(), ("balanced", "agsparse"), Records()).restore(state)
+        Selector("words", Settings(), ("balanced", "agsparse"), Records()).restore(state)

@@ -20,7 +20,7 @@ def list_(json: JsonOption = False) -> None:
     Kernels depend on how a scheme maps units to parts, and on little else, so several schemes may share them.
     """
     with reporting(json):
-        from zenc.codegen.cache import cache_dir, entries
+        from zenc.codegen.build.cache import cache_dir, entries
 
         found, where = entries(), cache_dir()
     if json:
@@ -49,7 +49,7 @@ def list_(json: JsonOption = False) -> None:
 def clear(json: JsonOption = False) -> None:
     """Remove everything in the cache; kernels are compiled again when they are needed."""
     with reporting(json):
-        from zenc.codegen.cache import clear
+        from zenc.codegen.build.cache import clear
 
         removed = clear()
     freed = sum(entry.size for entry in removed)
@@ -63,7 +63,7 @@ def clear(json: JsonOption = False) -> None:
 def path(json: JsonOption = False) -> None:
     """Print the directory of the cache, which need not exist yet."""
     with reporting(json):
-        from zenc.codegen.cache import cache_dir
+        from zenc.codegen.build.cache import cache_dir
 
         where = str(cache_dir())
     if json:

@@ -14,8 +14,8 @@ from zenc.cli.common import JsonOption, fail, print_json, reporting, save, show_
 from zenc.errors import ZencError
 
 if TYPE_CHECKING:
-    from zenc.cost.calibration import Calibration
-    from zenc.cost.kernels.kernel import Kernel
+    from zenc.simulator.calibration import Calibration
+    from zenc.simulator.kernels.curve import Kernel
 
 EXAMPLES = """\b
 Examples:
@@ -88,7 +88,7 @@ def _run(nproc: int | None, output: Path, backend: str, link: float | None, name
 
 
 def _show(path: Path, json: bool) -> None:
-    from zenc.cost.calibration import read_calibration
+    from zenc.simulator.calibration import read_calibration
 
     with reporting(json):
         found = read_calibration(path)
@@ -97,8 +97,8 @@ def _show(path: Path, json: bool) -> None:
 
 
 def _draw(path: Path, plot: Path) -> None:
-    from zenc.cost.calibration import read_calibration
     from zenc.draw.plots.curves import of_kernels
+    from zenc.simulator.calibration import read_calibration
 
     with reporting(json=False):
         save(plot, of_kernels(read_calibration(path)))
@@ -123,7 +123,7 @@ def _measure(output: Path, backend: str, link: float | None, name: str, json: bo
     import torch.distributed as dist
 
     with reporting(json):
-        from zenc import compiler
+        from zenc import api
 
         torch.set_num_threads(1)
         if backend == "nccl":
@@ -131,7 +131,7 @@ def _measure(output: Path, backend: str, link: float | None, name: str, json: bo
         dist.init_process_group(backend, timeout=timedelta(seconds=LONGEST))
         first = not dist.get_rank()
         try:
-            found = compiler.calibrate(_tell if first else _silent, link=link, name=name)
+            found = api.calibrate(_tell if first else _silent, link=link, name=name)
             if first:
                 save(output, json_text.dumps(found.to_json(), indent=1) + "\n")
         finally:
@@ -183,8 +183,8 @@ def _silent(what: str) -> None:
 
 
 def _warn_if_busy(found: Calibration) -> None:
-    from zenc.cost.calibration import BUSY
     from zenc.errors import Diagnostic
+    from zenc.simulator.calibration import BUSY
 
     if found.spread is not None and found.spread > BUSY:
         message = f"the machine was busy: rounds of the same took up to {found.spread:.0%} longer than their least"
@@ -199,7 +199,7 @@ def _print(found: Calibration, output: Path, json: bool) -> None:
 
 
 def _text(found: Calibration, output: Path) -> str:
-    from zenc.plan.quantities import seconds_text, size_text
+    from zenc.format_units import seconds_text, size_text
     from zenc.topology.units import bandwidth_text
 
     return "\n".join(
@@ -217,7 +217,7 @@ def _text(found: Calibration, output: Path) -> str:
 
 
 def _spread_text(spread: float | None) -> str:
-    from zenc.cost.calibration import BUSY
+    from zenc.simulator.calibration import BUSY
 
     if spread is None:
         return "unknown: measured before it was kept"
@@ -225,8 +225,8 @@ def _spread_text(spread: float | None) -> str:
 
 
 def _kernel_text(kernel: Kernel) -> str:
-    from zenc.cost.kernels.kernel import BOUNDLESS
-    from zenc.plan.quantities import seconds_text
+    from zenc.format_units import seconds_text
+    from zenc.simulator.kernels.curve import BOUNDLESS
     from zenc.topology.units import bandwidth_text
 
     speed = f", and {bandwidth_text(kernel.speed)}" if kernel.speed < BOUNDLESS else ""

@@ -15,18 +15,18 @@ from zenc.cli.common import (
     TopologyOption,
     UnitsOption,
     WidthOption,
+    format_sizes,
     locate,
     on_topology,
     parameters,
     print_json,
     reporting,
     show_diagnostics,
-    spoken,
 )
-from zenc.words import count
+from zenc.plurals import count
 
 if TYPE_CHECKING:
-    from zenc.chain import Report
+    from zenc.pipeline import Report
 
 EXAMPLES = """\b
 Examples:
@@ -60,12 +60,12 @@ def check(
     """
     path, params = locate(file), parameters(assignments)
     with reporting(json):
-        from zenc import compiler
-        from zenc.plan.gradient import Gradient
+        from zenc import api
+        from zenc.gradients.uniform import UniformGradient
 
         cluster, ranks = on_topology(topology, ranks)
-        gradient = Gradient(units, width, dtype, density)
-        report = compiler.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
+        gradient = UniformGradient(units, width, dtype, density)
+        report = api.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
     show_diagnostics(report.warnings)
     if json:
         print_json(
@@ -96,7 +96,7 @@ def check(
 
 def _proved(name: str, report: Report) -> str:
     rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in report.rounds.items())
-    return f"{name} is proved for {spoken(report.sizes)} ({rounds})"
+    return f"{name} is proved for {format_sizes(report.sizes)} ({rounds})"
 
 
 def _candidate(report: Report) -> dict[str, object]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zenc.errors import Diagnostic, InternalError, ZencError
-from zenc.words import count
+from zenc.plurals import count
 
 if TYPE_CHECKING:
     from zenc.topology.model import Topology
@@ -104,13 +104,13 @@ def locate(scheme: str) -> str:
     """
     if os.path.exists(scheme):  # unlike Path.exists, False for a path that can't be
         return scheme
-    from zenc.language import load
+    from zenc.language import files
 
-    path = load.locate(scheme)
+    path = files.locate(scheme)
     if os.path.exists(path):
         return from_here(path)
     raise typer.BadParameter(
-        f"'{scheme}' is neither a file nor a scheme that comes with zenc; {load.near_name(scheme)}"
+        f"'{scheme}' is neither a file nor a scheme that comes with zenc; {files.near_name(scheme)}"
     )
 
 
@@ -138,10 +138,10 @@ def without_plots(plot: Path | None) -> tuple[Diagnostic, ...]:
     """Why ``plot`` can't be drawn, where it is wanted; shown at once, since what comes next may take long."""
     if plot is None:
         return ()
-    from zenc.draw.plots.figure import demand_matplotlib
+    from zenc.draw.plots.figure import ensure_matplotlib
 
     try:
-        demand_matplotlib()
+        ensure_matplotlib()
     except ZencError as error:
         show_diagnostics(error.diagnostics)
         return error.diagnostics
@@ -180,7 +180,7 @@ def parameters(assignments: list[str] | None) -> dict[str, str]:
     return values
 
 
-def spoken(sizes: tuple[int, ...]) -> str:
+def format_sizes(sizes: tuple[int, ...]) -> str:
     """Group sizes in words: ``1 to 16 ranks``, ``1 rank``, ``2, 4, 8 ranks``."""
     if len(sizes) == 1:
         return count(sizes[0], "rank")

@@ -15,14 +15,14 @@ from zenc.cli.common import (
     SchemeArgument,
     SetOption,
     TopologyOption,
+    format_sizes,
     locate,
     on_topology,
     parameters,
     print_json,
     reporting,
-    spoken,
 )
-from zenc.codegen.arch import USUAL, listed
+from zenc.codegen.build.arch import USUAL, listed
 
 
 class Target(str, Enum):
@@ -86,10 +86,10 @@ def compile_(
     """
     path, params = locate(file), parameters(assignments)
     with reporting(json):
-        from zenc import compiler
+        from zenc import api
 
         cluster, ranks = on_topology(topology, ranks)
-        artifact = compiler.compile(
+        artifact = api.compile(
             path, ranks=ranks, params=params, target=target.value, scheme=scheme, topology=cluster, arch=arch
         )
         where = artifact.save(output or Path("build") / artifact.name)
@@ -97,7 +97,7 @@ def compile_(
         print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:
         plan, proved = artifact.plan, artifact.proved_sizes
-        group = spoken(proved) if plan.size is not None else _any(proved)
+        group = format_sizes(proved) if plan.size is not None else _any(proved)
         archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target is Target.CUDA else ""
         print(f"{where}: {artifact.name} for {group}, target {target.value}{archs}, plan {artifact.digest[:12]}")
         if artifact.choosing:
@@ -108,4 +108,4 @@ def _any(proved: tuple[int, ...]) -> str:
     """The group sizes of a plan that is for no one number of ranks alone."""
     if proved[0] == 1 and len(proved) == proved[-1]:
         return "any number of ranks"
-    return f"any number of ranks that it allows (proved for {spoken(proved)})"
+    return f"any number of ranks that it allows (proved for {format_sizes(proved)})"

@@ -82,11 +82,11 @@ def draw(
     """
     path, params, chosen = locate(file), parameters(assignments), _range(steps)
     with reporting(json):
-        from zenc import compiler
-        from zenc.plan.gradient import Gradient
+        from zenc import api
+        from zenc.gradients.uniform import UniformGradient
 
         cluster, size = on_topology(topology, ranks)
-        drawing = compiler.draw(
+        drawing = api.draw(
             path,
             size,
             phase=phase.value if phase else None,
@@ -94,7 +94,7 @@ def draw(
             params=params,
             scheme=scheme,
             topology=cluster,
-            gradient=Gradient(units, width, dtype, density),
+            gradient=UniformGradient(units, width, dtype, density),
         )
         text = drawing.svg()
         if output:

@@ -85,10 +85,10 @@ def explain(
     if ranks is not None and rank >= ranks:
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
     with reporting(json):
-        from zenc import compiler
+        from zenc import api
 
         cluster, size = on_topology(topology, ranks)
-        explanation = compiler.explain(
+        explanation = api.explain(
             path,
             ranks=size,
             rank=rank,

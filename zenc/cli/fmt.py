@@ -31,7 +31,7 @@ CheckOption = Annotated[bool, typer.Option("--check", help="Write nothing; statu
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class FormattedText:
     """A file as it is, and as it should be."""
 
     file: str
@@ -53,7 +53,7 @@ def fmt(files: FilesArgument, check: CheckOption = False, json: JsonOption = Fal
     Spaces, line ends and empty lines change; words, comments and meaning stay. A file that is laid out already is not
     touched, and one that does not parse is left as it is, with diagnostics on standard error.
     """
-    done: list[Layout] = []
+    done: list[FormattedText] = []
     problems: list[Diagnostic] = []
     with reporting(json):
         for file in files:
@@ -72,7 +72,7 @@ def fmt(files: FilesArgument, check: CheckOption = False, json: JsonOption = Fal
         raise SystemExit(1)
 
 
-def _show(done: list[Layout], check: bool) -> None:
+def _show(done: list[FormattedText], check: bool) -> None:
     for layout in done:
         if layout.file == STDIN and not check:
             sys.stdout.flush()
@@ -81,12 +81,12 @@ def _show(done: list[Layout], check: bool) -> None:
             print(f"{'would change' if check else 'changed'} {layout.file}")
 
 
-def _lay_out(file: str, write: bool) -> Layout:
-    from zenc.language.format import format_text
-    from zenc.language.load import decode, read
+def _lay_out(file: str, write: bool) -> FormattedText:
+    from zenc.language.files import decode, read
+    from zenc.language.formatter import format_text
 
     source = decode("<stdin>", sys.stdin.buffer.read()) if file == STDIN else read(file)
-    layout = Layout(file, source.text, format_text(source.text, source.name))
+    layout = FormattedText(file, source.text, format_text(source.text, source.name))
     if write and layout.changed and file != STDIN:
         _replace(file, layout.after)
     return layout

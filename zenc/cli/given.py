@@ -12,8 +12,8 @@ from zenc.cli.common import show_diagnostics
 from zenc.errors import Diagnostic
 
 if TYPE_CHECKING:
-    from zenc.cost.calibration import Calibration
-    from zenc.cost.profile import Profile
+    from zenc.gradients.profile import Profile
+    from zenc.simulator.calibration import Calibration
     from zenc.topology.model import Topology
 
 Device = Literal["cpu", "gpu"]
@@ -42,8 +42,8 @@ def calibrations(
     path: Path | None, bandwidth: str | None, cluster: Topology | None, device: Device | None
 ) -> list[Calibration]:
     """One for each of the bandwidths in ``bandwidth``, with commas between them; what is not measured is assumed."""
-    from zenc.cost.calibration import read_calibration
-    from zenc.cost.kernels.assumed import assumed
+    from zenc.simulator.calibration import read_calibration
+    from zenc.simulator.kernels.assumed import assumed
 
     if path and device:
         raise typer.BadParameter("--calibration says what kernels take, and --device has it guessed: give either")
@@ -79,20 +79,20 @@ def profiles_of(
 ) -> list[dict[str, Profile]]:
     """For each density the gradients of a step, by name: those of a file, or one that is made up."""
     if path is None:
-        from zenc.cost import synthetic
+        from zenc.gradients import profile_generators
 
         if names:
             raise typer.BadParameter("--parameter chooses from the file of --profile")
         shape = (units, width, dtype)
         if zipf is None:
             show_diagnostics([even_gradient()])
-            made = [synthetic.uniform(each, *shape) for each in densities]
+            made = [profile_generators.uniform(each, *shape) for each in densities]
         else:
-            made = [synthetic.zipf(each, zipf, *shape) for each in densities]
+            made = [profile_generators.zipf(each, zipf, *shape) for each in densities]
         return [{each.name: each} for each in made]
     if densities or zipf is not None:
         raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
-    from zenc.cost.stored import read_profile, read_profiles
+    from zenc.gradients.profile_io import read_profile, read_profiles
 
     return [{name: read_profile(path, name) for name in names} if names else read_profiles(path)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
-    from zenc.scheme.library import Entry, TierEntry
+    from zenc.scheme.library import ShippedScheme, TierEntry
 
 EXAMPLES = """\b
 Examples:
@@ -38,7 +38,7 @@ def list_(json: JsonOption = False) -> None:
         _show(entries)
 
 
-def _show(entries: list[Entry]) -> None:
+def _show(entries: list[ShippedScheme]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -67,7 +67,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [gap.join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
-def _rows(entry: Entry) -> list[tuple[str, ...]]:
+def _rows(entry: ShippedScheme) -> list[tuple[str, ...]]:
     """The row of a scheme; under one with tiers, which share the mapping, or candidates, a row for each."""
     if entry["candidates"]:
         names = [(f"  {name}", "", "", "", "", "") for name in entry["candidates"]]
@@ -81,7 +81,7 @@ def _rows(entry: Entry) -> list[tuple[str, ...]]:
     return [(entry["name"], f"{len(tiers)} tiers", "", "", balance, ""), *tiers]
 
 
-def _row(name: str, what: Entry | TierEntry, balance: str) -> tuple[str, ...]:
+def _row(name: str, what: ShippedScheme | TierEntry, balance: str) -> tuple[str, ...]:
     """Names without arguments, and a mapping without what it balances."""
     communication = _ARGUMENTS.sub("", what["communication"])
     push, pull = what["push"], what["pull"]

@@ -10,7 +10,7 @@ import typer
 from zenc.cli.common import JsonOption, print_json, reporting, save, without_plots
 
 if TYPE_CHECKING:
-    from zenc.cost.profile import Profile
+    from zenc.gradients.profile import Profile
 
 _HELP = """Sparsity profiles: how often ranks hold the units of a gradient.
 
@@ -82,12 +82,12 @@ def show(
 ) -> None:
     """Print overlap, densification, skewness and holders."""
     with reporting(json):
-        from zenc.cost import characteristics
-        from zenc.cost.stored import read_profile, read_profiles
+        from zenc.gradients import profile_report
+        from zenc.gradients.profile_io import read_profile, read_profiles
 
         found = {name: read_profile(file, name) for name in parameter} if parameter else read_profiles(file)
-        sizes = {name: characteristics.ranks_of(each, ranks) for name, each in found.items()}
-        shown = [characteristics.to_json(each, sizes[name]) for name, each in found.items()]
+        sizes = {name: profile_report.ranks_of(each, ranks) for name, each in found.items()}
+        shown = [profile_report.to_json(each, sizes[name]) for name, each in found.items()]
         missing = without_plots(plot)
         if plot and len(found) > _MOST_PLOTTED:
             raise typer.BadParameter(f"--plot has room for {_MOST_PLOTTED} gradients: choose some by --parameter")
@@ -95,7 +95,7 @@ def show(
             from zenc.draw.plots import profiles
 
             save(plot, profiles.svg(found, ranks))
-        tables = [characteristics.text(each, sizes[name]) for name, each in found.items()]
+        tables = [profile_report.text(each, sizes[name]) for name, each in found.items()]
     if json:
         said = {"ok": not missing, "file": str(plot) if plot and not missing else None, "profiles": shown}
         print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
@@ -135,19 +135,19 @@ def draw(
     if contiguous and overlap is None:
         raise typer.BadParameter("--contiguous says where the subset of --overlap lies")
     with reporting(json):
-        from zenc.cost import synthetic
+        from zenc.gradients import profile_generators
 
         shape = (units, width, dtype)
         if zipf is not None:
-            made = synthetic.zipf(density, zipf, *shape, name=name or "zipf")
+            made = profile_generators.zipf(density, zipf, *shape, name=name or "zipf")
         elif overlap is not None:
-            made = synthetic.random_subset(
+            made = profile_generators.random_subset(
                 density, overlap, *shape, contiguous=contiguous, name=name or "random subset"
             )
         elif core is not None:
-            made = synthetic.common_core(density, core, *shape, name=name or "common core")
+            made = profile_generators.common_core(density, core, *shape, name=name or "common core")
         else:
-            made = synthetic.uniform(density, *shape, name=name or "uniform")
+            made = profile_generators.uniform(density, *shape, name=name or "uniform")
         _write(made, output, json)
 
 
@@ -162,16 +162,16 @@ def record(
 ) -> None:
     """Make a profile of the units that ranks held in a step."""
     with reporting(json):
-        from zenc.cost.fit import from_gradients
-        from zenc.plan.gradients import read_gradients
+        from zenc.gradients.index_sets import read_gradients
+        from zenc.gradients.profile_fit import from_gradients
 
         _write(from_gradients(read_gradients(indices), name), output, json)
 
 
 def _write(made: Profile, output: str, json: bool) -> None:
     """To the file ``output``; to standard output where that is ``-``, or as part of what ``json`` prints."""
-    from zenc.cost.characteristics import ranks_of, to_json
-    from zenc.cost.stored import dump_profiles
+    from zenc.gradients.profile_io import dump_profiles
+    from zenc.gradients.profile_report import ranks_of, to_json
 
     text = dump_profiles([made])
     if output != "-":

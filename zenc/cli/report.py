@@ -32,11 +32,11 @@ from zenc.cli.given import (
     even_gradient,
     profiles_of,
 )
-from zenc.words import count
+from zenc.plurals import count
 
 if TYPE_CHECKING:
-    from zenc.cost.calibration import Calibration
     from zenc.report.measured import Conditions
+    from zenc.simulator.calibration import Calibration
     from zenc.topology.model import Topology
 
 EXAMPLES = """\b
@@ -108,10 +108,10 @@ def report(
         raise typer.BadParameter("say where to write: -o report.html; or print its data: --json")
     paths, params = [locate(file) for file in files], parameters(assignments)
     with reporting(json):
-        from zenc.cost.simulate import Place
         from zenc.report.findings import findings
         from zenc.report.measured import Conditions, read_measured
         from zenc.report.render import html
+        from zenc.simulator.sweep import SweepPoint
 
         taken = read_measured(measured) if measured else None
         at = taken.at if taken else Conditions()
@@ -122,13 +122,13 @@ def report(
             zipf = zipf if zipf is not None else at.zipf or None
             shape = units or at.units or DEFAULT_UNITS, width or at.width or DEFAULT_WIDTH, dtype
             densities = [density if density is not None else at.density or DEFAULT_DENSITY]
-            _demand_drawn(at, density, measured)
+            _ensure_drawn(at, density, measured)
             (gradients,) = profiles_of(None, parameter, densities, *shape, zipf)
             remarks += [even_gradient().message] if zipf is None else []
         else:
             densities = [] if density is None else [density]
             (gradients,) = profiles_of(profile, parameter, densities, 1, 1, dtype, zipf)
-        place = Place(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
+        place = SweepPoint(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
         found = findings(paths, place, taken, params, _Progress(), remarks)
         if output:
             save(output, html(found, _made_by()))
@@ -151,7 +151,7 @@ def _calibration(
     return found
 
 
-def _demand_drawn(at: Conditions, density: float | None, measured: Path | None) -> None:
+def _ensure_drawn(at: Conditions, density: float | None, measured: Path | None) -> None:
     """What was measured is compared with a prediction for such a gradient, or with none."""
     if measured and not at.drawn and density is None:
         help = "--profile FILE (as zenc profile record makes it), or --density, --units and --zipf"

@@ -26,9 +26,9 @@ from zenc.cli.common import (
 from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
 
 if TYPE_CHECKING:
-    from zenc.cost.calibration import Calibration
-    from zenc.cost.profile import Profile
-    from zenc.cost.simulate import Place
+    from zenc.gradients.profile import Profile
+    from zenc.simulator.calibration import Calibration
+    from zenc.simulator.sweep import SweepPoint
     from zenc.topology.model import Topology
 
 EXAMPLES = """\b
@@ -112,8 +112,8 @@ def simulate(
     """
     paths, params = [locate(file) for file in files], parameters(assignments)
     with reporting(json):
-        from zenc import compiler
-        from zenc.cost.report import chrome_trace, text
+        from zenc import api
+        from zenc.simulator.sweep_report import chrome_trace, text
 
         cluster = _topology(topology)
         sizes = _sizes(ranks, cluster)
@@ -128,7 +128,7 @@ def simulate(
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
         missing = without_plots(plot)
-        found = compiler.simulate(
+        found = api.simulate(
             paths, places, params=params, topology=cluster, trace=trace is not None, progress=_Progress()
         )
         show_diagnostics(found.skipped)
@@ -217,13 +217,13 @@ def _places(
     bandwidths: list[Calibration],
     cluster: Topology | None,
     ready: dict[str, float],
-) -> Iterator[Place]:
-    from zenc.cost.simulate import Place
+) -> Iterator[SweepPoint]:
+    from zenc.simulator.sweep import SweepPoint
 
     for size in sizes:
         for each in profiles:
             for calibration in bandwidths:
-                yield Place(size, each, cluster, calibration, ready)
+                yield SweepPoint(size, each, cluster, calibration, ready)
 
 
 def _axis(sizes: list[int], profiles: list[dict[str, Profile]], bandwidths: list[Calibration]) -> Over:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from zenc.cli.common import JsonOption, parameters, print_json, reporting, save, show_diagnostics
-from zenc.words import count
+from zenc.plurals import count
 
 _HELP = """Topologies: ranks, switches and links.
 
@@ -55,8 +55,8 @@ def show(
     """Print levels, machines, links and how much they carry."""
     values = parameters(assignments)
     with reporting(json):
+        from zenc.topology.levels import summarize
         from zenc.topology.load import load_with_warnings
-        from zenc.topology.show import summarize
 
         loaded, warnings = load_with_warnings(topology, values)
         summary = summarize(loaded)
@@ -108,8 +108,8 @@ def convert(
 def list_(json: JsonOption = False) -> None:
     """List the topologies that come with zenc, and the builders."""
     with reporting(json):
-        from zenc.topology.builders import BUILDERS, signature, summary
         from zenc.topology.load import load_topology, names
+        from zenc.topology.shapes import BUILDERS, signature, summary
 
         shipped = [{"name": name, "summary": load_topology(name).doc} for name in names()]
         builders = [{"name": signature(name), "summary": summary(fill)} for name, fill in BUILDERS.items()]

@@ -14,7 +14,7 @@ from zenc.cli.common import JsonOption, TopologyOption, on_topology, print_json,
 from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
 
 if TYPE_CHECKING:
-    from zenc.cost.tune import Tuned
+    from zenc.select.search import TunedScheme
 
 EXAMPLES = """\b
 Examples:
@@ -73,7 +73,7 @@ def tune(
     gradient of the profile, one call after another; the best are proved.
     """
     with reporting(json):
-        from zenc.cost.tune import tune as search
+        from zenc.select.search import tune as search
 
         cluster, size = on_topology(topology, ranks)
         if profile is None and density is None:
@@ -100,7 +100,7 @@ def tune(
         raise SystemExit(1)
 
 
-def _print(found: Tuned, text: str, output: Path | None) -> None:
+def _print(found: TunedScheme, text: str, output: Path | None) -> None:
     _show(found.rows())
     print(f"{found.tried} schemes predicted for {found.size} ranks on {found.where}; {found.refused} do not run there")
     if found.note:

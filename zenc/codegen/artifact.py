@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from zenc._version import __version__
-from zenc.codegen.arch import named
-from zenc.codegen.device import Cubin
+from zenc.codegen.build.arch import named
+from zenc.codegen.build.gpu_kernels import Cubin
 from zenc.errors import ArtifactError, Diagnostic, Source
-from zenc.plan.model import Plan
+from zenc.plan.from_json import plan_from_json
+from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
-from zenc.plan.restore import plan_from_json
-from zenc.plan.serial import plan_text
+from zenc.plan.to_json import plan_text
+from zenc.plurals import count
 from zenc.scheme.model import SETTINGS, Settings
-from zenc.words import count
 
 ARTIFACT_VERSION = 3
 CUBIN_SUFFIX = ".cubin"
@@ -137,7 +137,7 @@ class Artifact:
             raise ArtifactError(Diagnostic("artifact-not-written", message, help="choose another directory")) from error
         return target
 
-    def demand_size(self, size: int) -> None:
+    def ensure_size(self, size: int) -> None:
         """Raise ArtifactError (``wrong-size``) unless the artifact serves ``size`` ranks."""
         if self.choosing:
             self.choosing.able(size)

@@ -7,7 +7,7 @@ agree; in later phases numbers are those of rows, and ``rows[number]`` is the cu
 ``size - 1`` are this rank's own of all parts. No parcel of rows is announced: all counts are known. ``peers`` are the
 ranks to which or from which there are such parcels; with these it compares what was agreed on.
 
-Cuts are those of ``zenc.codegen.cuts``. The statements are what ``zenc.runtime.holders`` does.
+Cuts are those of ``zenc.codegen.cuts``. The statements are what ``zenc.runtime.cpu.holder_executor`` does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from zenc.codegen.cuts import Cut, Cuts, Key, Ranks
 from zenc.codegen.statements import Kind, Merge, Parcel, Statement, Stretch, Transfer
-from zenc.plan.cargo import Cargo, Sets, verify_with_sets
-from zenc.plan.model import Phase, Plan
-from zenc.plan.program import Message, Program, Step, program
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.rank_schedule import Message, RankSchedule, RankStep, program
+from zenc.verify.incoming import Cargo, Sets, verify_with_sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def holder_sequence(plan: Plan, size: int, rank: int) -> HolderSequence:
     return HolderSequence(rank, size, cuts, rows, _peers(push, pull), phases, lowering.complete())
 
 
-def _announced(plan: Plan, steps: Program, sets: Sets, rank: int) -> Stretch:
+def _announced(plan: Plan, steps: RankSchedule, sets: Sets, rank: int) -> Stretch:
     """The announce, as a phase over the sets of all ranks."""
     here, transfers = {rank}, []
     for step in steps.announce:
@@ -82,7 +82,7 @@ class _Lowering:
     held: list[list[int]] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
 
-    def pushed(self, phase: Phase, steps: Program) -> Stretch:
+    def pushed(self, phase: Phase, steps: RankSchedule) -> Stretch:
         self.held = [[self._made(part, (self.rank,), marked=True)] for part in range(self.size)]
         for step in steps.pushes[0]:
             self._join(self._transfer(step, self._expected(step)))
@@ -91,7 +91,7 @@ class _Lowering:
                 self.held[part] = [self._merged(sorted(held, key=lambda number: self.rows[number]))]
         return self._closed("push", phase)
 
-    def pulled(self, phase: Phase, steps: Program) -> Stretch:
+    def pulled(self, phase: Phase, steps: RankSchedule) -> Stretch:
         everyone = tuple(range(self.size))
         for step in steps.pulls[0]:
             expected = {message.peer: [(piece.part, everyone) for piece in message.pieces] for message in step.receives}
@@ -113,7 +113,7 @@ class _Lowering:
         self.rows.append((part, ranks))
         return len(self.rows) - 1
 
-    def _expected(self, step: Step) -> dict[int, list[Key]]:
+    def _expected(self, step: RankStep) -> dict[int, list[Key]]:
         """What comes from each peer in a step of the push: merged, or under one-shot aggregation by ranks."""
         found: dict[int, list[Key]] = {}
         for message in step.receives:
@@ -123,7 +123,7 @@ class _Lowering:
                 keys += [(part, (rank,)) for rank in ranks] if self.one_shot else [(part, ranks)]
         return found
 
-    def _transfer(self, step: Step, expected: Mapping[int, list[Key]]) -> dict[int, list[int]]:
+    def _transfer(self, step: RankStep, expected: Mapping[int, list[Key]]) -> dict[int, list[int]]:
         """Exchange the messages of a step. Returns what arrives from each peer."""
         sends = tuple(Parcel(to.peer, self._load(to), announced=False, counted=False) for to in step.sends)
         arrived = {peer: [self._made(*key) for key in keys] for peer, keys in expected.items()}

@@ -18,11 +18,11 @@ from zenc.codegen.statements import (
     Stretch,
     Transfer,
 )
-from zenc.plan.cargo import Pieces
-from zenc.plan.formats import FILLING
-from zenc.plan.model import Phase, Plan
-from zenc.plan.program import Message, Step
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.rank_schedule import Message, RankStep
 from zenc.scheme.model import Format
+from zenc.verify.incoming import Pieces
+from zenc.wire.formats import FILLING
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class Lowering:
             self.own = tuple(self._filled(segment, phase.format) for segment in raw)
             self.held = [[(self.rank, segment)] for segment in self.own]
 
-    def step(self, step: Step) -> None:
+    def step(self, step: RankStep) -> None:
         """Exchange the messages of a step, and join what arrives to what is held, or replace that."""
         sends = tuple(self._parcel("to", message, self._load(message)) for message in step.sends)
         arrived: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -86,7 +86,7 @@ class Lowering:
             if piece.origin in (-1, origin)
         ]
 
-    def _expected(self, step: Step, message: Message) -> list[tuple[int, int]]:
+    def _expected(self, step: RankStep, message: Message) -> list[tuple[int, int]]:
         """The (segment, origin) that a message brings: those of a part in the order of their origins."""
         complete = ((message.peer, self.size),)
         found = []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from zenc.codegen.templates import TEMPLATE_SUFFIX, template_names, templates_dir
 from zenc.errors import BuildError, Diagnostic
-from zenc.plan.model import Plan
+from zenc.plan.ir import Plan
 from zenc.scheme.model import HierarchicalHash, Holders, Permutation
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What one rank does in a call, as straight-line steps over numbered segments, in which nothing but counts is unknown.
 
 The own segments of all parts come first, then those that the statements make, in their order. The statements are what
-``zenc.runtime.exchange`` does while it plays a program, found before the call; what no other statement, no message and
+``zenc.runtime.cpu.executor`` does while it plays a program, found before the call; what no other statement, no message and
 no result needs is left out. Segments of a dense phase need no counts: they have all slots. So the first message from
 one rank to another is announced, and after it all that are counted.
 """
@@ -13,10 +13,10 @@ from dataclasses import replace
 from zenc.codegen.lowering import Lowering
 from zenc.codegen.statements import Sequence, Transfer, needed_only, renumbered, with_numbers
 from zenc.errors import Diagnostic, InternalError
-from zenc.plan.cargo import verify_with_pieces
-from zenc.plan.model import Phase, Plan
-from zenc.plan.program import program
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.rank_schedule import program
 from zenc.scheme.model import Format
+from zenc.verify.incoming import verify_with_pieces
 
 
 def sequence(plan: Plan, size: int, rank: int) -> Sequence:

@@ -10,9 +10,9 @@ from zenc.codegen.holder_sequence import HolderSequence, holder_sequence
 from zenc.codegen.render import environment
 from zenc.codegen.sequence import sequence
 from zenc.codegen.statements import Sequence, Statement
-from zenc.plan.formats import WIRE_FORMATS
-from zenc.plan.model import Plan
+from zenc.plan.ir import Plan
 from zenc.scheme.model import Format
+from zenc.wire.formats import WIRE_FORMATS
 
 TEMPLATES = {Sequence: "cuda/host/sequence.cpp.j2", HolderSequence: "cuda/host/holders.cpp.j2"}
 FILE = "sequence.cpp"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from zenc.codegen.compilers import find_compiler
+from zenc.codegen.build.cuda_compilers import find_compiler
 from zenc.doctor.finding import Finding, of_error
 from zenc.errors import ZencError
 
@@ -21,7 +21,7 @@ def devices() -> Finding:
     if count == 0:
         help = "see what nvidia-smi and CUDA_VISIBLE_DEVICES say, if there should be one"
         return Finding("gpus", "absent", f"PyTorch for CUDA {torch.version.cuda} sees no GPU", help=help)
-    from zenc.targets.cuda.driver import driver
+    from zenc.runtime.gpu.driver import driver
 
     names = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in (driver().gpu(i) for i in range(count)))
     return Finding("gpus", "good", f"{count}: {names}")
@@ -43,7 +43,7 @@ def nccl() -> Finding:
     """The NCCL that ranks on GPUs would send by."""
     if not visible():
         return Finding("nccl", "absent", "not needed without GPUs")
-    from zenc.targets.cuda.driver import find_nccl
+    from zenc.runtime.gpu.driver import find_nccl
 
     found = find_nccl()
     return Finding("nccl", "good", f"{found.version // 10000}.{found.version // 100 % 100} ({found.path})")

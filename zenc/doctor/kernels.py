@@ -9,8 +9,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from zenc.codegen.cache import DIRECTORY_HELP, entries, open_cache
-from zenc.codegen.toolchain import PROBE_SECONDS, Toolchain, install_help, toolchain
+from zenc.codegen.build.cache import DIRECTORY_HELP, entries, open_cache
+from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, install_help, toolchain
 from zenc.doctor.finding import Finding
 
 LITTLE = 100_000_000

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from zenc.draw.colour import RAMP, palette, ramp
-from zenc.draw.geometry import HEAD, Grid
-from zenc.draw.picture import Arrow, Gradient, Text
-from zenc.draw.steps import Move, Step
-from zenc.draw.words import span, width_of
-from zenc.plan.quantities import seconds_text
+from zenc.draw.lanes import HEAD, Grid
+from zenc.draw.picture import Arrow, ColourGradient, Text
+from zenc.draw.steps import DrawnStep, Move
+from zenc.draw.text_metrics import span, width_of
+from zenc.format_units import seconds_text
 
 MOST_LABELS = 3
 """Moves of one rank in one step that still have labels."""
@@ -28,18 +28,18 @@ class Painter:
     grid: Grid
     id: str
     limit: float = 0.0
-    gradients: dict[str, Gradient] = field(default_factory=dict)
+    gradients: dict[str, ColourGradient] = field(default_factory=dict)
     colours: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.colours = palette(self.grid.bars)
 
-    def arrows(self, step: Step, top: float, bottom: float) -> tuple[Arrow, ...]:
+    def arrows(self, step: DrawnStep, top: float, bottom: float) -> tuple[Arrow, ...]:
         """The moves of ``step`` between two rows; the widest first, so that no other is hidden."""
         widest_first = sorted(step.moves, key=lambda move: (move.first - move.last, move.src, move.dst))
         return tuple(self._arrow(move, step, top, bottom) for move in widest_first)
 
-    def labels(self, step: Step, top: float, bottom: float) -> tuple[Text, ...]:
+    def labels(self, step: DrawnStep, top: float, bottom: float) -> tuple[Text, ...]:
         """Which parts the arrows carry, where there is room to say it; no label lies on another."""
         busiest = max(Counter(move.src for move in step.moves).values())
         told = not step.whole or any(move.origin >= 0 for move in step.moves)
@@ -51,7 +51,7 @@ class Painter:
                 kept.append(label)
         return tuple(kept)
 
-    def colour(self, move: Move, step: Step, top: float, bottom: float) -> str:
+    def colour(self, move: Move, step: DrawnStep, top: float, bottom: float) -> str:
         """Of its part; several parts blend. What is in no parts has the colour of who sends, or of whose it is.
 
         Where loads are known, that of the busiest link on the way.
@@ -64,10 +64,10 @@ class Painter:
             return self.colours[move.first]
         name = f"{self.id}-{move.first}-{move.last}-{top:.0f}"
         chosen = self.colours[move.first : move.last + 1]
-        self.gradients[name] = Gradient(name, top, bottom, chosen)
+        self.gradients[name] = ColourGradient(name, top, bottom, chosen)
         return f"url(#{name})"
 
-    def _arrow(self, move: Move, step: Step, top: float, bottom: float) -> Arrow:
+    def _arrow(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Arrow:
         x1, x2 = (self.grid.port(rank, move.first, move.last, step.whole) for rank in (move.src, move.dst))
         width = 1.6 if step.whole else min(9.0, 1.5 + 0.45 * self.grid.pitch * (move.last - move.first))
         colour, tip = self.colour(move, step, top, bottom), bottom - 2
@@ -80,7 +80,7 @@ class Painter:
         end = colour if step.whole or move.warmth else self.colours[move.last]
         return Arrow(path, head, colour, end, width, self._title(move, step), move.src, move.dst)
 
-    def _title(self, move: Move, step: Step) -> str:
+    def _title(self, move: Move, step: DrawnStep) -> str:
         what = f"part{'s' * (move.last > move.first)} {span(move.first, move.last)}"
         if step.whole:
             what = "index sets" if step.announces else "all"
@@ -90,7 +90,7 @@ class Painter:
             place = f"\nbusiest link on the way: {move.warmth.link}, {seconds_text(move.warmth.seconds)}{place}"
         return f"{step.phase}, step {step.number}: rank {move.src} sends {what}{whose} to rank {move.dst}{place}"
 
-    def _label(self, move: Move, step: Step, top: float, bottom: float) -> Text:
+    def _label(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Text:
         words = "" if step.whole else span(move.first, move.last)
         if move.origin >= 0:
             words = f"{words} of {move.origin}".strip()

@@ -15,14 +15,14 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zenc.draw.heat import Heat
-from zenc.draw.steps import ANNOUNCE, Choice, demand_ranks, demand_steps, heat_of, phases_of
-from zenc.plan.expected import Weigher
-from zenc.plan.model import Phase, Plan
-from zenc.plan.provenance import Deliveries
-from zenc.plan.rounds import Round, expand
-from zenc.plan.verify import prove
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.draw.link_heat import Heat
+from zenc.draw.steps import ANNOUNCE, StepRange, ensure_ranks, ensure_steps, heat_of, phases_of
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.unroll import Round, expand
 from zenc.topology.model import Topology
+from zenc.verify.proof import prove
+from zenc.verify.provenance import Deliveries
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -93,15 +93,19 @@ def _pair(flow: Flow, src: int, dst: int) -> dict[str, object]:
 
 
 def flows_of(
-    plan: Plan, size: int, choice: Choice | None = None, on: Topology | None = None, weigher: Weigher | None = None
+    plan: Plan,
+    size: int,
+    choice: StepRange | None = None,
+    on: Topology | None = None,
+    weigher: ExpectedBytes | None = None,
 ) -> Flows:
     """The chosen steps of ``plan`` among ``size`` ranks; with ``weigher``, the loads of the links of ``on``.
 
     Raises DrawingError where there are too many ranks, or no such steps, VerificationError as ``verify`` does, and
     TopologyError where a move has no way.
     """
-    choice = choice or Choice()
-    demand_ranks(size, MOST_RANKS)
+    choice = choice or StepRange()
+    ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
     heat = heat_of(plan, rounds, on, weigher) if on and weigher else None
     prove(plan, rounds, heat.observe if heat else _nothing)
@@ -110,7 +114,7 @@ def flows_of(
     chosen = [(name, [(i, r) for i, r in enumerate(played, 1) if choice.takes(name, i)]) for name, played in phases]
     flows = tuple(_flow(name, played, rounds.parts, size, heat) for name, played in chosen if played)
     found = Flows(size, rounds.parts, counts, flows, on.name if on else "", heat.limit if heat else 0.0)
-    demand_steps(size, counts, found.drawn, choice)
+    ensure_steps(size, counts, found.drawn, choice)
     return found
 
 

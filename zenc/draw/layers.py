@@ -18,7 +18,7 @@ LAYER = 96.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodePosition:
     """The middle of a node; ``layer`` 0 are the ranks, -1 is a node of a circle or a grid."""
 
     x: float
@@ -30,7 +30,7 @@ class Place:
 class Arrangement:
     """``places`` of all nodes, within ``width`` and ``height``; ``pitch`` is the least distance between ranks."""
 
-    places: Mapping[Node, Place]
+    places: Mapping[Node, NodePosition]
     width: float
     height: float
     pitch: float
@@ -57,18 +57,18 @@ def _grid_side(topology: Topology) -> int:
 
 def _circle(topology: Topology) -> Arrangement:
     radius = max(110.0, topology.size * 52.0 / (2 * math.pi))
-    places: dict[Node, Place] = {}
+    places: dict[Node, NodePosition] = {}
     for rank in topology.ranks:
         angle = 2 * math.pi * rank / topology.size - math.pi / 2
         x, y = radius * (1 + math.cos(angle)), radius * (1 + math.sin(angle))
-        places[rank] = Place(x + 30, y + 30, -1)
+        places[rank] = NodePosition(x + 30, y + 30, -1)
     return Arrangement(places, 2 * radius + 60, 2 * radius + 60, 52.0)
 
 
 def _grid(topology: Topology, side: int) -> Arrangement:
     pitch = 84.0
-    places: dict[Node, Place] = {
-        rank: Place(60 + pitch * (rank % side), 60 + pitch * (rank // side), -1) for rank in topology.ranks
+    places: dict[Node, NodePosition] = {
+        rank: NodePosition(60 + pitch * (rank % side), 60 + pitch * (rank // side), -1) for rank in topology.ranks
     }
     rows = -(-topology.size // side)
     return Arrangement(places, pitch * (side - 1) + 120, pitch * (rows - 1) + 120, pitch)
@@ -87,7 +87,7 @@ def _layered(topology: Topology) -> Arrangement:
     places, y = {}, height
     for number, layer in enumerate(layers):
         y -= rise[number]
-        places.update({node: Place(across[node] - left + 40, y, number) for node in layer})
+        places.update({node: NodePosition(across[node] - left + 40, y, number) for node in layer})
     return Arrangement(places, right - left + 80, height, pitch)
 
 

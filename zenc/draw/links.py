@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from zenc.draw.picture import Spot, Text
-from zenc.draw.words import width_of
+from zenc.draw.text_metrics import width_of
 
 LABEL_SIZE = 9.5
 """Of the style class of labels, in pixels."""

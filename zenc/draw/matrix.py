@@ -14,10 +14,10 @@ from zenc.draw.arrows import STEP, heat_class
 from zenc.draw.colour import RAMP, ramp
 from zenc.draw.flows import Flow, Flows
 from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Swatch, Text
-from zenc.draw.words import cut, wrapped
-from zenc.plan.model import Plan
-from zenc.plan.quantities import runs_text, seconds_text, share_text
-from zenc.words import count
+from zenc.draw.text_metrics import cut, wrapped
+from zenc.format_units import runs_text, seconds_text, share_text
+from zenc.plan.ir import Plan
+from zenc.plurals import count
 
 MARGIN = 28.0
 AXIS = 34.0
@@ -31,11 +31,11 @@ LEAST_SHARE = 0.35
 
 def draw_matrix(plan: Plan, flows: Flows) -> MatrixPicture:
     """The drawing of ``flows``, which are those of ``plan``."""
-    return _Sheet(plan, flows).picture()
+    return _MatrixSheet(plan, flows).picture()
 
 
 @dataclass(slots=True)
-class _Sheet:
+class _MatrixSheet:
     plan: Plan
     shown: Flows
     y: float = MARGIN

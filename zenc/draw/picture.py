@@ -56,7 +56,7 @@ class Arrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Gradient:
+class ColourGradient:
     """Colours from ``top`` to ``bottom``."""
 
     id: str
@@ -113,7 +113,7 @@ class SchedulePicture:
     texts: tuple[Text, ...]
     lifelines: tuple[Line, ...]
     rules: tuple[Line, ...]
-    gradients: tuple[Gradient, ...]
+    gradients: tuple[ColourGradient, ...]
     rows: tuple[Row, ...]
     bands: tuple[Band, ...]
     swatches: tuple[Swatch, ...]

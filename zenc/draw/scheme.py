@@ -11,13 +11,13 @@ import numpy as np
 
 from zenc.draw.arrows import STEP, Painter
 from zenc.draw.colour import ramp
-from zenc.draw.geometry import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
+from zenc.draw.lanes import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
 from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
-from zenc.draw.steps import ANNOUNCE, Have, Step, Steps
-from zenc.draw.words import cut, wrapped
-from zenc.plan.model import Plan
-from zenc.plan.quantities import seconds_text
-from zenc.words import count
+from zenc.draw.steps import ANNOUNCE, DrawnStep, Have, Steps
+from zenc.draw.text_metrics import cut, wrapped
+from zenc.format_units import seconds_text
+from zenc.plan.ir import Plan
+from zenc.plurals import count
 
 LEAST_WIDTH = 560.0
 _SENDER = "have the colour of the sender"
@@ -25,11 +25,11 @@ _SENDER = "have the colour of the sender"
 
 def draw(plan: Plan, steps: Steps) -> SchedulePicture:
     """The drawing of ``steps``, which are those of ``plan``."""
-    return _Sheet(plan, steps).picture()
+    return _SchemeSheet(plan, steps).picture()
 
 
 @dataclass(slots=True)
-class _Sheet:
+class _SchemeSheet:
     """The paper: fills up from the top."""
 
     plan: Plan
@@ -116,7 +116,7 @@ class _Sheet:
         self.y += 9
         return self.y
 
-    def _step(self, grid: Grid, painter: Painter, step: Step) -> None:
+    def _step(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
         if not self.bands or self.bands[-1].phase != step.phase or step.before is not self.last:
             self._begin(grid, painter, step)
         top, height = self.y + 2, grid.band_height(step)
@@ -136,7 +136,7 @@ class _Sheet:
         self._row(grid, painter, step.after, f"after {step.phase} step {step.number}")
         self.last = step.after
 
-    def _begin(self, grid: Grid, painter: Painter, step: Step) -> None:
+    def _begin(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
         """A phase, or a part of one, begins: what is held then, if it is not what was shown last."""
         if step.before is not self.last:
             self.y += 12 if self.bands else 0

@@ -1,7 +1,7 @@
 """What a drawing of a scheme shows: its moves, step by step, and who holds what before and after each.
 
     Steps = size parts Step*
-    Step  = phase number Move* before after                 # have[rank, part, contributor]
+    DrawnStep  = phase number Move* before after                 # have[rank, part, contributor]
     Move  = src dst first..last origin place warmth?        # the load of the links on its way
 
 The plan is proved along the way, so what is drawn is right.
@@ -16,16 +16,16 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zenc.draw.heat import Heat, Warmth
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.link_load import LinkLoadObserver
+from zenc.analysis.paths import routes
+from zenc.draw.link_heat import Heat, Warmth
 from zenc.errors import Diagnostic, DrawingError
-from zenc.plan.expected import Weigher
-from zenc.plan.links import Meter
-from zenc.plan.model import Phase, Plan
-from zenc.plan.provenance import Deliveries
-from zenc.plan.rounds import Round, Rounds, expand
-from zenc.plan.route import routes
-from zenc.plan.verify import prove
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.unroll import Round, Rounds, expand
 from zenc.topology.model import Topology
+from zenc.verify.proof import prove
+from zenc.verify.provenance import Deliveries
 
 Have: TypeAlias = npt.NDArray[np.bool_]
 
@@ -47,7 +47,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DrawnStep:
     """``before`` and ``after`` are [size, parts, size]: whose contributions a rank holds of a part.
 
     In an announce they are [size, 1, size]: whose index sets it has.
@@ -71,7 +71,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class StepRange:
     """Which steps are wanted: of one phase or of all, and from ``first`` to ``last`` of each phase."""
 
     phase: str | None = None
@@ -94,7 +94,7 @@ class Steps:
     size: int
     parts: int
     rounds: tuple[tuple[str, int], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[DrawnStep, ...]
     topology: str = ""
     limit: float = 0.0
 
@@ -122,15 +122,19 @@ class Steps:
 
 
 def steps_of(
-    plan: Plan, size: int, choice: Choice | None = None, on: Topology | None = None, weigher: Weigher | None = None
+    plan: Plan,
+    size: int,
+    choice: StepRange | None = None,
+    on: Topology | None = None,
+    weigher: ExpectedBytes | None = None,
 ) -> Steps:
     """The chosen steps of ``plan`` among ``size`` ranks; with ``weigher``, the loads of the links of ``on``.
 
     Raises DrawingError where there are too many to draw, or none, VerificationError as ``verify`` does, and
     TopologyError where a move has no way.
     """
-    choice = choice or Choice()
-    demand_ranks(size, MOST_RANKS)
+    choice = choice or StepRange()
+    ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
     player = _Player(plan, size, heat_of(plan, rounds, on, weigher) if on and weigher else None)
     prove(plan, rounds, player.observe)
@@ -138,31 +142,31 @@ def steps_of(
     counts = tuple((name, len(phase)) for name, phase in phases_of(plan, rounds))
     limit = player.heat.limit if player.heat else 0.0
     found = Steps(size, rounds.parts, counts, steps, on.name if on else "", limit)
-    _demand_drawable(found, choice)
+    _ensure_drawable(found, choice)
     return found
 
 
-def demand_ranks(size: int, most: int) -> None:
+def ensure_ranks(size: int, most: int) -> None:
     """Raise DrawingError (``drawing-too-large``) for more ranks than ``most``."""
     if size > most:
         message = f"a drawing has room for {most} ranks, not for {size:,}"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
 
 
-def heat_of(plan: Plan, rounds: Rounds, topology: Topology, weigher: Weigher) -> Heat:
+def heat_of(plan: Plan, rounds: Rounds, topology: Topology, weigher: ExpectedBytes) -> Heat:
     """An observer of the proof that weighs each move on the links of ``topology``."""
     ways = routes(plan, rounds, topology)
-    return Heat(ways, Meter(plan, ways, weigher))
+    return Heat(ways, LinkLoadObserver(plan, ways, weigher))
 
 
-def _demand_drawable(found: Steps, choice: Choice) -> None:
+def _ensure_drawable(found: Steps, choice: StepRange) -> None:
     if found.moves > MOST_MOVES:
         message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
-    demand_steps(found.size, found.rounds, found.drawn, choice)
+    ensure_steps(found.size, found.rounds, found.drawn, choice)
 
 
-def demand_steps(size: int, rounds: Sequence[tuple[str, int]], drawn: int, choice: Choice) -> None:
+def ensure_steps(size: int, rounds: Sequence[tuple[str, int]], drawn: int, choice: StepRange) -> None:
     """Raise DrawingError (``no-such-step``) where steps were asked for, and none of them is there."""
     there = [count for phase, count in rounds if choice.takes_phase(phase)]
     if not drawn and (any(there) or not there):
@@ -203,11 +207,11 @@ class _Player:
         if self.heat:
             self.heat.observe(kind, phase, number, deliveries)
 
-    def steps(self, rounds: Rounds) -> Iterator[Step]:
+    def steps(self, rounds: Rounds) -> Iterator[DrawnStep]:
         played = [(name, i, r) for name, phase in phases_of(self.plan, rounds) for i, r in enumerate(phase, 1)]
         for (phase, number, round_), (before, after) in zip(played, self.changes, strict=True):
             moves = (replace(move, warmth=self._warmth(phase, number, move)) for move in _moves(round_, rounds))
-            yield Step(phase, number, tuple(moves), before, after)
+            yield DrawnStep(phase, number, tuple(moves), before, after)
 
     def _warmth(self, phase: str, number: int, move: Move) -> Warmth | None:
         return self.heat.of[phase, number, move.src, move.dst] if self.heat else None

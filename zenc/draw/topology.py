@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from zenc.draw.colour import oklch
-from zenc.draw.layers import Arrangement, Place, arc_height, arranged, groups_of, layers_of, width_of_node
+from zenc.draw.layers import Arrangement, NodePosition, arc_height, arranged, groups_of, layers_of, width_of_node
 from zenc.draw.links import Curve, labels
 from zenc.draw.picture import Box, LinkLine, Spot, Swatch, Text, TopologyPicture
-from zenc.draw.words import cut, wrapped
+from zenc.draw.text_metrics import cut, wrapped
 from zenc.errors import Diagnostic, DrawingError
+from zenc.plurals import count
 from zenc.topology.model import Link, Node, Topology
-from zenc.words import count
 
 MOST_RANKS = 256
 MOST_LINKS = 4_000
@@ -101,9 +101,9 @@ class _Map:
         facts += [count(switches, "other node")] if switches else []
         return " \N{MIDDLE DOT} ".join([*facts, f"{len(topology.links):,} links, each direction counted"])
 
-    def _place(self, node: Node) -> Place:
+    def _place(self, node: Node) -> NodePosition:
         place = self.at.places[node]
-        return Place(place.x + self.left, place.y + self.top, place.layer)
+        return NodePosition(place.x + self.left, place.y + self.top, place.layer)
 
     def _spots(self) -> Iterator[Spot]:
         crowds = {node: len(layer) for layer in layers_of(self.topology) for node in layer}
@@ -164,7 +164,7 @@ class _Map:
         elif one.layer == other.layer:
             rise = arc_height(abs(one.x - other.x)) * (1 if one.layer == 0 else -1)
             start = 15 if one.layer == 0 else -10
-            one, other = (Place(p.x, p.y + start, p.layer) for p in (one, other))
+            one, other = (NodePosition(p.x, p.y + start, p.layer) for p in (one, other))
             control = ((one.x, one.y + rise * 1.3), (other.x, other.y + rise * 1.3))
         else:
             middle = (one.y + other.y) / 2
@@ -172,7 +172,9 @@ class _Map:
             control = ((one.x + shift, middle), (other.x + shift, middle))
         return Curve((one.x, one.y), *control, (other.x, other.y))
 
-    def _around(self, one: Place, other: Place, bent: bool) -> tuple[tuple[float, float], tuple[float, float]]:
+    def _around(
+        self, one: NodePosition, other: NodePosition, bent: bool
+    ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Straight between neighbours; in a bow past the nodes between two that are far apart in a row of a grid."""
         dx, dy = other.x - one.x, other.y - one.y
         length = math.hypot(dx, dy) or 1.0

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
+from zenc.language.parse_tables import ParseTables, tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.language.tables import Tables, tables
 from zenc.topology.units import UNITS
 
 PUNCTUATION = ("LBRACE", "RBRACE", "LPAR", "RPAR", "LSQB", "RSQB", "COMMA", "COLON")
@@ -76,7 +76,7 @@ def _units() -> list[str]:
     return sorted({unit for units in UNITS.values() for unit in units}, key=lambda unit: (-len(unit), unit))
 
 
-def _operators(known: Tables) -> list[str]:
+def _operators(known: ParseTables) -> list[str]:
     return [pattern for name, pattern in known.terminals.items() if name not in (*PUNCTUATION, *NAMED)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from zenc.language.tables import Tables
+from zenc.language.parse_tables import ParseTables
 
 END = "$END"
 """The terminal at the end of every text."""
@@ -35,7 +35,7 @@ class Token(NamedTuple):
 class Lexer:
     """Finds the terminals of the tables. Words are read to their end: ``total`` is never ``to`` and ``tal``."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: ParseTables) -> None:
         self._tables = tables
         any_terminal = "|".join(f"(?P<{name}>{pattern})" for name, pattern in tables.terminals.items())
         self._first = re.compile(f"(?:{any_terminal})(?:{tables.ignored}){{0,{_AT_ONCE}}}")

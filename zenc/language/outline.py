@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from zenc.language.scan import DECLARED, STATEMENTS
+from zenc.language.recovery import DECLARED, STATEMENTS
 
 Kind = Literal["file", "scheme", "schedule", "block", "topology"]
 """What a body holds: declarations, entries, phases, statements, or what is declared of a topology."""
@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 )
 
 
-class Token(NamedTuple):
+class OutlineToken(NamedTuple):
     kind: str
     text: str
     breaks: int
@@ -46,8 +46,8 @@ class Body:
 
     kind: Kind
     items: tuple[Item, ...]
-    beside: Token | None = None
-    below: tuple[Token, ...] = ()
+    beside: OutlineToken | None = None
+    below: tuple[OutlineToken, ...] = ()
     broken: bool = True
 
 
@@ -55,10 +55,10 @@ class Body:
 class Clause:
     """A head and the braces after it. ``beside`` stands on the line where the clause ends."""
 
-    above: tuple[Token, ...]
-    head: tuple[Token, ...]
+    above: tuple[OutlineToken, ...]
+    head: tuple[OutlineToken, ...]
     body: Body | None
-    beside: Token | None
+    beside: OutlineToken | None
 
 
 Item = tuple[Clause, ...]
@@ -66,18 +66,18 @@ Item = tuple[Clause, ...]
 
 def outline(text: str) -> Body:
     """The outline of the file ``text``, which must parse."""
-    return _Reader(tuple(_tokens(text))).file()
+    return _OutlineReader(tuple(_tokens(text))).file()
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def _tokens(text: str) -> Iterator[OutlineToken]:
     end = 0
     for match in _TOKEN.finditer(text):
-        yield Token(match.lastgroup or "", match[0].rstrip(), text.count("\n", end, match.start()))
+        yield OutlineToken(match.lastgroup or "", match[0].rstrip(), text.count("\n", end, match.start()))
         end = match.end()
 
 
-class _Reader:
-    def __init__(self, tokens: tuple[Token, ...]) -> None:
+class _OutlineReader:
+    def __init__(self, tokens: tuple[OutlineToken, ...]) -> None:
         self._tokens = tokens
         self._at = 0
 
@@ -94,7 +94,7 @@ class _Reader:
         broken = any(token.breaks for token in self._tokens[start + 1 : self._at])
         return Body(kind, items, beside, below, broken)
 
-    def _items(self, kind: Kind) -> tuple[tuple[Item, ...], tuple[Token, ...]]:
+    def _items(self, kind: Kind) -> tuple[tuple[Item, ...], tuple[OutlineToken, ...]]:
         """The items up to the closing brace, and the comments under them."""
         items: list[Item] = []
         while True:
@@ -103,18 +103,18 @@ class _Reader:
                 return tuple(items), comments
             items.append(self._item(kind, comments))
 
-    def _item(self, kind: Kind, above: tuple[Token, ...]) -> Item:
+    def _item(self, kind: Kind, above: tuple[OutlineToken, ...]) -> Item:
         clauses = [self._clause(kind, above)]
         while kind in _BEGIN and clauses[-1].body and self._peek() == "else":
             clauses.append(self._clause(kind, self._comments()))
         return tuple(clauses)
 
-    def _clause(self, kind: Kind, above: tuple[Token, ...]) -> Clause:
+    def _clause(self, kind: Kind, above: tuple[OutlineToken, ...]) -> Clause:
         head = self._head(kind)
         body = self._body(_held_by(kind, head[0])) if self._peek() == "{" else None
         return Clause(above, head, body, self._beside())
 
-    def _head(self, kind: Kind) -> tuple[Token, ...]:
+    def _head(self, kind: Kind) -> tuple[OutlineToken, ...]:
         head = [self._next()]
         while not self._ended(kind, head):
             head += [*self._comments(), self._next()]
@@ -122,7 +122,7 @@ class _Reader:
             head += self._comments()
         return tuple(map(_on_one_line, head)) if head[0].text == "require" else tuple(head)
 
-    def _ended(self, kind: Kind, head: list[Token]) -> bool:
+    def _ended(self, kind: Kind, head: list[OutlineToken]) -> bool:
         following = self._peek()
         if following in ("", "{", "}") or (head[-1].kind == "string" and head[0].text != "like"):
             return True
@@ -130,7 +130,7 @@ class _Reader:
             return self._entry_ended(head)
         return following in _BEGIN.get(kind, ()) and head[-1].text != "else"
 
-    def _entry_ended(self, head: list[Token]) -> bool:
+    def _entry_ended(self, head: list[OutlineToken]) -> bool:
         """Whether the next key stands here, the next tier, or a choice."""
         if head[0].text == "choose":
             return head[-1].text == "]"
@@ -152,28 +152,28 @@ class _Reader:
             at += 1
         return ""
 
-    def _next(self) -> Token:
+    def _next(self) -> OutlineToken:
         self._at += 1
         return self._tokens[self._at - 1]
 
-    def _beside(self) -> Token | None:
+    def _beside(self) -> OutlineToken | None:
         """The comment on the line of the last token."""
         here = self._tokens[self._at : self._at + 1]
         return self._next() if here and here[0].kind == "comment" and not here[0].breaks else None
 
-    def _comments(self) -> tuple[Token, ...]:
+    def _comments(self) -> tuple[OutlineToken, ...]:
         start = self._at
         while self._at < len(self._tokens) and self._tokens[self._at].kind == "comment":
             self._at += 1
         return self._tokens[start : self._at]
 
 
-def _on_one_line(token: Token) -> Token:
+def _on_one_line(token: OutlineToken) -> OutlineToken:
     """The message of a ``require``, in which white space has no more meaning than in a doc string."""
     return token._replace(text=" ".join(token.text.split())) if token.kind == "string" else token
 
 
-def _held_by(kind: Kind, first: Token) -> Kind:
+def _held_by(kind: Kind, first: OutlineToken) -> Kind:
     if kind == "file":
         return "topology" if first.text == "topology" else "scheme" if first.text == "scheme" else "schedule"
     if kind == "topology":

@@ -7,15 +7,15 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 
 from zenc.errors import Diagnostic, SchemeSyntaxError, Source, Span, raise_if_any
-from zenc.language.build import Builder
-from zenc.language.complain import Situation, complain
 from zenc.language.lexer import END, NONE, Lexer, Token
 from zenc.language.nesting import too_deep
+from zenc.language.parse_tables import tables
+from zenc.language.recovery import DECLARED, STATEMENTS, Body, resume
 from zenc.language.rules import Step
-from zenc.language.scan import DECLARED, STATEMENTS, Body, resume
 from zenc.language.schedule import Block, Expression
 from zenc.language.syntax import File
-from zenc.language.tables import tables
+from zenc.language.syntax_errors import Situation, complain
+from zenc.language.tree_builder import Builder
 
 _MOST_PROBLEMS = 10
 _DEEPEST_STACK = 2000
@@ -41,12 +41,12 @@ def parse(source: Source) -> File:
 
 
 def parse_expression(text: str, name: str = "<expression>") -> Expression:
-    """The expression that ``text`` is, as ``zenc.language.text.expression_text`` writes it."""
+    """The expression that ``text`` is, as ``zenc.language.printer.expression_text`` writes it."""
     return cast(Expression, _read(Source(name, text), "start_expression"))
 
 
 def parse_block(text: str, name: str = "<block>") -> Block:
-    """The statements that ``text`` is, as ``zenc.language.text.block_text`` writes them."""
+    """The statements that ``text`` is, as ``zenc.language.printer.block_text`` writes them."""
     return cast(Block, _read(Source(name, text), "start_block"))
 
 
@@ -54,7 +54,7 @@ def _read(source: Source, start: _Start) -> Any:
     if "\0" in source.text:
         where = Span(source, source.text.index("\0"), source.text.index("\0") + 1)
         raise SchemeSyntaxError(Diagnostic("not-text", "this is no text: it holds a NUL character", where))
-    reader = _Reader(source, start)
+    reader = _TreeReader(source, start)
     steps = reader.read()
     raise_if_any(SchemeSyntaxError, reader.problems)
     builder = Builder(source)
@@ -68,7 +68,7 @@ def _lexer() -> Lexer:
     return Lexer(tables())
 
 
-class _Reader:
+class _TreeReader:
     """Finds the steps by which a text is read. After an error it gets on its feet again, to tell the next one too."""
 
     def __init__(self, source: Source, start: _Start) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from zenc.errors import Diagnostic, Source, Span
 from zenc.language.lexer import Token
-from zenc.language.tables import Rule, tables
+from zenc.language.parse_tables import Rule, tables
 
 Step: TypeAlias = Token | int
 

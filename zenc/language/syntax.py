@@ -1,11 +1,11 @@
 """The syntax tree: what the text says, before it is known to mean anything.
 
-    File     = Import* Schedule* Scheme* Topology*         # in any order in the text; zenc.language.cluster.Topology
-    Scheme   = name Parameter* doc? Entry* Tier* Choice*   # scheme NAME(params) { "doc" key: value ... }
+    File     = Import* Schedule* Scheme* Topology*         # in any order in the text; zenc.language.topology_syntax.Topology
+    SchemeSyntax   = name Parameter* doc? Entry* Tier* Choice*   # scheme NAME(params) { "doc" key: value ... }
     Schedule = name Parameter* doc? push: Block pull: Block
-    Entry    = key ":" Value
-    Tier     = name size? ":" Word                         # tier node(8): dense_ring
-    Choice   = Argument* Word+                             # choose(every = 50) from [balanced, zen(k = 3)]
+    EntrySyntax    = key ":" Value
+    TierSyntax     = name size? ":" Word                         # tier node(8): dense_ring
+    ChoiceSyntax   = Argument* Word+                             # choose(every = 50) from [balanced, zen(k = 3)]
     Value    = Phrase                                      # balanced by permutation(seed); point_to_point then ring
              | Schedule                                    # schedule { push { ... } pull { ... } }, without a name
     Phrase   = Word (("by" | "then") Word)*
@@ -25,7 +25,7 @@ from zenc.errors import Source, Span
 from zenc.language.schedule import Block, Expression
 
 if TYPE_CHECKING:
-    from zenc.language.cluster import Topology
+    from zenc.language.topology_syntax import TopologySyntax
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +96,14 @@ Value: TypeAlias = Phrase | Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EntrySyntax:
     key: Name
     value: Value
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class TierSyntax:
     """``tier NAME(SIZE): SCHEME(...)``; ``size`` is the number of members of the tier, where it is written."""
 
     name: Name
@@ -113,7 +113,7 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChoiceSyntax:
     """``choose(ARGUMENTS) from [CANDIDATES]``; more than one in a scheme is told as an error later."""
 
     settings: Word
@@ -123,14 +123,14 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class SchemeSyntax:
     name: Name
     parameters: tuple[Parameter, ...]
     doc: str | None
-    entries: tuple[Entry, ...]
+    entries: tuple[EntrySyntax, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
-    tiers: tuple[Tier, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    tiers: tuple[TierSyntax, ...] = ()
+    choices: tuple[ChoiceSyntax, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +144,5 @@ class File:
     source: Source
     imports: tuple[Import, ...] = ()
     schedules: tuple[Schedule, ...] = ()
-    schemes: tuple[Scheme, ...] = ()
-    topologies: tuple[Topology, ...] = ()
+    schemes: tuple[SchemeSyntax, ...] = ()
+    topologies: tuple[TopologySyntax, ...] = ()

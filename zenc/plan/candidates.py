@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zenc.errors import Diagnostic, VerificationError
 from zenc.plan.lower import lower
-from zenc.plan.requirements import LARGEST_SOUGHT, UnmetError, allowed, demand_all
+from zenc.plan.requirements import LARGEST_SOUGHT, UnmetError, allowed, ensure_all
+from zenc.plurals import count
 from zenc.scheme.model import Candidate, Choice
-from zenc.words import count
 
 
 def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, ...], tuple[Diagnostic, ...]]:
@@ -42,7 +42,7 @@ def _reason(candidate: Candidate, size: int | None) -> str | None:
     if size is None:
         return None if allowed(plan, range(1, LARGEST_SOUGHT + 1), most=1) else "what it requires holds for no number"
     try:
-        demand_all(plan, size)
+        ensure_all(plan, size)
     except UnmetError as error:
         return error.diagnostics[0].message
     return None

@@ -27,9 +27,9 @@ from zenc.language.schedule import (
     Unary,
     Variable,
 )
-from zenc.plan.compose import places, rewritten
-from zenc.plan.evaluate import EvaluationError, Scope, evaluate
-from zenc.plan.model import Phase, Plan, Tier
+from zenc.plan.expressions import EvaluationError, Scope, evaluate
+from zenc.plan.flatten_tiers import places, rewritten
+from zenc.plan.ir import Phase, Plan, Tier
 from zenc.scheme.model import Aggregation, Format, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16
@@ -101,7 +101,7 @@ def _kept(statement: Statement, known: Scope) -> Iterator[Statement]:
     """``statement`` without what can't run; nothing, if none of it can."""
     match statement:
         case If(condition, then, otherwise):
-            truth = settle(condition, known)
+            truth = partial_eval(condition, known)
             if truth is not None:
                 yield from _settled(then if truth else otherwise, known)
             else:
@@ -118,14 +118,14 @@ def _kept(statement: Statement, known: Scope) -> Iterator[Statement]:
             yield statement
 
 
-def settle(expression: Expression, known: Scope) -> int | None:
+def partial_eval(expression: Expression, known: Scope) -> int | None:
     """The value of ``expression`` if the names in ``known`` decide it, else None.
 
     ``and`` and ``or`` are decided by one side alone where that side can.
     """
     match expression:
         case Binary("and" | "or" as operator, left, right):
-            sides = [settle(left, known), settle(right, known)]
+            sides = [partial_eval(left, known), partial_eval(right, known)]
             deciding = operator == "or"
             if any(side is not None and bool(side) == deciding for side in sides):
                 return int(deciding)

@@ -12,17 +12,17 @@ from dataclasses import replace
 import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
+from zenc.language.printer import expression_text
 from zenc.language.schedule import Apply, Binary, Block, Expression, If, Let, Require, Unary, Variable
-from zenc.language.text import expression_text
-from zenc.plan.evaluate import EvaluationError, Scope, condition, evaluate, scope_of
-from zenc.plan.levels import indivisible
-from zenc.plan.model import Plan
+from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, scope_of
+from zenc.plan.ir import Plan
+from zenc.plan.tier_layout import indivisible
 
 LARGEST_SOUGHT = 2048
 """Up to it numbers of ranks are tried, to name those that a scheme allows."""
 
 
-def among(size: int) -> str:
+def format_ranks(size: int) -> str:
     """The number of ranks that a counterexample is for, in words."""
     return f"among {size} ranks" if size > 1 else "for 1 rank alone"
 
@@ -31,7 +31,7 @@ class UnmetError(VerificationError):
     """A ``require`` does not hold."""
 
 
-def demand(statement: Require, scope: Scope) -> None:
+def ensure(statement: Require, scope: Scope) -> None:
     """Raise UnmetError (``unmet-requirement``) unless ``statement`` holds for every rank of ``scope``."""
     holds = condition(statement.condition, scope)
     if not holds.all():
@@ -60,18 +60,18 @@ def _names(expression: Expression) -> list[str]:
     return []
 
 
-def demand_all(plan: Plan, size: int) -> None:
+def ensure_all(plan: Plan, size: int) -> None:
     """Raise UnmetError unless ``size`` ranks meet the requirements before the first step and loop of each phase.
 
     The error says which numbers of ranks near ``size`` meet them.
     """
     try:
-        _demand_all(plan, size)
+        _ensure_all(plan, size)
     except UnmetError as error:
         found = error.diagnostics[0]
         below, above = range(size - 1, 0, -1), range(size + 1, LARGEST_SOUGHT + 1)
         near = allowed(plan, below, most=1) + allowed(plan, above, most=1)
-        notes = (*found.notes, among(size))
+        notes = (*found.notes, format_ranks(size))
         raise UnmetError(replace(found, notes=notes, help=found.help or _advice(near))) from None
 
 
@@ -88,7 +88,7 @@ def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[i
         if len(found) == most:
             break
         try:
-            _demand_all(plan, size)
+            _ensure_all(plan, size)
         except UnmetError:
             continue
         found.append(size)
@@ -103,7 +103,7 @@ def nearest_allowed(plan: Plan, size: int) -> int:
     return size
 
 
-def _demand_all(plan: Plan, size: int) -> None:
+def _ensure_all(plan: Plan, size: int) -> None:
     unequal = indivisible(plan, size)
     if unequal:
         raise UnmetError(unequal)
@@ -111,22 +111,22 @@ def _demand_all(plan: Plan, size: int) -> None:
     for phase in (*announced, *plan.pushes, *plan.pulls):
         scope = scope_of(size, plan.parts_in(phase, size), plan.one_shot(phase))
         try:
-            _demand_leading(phase.block, scope)
+            _ensure_leading(phase.block, scope)
         except EvaluationError:
             continue  # told with its phase when the moves are made
 
 
-def _demand_leading(block: Block, scope: Scope) -> None:
+def _ensure_leading(block: Block, scope: Scope) -> None:
     for statement in block:
         match statement:
             case Let(name, value):
                 scope = scope.bind(name, evaluate(value, scope))
             case Require():
-                demand(statement, scope)
+                ensure(statement, scope)
             case If(test, then, otherwise):
                 holds = condition(test, scope)
                 for mask, branch in ((holds, then), (~holds, otherwise)):
                     if mask.any():
-                        _demand_leading(branch, scope.where(mask))
+                        _ensure_leading(branch, scope.where(mask))
             case _:
                 return

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zenc.chain import picture_of, planners
-from zenc.cost import characteristics
-from zenc.cost.simulate import Outcome, Place, Planner, Point, simulate
-from zenc.draw.steps import Choice
+from zenc.draw.steps import StepRange
 from zenc.errors import CostError, Diagnostic, DrawingError
-from zenc.language.load import load_file, locate, shipped_names
-from zenc.plan.gradient import Gradient
-from zenc.plan.model import Plan
+from zenc.gradients import profile_report
+from zenc.gradients.uniform import UniformGradient
+from zenc.language.files import load_file, locate, shipped_names
+from zenc.pipeline import picture_of, planners
+from zenc.plan.ir import Plan
 from zenc.report.measured import Measured, MeasuredRow
-from zenc.topology.show import summarize
+from zenc.simulator.sweep import Planner, Point, SweepOutcome, SweepPoint, simulate
+from zenc.topology.levels import summarize
 
 FAR_OFF = 0.05
 """By what share conditions of a measurement may differ from those of the prediction before that is said."""
@@ -35,7 +35,7 @@ class Subject:
     text: str
     drawing: str
     undrawn: str
-    outcome: Outcome
+    outcome: SweepOutcome
     measured: MeasuredRow | None
 
     @property
@@ -54,7 +54,7 @@ class Subject:
 class Findings:
     """All of a report; ``others`` were measured, and nobody asked for a prediction of them."""
 
-    place: Place
+    place: SweepPoint
     point: Point
     subjects: tuple[Subject, ...]
     measured: Measured | None
@@ -73,7 +73,7 @@ class Findings:
             "topology": summarize(topology).to_json() if topology else None,
             "bandwidth": self.point.bandwidth,
             "calibration": place.calibration.to_json(),
-            "gradients": [characteristics.to_json(each, place.size) for each in place.profiles.values()],
+            "gradients": [profile_report.to_json(each, place.size) for each in place.profiles.values()],
             "schemes": [subject.to_json() for subject in self.subjects],
             "measured": self.measured.to_json() if self.measured else None,
             "notes": list(self.notes),
@@ -82,7 +82,7 @@ class Findings:
 
 def findings(
     paths: Iterable[str],
-    place: Place,
+    place: SweepPoint,
     measured: Measured | None = None,
     params: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda _: None,
@@ -92,9 +92,9 @@ def findings(
 
     ``remarks`` are what a reader has to know besides: they stand before the notes of the prediction.
 
-    Raises CostError (``nothing-to-simulate``, ``bad-measurement``), and what ``zenc.compiler.check`` does.
+    Raises CostError (``nothing-to-simulate``, ``bad-measurement``), and what ``zenc.api.check`` does.
     """
-    asked = _Asked(place, params)
+    asked = _AskedFindings(place, params)
     for path in paths:
         asked.add(path)
     found = simulate(asked.planners, [place], progress)
@@ -112,10 +112,10 @@ def findings(
 
 
 @dataclass(slots=True)
-class _Asked:
+class _AskedFindings:
     """The schemes that a report is about: what plans them, and their texts."""
 
-    place: Place
+    place: SweepPoint
     params: Mapping[str, str] | None
     planners: dict[str, Planner] = field(default_factory=dict)
     plans: dict[str, Plan] = field(default_factory=dict)
@@ -137,12 +137,12 @@ class _Asked:
     def _keeping(self, name: str, planner: Planner) -> Planner:
         return lambda size: self.plans.setdefault(name, planner(size))
 
-    def subject(self, outcome: Outcome, measured: MeasuredRow | None) -> Subject:
+    def subject(self, outcome: SweepOutcome, measured: MeasuredRow | None) -> Subject:
         name, drawing, undrawn = outcome.scheme, "", ""
         one = next(iter(self.place.profiles.values()))
-        gradient = Gradient(one.units, one.width, one.dtype, one.density)
+        gradient = UniformGradient(one.units, one.width, one.dtype, one.density)
         try:
-            picture = picture_of(self.plans[name], self.place.size, Choice(), self.place.topology, gradient)
+            picture = picture_of(self.plans[name], self.place.size, StepRange(), self.place.topology, gradient)
             drawing = picture.svg()
         except DrawingError as error:
             undrawn = error.diagnostics[0].message
@@ -160,7 +160,7 @@ def _rows(measured: Measured | None, schemes: list[str]) -> dict[str, MeasuredRo
     return rows
 
 
-def _differences(measured: Measured, place: Place, known: Collection[str], names: list[str]) -> list[str]:
+def _differences(measured: Measured, place: SweepPoint, known: Collection[str], names: list[str]) -> list[str]:
     """What was measured under other conditions than what is predicted, in words."""
     one, at = next(iter(place.profiles.values())), measured.at
     pairs = [

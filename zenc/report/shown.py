@@ -43,7 +43,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class HtmlTable:
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
@@ -52,7 +52,7 @@ class Table:
 class GradientPart:
     name: str
     facts: tuple[Fact, ...]
-    growth: Table
+    growth: HtmlTable
     holders: tuple[Gauge, ...]
     holders_title: str
 
@@ -66,7 +66,7 @@ class Section:
     doc: str
     summary: str
     facts: tuple[Fact, ...]
-    phases: Table
+    phases: HtmlTable
     drawing: str
     undrawn: str
     text: str
@@ -82,7 +82,7 @@ class View:
     facts: tuple[Fact, ...]
     measured_title: str
     compares: tuple[Compare, ...]
-    figures: Table
+    figures: HtmlTable
     gradients: tuple[GradientPart, ...]
     network: tuple[Fact, ...]
     network_drawing: str

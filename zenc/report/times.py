@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zenc.plan.quantities import seconds_text, size_text
+from zenc.format_units import seconds_text, size_text
 from zenc.report.findings import Findings, Subject
 from zenc.report.measured import MeasuredRow
-from zenc.report.shown import Compare, Gauge, Table
+from zenc.report.shown import Compare, Gauge, HtmlTable
 
 NOTHING = "\N{EN DASH}"
 ROOM = 4.0
@@ -82,13 +82,13 @@ def _measured_gauge(row: MeasuredRow, most: float) -> Gauge:
     return Gauge("measured", 100 * row.seconds / most, seconds_text(row.seconds), low, high)
 
 
-def figures(found: Findings) -> Table:
+def figures(found: Findings) -> HtmlTable:
     """What each scheme takes, in numbers."""
     measured = any(subject.measured for subject in found.subjects)
     times = ("predicted", "measured") if measured else ("predicted",)
     sent = ("sends, predicted", "sends, measured") if measured else ("busiest rank sends",)
     head = ("scheme", *times, "ratio", *sent, "steps", "messages", "kernels", "busiest link")
-    return Table(head, tuple(_figure_row(found, subject, measured) for subject in found.subjects))
+    return HtmlTable(head, tuple(_figure_row(found, subject, measured) for subject in found.subjects))
 
 
 def _figure_row(found: Findings, subject: Subject, measured: bool) -> tuple[str, ...]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zenc.chain import LARGEST_PROVED
-from zenc.cost import characteristics
-from zenc.cost.profile import Profile
-from zenc.plan.quantities import seconds_text, share_text, size_text
+from zenc.format_units import seconds_text, share_text, size_text
+from zenc.gradients import profile_report
+from zenc.gradients.profile import Profile
+from zenc.pipeline import LARGEST_PROVED
+from zenc.plurals import count
 from zenc.report.findings import Findings, Subject
-from zenc.report.shown import Fact, Gauge, GradientPart, Section, Table, View
+from zenc.report.shown import Fact, Gauge, GradientPart, HtmlTable, Section, View
 from zenc.report.times import answer, compares, figures
 from zenc.topology.units import bits_text
-from zenc.words import count
 
 MOST_NAMED = 3
 """Schemes in a title."""
@@ -79,9 +79,9 @@ def _gradient(profile: Profile, size: int) -> GradientPart:
             f"on {count(profile.ranks, 'rank')}" if profile.ranks else MADE_UP,
         ),
     ]
-    k = [n for n in characteristics.numbers(size) if n <= size] or [1]
+    k = [n for n in profile_report.numbers(size) if n <= size] or [1]
     union, thicker = profile.union(k).tolist(), profile.densification(k).tolist()
-    growth = Table(
+    growth = HtmlTable(
         ("ranks", *map(str, k)),
         (
             ("density of their sum", *map(share_text, union)),
@@ -89,7 +89,7 @@ def _gradient(profile: Profile, size: int) -> GradientPart:
             ("skewness of so many parts", *(f"{profile.skewness(n):.2f}" for n in k)),
         ),
     )
-    shares = characteristics.shares_of_holders(profile, size).tolist()
+    shares = profile_report.shares_of_holders(profile, size).tolist()
     shown = shares[:MOST_HOLDERS]
     most = max(shares, default=1.0) or 1.0
     bars = [Gauge(f"{c}", 100 * share / most, share_text(share)) for c, share in enumerate(shown, 1)]
@@ -140,6 +140,6 @@ def _section(found: Findings, subject: Subject, place: int) -> Section:
     head = ("phase", "steps", "time", "busiest sends", "busiest receives")
     summary = seconds_text(outcome.seconds)
     return Section(
-        subject.name, f"scheme-{place}", subject.doc, summary, tuple(facts), Table(head, tuple(rows)),
+        subject.name, f"scheme-{place}", subject.doc, summary, tuple(facts), HtmlTable(head, tuple(rows)),
         subject.drawing, subject.undrawn, subject.text,
     )  # fmt: skip

@@ -11,20 +11,20 @@ import torch
 
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.backend_api import Call, Opener, Stage
+from zenc.runtime.call_queue import Work
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.layout import Layout, layout_of, not_a_tensor
 from zenc.runtime.operation import Given, Operation, operation_of
 from zenc.runtime.ranges import Recorder, of_call
-from zenc.runtime.reduction import Call, Opener, Stage
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.streams import on_stream
-from zenc.runtime.wire import Envelope
-from zenc.runtime.work import Work
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
-    from zenc.cost.deciding import Decision
-    from zenc.runtime.captured import Captured
+    from zenc.runtime.gpu.cuda_graph import Captured
+    from zenc.select.online import Decision
 
 MOST_KNOWN = 256
 """Shapes whose workshops are kept; models have far fewer."""
@@ -127,7 +127,7 @@ class Collective:
             TensorError: for a tensor that can't be summed; nothing was sent.
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline.
         """
-        self._communicator.demand_whole()
+        self._communicator.ensure_healthy()
         planned = self._planned(tensor, operation_of(op), rows, name)
         number = self._communicator.next_call()
 
@@ -143,9 +143,9 @@ class Collective:
 
         On GPUs, with ``capacity`` given to ``zenc.load``.
         """
-        from zenc.runtime.captured import Captured
+        from zenc.runtime.gpu.cuda_graph import Captured
 
-        self._communicator.demand_whole()
+        self._communicator.ensure_healthy()
         return Captured(self, tensor, operation_of(op), rows)
 
     @property
@@ -167,12 +167,12 @@ class Collective:
 
     def _run(self, tensor: torch.Tensor, prepared: Prepared, op: Operation, number: int, work: Work) -> torch.Tensor:
         """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""
-        self._communicator.demand_whole()
+        self._communicator.ensure_healthy()
         layout, open_call, signature = prepared
         if not layout.units or not layout.width:
             return _without_elements(tensor)
         started = time.perf_counter()
-        opened = open_call(Envelope(number, signature, layout.units))
+        opened = open_call(CallHeader(number, signature, layout.units))
         try:
             found = opened.reduce(tensor, self.size if op == "mean" else 1)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same
@@ -209,7 +209,7 @@ class Collective:
         if self.size > 1:
             cause = error if isinstance(error, SynchronisationError) else None
             text = f"this rank failed: {type(error).__name__}: {error}"
-            self._communicator.give_up(cause or SynchronisationError(Diagnostic("call-failed", text)), call)
+            self._communicator.abort(cause or SynchronisationError(Diagnostic("call-failed", text)), call)
 
     def __repr__(self) -> str:
         plan = self.artifact.plan

@@ -20,12 +20,12 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from zenc.errors import Diagnostic, SynchronisationError, ZencError, first_line
-from zenc.runtime.transport import GlooGroup, GlooTransport, Transport
+from zenc.runtime.call_queue import Worker
+from zenc.runtime.cpu.transport import GlooGroup, GlooTransport, Transport
 from zenc.runtime.versions import warn_if_untested
-from zenc.runtime.work import Worker
 
 if TYPE_CHECKING:
-    from zenc.runtime.nccl import NcclGroup
+    from zenc.runtime.gpu.nccl import NcclGroup
 
 PLEDGE_BYTES = 1024
 
@@ -58,23 +58,23 @@ class Communicator:
         self.calls += 1
         return self.calls
 
-    def demand_whole(self) -> None:
+    def ensure_healthy(self) -> None:
         """Raise the error that broke this communicator, if one did; ``forked`` in a process that was forked since."""
-        self.demand_own_process()
+        self.ensure_own_process()
         if self.broken is not None:
             message = "an earlier call of this group failed, and its ranks are no longer in step"
             notes = (self.broken.diagnostics[0].message,)
             help = "end all ranks and start them again, from the last checkpoint"
             raise SynchronisationError(Diagnostic("group-broken", message, notes=notes, help=help)) from self.broken
 
-    def demand_own_process(self) -> None:
+    def ensure_own_process(self) -> None:
         """Raise SynchronisationError ``forked`` in a child: its connections, threads and GPU are the parent's."""
         if os.getpid() != self.process:
             message = "this process was forked after the scheme was loaded, and is no rank of its group"
             help = 'load schemes in the process that uses them; start processes by torchrun or with "spawn"'
             raise SynchronisationError(Diagnostic("forked", message, help=help))
 
-    def give_up(self, error: SynchronisationError, kept: object) -> None:
+    def abort(self, error: SynchronisationError, kept: object) -> None:
         """Leave the group for good, so that peers that wait for this rank learn of it at once."""
         self.broken = error
         self.kept.append(kept)
@@ -93,7 +93,7 @@ class Communicator:
         self.group = None
         self.transport.close()
 
-    def agree(self, pledge: dict[str, str], deadline: float) -> None:
+    def handshake(self, pledge: dict[str, str], deadline: float) -> None:
         """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ.
 
         ``pledge`` has the keys ``digest``, ``scheme`` and ``error`` (empty if all is well).
@@ -117,11 +117,11 @@ class Communicator:
         pledges = self._gather({"digest": "", "scheme": "yes" if holds else "no", "error": error}, deadline)
         return {other["scheme"] for other in pledges} == {"yes"}
 
-    def share(self, name: bytes, deadline: float) -> bytes:
+    def broadcast(self, name: bytes, deadline: float) -> bytes:
         """The ``name`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
         return bytes.fromhex(self._gather({"digest": name.hex(), "scheme": "", "error": ""}, deadline)[0]["digest"])
 
-    def count(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def allreduce_sum(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of ``marks`` over the ranks, in place, and the ``number`` of each; [n] int64.
 
         On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
@@ -134,7 +134,7 @@ class Communicator:
         except RuntimeError as error:
             message = "the ranks did not all come to count who holds which units"
             lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
-            self.give_up(lost, (marks, every))
+            self.abort(lost, (marks, every))
             raise lost from error
         return marks, torch.cat(every)
 
@@ -155,11 +155,11 @@ class Communicator:
         except RuntimeError as error:
             message = "the ranks did not all come to tell each other what they have seen"
             lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
-            self.give_up(lost, lengths)
+            self.abort(lost, lengths)
             raise lost from error
         return [bytes(each[: int(n)].numpy()) for each, n in zip(every, lengths, strict=True)]
 
-    def greatest(self, values: list[float]) -> list[float]:
+    def allreduce_max(self, values: list[float]) -> list[float]:
         """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
 
         On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
@@ -172,7 +172,7 @@ class Communicator:
         except RuntimeError as error:
             message = "the ranks did not all come to agree on which scheme is the cheapest"
             lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
-            self.give_up(lost, (mine, every))
+            self.abort(lost, (mine, every))
             raise lost from error
         found: list[float] = torch.stack(every).amax(dim=0).tolist()
         return found
@@ -187,7 +187,7 @@ class Communicator:
             self.group.allgather([every], [mine]).wait(timedelta(seconds=deadline))
         except RuntimeError as error:
             lost = unreachable(deadline, error)
-            self.give_up(lost, every)
+            self.abort(lost, every)
             raise lost from error
         pledges = [_read_pledge(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
         failed = {rank: other["error"] for rank, other in enumerate(pledges) if other["error"]}

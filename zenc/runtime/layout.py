@@ -55,7 +55,7 @@ class Contribution:
 
 def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
     """How ``tensor`` is cut in units; raises TensorError for one that can't be synchronised."""
-    _demand_supported(tensor)
+    _ensure_supported(tensor)
     shape = tensor.shape
     if tensor.layout is torch.sparse_coo:
         sparse_dim = tensor.sparse_dim()
@@ -71,7 +71,7 @@ def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
     return Layout(total // width if width else 0, width, tensor.dtype, shape, sparse_dim, natural_width)
 
 
-def _demand_supported(tensor: torch.Tensor) -> None:
+def _ensure_supported(tensor: torch.Tensor) -> None:
     if tensor.device.type not in DEVICES:
         message = f"all_reduce takes tensors on the CPU and on CUDA devices; this one is on {tensor.device}"
         help = "move it with .cpu() first" if not tensor.is_meta else _OF_META

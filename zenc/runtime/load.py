@@ -10,11 +10,11 @@ import torch.distributed as dist
 
 from zenc.codegen.artifact import Artifact
 from zenc.errors import ZencError
-from zenc.runtime.capacity import Shares, capacity_of
-from zenc.runtime.choosing import ChoosingCollective, names_of
+from zenc.runtime.autoselect import ChoosingCollective, names_of
+from zenc.runtime.backends import Stages
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
-from zenc.runtime.stages import Stages
+from zenc.runtime.gpu.fixed_capacity import Shares, capacity_of
 
 
 def load_collective(
@@ -29,7 +29,7 @@ def load_collective(
     name, and then raises its own error. Of a scheme that chooses among others the first candidate is built here.
     """
     communicator = communicator_for(group, deadline)
-    communicator.demand_whole()
+    communicator.ensure_healthy()
     loading = _Loading(communicator, deadline, shares)
     try:
         artifact = obtain(communicator.size)
@@ -78,7 +78,7 @@ class _Loading:
                 failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
 
     def _agree(self, pledge: dict[str, str]) -> None:
-        self.communicator.worker.within(lambda: self.communicator.agree(pledge, self.deadline))
+        self.communicator.worker.within(lambda: self.communicator.handshake(pledge, self.deadline))
 
 
 def _usual_device(communicator: Communicator) -> torch.device:

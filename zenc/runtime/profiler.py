@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from zenc.cost.profile import Profile
-from zenc.cost.sample import Tally
-from zenc.cost.stored import dump_profiles
 from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_line
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_io import dump_profiles
+from zenc.gradients.sample import Accumulator
+from zenc.runtime.call_queue import Work
 from zenc.runtime.layout import Layout, layout_of
-from zenc.runtime.marks import Marker, able_to_count
-from zenc.runtime.work import Work
+from zenc.runtime.presence import PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class Profiler:
             raise CostError(Diagnostic("bad-profile", message))
         self.every, self.sample = every, sample
         self._calls: dict[str, int] = {}
-        self._tallies: dict[str, Tally] = {}
+        self._tallies: dict[str, Accumulator] = {}
         self._pending: dict[str, Work] = {}
-        self._marker = Marker(sample)
+        self._marker = PresenceSampler(sample)
         self._lock = threading.Lock()
 
     def __str__(self) -> str:
@@ -98,9 +98,9 @@ class Profiler:
         """Queue the sum of ``marks`` over the ranks behind the call ``reduced``, whose gradient they are of, if any."""
 
         def run(_: Work) -> torch.Tensor:
-            communicator.demand_whole()
+            communicator.ensure_healthy()
             sent = reduced.counted.bytes_sent if reduced and reduced.counted else 0
-            holders, bytes_sent = communicator.count(marks.held.to(able_to_count(communicator.size)), sent)
+            holders, bytes_sent = communicator.allreduce_sum(marks.held.to(count_dtype(communicator.size)), sent)
             if not holders[-1]:
                 self._add(marks, communicator.size, holders[:-1], bytes_sent)
             return holders
@@ -148,7 +148,7 @@ class Profiler:
         Raises CostError (``bad-state``) for what is none; then nothing has changed.
         """
         try:
-            tallies = [Tally.of_state(each) for each in state["tallies"]]
+            tallies = [Accumulator.of_state(each) for each in state["tallies"]]
             calls = {str(name): int(count) for name, count in state["calls"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"this is no state of a profiler: {first_line(error)}"
@@ -169,7 +169,7 @@ class Profiler:
         with self._lock:
             tally = self._tallies.get(name)
             if tally is None or (tally.units, tally.width, tally.size) != (layout.units, layout.width, size):
-                tally = Tally(name, layout.units, layout.width, layout.dtype_name, size, self.sample)
+                tally = Accumulator(name, layout.units, layout.width, layout.dtype_name, size, self.sample)
                 self._tallies[name] = tally
             tally.add(holders.to(torch.int64).numpy(), bytes_sent.numpy())
 

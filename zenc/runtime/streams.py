@@ -46,7 +46,7 @@ def new_stream(device: torch.device) -> torch.cuda.Stream:
     return made(device)
 
 
-def handed_over(result: torch.Tensor) -> torch.Tensor:
+def record_on_current_stream(result: torch.Tensor) -> torch.Tensor:
     """``result`` of a call that has ended, for use on the current stream."""
     if result.is_cuda:
         used_by(result, torch.cuda.current_stream(result.device))

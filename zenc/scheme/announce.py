@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from zenc.errors import Span
 from zenc.language import syntax
 from zenc.scheme import model
+from zenc.scheme.collector import Collector
 from zenc.scheme.communication import Resolver
-from zenc.scheme.report import Report
 
 DEFAULT_ANNOUNCE = "point_to_point"
 
 
 def resolve_announce(
-    mapping: model.Mapping | None, entries: Mapping[str, syntax.Entry], resolver: Resolver, report: Report
+    mapping: model.Mapping | None, entries: Mapping[str, syntax.EntrySyntax], resolver: Resolver, report: Collector
 ) -> model.Communication | None:
     """The schedule whose push gathers the index sets: the one that ``announce`` names, or point_to_point.
 
@@ -33,9 +33,9 @@ def resolve_announce(
 
 def refuse_holders(
     mapping: model.Mapping | None,
-    entries: Mapping[str, syntax.Entry],
+    entries: Mapping[str, syntax.EntrySyntax],
     tiers: Sequence[tuple[Span | None, model.Scheme]],
-    report: Report,
+    report: Collector,
 ) -> None:
     """Report holders in a scheme of tiers, its own or those of one of ``tiers``: (where it is named, scheme)."""
     message = "owners among holders are not for tiers yet: all ranks of the group announce to all"
@@ -51,8 +51,8 @@ def check_holders(
     mapping: model.Mapping | None,
     partition: model.Partition | None,
     formats: Mapping[str, model.Format | None],
-    entries: Mapping[str, syntax.Entry],
-    report: Report,
+    entries: Mapping[str, syntax.EntrySyntax],
+    report: Collector,
 ) -> None:
     """Report what makes no sense under ``balanced by holders``: one part, and formats of indices.
 

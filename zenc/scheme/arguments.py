@@ -6,19 +6,19 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from zenc.language.cluster import Topology
+from zenc.did_you_mean import did_you_mean
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.language.spelling import did_you_mean
-from zenc.language.syntax import Argument, Parameter, Scheme, Word
+from zenc.language.syntax import Argument, Parameter, SchemeSyntax, Word
+from zenc.language.topology_syntax import TopologySyntax
+from zenc.plurals import count
+from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.constants import Environment, constant
-from zenc.scheme.report import Report, listed, unknown
-from zenc.words import count
 
 _INTEGER = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|[0-9](_?[0-9])*)")
 _LONGEST = 100
 
 
-def match_arguments(word: Word, names: Sequence[str], report: Report) -> dict[str, Argument]:
+def match_arguments(word: Word, names: Sequence[str], report: Collector) -> dict[str, Argument]:
     """Name -> argument, given by place or by name. What does not fit is reported and left out."""
     matched: dict[str, Argument] = {}
     for place, argument in enumerate(word.arguments):
@@ -48,7 +48,7 @@ def _count(names: Sequence[str]) -> str:
     return f"at most {count(len(names), 'argument')} ({listed(names)})"
 
 
-def check_parameters(parameters: Sequence[Parameter], report: Report) -> None:
+def check_parameters(parameters: Sequence[Parameter], report: Collector) -> None:
     """Report names that are there twice, or are those of the language."""
     seen: set[str] = set()
     for parameter in parameters:
@@ -61,9 +61,11 @@ def check_parameters(parameters: Sequence[Parameter], report: Report) -> None:
         seen.add(parameter.name.text)
 
 
-def bind_parameters(declared: Scheme | Topology, given: Mapping[str, int | float | str], report: Report) -> Environment:
+def bind_parameters(
+    declared: SchemeSyntax | TopologySyntax, given: Mapping[str, int | float | str], report: Collector
+) -> Environment:
     """The parameters of ``declared`` with the values ``given``, which may be strings, or else their defaults."""
-    kind = "scheme" if isinstance(declared, Scheme) else "topology"
+    kind = "scheme" if isinstance(declared, SchemeSyntax) else "topology"
     check_parameters(declared.parameters, report)
     names = [parameter.name.text for parameter in declared.parameters]
     for name in given:
@@ -87,7 +89,7 @@ def bind_parameters(declared: Scheme | Topology, given: Mapping[str, int | float
 
 
 def _given(
-    parameter: Parameter, default: int | float | None, given: int | float | str, report: Report
+    parameter: Parameter, default: int | float | None, given: int | float | str, report: Collector
 ) -> int | float | None:
     """The value given from outside, as a number of the kind that the default is of."""
     value = _number(given)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from zenc.language.syntax import Argument, Phrase, Value, Word
 from zenc.scheme.arguments import match_arguments
+from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.constants import Environment, constant, constant_integer
 from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
-from zenc.scheme.report import Report, unknown
 
 DEFAULT_SEED = 0x5EED
 DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
@@ -20,7 +20,7 @@ MOST_CELLS = 64.0
 _HELP = "write 'imbalanced', or 'balanced by' permutation, hierarchical_hash, or holders"
 
 
-def resolve_balance(value: Value, environment: Environment, report: Report) -> Mapping | None:
+def resolve_balance(value: Value, environment: Environment, report: Collector) -> Mapping | None:
     """``imbalanced``, or ``balanced by MAPPING``; None, and a diagnostic, where it is neither."""
     if not isinstance(value, Phrase):
         report.error("wrong-value", "the value of 'balance' is no schedule", value.span, help=_HELP)
@@ -39,7 +39,7 @@ def resolve_balance(value: Value, environment: Environment, report: Report) -> M
     return _mapping(value.words[1], environment, report) if wanted else Contiguous()
 
 
-def _mapping(word: Word, environment: Environment, report: Report) -> Mapping | None:
+def _mapping(word: Word, environment: Environment, report: Collector) -> Mapping | None:
     read = MAPPINGS.get(word.name.text)
     if read is None:
         report.error("unknown-value", unknown("mapping", word.name.text, MAPPINGS), word.name.span)
@@ -47,14 +47,14 @@ def _mapping(word: Word, environment: Environment, report: Report) -> Mapping | 
     return read(word, environment, report)
 
 
-def _permutation(word: Word, environment: Environment, report: Report) -> Permutation | None:
+def _permutation(word: Word, environment: Environment, report: Collector) -> Permutation | None:
     """``permutation`` or ``permutation(SEED)``."""
     given = match_arguments(word, ("seed",), report)
     seed = _seed(given.get("seed"), environment, report)
     return None if seed is None else Permutation(seed)
 
 
-def _hierarchical_hash(word: Word, environment: Environment, report: Report) -> HierarchicalHash | None:
+def _hierarchical_hash(word: Word, environment: Environment, report: Collector) -> HierarchicalHash | None:
     """``hierarchical_hash`` or ``hierarchical_hash(K, R1, R2, SEED)``; all may be left out."""
     given = match_arguments(word, ("k", "r1", "r2", "seed"), report)
     k = _functions(given.get("k"), environment, report)
@@ -66,7 +66,7 @@ def _hierarchical_hash(word: Word, environment: Environment, report: Report) -> 
     return HierarchicalHash(k, r1, r2, seed)
 
 
-def _seed(given: Argument | None, environment: Environment, report: Report) -> int | None:
+def _seed(given: Argument | None, environment: Environment, report: Collector) -> int | None:
     if given is None:
         return DEFAULT_SEED
     seed = constant_integer(given.value, environment, report)
@@ -76,7 +76,7 @@ def _seed(given: Argument | None, environment: Environment, report: Report) -> i
     return seed
 
 
-def _functions(given: Argument | None, environment: Environment, report: Report) -> int | None:
+def _functions(given: Argument | None, environment: Environment, report: Collector) -> int | None:
     if given is None:
         return DEFAULT_HASH.k
     k = constant_integer(given.value, environment, report)
@@ -86,7 +86,9 @@ def _functions(given: Argument | None, environment: Environment, report: Report)
     return k
 
 
-def _cells(name: str, given: Argument | None, default: float, environment: Environment, report: Report) -> float | None:
+def _cells(
+    name: str, given: Argument | None, default: float, environment: Environment, report: Collector
+) -> float | None:
     if given is None:
         return default
     cells = constant(given.value, environment, report)
@@ -97,12 +99,12 @@ def _cells(name: str, given: Argument | None, default: float, environment: Envir
     return None if cells is None else float(cells)
 
 
-def _holders(word: Word, _: Environment, report: Report) -> Holders:
+def _holders(word: Word, _: Environment, report: Collector) -> Holders:
     match_arguments(word, (), report)
     return Holders()
 
 
-MAPPINGS: dict[str, Callable[[Word, Environment, Report], Mapping | None]] = {
+MAPPINGS: dict[str, Callable[[Word, Environment, Collector], Mapping | None]] = {
     "permutation": _permutation,
     "hierarchical_hash": _hierarchical_hash,
     "holders": _holders,

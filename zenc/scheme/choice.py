@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from zenc.language import syntax
 from zenc.scheme import model
-from zenc.scheme.named import Levels, Naming
-from zenc.scheme.report import Report
+from zenc.scheme.collector import Collector
+from zenc.scheme.references import Levels, Naming
 
 MOST_CANDIDATES = 64
 
 
 def resolve_choice(
-    scheme: syntax.Scheme, naming: Naming, levels: Levels
+    scheme: syntax.SchemeSyntax, naming: Naming, levels: Levels
 ) -> tuple[model.Settings, tuple[model.Candidate, ...]] | None:
     """What a scheme with a ``choose`` says; None where the report of ``naming`` tells of an error."""
     report = naming.report
@@ -30,7 +30,7 @@ def resolve_choice(
     return None if settings is None or report.failed else (settings, found)
 
 
-def _report_company(scheme: syntax.Scheme, report: Report) -> None:
+def _report_company(scheme: syntax.SchemeSyntax, report: Collector) -> None:
     """Report all that can't stand beside a choice."""
     help = "put it in a scheme, and name that as a candidate"
     for what, span in (
@@ -71,7 +71,7 @@ def _candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candi
     return model.Candidate(f"{scheme.name}({arguments})" if arguments else scheme.name, scheme, word.span)
 
 
-def _report_twins(candidates: tuple[model.Candidate, ...], report: Report) -> None:
+def _report_twins(candidates: tuple[model.Candidate, ...], report: Collector) -> None:
     first: dict[str, model.Candidate] = {}
     for candidate in candidates:
         other = first.setdefault(candidate.name, candidate)
@@ -80,7 +80,7 @@ def _report_twins(candidates: tuple[model.Candidate, ...], report: Report) -> No
             report.error("duplicate-name", f"candidate '{candidate.name}' is here twice", candidate.span, notes=notes)
 
 
-def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Report) -> None:
+def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Collector) -> None:
     """What is counted in a gradient must be the same for all candidates."""
     for candidate in candidates[1:]:
         if candidate.scheme.unit is not candidates[0].scheme.unit:

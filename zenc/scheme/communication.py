@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zenc.language.load import Program
+from zenc.language.files import SourceFiles
+from zenc.language.printer import expression_text
 from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let
 from zenc.language.syntax import Argument, Number, Parameter, Phrase, Schedule, Value, Word
-from zenc.language.text import expression_text
 from zenc.scheme.arguments import check_parameters, match_arguments
-from zenc.scheme.check import Checker
+from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.constants import Environment, constant_integer, literal
 from zenc.scheme.model import Communication
-from zenc.scheme.report import Report, unknown
+from zenc.scheme.scope import Checker
 from zenc.scheme.substitute import Substitution, names_in
 
 ON_THE_SPOT = "schedule { ... }"
 
 
-def schedules_of(program: Program, report: Report) -> dict[str, Schedule]:
+def schedules_of(program: SourceFiles, report: Collector) -> dict[str, Schedule]:
     """The named schedules of all files. Those of the main file are checked here, whether used or not."""
     imported_first = [schedule for file in reversed(program.files) for schedule in file.schedules]
     first: dict[str, Schedule] = {}
@@ -35,7 +35,7 @@ def schedules_of(program: Program, report: Report) -> dict[str, Schedule]:
     return known
 
 
-def check_schedule(schedule: Schedule, report: Report, environment: Environment | None = None) -> None:
+def check_schedule(schedule: Schedule, report: Collector, environment: Environment | None = None) -> None:
     """Report what in ``schedule`` has no meaning. One without a name knows the parameters of its scheme."""
     check_parameters(schedule.parameters, report)
     own = [parameter.name.text for parameter in schedule.parameters]
@@ -51,7 +51,7 @@ def check_schedule(schedule: Schedule, report: Report, environment: Environment 
             report.warn("unused-name", message, parameter.name.span)
 
 
-def _check_phases(schedule: Schedule, report: Report) -> None:
+def _check_phases(schedule: Schedule, report: Collector) -> None:
     for phase, spans in (("push", schedule.push_spans), ("pull", schedule.pull_spans)):
         place = schedule.name.span if schedule.name else schedule.span
         if not spans:
@@ -65,10 +65,10 @@ def _check_phases(schedule: Schedule, report: Report) -> None:
 class Resolver:
     """Resolves the communication of one scheme."""
 
-    program: Program
+    program: SourceFiles
     schedules: Mapping[str, Schedule]
     environment: Environment
-    report: Report
+    report: Collector
 
     def resolve(self, value: Value) -> Communication | None:
         """The moves; None, and a diagnostic, where they can't be told."""
@@ -96,7 +96,7 @@ class Resolver:
         return _communication("schedule", schedule, put.block(schedule.push), put.block(schedule.pull))
 
     def _refuse_fraction(self, schedule: Schedule, name: str, value: float) -> None:
-        checker = Checker([name], Report())
+        checker = Checker([name], Collector())
         checker.check(schedule.push)
         checker.check(schedule.pull)
         if name in checker.used:
@@ -152,7 +152,7 @@ class Resolver:
 
 def _with_lets(block: Block, lets: Mapping[str, Expression]) -> Block:
     """``block`` after a ``let`` for each of ``lets`` that it uses."""
-    checker = Checker(tuple(lets), Report())
+    checker = Checker(tuple(lets), Collector())
     checker.check(block)
     return (*(Let(name, value, value.span) for name, value in lets.items() if name in checker.used), *block)
 

@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from zenc.did_you_mean import did_you_mean
 from zenc.errors import Span
 from zenc.language.schedule import Apply, Binary, Expression, Integer, Unary, Variable
-from zenc.language.spelling import did_you_mean
 from zenc.language.syntax import Number
-from zenc.scheme.report import Report
+from zenc.scheme.collector import Collector
 
 _LIMIT = 2**64
 
@@ -52,7 +52,7 @@ class _CantTellError(Exception):
     """The expression has no value; why is in the report."""
 
 
-def constant(value: Expression | Number, environment: Environment, report: Report) -> int | float | None:
+def constant(value: Expression | Number, environment: Environment, report: Collector) -> int | float | None:
     """The number that ``value`` is; None, and a diagnostic, where it is none."""
     if isinstance(value, Number):
         return value.value
@@ -62,7 +62,7 @@ def constant(value: Expression | Number, environment: Environment, report: Repor
     return constant_integer(value, environment, report)
 
 
-def constant_integer(value: Expression | Number, environment: Environment, report: Report) -> int | None:
+def constant_integer(value: Expression | Number, environment: Environment, report: Collector) -> int | None:
     """The integer that ``value`` is; None, and a diagnostic, where it is none."""
     if isinstance(value, Number):
         report.error("wrong-type", f"an integer is needed here, not {value.value}", value.span)
@@ -76,7 +76,7 @@ def constant_integer(value: Expression | Number, environment: Environment, repor
 @dataclass
 class _Evaluation:
     environment: Environment
-    report: Report
+    report: Collector
 
     def of(self, e: Expression) -> int:
         match e:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
 
-from zenc.language.load import PRELUDE, load_file
+from zenc.language.files import PRELUDE, load_file
 from zenc.resources import directory
-from zenc.scheme.model import Choice, HierarchicalHash, Holders, Partition, Permutation, Scheme, Tier
+from zenc.scheme.model import Choice, HierarchicalHash, Holders, Partition, Permutation, Scheme, TierDeclaration
 from zenc.scheme.resolve import resolve_any
 
 
@@ -24,7 +24,7 @@ class TierEntry(TypedDict):
     pull: str
 
 
-class Entry(TypedDict):
+class ShippedScheme(TypedDict):
     """One line of the list. ``balance`` is None under centralization, where there is nothing to balance.
 
     ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults. ``tiers`` is
@@ -46,17 +46,17 @@ class Entry(TypedDict):
     summary: str
 
 
-def shipped() -> list[Entry]:
+def shipped() -> list[ShippedScheme]:
     """The shipped schemes by name, with their default parameters."""
     paths = sorted(path for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
     return [_entry(path, scheme.name.text) for path in paths for scheme in load_file(path).main.schemes]
 
 
-def _entry(path: Path, name: str) -> Entry:
+def _entry(path: Path, name: str) -> ShippedScheme:
     scheme, _ = resolve_any(load_file(path), name)
     if isinstance(scheme, Choice):
         return _entry_of_choice(path, scheme)
-    return Entry(
+    return ShippedScheme(
         name=scheme.name,
         path=str(path),
         communication=_of_tiers(tier.communication.name for tier in scheme.tiers),
@@ -72,8 +72,8 @@ def _entry(path: Path, name: str) -> Entry:
     )
 
 
-def _entry_of_choice(path: Path, choice: Choice) -> Entry:
-    return Entry(
+def _entry_of_choice(path: Path, choice: Choice) -> ShippedScheme:
+    return ShippedScheme(
         name=choice.name,
         path=str(path),
         communication="",
@@ -89,7 +89,7 @@ def _entry_of_choice(path: Path, choice: Choice) -> Entry:
     )
 
 
-def _tier_entry(tier: Tier) -> TierEntry:
+def _tier_entry(tier: TierDeclaration) -> TierEntry:
     return TierEntry(
         name=tier.name,
         size=tier.size,

@@ -10,7 +10,7 @@ announce: Communication?                      # under Holders: the push that gat
 Choice    = name doc? parameters every margin patience trials Candidate+       # one of them runs, by tensor
 Candidate = name Scheme                                 # as written, with the values of its arguments
 
-Tier    = name size?                          # the members of a group; None for the outermost: what is left
+TierDeclaration    = name size?                          # the members of a group; None for the outermost: what is left
 communication: Communication                  # who talks to whom: push and pull blocks of moves
 aggregation: incremental | one_shot           # where sums are made
 partition: centralization | parallelism       # 1 part, or as many as members
@@ -133,7 +133,7 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class TierDeclaration:
     """What the ranks, or the groups of ranks, of one level of a cluster do among themselves."""
 
     name: str
@@ -153,7 +153,7 @@ class Scheme:
     name: str
     doc: str
     parameters: tuple[tuple[str, int | float], ...]
-    tiers: tuple[Tier, ...]
+    tiers: tuple[TierDeclaration, ...]
     mapping: Mapping
     unit: Unit
     announce: Communication | None = None

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
+from zenc.did_you_mean import closest, did_you_mean
 from zenc.errors import Diagnostic, SchemeError, Span
 from zenc.language import syntax
-from zenc.language.load import Program
-from zenc.language.spelling import closest, did_you_mean
+from zenc.language.files import SourceFiles
 from zenc.scheme import model
 from zenc.scheme.announce import check_holders, refuse_holders, resolve_announce
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.balance import resolve_balance
 from zenc.scheme.choice import resolve_choice
+from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
 from zenc.scheme.constants import Environment
-from zenc.scheme.named import Chain, Naming
-from zenc.scheme.report import Report, unknown
+from zenc.scheme.references import Chain, Naming
 from zenc.scheme.tiers import TierResolver, agreed
-from zenc.scheme.wire import resolve_format
+from zenc.scheme.wire_formats import resolve_format
 
 E = TypeVar("E", bound=Enum)
 
@@ -29,11 +29,11 @@ REQUIRED_KEYS = ("communication", "aggregation", "partition")
 DIMENSIONS = (*REQUIRED_KEYS, "push", "pull")
 KEYS = (*REQUIRED_KEYS, "balance", "announce", "push", "pull", "unit")
 
-Resolved: TypeAlias = tuple[tuple[model.Tier, ...], model.Mapping, model.Unit, model.Communication | None]
+Resolved: TypeAlias = tuple[tuple[model.TierDeclaration, ...], model.Mapping, model.Unit, model.Communication | None]
 
 
 def resolve(
-    program: Program,
+    program: SourceFiles,
     scheme: str | None = None,
     parameters: Mapping[str, int | float | str] | None = None,
     levels: Mapping[str, int] | None = None,
@@ -41,7 +41,7 @@ def resolve(
     """The scheme of ``program``, and warnings about it.
 
     Args:
-        program: what ``zenc.language.load`` read.
+        program: what ``zenc.language.files`` read.
         scheme: the name of the scheme, needed where the file has several.
         parameters: values for parameters of the scheme, also as strings (``"7"``, ``"0x7"``, ``"2.5"``).
         levels: how many ranks one unit of a level has. It is the size of a tier of that name that says none.
@@ -59,13 +59,13 @@ def resolve(
 
 
 def resolve_any(
-    program: Program,
+    program: SourceFiles,
     scheme: str | None = None,
     parameters: Mapping[str, int | float | str] | None = None,
     levels: Mapping[str, int] | None = None,
 ) -> tuple[model.Scheme | model.Choice, tuple[Diagnostic, ...]]:
     """``resolve``, also of a scheme that chooses among others."""
-    report = Report()
+    report = Collector()
     chosen = choose(program, scheme, report)
     given, chain = parameters or {}, (chosen,)
     make = _resolve_choice if chosen.choices else _resolve
@@ -76,11 +76,11 @@ def resolve_any(
 
 
 def _resolve_choice(
-    program: Program,
+    program: SourceFiles,
     chain: Chain,
     parameters: Mapping[str, int | float | str],
     levels: Mapping[str, int],
-    report: Report,
+    report: Collector,
 ) -> model.Choice | None:
     scheme = chain[-1]
     environment = bind_parameters(scheme, parameters, report)
@@ -93,7 +93,7 @@ def _resolve_choice(
     return model.Choice(scheme.name.text, scheme.doc or "", bound, *found, program.sources, scheme.name.span)
 
 
-def choose(program: Program, name: str | None, report: Report) -> syntax.Scheme:
+def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.SchemeSyntax:
     """The scheme called ``name``, or the only one of the main file.
 
     Raises:
@@ -120,17 +120,17 @@ def choose(program: Program, name: str | None, report: Report) -> syntax.Scheme:
     raise SchemeError(Diagnostic("several-schemes", message, here[1].name.span, _listed(known), help))
 
 
-def _listed(schemes: Mapping[str, syntax.Scheme]) -> tuple[str, ...]:
+def _listed(schemes: Mapping[str, syntax.SchemeSyntax]) -> tuple[str, ...]:
     return (f"schemes: {', '.join(schemes)}",) if schemes else ()
 
 
-def _start_of(program: Program) -> Span | None:
+def _start_of(program: SourceFiles) -> Span | None:
     declarations: list[syntax.Schedule | syntax.Import] = [*program.main.schedules, *program.main.imports]
     return declarations[0].span if declarations else None
 
 
-def _report_twins(schemes: Sequence[syntax.Scheme], report: Report) -> None:
-    first: dict[str, syntax.Scheme] = {}
+def _report_twins(schemes: Sequence[syntax.SchemeSyntax], report: Collector) -> None:
+    first: dict[str, syntax.SchemeSyntax] = {}
     for scheme in schemes:
         other = first.setdefault(scheme.name.text, scheme)
         if other is not scheme:
@@ -139,16 +139,16 @@ def _report_twins(schemes: Sequence[syntax.Scheme], report: Report) -> None:
 
 
 def _resolve(
-    program: Program,
+    program: SourceFiles,
     chain: Chain,
     parameters: Mapping[str, int | float | str],
     levels: Mapping[str, int],
-    report: Report,
+    report: Collector,
 ) -> model.Scheme | None:
     """The last scheme of ``chain``, in which each is a tier of the one before."""
     scheme = chain[-1]
     environment = bind_parameters(scheme, parameters, report)
-    reader = _Reader(scheme, _entries(scheme, report), environment, report)
+    reader = _SchemeReader(scheme, _entries(scheme, report), environment, report)
     if scheme.tiers:
         found = _tiered(reader, TierResolver(program, chain, environment, levels, report, _resolve))
     else:
@@ -170,7 +170,7 @@ def _resolve(
     )
 
 
-def _plain(reader: _Reader, program: Program) -> Resolved | None:
+def _plain(reader: _SchemeReader, program: SourceFiles) -> Resolved | None:
     """A scheme that says its four dimensions."""
     entries, report = reader.entries, reader.report
     communication = None
@@ -190,10 +190,15 @@ def _plain(reader: _Reader, program: Program) -> Resolved | None:
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None
-    return (model.Tier("", None, communication, aggregation, partition, push, pull),), mapping, unit, announce
+    return (
+        (model.TierDeclaration("", None, communication, aggregation, partition, push, pull),),
+        mapping,
+        unit,
+        announce,
+    )
 
 
-def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
+def _tiered(reader: _SchemeReader, resolver: TierResolver) -> Resolved | None:
     """A scheme of tiers. It has one mapping and one unit: its own, or those that its tiers agree on."""
     entries, report = reader.entries, reader.report
     schedules_of(resolver.program, report)
@@ -214,9 +219,9 @@ def _tiered(reader: _Reader, resolver: TierResolver) -> Resolved | None:
     return (tiers, mapping, unit, None) if mapping and unit and tiers and not report.failed else None
 
 
-def _entries(scheme: syntax.Scheme, report: Report) -> dict[str, syntax.Entry]:
+def _entries(scheme: syntax.SchemeSyntax, report: Collector) -> dict[str, syntax.EntrySyntax]:
     """The entries by key; of a key that is there twice the first."""
-    entries: dict[str, syntax.Entry] = {}
+    entries: dict[str, syntax.EntrySyntax] = {}
     for entry in scheme.entries:
         key = entry.key.text
         if key not in KEYS:
@@ -230,13 +235,13 @@ def _entries(scheme: syntax.Scheme, report: Report) -> dict[str, syntax.Entry]:
 
 
 @dataclass
-class _Reader:
+class _SchemeReader:
     """Reads the entries of one scheme."""
 
-    scheme: syntax.Scheme
-    entries: Mapping[str, syntax.Entry]
+    scheme: syntax.SchemeSyntax
+    entries: Mapping[str, syntax.EntrySyntax]
     environment: Environment
-    report: Report
+    report: Collector
 
     def choice(self, key: str, choices: type[E], default: E | None = None) -> E | None:
         """The member of ``choices`` that the value of ``key`` names; ``default`` where the key is missing."""
@@ -296,7 +301,7 @@ _HELP_WHEN_MISSING = {
 }
 
 
-def single_word(key: str, value: syntax.Value, report: Report) -> syntax.Word | None:
+def single_word(key: str, value: syntax.Value, report: Collector) -> syntax.Word | None:
     """The only word of ``value``; None, and a diagnostic, where it is more than that."""
     if isinstance(value, syntax.Phrase) and len(value.words) == 1:
         return value.words[0]
@@ -306,7 +311,10 @@ def single_word(key: str, value: syntax.Value, report: Report) -> syntax.Word | 
 
 
 def _mapping(
-    mapping: model.Mapping | None, partition: model.Partition | None, entry: syntax.Entry | None, report: Report
+    mapping: model.Mapping | None,
+    partition: model.Partition | None,
+    entry: syntax.EntrySyntax | None,
+    report: Collector,
 ) -> model.Mapping | None:
     """Under centralization there is one part, so nothing to balance."""
     if partition is not model.Partition.CENTRALIZATION:
@@ -317,7 +325,7 @@ def _mapping(
     return model.Contiguous()
 
 
-def _report_unused(scheme: syntax.Scheme, environment: Environment, report: Report) -> None:
+def _report_unused(scheme: syntax.SchemeSyntax, environment: Environment, report: Collector) -> None:
     if report.failed:  # what uses it may be what is wrong
         return
     for parameter in scheme.parameters:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
+from zenc.did_you_mean import did_you_mean
 from zenc.language import syntax
-from zenc.language.load import Program
-from zenc.language.spelling import did_you_mean
+from zenc.language.files import SourceFiles
 from zenc.scheme import model
+from zenc.scheme.collector import Collector, listed
 from zenc.scheme.constants import Environment, constant_integer
-from zenc.scheme.named import Chain, Levels, Naming, Resolve
-from zenc.scheme.report import Report, listed
+from zenc.scheme.references import Chain, Levels, Naming, Resolve
 
 T = TypeVar("T")
 
@@ -29,20 +29,20 @@ MOST_TIERS = 8
 class Resolved(NamedTuple):
     """A tier of the text, its scheme, and the tiers that it stands for."""
 
-    named: syntax.Tier
+    named: syntax.TierSyntax
     scheme: model.Scheme
-    tiers: tuple[model.Tier, ...]
+    tiers: tuple[model.TierDeclaration, ...]
 
 
 @dataclass
 class TierResolver:
     """Resolves the tiers of the last scheme of ``chain``, each by ``resolve``."""
 
-    program: Program
+    program: SourceFiles
     chain: Chain
     environment: Environment
     levels: Levels
-    report: Report
+    report: Collector
     resolve: Resolve
 
     def resolved(self) -> list[Resolved]:
@@ -58,16 +58,16 @@ class TierResolver:
             if scheme is not None:
                 found.append(Resolved(tier, scheme, tuple(self._opened(tier, scheme, size))))
             inner *= size or 1
-        self._demand_few(tiers, sum(len(resolved.tiers) for resolved in found))
+        self._ensure_few(tiers, sum(len(resolved.tiers) for resolved in found))
         return found
 
-    def _demand_few(self, tiers: Sequence[syntax.Tier], opened: int) -> None:
+    def _ensure_few(self, tiers: Sequence[syntax.TierSyntax], opened: int) -> None:
         if len(tiers) > MOST_TIERS or opened > MOST_TIERS:
             span = tiers[min(len(tiers) - 1, MOST_TIERS)].name.span
             self.report.error("wrong-range", f"a scheme has at most {MOST_TIERS} tiers, with those of its tiers", span)
 
-    def _report_twins(self, tiers: Sequence[syntax.Tier]) -> None:
-        first: dict[str, syntax.Tier] = {}
+    def _report_twins(self, tiers: Sequence[syntax.TierSyntax]) -> None:
+        first: dict[str, syntax.TierSyntax] = {}
         for tier in tiers:
             other = first.setdefault(tier.name.text, tier)
             if other is not tier:
@@ -75,7 +75,9 @@ class TierResolver:
                 message = f"there is another tier '{tier.name.text}'"
                 self.report.error("duplicate-name", message, tier.name.span, notes=notes)
 
-    def _opened(self, named: syntax.Tier, scheme: model.Scheme, size: int | None) -> Iterator[model.Tier]:
+    def _opened(
+        self, named: syntax.TierSyntax, scheme: model.Scheme, size: int | None
+    ) -> Iterator[model.TierDeclaration]:
         """The tiers that a tier stands for; those of a scheme with tiers of its own are called NAME.ITS_NAME."""
         name = named.name.text
         *inner, last = scheme.tiers
@@ -88,7 +90,7 @@ class TierResolver:
         whole = f"{name}.{last.name}" if inner else name
         yield replace(last, name=whole, size=None if size is None else size // members, span=named.span)
 
-    def _size(self, tier: syntax.Tier, levels: Levels, outermost: bool) -> int | None:
+    def _size(self, tier: syntax.TierSyntax, levels: Levels, outermost: bool) -> int | None:
         if outermost:
             if tier.size is not None:
                 message = f"'{tier.name.text}' is the outermost tier, which takes what is left of the group"
@@ -102,7 +104,7 @@ class TierResolver:
             return None
         return size
 
-    def _size_from_levels(self, tier: syntax.Tier, levels: Levels) -> int | None:
+    def _size_from_levels(self, tier: syntax.TierSyntax, levels: Levels) -> int | None:
         name = tier.name.text
         if name not in levels:
             help = f"write how many members it has: tier {name}(8)"
@@ -116,10 +118,10 @@ def agreed(
     value: Callable[[model.Scheme], T],
     yielding: T,
     key: str,
-    report: Report,
+    report: Collector,
 ) -> T:
     """The one value that the tiers agree on for ``key``, where ``yielding`` gives way to any other."""
-    chosen: tuple[syntax.Tier, T] | None = None
+    chosen: tuple[syntax.TierSyntax, T] | None = None
     for tier, scheme, _ in found:
         mine = value(scheme)
         if mine == yielding:

@@ -9,15 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from zenc.errors import Diagnostic, TopologyError
-from zenc.language.load import load_file, load_text
+from zenc.language.files import load_file, load_text
 from zenc.resources import directory
-from zenc.topology.builders import BUILDERS
-from zenc.topology.draft import Draft
-from zenc.topology.given import as_builder_call, builder_program, split_given, values_of
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
-from zenc.topology.like import kind_of
+from zenc.topology.inheritance import kind_of
+from zenc.topology.inline_args import as_builder_call, builder_program, split_given, values_of
 from zenc.topology.model import Topology
 from zenc.topology.resolve import resolve_topology
+from zenc.topology.shapes import BUILDERS
 from zenc.topology.units import amount_of_text
 
 Values = Mapping[str, "int | float | str"]
@@ -88,7 +88,7 @@ def _from_file(path: Path, name: str | None, values: Values) -> tuple[Topology, 
     if name is not None:
         message = f"{path} holds one topology, so none can be chosen by the name '{name}'"
         raise TopologyError(Diagnostic("unknown-topology", message))
-    draft = Draft(path.stem)
+    draft = TopologyBuilder(path.stem)
     import_into(draft, [path], _options(values))
     return draft.finish(), tuple(draft.problems)
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError
-from zenc.language import cluster
-from zenc.language.load import Program
-from zenc.language.spelling import did_you_mean
+from zenc.language import topology_syntax
+from zenc.language.files import SourceFiles
 from zenc.scheme.arguments import bind_parameters
-from zenc.scheme.report import Report
-from zenc.topology.declare import Declarer
-from zenc.topology.draft import Draft
+from zenc.scheme.collector import Collector
+from zenc.topology.builder import TopologyBuilder
+from zenc.topology.elaborate import Declarer
 from zenc.topology.model import Topology
-from zenc.topology.names import Names
+from zenc.topology.name_check import Names
 
 
 def resolve_topology(
-    program: Program, name: str | None = None, parameters: Mapping[str, int | float | str] | None = None
+    program: SourceFiles, name: str | None = None, parameters: Mapping[str, int | float | str] | None = None
 ) -> tuple[Topology, tuple[Diagnostic, ...]]:
     """The topology of ``program``, and warnings about it.
 
     Args:
-        program: what ``zenc.language.load`` read.
+        program: what ``zenc.language.files`` read.
         name: the name of the topology, needed where the file has several.
         parameters: values for parameters of the topology, also as strings (``"7"``, ``"2.5"``).
 
@@ -30,8 +30,8 @@ def resolve_topology(
         TopologyError: with all problems that can be told at once.
     """
     chosen = choose_topology(program, name)
-    draft = Draft(chosen.name.text, chosen.doc or "", chosen.name.span)
-    report = Report(draft.problems)
+    draft = TopologyBuilder(chosen.name.text, chosen.doc or "", chosen.name.span)
+    report = Collector(draft.problems)
     _report_twins(program, report)
     Names(report).check(chosen)
     environment = bind_parameters(chosen, parameters or {}, report)
@@ -40,11 +40,11 @@ def resolve_topology(
     return draft.finish(), tuple(found for found in draft.problems if found.severity == "warning")
 
 
-def _known(program: Program) -> dict[str, cluster.Topology]:
+def _known(program: SourceFiles) -> dict[str, topology_syntax.TopologySyntax]:
     return {topology.name.text: topology for file in reversed(program.files) for topology in file.topologies}
 
 
-def choose_topology(program: Program, name: str | None) -> cluster.Topology:
+def choose_topology(program: SourceFiles, name: str | None) -> topology_syntax.TopologySyntax:
     """The topology called ``name``, or the only one of the main file.
 
     Raises:
@@ -67,14 +67,14 @@ def choose_topology(program: Program, name: str | None) -> cluster.Topology:
     raise TopologyError(Diagnostic("several-topologies", message, here[1].name.span, listed, help))
 
 
-def _start_of(program: Program) -> Span | None:
+def _start_of(program: SourceFiles) -> Span | None:
     main = program.main
     spans = [*(s.span for s in main.schemes), *(s.span for s in main.schedules), *(i.span for i in main.imports)]
     return spans[0] if spans else None
 
 
-def _report_twins(program: Program, report: Report) -> None:
-    first: dict[str, cluster.Topology] = {}
+def _report_twins(program: SourceFiles, report: Collector) -> None:
+    first: dict[str, topology_syntax.TopologySyntax] = {}
     for topology in program.main.topologies:
         other = first.setdefault(topology.name.text, topology)
         if other is not topology:

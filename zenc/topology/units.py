@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from zenc.language.cluster import Quantity
-from zenc.language.spelling import closest
+from zenc.did_you_mean import closest
+from zenc.language.topology_syntax import Quantity
+from zenc.scheme.collector import Collector
 from zenc.scheme.constants import Environment, constant
-from zenc.scheme.report import Report
 
 Kind = Literal["bandwidth", "latency", "memory"]
 
@@ -63,7 +63,7 @@ def _meant(kind: Kind, unit: str) -> str | None:
     return name if name in UNITS[kind] else None
 
 
-def amount(kind: Kind, quantity: Quantity, environment: Environment, report: Report) -> float | None:
+def amount(kind: Kind, quantity: Quantity, environment: Environment, report: Collector) -> float | None:
     """The number that ``quantity`` is; None, and a diagnostic, where it is none."""
     problem = unit_problem(kind, quantity.unit.text)
     if problem:

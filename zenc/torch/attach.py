@@ -9,12 +9,12 @@ from typing import Literal, TypeAlias, overload
 
 from torch.nn.parallel import DistributedDataParallel
 
-from zenc.chain import Parameters
+from zenc.api import load
 from zenc.codegen.artifact import Artifact
-from zenc.compiler import load
 from zenc.errors import Diagnostic, SchemeError
-from zenc.runtime.capacity import Shares
+from zenc.pipeline import Parameters
 from zenc.runtime.deadline import deadline_of
+from zenc.runtime.gpu.fixed_capacity import Shares
 from zenc.runtime.profiler import Profiler, agree
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.handle import Attachment

@@ -22,14 +22,14 @@ from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
-from zenc.cost.training.model_profile import ModelProfile, ParameterProfile
 from zenc.errors import CostError, Diagnostic
 from zenc.runtime.communicator import Communicator, communicator_for
 from zenc.runtime.deadline import deadline_of
 from zenc.runtime.layout import DTYPE_NAMES, layout_of
-from zenc.runtime.marks import Marker
+from zenc.runtime.presence import PresenceSampler
 from zenc.runtime.profiler import Profiler, agree
 from zenc.scheme.model import Unit
+from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.torch.slot import Averaged, Slot, own_way, take
 
 SAMPLED_EVERY = 10
@@ -85,7 +85,7 @@ class Observer:
         """Steps so far."""
         self._held: dict[str, list[float]] = {}
         self._layouts: dict[str, str] = {}
-        self._marker = Marker(ROWS_LOOKED_AT)
+        self._marker = PresenceSampler(ROWS_LOOKED_AT)
 
     def reduce(self, bucket: GradBucket) -> Averaged:
         """DDP's own way, with a look at the gradients before, and at the clock before and after."""
@@ -166,7 +166,7 @@ class DryRun:
         return self._observer.profile()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write ``profile`` as JSON: see ``zenc.cost.training.model_profile``. One rank is enough.
+        """Write ``profile`` as JSON: see ``zenc.simulator.training.model_profile``. One rank is enough.
 
         Raises as ``profile`` does, and ZencError (``unwritable-file``).
         """
@@ -205,7 +205,7 @@ def observed(
     group = ddp_model.process_group
     seconds = deadline_of(deadline, group)
     communicator = communicator_for(group, seconds)
-    communicator.demand_whole()
+    communicator.ensure_healthy()
     agree(profiler, communicator, seconds)
     embeddings = [m.weight for m in ddp_model.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
     counted = tuple(dict.fromkeys([*tables, *(names[each] for each in embeddings if each.requires_grad)]))

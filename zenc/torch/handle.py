@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from zenc.cost.deciding import Decision
 from zenc.errors import CostError, Diagnostic, SynchronisationError
 from zenc.runtime.collective import Collective
 from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
+from zenc.select.online import Decision
 from zenc.torch.hook import ZencState
 from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.slot import Slot
-from zenc.torch.summary import Summary, totals_from_json, totals_to_json
+from zenc.torch.summary import TrainingSummary, totals_from_json, totals_to_json
 from zenc.torch.timeline import traced
 from zenc.torch.unused import UnusedWatch
 
@@ -59,7 +59,7 @@ class Attachment:
         """Whether the gradients of the model go through the scheme."""
         return self._slot.tenant is self.state
 
-    def summary(self, all_ranks: bool = False) -> Summary:
+    def summary(self, all_ranks: bool = False) -> TrainingSummary:
         """What was sent and what DDP would have sent, where time went, and for whom this rank waited, since ``attach``.
 
         Print it, or take ``to_json()``. With ``all_ranks`` all ranks call it together, and get the numbers of all;
@@ -71,7 +71,7 @@ class Attachment:
             communicator = collective.communicator
             found = communicator.worker.within(lambda: communicator.gather(totals_to_json(self.state.copied_totals())))
             by_rank = {rank: totals_from_json(text) for rank, text in enumerate(found)}
-        return Summary(collective.artifact.name, collective.size, by_rank)
+        return TrainingSummary(collective.artifact.name, collective.size, by_rank)
 
     def trace(
         self, path: str | os.PathLike[str], *, beside: str | os.PathLike[str] | None = None

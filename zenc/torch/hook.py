@@ -15,10 +15,10 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import GradBucket
 
 from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport, CallStats
-from zenc.runtime.work import Work
 from zenc.torch.dense import reduce_dense
 from zenc.torch.metrics import MetricsLog
 from zenc.torch.slot import own_way

@@ -1,7 +1,7 @@
 """Summaries of training with a scheme: what was sent and what DDP would have sent, where time went, who was slow.
 
     Totals  = of one parameter on one rank: calls, bytes, seconds, seconds of waiting by peer
-    Summary = scheme, ranks, rank -> parameter -> Totals               # of this rank, or of all
+    TrainingSummary = scheme, ranks, rank -> parameter -> Totals               # of this rank, or of all
 
 What DDP would have sent is computed from what went through the scheme: 2 (n - 1) / n of the whole tensor in a dense
 ring all-reduce; and in gloo's sparse one, a gather of all rows with their indices by all ranks.
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from zenc.plan.quantities import seconds_text, share_text, size_text
+from zenc.format_units import seconds_text, share_text, size_text
 from zenc.runtime.stats import CallStats
 
 _SUMMED = ("calls", "bytes_sent", "bytes_received", "bytes_ddp_sparse", "bytes_ddp_dense", "seconds", "measured")
@@ -76,7 +76,7 @@ def summed(several: Iterable[Totals]) -> Totals:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Summary:
+class TrainingSummary:
     """What happened since a scheme was attached. ``by_rank``: rank -> parameter -> totals, of one rank or of all."""
 
     scheme: str

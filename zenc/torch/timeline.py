@@ -51,7 +51,7 @@ def traced(
 
 
 def _meet(communicator: Communicator) -> float:
-    communicator.greatest([0.0])
+    communicator.allreduce_max([0.0])
     return time.perf_counter()
 
 

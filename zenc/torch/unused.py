@@ -69,10 +69,10 @@ class UnusedWatch:
         idle = {name: modules for name, modules in self._sparse.items() if not self._called & {id(m) for m in modules}}
         ddp_model = self._ddp() if idle and torch.is_grad_enabled() else None
         if ddp_model is not None and ddp_model.require_backward_grad_sync:
-            _demand_in_graph(idle, output)
+            _ensure_in_graph(idle, output)
 
 
-def _demand_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> None:
+def _ensure_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> None:
     """A module that was not called may still have lent its weight to a function: the graph knows."""
     roots = [leaf.grad_fn for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.grad_fn]
     if not roots:

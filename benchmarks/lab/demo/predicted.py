@@ -6,8 +6,8 @@ from benchmarks.lab.demo.show import rate_in_words
 from benchmarks.lab.settings import Settings
 from benchmarks.lab.workloads import TRACE, trace_of, units_of
 from benchmarks.predicted import CORES, lab, plan_of
-from zenc.cost.fit import from_gradients
-from zenc.cost.predict import predict
+from zenc.gradients.profile_fit import from_gradients
+from zenc.simulator.predict import predict
 
 SCHEMES = {
     "holders": "zenc, holders",

@@ -19,7 +19,7 @@
 
 #include "zenc/config.h"
 
-// Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.toolchain has
+// Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.build.toolchain has
 // its twin.
 #define ZENC_ABI_VERSION 11
 

@@ -1,4 +1,4 @@
-// The headers of messages, agreed between all ranks and targets; zenc/runtime/wire.py has their twin.
+// The headers of messages, agreed between all ranks and targets; zenc/runtime/cpu/headers.py has their twin.
 //
 //     message = MessageHeader, SegmentHeader of every segment, body of every segment (formats.h)
 #pragma once

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from matplotlib.textpath import TextPath
 
 from tests.support.pictures import NAMESPACE, differences, meaning, texts
-from zenc.compiler import simulate
-from zenc.cost.calibration import DEFAULTS
-from zenc.cost.simulate import Place
-from zenc.cost.synthetic import uniform, zipf
+from zenc.api import simulate
 from zenc.draw.colour import distinct
 from zenc.draw.plots import bars, curves, profiles, simulated
 from zenc.draw.plots.axes import MOST_TICKS, round_values, spread_out
 from zenc.draw.plots.figure import DARK
+from zenc.gradients.profile_generators import uniform, zipf
+from zenc.simulator.calibration import DEFAULTS
+from zenc.simulator.sweep import SweepPoint
 
 BARS = [
     bars.Bar(
@@ -125,7 +125,7 @@ def test_a_plot_turns_dark_with_the_page() -> None:
 
 def test_titles_say_what_was_varied_and_what_was_fixed() -> None:
     places = [
-        Place(size, {"words": zipf(density, 1.05, 20_000, 64, name="words")}, None, DEFAULTS, {})
+        SweepPoint(size, {"words": zipf(density, 1.05, 20_000, 64, name="words")}, None, DEFAULTS, {})
         for size in (2, 4)
         for density in (0.01, 0.1)
     ]
@@ -140,7 +140,7 @@ def test_titles_say_what_was_varied_and_what_was_fixed() -> None:
 
 
 def test_curves_go_from_left_to_right() -> None:
-    places = [Place(size, {"a": uniform(0.01, 1000)}, None, DEFAULTS, {}) for size in (8, 2, 4)]
+    places = [SweepPoint(size, {"a": uniform(0.01, 1000)}, None, DEFAULTS, {}) for size in (8, 2, 4)]
     ((xs, ys),) = simulated.curves(simulate(["balanced"], places).points, "ranks").values()
     assert xs == [2.0, 4.0, 8.0] and len(ys) == 3
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
 from zenc.errors import InternalError, SynchronisationError
-from zenc.plan.formats import WIRE_FORMATS, SegmentShape, body_bytes, index_bytes
 from zenc.scheme.model import Format
+from zenc.wire.formats import WIRE_FORMATS, SegmentShape, body_bytes, index_bytes
 
 FORMATS = [format for format in WIRE_FORMATS if format.block in (0, 2, 8, 64, 256)]
 COUNTED = [Format.COO, Format.ELIAS_FANO, Format.BLOCK_8]
@@ -68,7 +68,7 @@ def test_what_is_written_is_read_back(permuting, at, wire, slots, density, width
 
 
 def elias_fano(slots: int, present: set[int]) -> list[int]:
-    """The words of the index, bit by bit, as the grammar in zenc/plan/formats.py says."""
+    """The words of the index, bit by bit, as the grammar in zenc/wire/formats.py says."""
     absent = set(range(slots)) - present
     listed = sorted(absent if len(present) > len(absent) else present)
     if not listed:

@@ -1,14 +1,14 @@
-"""What formats.h says of formats and their bytes is what ``zenc.plan.formats`` says."""
+"""What formats.h says of formats and their bytes is what ``zenc.wire.formats`` says."""
 
 from __future__ import annotations
 
 import random
 import subprocess
 
+from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.templates import templates_dir
-from zenc.codegen.toolchain import toolchain
-from zenc.plan.formats import WIRE_FORMATS, index_bytes, wire_layout
 from zenc.scheme.model import Format
+from zenc.wire.formats import WIRE_FORMATS, index_bytes, wire_layout
 
 PROGRAM = """
 #include <cstdio>

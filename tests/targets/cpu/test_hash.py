@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import TensorError
-from zenc.plan.parts import part_sizes, parts_of_units
 from zenc.scheme.model import HierarchicalHash
+from zenc.wire.part_sizes import part_sizes, parts_of_units
 
 SEED = 0x5EED
 MAPPING = HierarchicalHash(3, 2.0, 0.2, SEED)

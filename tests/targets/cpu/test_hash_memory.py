@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.templates import include_dirs
-from zenc.codegen.toolchain import toolchain
 
 FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.bandwidth import bound, busiest, zipf_holders
-from zenc.plan.owners import owners_of
-from zenc.targets.cpu.holders import HolderKernels
-from zenc.targets.geometry import Geometry
+from zenc.runtime.cpu.geometry import Geometry
+from zenc.runtime.cpu.holder_kernels import HolderKernels
+from zenc.wire.owners import owners_of
 
 
 @pytest.fixture(scope="session")

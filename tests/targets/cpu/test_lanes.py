@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from zenc.codegen.build.toolchain import FLAGS, NATIVE, toolchain
 from zenc.codegen.templates import include_dirs
-from zenc.codegen.toolchain import FLAGS, NATIVE, toolchain
 
 SOURCE = Path(__file__).with_name("lanes.cpp")
 FOR_LIBRARIES = {"-shared", "-fPIC"}

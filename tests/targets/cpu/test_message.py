@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zenc.plan.formats import FILLING, MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS, index_bytes, padded
-from zenc.runtime.wire import Envelope, SegmentHeader, message_header, read_headers
+from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
+from zenc.runtime.cpu.kernels import Expected
 from zenc.scheme.model import Format
-from zenc.targets.cpu.kernels import Expected
+from zenc.wire.formats import FILLING, MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS, index_bytes, padded
 
-CALL = Envelope(call=7, signature=0x1234567890ABCDEF, units=900)
+CALL = CallHeader(call=7, signature=0x1234567890ABCDEF, units=900)
 GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
 SENDER, PART, ORIGIN, SLOTS, UNIT_BYTES = 3, 2, 5, 100, 6
 
@@ -73,7 +73,7 @@ def test_what_is_not_for_this_rank_call_or_part_is_left_to_a_closer_look(kernels
     _, message = sealed(kernels, at, Format.COO, 17)
     assert not opened(kernels, at, message, sender=SENDER + 1)[0]
     assert not opened(kernels, at, message, part=PART + 1)[0]
-    for other in (Envelope(8, CALL.signature, 900), Envelope(7, 1, 900), Envelope(7, CALL.signature, 901)):
+    for other in (CallHeader(8, CALL.signature, 900), CallHeader(7, 1, 900), CallHeader(7, CALL.signature, 901)):
         assert not opened(kernels, at, message, message_header(other, 0, [], 0))[0]
     assert not opened(kernels, at, message[:-1])[0]
 

@@ -22,12 +22,12 @@ from tests.support.emulated import Emulated
 from tests.support.joined_units import SIZES, JoinedSequence, library_of, unit_of_shipped
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from zenc.api import compile, compile_text
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.sequence import sequence
 from zenc.codegen.sequence_code import render_sequences
-from zenc.compiler import compile, compile_text
+from zenc.runtime.gpu.library import load
 from zenc.scheme.model import Holders
-from zenc.targets.cuda.sequence import load
 
 OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).mapping, Holders)]
 

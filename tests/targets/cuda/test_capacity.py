@@ -20,10 +20,10 @@ from tests.support.emulated import Emulated
 from tests.support.joined_units import unit_of_shipped
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from zenc.api import compile, compile_text
 from zenc.codegen.artifact import Artifact
-from zenc.compiler import compile, compile_text
+from zenc.runtime.gpu.library import CallSequence
 from zenc.scheme.model import Holders
-from zenc.targets.cuda.sequence import CallSequence
 
 OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).mapping, Holders)]
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)

@@ -16,7 +16,7 @@ from tests.emulator.libraries import Libraries
 from tests.targets.cuda.conftest import INPUTS
 from zenc.codegen.render import render
 from zenc.codegen.templates import headers, include_dirs
-from zenc.targets.cuda.call import ALLOCATE, Call, Outcome
+from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, CallOutcome
 
 SOURCE = Path(__file__).with_name("collect.cpp")
 FLAGS = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -62,10 +62,10 @@ def test_launchers_collect_and_mark(library, hashing, at, units, n, parts, r1, r
     image = str(kernels(render(INPUTS["hierarchical_hash"], "cuda"))).encode()
     loaded = library.zenc_load_kernels(image, error, ctypes.c_uint64(200))
     assert loaded, error.value
-    call = Call(units=units, width=1, tables=tensors.geometry.cut[3], r1=r1, r2=r2, n=n, kernels=loaded)
+    call = CallArgs(units=units, width=1, tables=tensors.geometry.cut[3], r1=r1, r2=r2, n=n, kernels=loaded)
     call.ids, call.stream, call.allocate = ids.ctypes.data, libraries.new("cuStreamCreate", 0), ALLOCATE(allocate)
     outs = (ctypes.c_void_p(array.ctypes.data) for array in (bitmap, slots, status))
-    assert library.collect(ctypes.byref(call), ctypes.c_int64(parts), *outs) == Outcome.DONE, call.message
+    assert library.collect(ctypes.byref(call), ctypes.c_int64(parts), *outs) == CallOutcome.DONE, call.message
     expected, places = tensors.mark_slots(ids)
     assert status[0] == FINE and np.array_equal(bitmap, expected) and np.array_equal(slots, places)
     libraries.call("cuStreamDestroy_v2", call.stream)

@@ -17,9 +17,9 @@ import pytest
 from tests.support.nvrtc import compiled_by
 from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.codegen.arch import Arch
-from zenc.codegen.device import FLAGS, device_headers
-from zenc.codegen.nvrtc import Nvrtc
+from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
+from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.templates import templates_dir
 

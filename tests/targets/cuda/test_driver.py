@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.drivers import NCCL, compiled, driver
-from zenc.codegen.arch import Arch
+from zenc.codegen.build.arch import Arch
 from zenc.codegen.templates import templates_dir
 from zenc.errors import BuildError
-from zenc.targets.cuda import driver as module
-from zenc.targets.cuda.driver import OLDEST_DRIVER, OLDEST_NCCL, Driver, Gpu, find_nccl
+from zenc.runtime.gpu import driver as module
+from zenc.runtime.gpu.driver import OLDEST_DRIVER, OLDEST_NCCL, Driver, GpuInfo, find_nccl
 
 
 def refused(raised) -> str:
@@ -28,7 +28,7 @@ def test_gpus_are_named_with_their_architectures(tmp_path):
     found = Driver(driver(tmp_path, 13020))
     assert found.cuda == 13
     assert [found.gpu(ordinal) for ordinal in (0, 1)] == [
-        Gpu(0, "GPU nought", Arch(9, 0)), Gpu(1, "GPU one", Arch(8, 9)),
+        GpuInfo(0, "GPU nought", Arch(9, 0)), GpuInfo(1, "GPU one", Arch(8, 9)),
     ]  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_the_nccl_that_is_loaded_comes_first(tmp_path):
     """In a process of its own: what is loaded stays loaded."""
     path = compiled(tmp_path, "libnccl.so.2", NCCL, VERSION=23007)
     code = (
-        "import ctypes\nfrom zenc.targets.cuda.driver import _is_loaded, find_nccl\n"
+        "import ctypes\nfrom zenc.runtime.gpu.driver import _is_loaded, find_nccl\n"
         f"assert not _is_loaded('libnccl.so.2')\nctypes.CDLL({path!r})\nprint(find_nccl())\n"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

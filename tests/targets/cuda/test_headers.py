@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from tests.emulator.build import INCLUDE
+from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.templates import include_dirs, templates_dir
-from zenc.codegen.toolchain import toolchain
 
 FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *(f"-I{path}" for path in include_dirs("cuda")))
 KERNELS = ("-Wno-unknown-pragmas", "-include", "emulator/cuda.h", f"-I{INCLUDE}")

@@ -10,8 +10,8 @@ from tests.support.both_targets import assert_same
 from tests.support.cases import KINDS, assert_same_bits, sparse_tensor
 from tests.support.emulated import Emulated
 from tests.support.local import collectives, run_all
+from zenc.api import compile, compile_text
 from zenc.codegen.render import UnitInputs, render
-from zenc.compiler import compile, compile_text
 from zenc.errors import SynchronisationError
 
 COMMUNICATIONS = ("point_to_point then ring", "ring", "hierarchy", "point_to_point")

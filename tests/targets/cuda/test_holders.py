@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.emulator.device import Device
 from tests.support.pieces import Piece, encoded, rubbish, table, words_of
-from zenc.targets.cpu.holders import HolderKernels
+from zenc.runtime.cpu.holder_kernels import HolderKernels
 
 FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIZES = (1, 63, 64, 65, 1000)

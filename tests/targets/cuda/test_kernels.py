@@ -6,20 +6,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from zenc.codegen import compilers, nvcc
-from zenc.codegen import nvrtc as nvrtc_module
-from zenc.codegen.arch import Arch
-from zenc.codegen.device import Cubin
+from zenc.codegen.build import cuda_compilers, nvcc
+from zenc.codegen.build import nvrtc as nvrtc_module
+from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.gpu_kernels import Cubin
 from zenc.errors import ArtifactError
-from zenc.targets.cuda.driver import Gpu
-from zenc.targets.cuda.kernels import kernels_for
+from zenc.runtime.gpu.driver import GpuInfo
+from zenc.runtime.gpu.kernel_image import kernels_for
 
 SOURCES = {"kernels.cu": 'extern "C" __global__ void answer(long long* out) { *out = 42; }\n'}
 SHIPPED = tuple(Cubin(arch, str(arch).encode(), "NVRTC 13.0.88", 13) for arch in (Arch(8, 0), Arch(8, 6), Arch(9, 0)))
 
 
-def gpu(major: int, minor: int) -> Gpu:
-    return Gpu(0, "NVIDIA Test", Arch(major, minor))
+def gpu(major: int, minor: int) -> GpuInfo:
+    return GpuInfo(0, "NVIDIA Test", Arch(major, minor))
 
 
 def driver(cuda: int) -> SimpleNamespace:
@@ -28,12 +28,12 @@ def driver(cuda: int) -> SimpleNamespace:
 
 @pytest.fixture
 def no_compiler(monkeypatch):
-    monkeypatch.delenv(compilers.CHOICE, raising=False)
+    monkeypatch.delenv(cuda_compilers.CHOICE, raising=False)
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
     monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
-    compilers._found.cache_clear()
+    cuda_compilers._found.cache_clear()
     yield
-    compilers._found.cache_clear()
+    cuda_compilers._found.cache_clear()
 
 
 def test_they_are_compiled_where_that_can_be_done(nvrtc, monkeypatch, tmp_path):
@@ -70,10 +70,10 @@ def test_a_compiler_that_does_not_know_the_gpu_is_told_too(nvrtc):
 
 
 def test_a_compiler_that_is_newer_than_the_driver_leaves_it_to_the_artifact(nvrtc, monkeypatch):
-    monkeypatch.setenv(compilers.CHOICE, "")
+    monkeypatch.setenv(cuda_compilers.CHOICE, "")
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter([nvrtc.path]))
     monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
     old = Cubin(Arch(9, 0), b"old", "NVRTC 12.9.86", nvrtc.cuda - 1)
-    compilers._found.cache_clear()
+    cuda_compilers._found.cache_clear()
     assert kernels_for(gpu(9, 0), driver(nvrtc.cuda - 1), SOURCES, (old, *SHIPPED)) is old
-    compilers._found.cache_clear()
+    cuda_compilers._found.cache_clear()

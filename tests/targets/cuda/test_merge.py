@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.pieces import Piece, encoded, rubbish, table, words_of
-from zenc.plan.formats import WIRE_FORMATS
+from zenc.runtime.cpu.kernels import WIRE_NUMBERS
 from zenc.scheme.model import Format
-from zenc.targets.cpu.kernels import WIRE_NUMBERS
+from zenc.wire.formats import WIRE_FORMATS
 
 BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
 MANTISSA = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}

@@ -15,8 +15,8 @@ from tests.support.emulated import Device
 from tests.targets.cuda.conftest import INPUTS
 from zenc.codegen.render import render
 from zenc.codegen.templates import headers, include_dirs
-from zenc.plan.formats import DTYPE_BYTES
-from zenc.targets.cuda.call import ALLOCATE
+from zenc.runtime.gpu.call_args import ALLOCATE
+from zenc.wire.formats import DTYPE_BYTES
 
 SOURCE = Path(__file__).with_name("pack.cpp")
 FLAGS = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")

@@ -12,7 +12,7 @@ from tests.emulator.build import compiled, engine
 from tests.emulator.libraries import Libraries
 from tests.support.emulated import STRICT
 from zenc.codegen.templates import headers, include_dirs
-from zenc.targets.cuda.call import Call, Outcome
+from zenc.runtime.gpu.call_args import CallArgs, CallOutcome
 
 SOURCE = Path(__file__).with_name("staging.cpp")
 CHUNK = 1 << 18
@@ -50,24 +50,24 @@ def take(library, cuda):
 
 def test_small_pieces_follow_each_other_in_memory_that_was_there_before(take, cuda):
     cuda.fail_on("cuMemHostAlloc:1=2")
-    call = Call()
+    call = CallArgs()
     first = take(call, 1)
     assert first % 16 == 0 and [take(call, size) - first for size in (16, 17, 8)] == [16, 32, 64]
     assert take(call, CHUNK - 80) == first + 80
 
 
 def test_what_does_not_fit_gets_memory_of_its_own(take):
-    call = Call()
+    call = CallArgs()
     first, large, small = take(call, 16), take(call, 5 * CHUNK), take(call, 16)
     ctypes.memset(large, 7, 5 * CHUNK)
     take.reset()
     assert (take(call, 16), take(call, 5 * CHUNK)) == (first, large) and take(call, 16) == small
-    assert call.outcome == Outcome.DONE
+    assert call.outcome == CallOutcome.DONE
 
 
 def test_what_is_kept_stays_and_the_rest_is_free_again(take, cuda):
     """Of several captured calls, one after another; there is no more memory in a capture."""
-    call = Call()
+    call = CallArgs()
     first = take(call, 100)
     take.keep()
     cuda.fail_on("cuMemHostAlloc:1=2")
@@ -80,11 +80,13 @@ def test_what_is_kept_stays_and_the_rest_is_free_again(take, cuda):
     cuda.fail_on("")
     large = take(call, 2 * CHUNK)
     take.keep()
-    assert take(call, 2 * CHUNK) != large and call.outcome == Outcome.DONE
+    assert take(call, 2 * CHUNK) != large and call.outcome == CallOutcome.DONE
 
 
 def test_without_more_memory_the_call_fails(take, cuda):
     cuda.fail_on("cuMemHostAlloc:1=2")
-    call = Call()
+    call = CallArgs()
     assert take(call, CHUNK + 1) is None
-    assert call.outcome == Outcome.CUDA_FAILED and b"cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY" in call.message
+    assert (
+        call.outcome == CallOutcome.CUDA_FAILED and b"cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY" in call.message
+    )

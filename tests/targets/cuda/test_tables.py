@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.emulator.build import compiled
 from zenc.codegen.templates import headers, include_dirs
 from zenc.errors import TensorError
-from zenc.plan.formats import slots_of
-from zenc.plan.parts import part_sizes
+from zenc.runtime.gpu.call_args import CallArgs
+from zenc.runtime.gpu.library import CallSequence
+from zenc.runtime.gpu.partition import DevicePartitions
 from zenc.scheme.model import Contiguous, HierarchicalHash, Permutation
-from zenc.targets.cuda.call import Call
-from zenc.targets.cuda.sequence import CallSequence
-from zenc.targets.cuda.tables import Cuts
+from zenc.wire.formats import slots_of
+from zenc.wire.part_sizes import part_sizes
 
 SOURCE = """
 #include "zenc_host/communicator.h"
@@ -51,8 +51,8 @@ class Uploads:
 @settings(max_examples=60, deadline=None)
 @given(units=st.integers(0, 2000), parts=st.integers(1, 9), k=st.integers(1, 16))
 def test_tables_are_those_of_the_cpu(library, hashing, units, parts, k):
-    uploads, call = Uploads(), Call()
-    cut = Cuts(HierarchicalHash(k, 1.5, 0.25, MAPPING.seed), parts, library, uploads).of(units)
+    uploads, call = Uploads(), CallArgs()
+    cut = DevicePartitions(HierarchicalHash(k, 1.5, 0.25, MAPPING.seed), parts, library, uploads).of(units)
     expected = hashing.geometry(units, 1, parts).tables
     assert np.array_equal(uploads.copies[0], np.array(expected.keep, np.uint64))
     assert list(cut.part_slots) == list(expected.sizes) == part_sizes(MAPPING, units, parts)
@@ -63,8 +63,8 @@ def test_tables_are_those_of_the_cpu(library, hashing, units, parts, k):
 
 @pytest.mark.parametrize("mapping", [Contiguous(), Permutation(7)])
 def test_other_mappings_cut_equally_and_need_no_tables(library, mapping):
-    uploads, call = Uploads(), Call(tables=1, r1=1.0, r2=1.0)
-    cut = Cuts(mapping, 4, library, uploads).of(10)
+    uploads, call = Uploads(), CallArgs(tables=1, r1=1.0, r2=1.0)
+    cut = DevicePartitions(mapping, 4, library, uploads).of(10)
     cut.fill(call)
     assert list(cut.part_slots) == [slots_of(10, 4, part) for part in range(4)] == [3, 3, 3, 1]
     assert (call.tables, call.r1, call.r2, uploads.copies) == (None, 0.0, 0.0, [])
@@ -72,7 +72,7 @@ def test_other_mappings_cut_equally_and_need_no_tables(library, mapping):
 
 def test_tables_in_use_are_shared_and_others_dropped(library):
     uploads = Uploads()
-    cuts = Cuts(MAPPING, 3, library, uploads)
+    cuts = DevicePartitions(MAPPING, 3, library, uploads)
     first, second = cuts.of(500), cuts.of(500)
     assert first is second and len(uploads.copies) == 1
     assert cuts.of(501) is not first and len(uploads.copies) == 2
@@ -84,6 +84,6 @@ def test_tables_in_use_are_shared_and_others_dropped(library):
 
 def test_too_many_units_are_refused(library):
     with pytest.raises(TensorError) as raised:
-        Cuts(MAPPING, 3, library, Uploads()).of(1 << 32)
+        DevicePartitions(MAPPING, 3, library, Uploads()).of(1 << 32)
     (found,) = raised.value.diagnostics
     assert found.id == "tensor-too-large" and "balanced by permutation" in found.help

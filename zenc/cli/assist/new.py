@@ -57,7 +57,7 @@ def _text(name: str, source: str | None) -> str:
     Raises:
         SchemeError: ``no-scheme`` where there is none in it; what reading and parsing it raises.
     """
-    from zenc.language.load import load_file, read
+    from zenc.language.files import load_file, read
     from zenc.resources import directory
 
     path = locate(source) if source else str(directory("templates") / "new" / f"mine{SUFFIX}")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from zenc.plan.quantities import seconds_text
+from zenc.format_units import seconds_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

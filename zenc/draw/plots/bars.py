@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zenc.cost.tune import Tuned, profile_text
 from zenc.draw.colour import distinct
 from zenc.draw.plots.axes import linear
 from zenc.draw.plots.figure import as_svg
-from zenc.plan.quantities import seconds_text
+from zenc.format_units import seconds_text
+from zenc.select.search import TunedScheme, profile_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase
@@ -28,7 +28,7 @@ class Bar:
     note: str
 
 
-def of_tuned(found: Tuned) -> str:
+def of_tuned(found: TunedScheme) -> str:
     """The best schemes of a search, the text of an SVG file; raises CostError (``plots-missing``)."""
     title = f"The best of {found.tried} schemes, by predicted time of a call"
     gradients = " ".join(profile_text(profile, found.size) for profile in found.profiles[:MOST_GRADIENTS])

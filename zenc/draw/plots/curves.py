@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zenc.cost.calibration import Calibration
 from zenc.draw.colour import distinct
 from zenc.draw.plots.axes import Words, logarithmic, logarithmic_seconds, round_values, spread_out
 from zenc.draw.plots.figure import as_svg
-from zenc.plan.quantities import share_text
+from zenc.format_units import share_text
+from zenc.simulator.calibration import Calibration
 from zenc.topology.units import bits_text
 
 if TYPE_CHECKING:

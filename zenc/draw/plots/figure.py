@@ -37,7 +37,7 @@ STYLE: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def demand_matplotlib() -> None:
+def ensure_matplotlib() -> None:
     """Raise CostError (``plots-missing``) where matplotlib is not installed."""
     try:
         import_module("matplotlib")
@@ -52,7 +52,7 @@ def as_svg(draw: Callable[[FigureBase], None], width: float, height: float, titl
     ``title`` says what is shown and what was varied; ``fixed``, below it and smaller, what was not.
     Raises CostError (``plots-missing``) where matplotlib is not installed.
     """
-    demand_matplotlib()
+    ensure_matplotlib()
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

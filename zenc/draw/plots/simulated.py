@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from zenc.cost.profile import Profile
-from zenc.cost.simulate import Place, Point, Simulation
 from zenc.draw.plots.curves import OVER, svg
-from zenc.plan.quantities import share_text
+from zenc.format_units import share_text
+from zenc.gradients.profile import Profile
+from zenc.simulator.sweep import Point, Simulation, SweepPoint
 from zenc.topology.units import bits_text
 
 _FIELDS = {"ranks": "size", "density": "density", "bandwidth": "bandwidth"}
@@ -19,7 +19,7 @@ MOST_NAMED = 3
 Curves: TypeAlias = dict[str, tuple[list[float], list[float]]]
 
 
-def plot(found: Simulation, places: Sequence[Place], over: str) -> str:
+def plot(found: Simulation, places: Sequence[SweepPoint], over: str) -> str:
     """The text of an SVG file; ``over`` is ranks, density or bandwidth, and ``places`` are those simulated.
 
     Raises CostError (``plots-missing``) where matplotlib is not installed.
@@ -58,7 +58,7 @@ def _words(name: str, value: float) -> str:
     return f"{text} ranks" if name == "ranks" else text
 
 
-def _fixed(places: Sequence[Place], several: set[str]) -> list[str]:
+def _fixed(places: Sequence[SweepPoint], several: set[str]) -> list[str]:
     """What all points have in common, in words."""
     one = places[0]
     known = [] if "ranks" in several else [_words("ranks", one.size)]

@@ -10,13 +10,13 @@ from lsprotocol import types
 from zenc.editor.server.glossary import glossary
 from zenc.editor.server.known import Document
 from zenc.editor.server.symbols import Symbol
-from zenc.language.load import shipped_names
-from zenc.language.scan import DECLARATIONS, DECLARED, STATEMENTS
+from zenc.language.files import shipped_names
+from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.scheme.balance import MAPPINGS
 from zenc.scheme.model import SETTINGS, Aggregation, Partition, Unit
 from zenc.scheme.resolve import KEYS
-from zenc.topology.builders import BUILDERS, signature, summary
+from zenc.topology.shapes import BUILDERS, signature, summary
 from zenc.topology.units import UNITS
 
 _KINDS = types.CompletionItemKind

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zenc.errors import Diagnostic, ZencError
 
 if TYPE_CHECKING:
-    from zenc.language.load import Program
+    from zenc.language.files import SourceFiles
 
 
 def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
@@ -16,7 +16,7 @@ def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
 
     Of a text that does not parse these are its syntax errors. Each scheme and topology is looked at by itself.
     """
-    from zenc.language.load import load_text
+    from zenc.language.files import load_text
 
     try:
         program = load_text(text, str(path), path)
@@ -28,19 +28,19 @@ def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
     return list(dict.fromkeys(found))
 
 
-def _of_schedules(program: Program) -> list[Diagnostic]:
+def _of_schedules(program: SourceFiles) -> list[Diagnostic]:
+    from zenc.scheme.collector import Collector
     from zenc.scheme.communication import schedules_of
-    from zenc.scheme.report import Report
 
-    report = Report()
+    report = Collector()
     schedules_of(program, report)
     return report.found
 
 
-def _of_scheme(program: Program, name: str, prove: bool) -> list[Diagnostic]:
+def _of_scheme(program: SourceFiles, name: str, prove: bool) -> list[Diagnostic]:
     try:
         if prove:
-            from zenc.chain import checked
+            from zenc.pipeline import checked
 
             return list(checked(program, None, None, name).warnings)
         from zenc.scheme.resolve import resolve_any
@@ -50,7 +50,7 @@ def _of_scheme(program: Program, name: str, prove: bool) -> list[Diagnostic]:
         return [found for found in error.diagnostics if found.id not in _NEEDS_VALUES]
 
 
-def _of_topology(program: Program, name: str) -> list[Diagnostic]:
+def _of_topology(program: SourceFiles, name: str) -> list[Diagnostic]:
     from zenc.topology.resolve import resolve_topology
 
     try:

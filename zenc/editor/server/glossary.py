@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from zenc.language.tables import tables
+from zenc.language.parse_tables import tables
 from zenc.manual import pages
 
 PAGES = ("language", "topologies")

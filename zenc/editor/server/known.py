@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zenc.editor.server.symbols import Symbol, symbol_at, symbols_of
 from zenc.errors import Span, ZencError
-from zenc.language.load import Program, load_text
+from zenc.language.files import SourceFiles, load_text
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _IMPORT = re.compile(r'\bimport\s+"([^"\n]*)"')
@@ -20,7 +20,7 @@ class Document:
 
     path: Path
     text: str = ""
-    program: Program | None = None
+    program: SourceFiles | None = None
     symbols: list[Symbol] = field(default_factory=list)
     is_current: bool = False
     """Whether they are of ``text``."""

@@ -9,8 +9,8 @@ from zenc.editor.server.findings import findings
 from zenc.editor.server.known import Document
 from zenc.editor.server.symbols import Symbol, symbols_of
 from zenc.errors import Diagnostic, SchemeError, Span, ZencError
-from zenc.language.load import load_text
-from zenc.language.tables import tables
+from zenc.language.files import load_text
+from zenc.language.parse_tables import tables
 
 _Meanings = set[tuple[int, int]]
 """Where a name is used in a text, and where it is declared."""
@@ -27,7 +27,7 @@ def renamed(document: Document, offset: int, name: str) -> list[Span]:
     symbol, _ = found
     own = [span for span in symbol.uses if span.source.name == str(document.path)]
     if len(own) == len(symbol.uses):
-        _demand_the_same(document, own, name)
+        _ensure_the_same(document, own, name)
     elif any(other.name == name and other.kind == symbol.kind for other in document.symbols):
         raise _refused(f"'{name}' has a meaning here already")
     return symbol.uses
@@ -45,7 +45,7 @@ def nameable(document: Document, offset: int) -> tuple[Symbol, Span]:
     return found
 
 
-def _demand_the_same(document: Document, places: list[Span], name: str) -> None:
+def _ensure_the_same(document: Document, places: list[Span], name: str) -> None:
     """Every name must mean after what it meant before, and nothing may be wrong that was right."""
     text, moved = _replaced(document.text, places, name)
     source = str(document.path)

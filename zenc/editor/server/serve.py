@@ -18,7 +18,7 @@ from zenc.editor.server.known import Document
 from zenc.editor.server.places import offset_at, position_at, range_of, uri_of
 from zenc.editor.server.rename import nameable, renamed
 from zenc.errors import Diagnostic, Span, ZencError
-from zenc.language.format import format_text
+from zenc.language.formatter import format_text
 
 PAUSE = 0.25
 """Seconds without a key before a text is looked at."""

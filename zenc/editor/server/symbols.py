@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal
 
 from zenc.errors import Source, Span
-from zenc.language import cluster
-from zenc.language.load import Program
+from zenc.language import topology_syntax
+from zenc.language.files import SourceFiles
 from zenc.language.schedule import For, If, Let, Step, Variable
-from zenc.language.syntax import Argument, Entry, File, Name, Parameter, Phrase, Schedule, Scheme, Word
+from zenc.language.syntax import Argument, EntrySyntax, File, Name, Parameter, Phrase, Schedule, SchemeSyntax, Word
 
 Kind = Literal["scheme", "schedule", "topology", "parameter", "variable"]
 _OF_SCHEDULES = ("communication", "announce")
@@ -38,7 +38,7 @@ class Symbol:
 Scope = dict[str, Symbol]
 
 
-def symbols_of(program: Program) -> list[Symbol]:
+def symbols_of(program: SourceFiles) -> list[Symbol]:
     """All names that ``program`` declares, its imports and the shipped schemes that it names included."""
     walker = _Walker()
     files = [*program.files, *(file for shipped in program.shipped for file in shipped.files)]
@@ -91,14 +91,14 @@ class _Walker:
                 scope = dict(known.parameters) if known else {}
                 for parameter in declaration.parameters:
                     self._visit(parameter.default, scope)
-                if isinstance(declaration, Scheme):
+                if isinstance(declaration, SchemeSyntax):
                     self._scheme(declaration, scope)
                 elif isinstance(declaration, Schedule):
                     self._blocks(declaration, scope)
                 else:
                     self._block(declaration.body, scope)
 
-    def _scheme(self, scheme: Scheme, scope: Scope) -> None:
+    def _scheme(self, scheme: SchemeSyntax, scope: Scope) -> None:
         for entry in scheme.entries:
             self._entry(entry, scope)
         for tier in scheme.tiers:
@@ -109,7 +109,7 @@ class _Walker:
             for candidate in choice.candidates:
                 self._word(candidate, "scheme", scope)
 
-    def _entry(self, entry: Entry, scope: Scope) -> None:
+    def _entry(self, entry: EntrySyntax, scope: Scope) -> None:
         if isinstance(entry.value, Schedule):
             self._blocks(entry.value, scope)
         elif isinstance(entry.value, Phrase):
@@ -124,7 +124,9 @@ class _Walker:
         named = self._use(self._known.get((kind, word.name.text)), word.name.span) if kind else None
         self._arguments(word.arguments, named, scope)
 
-    def _arguments(self, arguments: tuple[Argument | cluster.Setting, ...], named: Symbol | None, scope: Scope) -> None:
+    def _arguments(
+        self, arguments: tuple[Argument | topology_syntax.Setting, ...], named: Symbol | None, scope: Scope
+    ) -> None:
         for argument in arguments:
             if argument.name and named:
                 self._use(named.parameters.get(argument.name.text), argument.name.span)
@@ -147,18 +149,18 @@ class _Walker:
             case Let():
                 self._visit(node.value, scope)
                 self._bind(node.name, node.span, scope)
-            case For() | cluster.ForEach():
+            case For() | topology_syntax.ForEach():
                 self._visit((node.first, node.last), scope)
                 inner = dict(scope)
                 self._bind(node.variable, node.span, inner)
                 self._block(node.body, inner)
-            case If() | cluster.When():
+            case If() | topology_syntax.When():
                 self._visit(node.condition, scope)
                 self._block(node.then, scope)
                 self._block(node.otherwise, scope)
             case Step():
                 self._block(node.body, scope)
-            case cluster.Like():
+            case topology_syntax.Like():
                 named = None if node.is_file else self._known.get(("topology", node.what.text))
                 self._arguments(node.settings, self._use(named, node.what.span), scope)
             case _:
@@ -173,7 +175,9 @@ class _Walker:
             scope[name] = self._add("variable", name, Span(span.source, found.start(), found.end()))
 
 
-def _declarations(file: File) -> Iterator[tuple[Kind, tuple[Scheme | Schedule | cluster.Topology, ...]]]:
+def _declarations(
+    file: File,
+) -> Iterator[tuple[Kind, tuple[SchemeSyntax | Schedule | topology_syntax.TopologySyntax, ...]]]:
     yield "schedule", file.schedules
     yield "scheme", file.schemes
     yield "topology", file.topologies

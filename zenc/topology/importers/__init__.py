@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
-from zenc.topology.draft import Draft
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.importers.machine import Machine, fill_with
 from zenc.topology.importers.options import IMPORT_OPTIONS, Options
 
@@ -46,7 +46,7 @@ def is_topology_text(data: bytes) -> bool:
     return _importer(data) is None and bool(_DECLARATION.search(data))
 
 
-def import_into(draft: Draft, paths: Sequence[Path], values: Values, span: Span | None = None) -> None:
+def import_into(draft: TopologyBuilder, paths: Sequence[Path], values: Values, span: Span | None = None) -> None:
     """Fill ``draft`` from files; ``span`` is where a text asked for them.
 
     Args:
@@ -91,7 +91,7 @@ class _Importer:
 
     kind: str
     machine: Callable[[bytes, Source, Options], Machine] | None = None
-    cluster: Callable[[Draft, bytes, Source], None] | None = None
+    cluster: Callable[[TopologyBuilder, bytes, Source], None] | None = None
 
 
 def _importer(data: bytes) -> _Importer | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zenc.errors import Diagnostic, TopologyError
-from zenc.topology import figures
+from zenc.topology import link_specs
 from zenc.topology.importers.machine import Machine, Wire
 from zenc.topology.importers.options import Options
 from zenc.topology.importers.xml import Attributes, Element
@@ -58,10 +58,10 @@ def _wire(
     rank: int, end: Node, count: int, link: Element, gpu: Element, options: Options, attributes: Attributes
 ) -> Wire:
     if link.tag == "xgmi":
-        each = options.xgmi_bandwidth or figures.xgmi(gpu.attributes.get("gcn", ""))
+        each = options.xgmi_bandwidth or link_specs.xgmi(gpu.attributes.get("gcn", ""))
     else:
-        each = options.nvlink_bandwidth or figures.nvlink(attributes.integer(gpu, "sm", 0))
-    return Wire(rank, end, count * each, figures.NVLINK_LATENCY, link.tag, attributes.at(link))
+        each = options.nvlink_bandwidth or link_specs.nvlink(attributes.integer(gpu, "sm", 0))
+    return Wire(rank, end, count * each, link_specs.NVLINK_LATENCY, link.tag, attributes.at(link))
 
 
 def _target(

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from zenc.errors import Diagnostic, Span, TopologyError
+from zenc.plurals import count
+from zenc.topology.builder import TopologyBuilder, printable
 from zenc.topology.check import too_large
-from zenc.topology.draft import Draft, printable
 from zenc.topology.model import Host, Node
 from zenc.topology.units import Kind, amount_of_text
-from zenc.words import count
 
 Attributes = Mapping[str, Any]
 _Key = tuple[str, str]
@@ -41,12 +41,12 @@ class Graph:
     span: Span
 
 
-def fill_from_graph(draft: Draft, graph: Graph) -> None:
+def fill_from_graph(draft: TopologyBuilder, graph: Graph) -> None:
     """Raises TopologyError with what makes no sense; numbers and links are left to the draft."""
     found = too_large(len(graph.nodes), len(graph.edges), graph.span)
     if found:
         raise TopologyError(found)
-    _demand_different(graph)
+    _ensure_different(graph)
     places = _ranks(graph)
     levels = _levels(graph, len(places))
     if isinstance(graph.about.get("doc"), str):
@@ -91,7 +91,7 @@ def _kind(data: Attributes) -> str | None:
     return printable(kind[:_LONGEST_NAME]) if isinstance(kind, str) else None
 
 
-def _demand_different(graph: Graph) -> None:
+def _ensure_different(graph: Graph) -> None:
     seen: set[_Key] = set()
     for id, _ in graph.nodes:
         if _key(id) in seen:
@@ -116,7 +116,7 @@ def _ranks(graph: Graph) -> dict[_Key, int]:
     return {_key(id): place for place, id in enumerate(chosen)}
 
 
-def _add_nodes(draft: Draft, graph: Graph, ranks: Mapping[_Key, int]) -> dict[_Key, Node]:
+def _add_nodes(draft: TopologyBuilder, graph: Graph, ranks: Mapping[_Key, int]) -> dict[_Key, Node]:
     """Declare all nodes; no two are called the same. Returns the key of each -> the node."""
     nodes: dict[_Key, Node] = {}
     labels = _Labels(draft.label(ranks[_key(id)]) for id, _ in graph.nodes if _key(id) in ranks and not _is_text(id))

@@ -8,13 +8,13 @@ from collections import Counter
 from typing import Any
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.check import MOST_LINKS, MOST_NODES, too_large
-from zenc.topology.draft import Draft
 from zenc.topology.importers.graph import Graph, fill_from_graph
 from zenc.topology.importers.xml import line_span, parse_xml
 
 
-def fill(draft: Draft, data: bytes, source: Source) -> None:
+def fill(draft: TopologyBuilder, data: bytes, source: Source) -> None:
     start = Span(source, 0, 1)
     found = too_large(data.count(b"<node"), data.count(b"<edge"), start)
     if found:

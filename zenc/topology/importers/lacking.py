@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from zenc.errors import Diagnostic, Span
-from zenc.topology.draft import printable
+from zenc.plurals import count
+from zenc.topology.builder import printable
 from zenc.topology.importers.machine import Machine
 from zenc.topology.importers.options import Options
 from zenc.topology.importers.xml import Attributes, Element
-from zenc.words import count
 
 _READ = {
     "system": "version",

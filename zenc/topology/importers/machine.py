@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, Span, TopologyError
-from zenc.topology import figures
+from zenc.topology import link_specs
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.check import too_large
-from zenc.topology.draft import Draft
 from zenc.topology.importers.options import Options
 from zenc.topology.model import Host, Node
 
@@ -64,7 +64,9 @@ class Machine:
             message = "the file has links between its GPUs, so there is no 'nvswitch_bandwidth' beside them"
             raise TopologyError(Diagnostic("wrong-arguments", message, span))
         switch = self.add("nvswitch", number=False)
-        self.wires += [Wire(gpu, switch, bandwidth, figures.NVLINK_LATENCY, "nvlink", span) for gpu in range(self.gpus)]
+        self.wires += [
+            Wire(gpu, switch, bandwidth, link_specs.NVLINK_LATENCY, "nvlink", span) for gpu in range(self.gpus)
+        ]
 
     def join_sockets(self) -> None:
         """Link all pairs of CPUs, as NCCL does; raises TopologyError where these are too many to be a machine's."""
@@ -73,9 +75,9 @@ class Machine:
             raise TopologyError(found)
         for place, one in enumerate(cpus):
             for other in cpus[place + 1 :]:
-                self.wires.append(Wire(one, other, figures.SYSTEM, figures.SYSTEM_LATENCY, "system"))
+                self.wires.append(Wire(one, other, link_specs.SYSTEM, link_specs.SYSTEM_LATENCY, "system"))
 
-    def copy(self, draft: Draft, names: dict[str, str], first: int) -> None:
+    def copy(self, draft: TopologyBuilder, names: dict[str, str], first: int) -> None:
         """Put this machine into ``draft``: its parts by ``names``, its devices from rank ``first`` on."""
 
         def at(node: Node) -> Node:
@@ -89,7 +91,7 @@ class Machine:
             draft.connect(*ends, wire.bandwidth, wire.latency, wire.kind, span=wire.span)
 
 
-def fill_with(draft: Draft, machines: Sequence[Machine], options: Options) -> None:
+def fill_with(draft: TopologyBuilder, machines: Sequence[Machine], options: Options) -> None:
     """Put ``machines`` into ``draft``, or ``options.nodes`` of the only one; several are linked by a network switch.
 
     The levels are node and gpu, or gpu alone where the machines have different numbers of them.

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, Source, TopologyError
-from zenc.topology import figures
+from zenc.topology import link_specs
 from zenc.topology.check import MOST_NODES
 from zenc.topology.importers.fabric import ListedGpu, fabric
 from zenc.topology.importers.lacking import left_out, nothing_to_rank, unread
@@ -31,7 +31,7 @@ def read(data: bytes, source: Source, options: Options) -> Machine:
     if root.tag != "system":
         message = f"the outermost element is <{root.tag[:40]}>, and NCCL's is <system>"
         raise TopologyError(Diagnostic("malformed-topology", message, line_span(source, root.line)))
-    return _Reader(source, options).read(root)
+    return _NcclReader(source, options).read(root)
 
 
 def _tell_by_class(slots: list[Element]) -> None:
@@ -46,7 +46,7 @@ def _tell_by_class(slots: list[Element]) -> None:
 
 
 @dataclass
-class _Reader:
+class _NcclReader:
     source: Source
     options: Options
     machine: Machine = field(default_factory=Machine)
@@ -127,18 +127,18 @@ class _Reader:
 
     def _speed(self, net: Element) -> float:
         """Mbit/s -> bytes a second."""
-        return self.attributes.number(net, "speed", 0.0) * 1e6 / 8 or figures.NETWORK
+        return self.attributes.number(net, "speed", 0.0) * 1e6 / 8 or link_specs.NETWORK
 
     def _pcie(self, slot: Element | None) -> float:
         if self.options.pcie_bandwidth is not None:
             return self.options.pcie_bandwidth
         if slot is None:
-            return figures.PCIE
+            return link_specs.PCIE
         speed = re.match(r"\s*([0-9]{1,3}(?:\.[0-9]{1,3})?)\s*GT/s", slot.attributes.get("link_speed", ""))
         width = self.attributes.integer(slot, "link_width", 0)
-        lane = figures.PCIE_LANE_BY_GTS.get(float(speed[1])) if speed else None
-        return lane * width if lane and 0 < width <= 64 else figures.PCIE
+        lane = link_specs.PCIE_LANE_BY_GTS.get(float(speed[1])) if speed else None
+        return lane * width if lane and 0 < width <= 64 else link_specs.PCIE
 
     def _wire(self, source: Node, target: Node, bandwidth: float, element: Element) -> None:
-        wire = Wire(source, target, bandwidth, figures.PCIE_LATENCY, "pcie", self.attributes.at(element))
+        wire = Wire(source, target, bandwidth, link_specs.PCIE_LATENCY, "pcie", self.attributes.at(element))
         self.machine.wires.append(wire)

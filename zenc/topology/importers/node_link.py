@@ -6,14 +6,14 @@ import json
 from typing import Any, NoReturn
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
+from zenc.topology.builder import TopologyBuilder
 from zenc.topology.check import too_large
-from zenc.topology.draft import Draft
 from zenc.topology.importers.graph import Graph, fill_from_graph, pairs
 
 _DEEPEST = 100
 
 
-def fill(draft: Draft, data: bytes, source: Source) -> None:
+def fill(draft: TopologyBuilder, data: bytes, source: Source) -> None:
     start = Span(source, 0, 1)
     found = too_large(data.count(b'"id"'), data.count(b'"source"'), start)
     if found:

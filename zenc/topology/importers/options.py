@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from zenc.errors import Diagnostic, Span, TopologyError
-from zenc.topology import figures
+from zenc.topology import link_specs
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Options:
     nvswitch_bandwidth: float | None = None
     pcie_bandwidth: float | None = None
     network_bandwidth: float | None = None
-    network_latency: float = figures.NETWORK_LATENCY
+    network_latency: float = link_specs.NETWORK_LATENCY
     given: tuple[str, ...] = ()
     span: Span | None = None
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, Source, TopologyError
-from zenc.topology import figures
+from zenc.topology import link_specs
 from zenc.topology.importers.machine import Machine, Port, Wire
 from zenc.topology.importers.options import Options
 from zenc.topology.importers.xml import line_span
@@ -136,11 +136,11 @@ def _machine(matrix: _Matrix, options: Options) -> Machine:
         if name not in nodes:
             card = machine.add("nic", matrix.legend.get(name, name))
             nodes[name] = card
-            bandwidth = options.network_bandwidth or figures.NETWORK
+            bandwidth = options.network_bandwidth or link_specs.NETWORK
             machine.ports.append(Port(card, bandwidth, options.network_latency))
-    _tree(matrix, machine, nodes, options.pcie_bandwidth or figures.PCIE)
+    _tree(matrix, machine, nodes, options.pcie_bandwidth or link_specs.PCIE)
     machine.join_sockets()
-    _nvlinks(matrix, machine, nodes, options.nvlink_bandwidth or figures.nvlink(90))
+    _nvlinks(matrix, machine, nodes, options.nvlink_bandwidth or link_specs.nvlink(90))
     return machine
 
 
@@ -172,7 +172,7 @@ def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: 
 
 
 def _pcie(source: Node, target: Node, bandwidth: float) -> Wire:
-    return Wire(source, target, bandwidth, figures.PCIE_LATENCY, "pcie")
+    return Wire(source, target, bandwidth, link_specs.PCIE_LATENCY, "pcie")
 
 
 def _joined(matrix: _Matrix, depth: int) -> _Groups:
@@ -221,9 +221,9 @@ def _nvlinks(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidt
     if complete and len(counts) == 1 and max(per_gpu.values()) > _MOST_NVLINKS:
         switch = machine.add("nvswitch", number=False)
         for gpu in gpus:
-            wire = Wire(nodes[gpu], switch, counts.copy().pop() * bandwidth, figures.NVLINK_LATENCY, "nvlink")
+            wire = Wire(nodes[gpu], switch, counts.copy().pop() * bandwidth, link_specs.NVLINK_LATENCY, "nvlink")
             machine.wires.append(wire)
         return
     for (one, other), count in found.items():
-        wire = Wire(nodes[one], nodes[other], count * bandwidth, figures.NVLINK_LATENCY, "nvlink")
+        wire = Wire(nodes[one], nodes[other], count * bandwidth, link_specs.NVLINK_LATENCY, "nvlink")
         machine.wires.append(wire)

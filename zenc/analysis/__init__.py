@@ -1,0 +1,1 @@
+"""Static answers about a plan: bytes, memory, link loads, placement, closed forms."""

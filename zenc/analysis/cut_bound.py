@@ -1,0 +1,72 @@
+"""What must cross a link in a call, whatever the scheme: where it is the only way from some ranks to some others.
+
+    Crossing = behind ahead least bytes               # ranks on both sides; bytes that must cross, and that do
+
+The ranks ahead of such a link learn of those behind it by what crosses it and by nothing else, though ranks pass things
+on. In the end they hold the sum of all, and so, with what they gave themselves taken off, the sum of those behind: the
+values of its units cross the link at least once (a cut-set bound). The bits that say which units these are come on top;
+how many they must be depends on the gradients, so they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.link_load import LinkLoads
+from zenc.format_units import ranks_text, size_text
+from zenc.topology.model import Link, Node, Topology
+
+NEAR = 1.1
+"""A link that carries no more than so many times what it must is as good as relieved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """``least``: bytes a call of the values that must cross; ``bytes``: what a scheme sends, headers and all."""
+
+    behind: tuple[int, ...]
+    ahead: tuple[int, ...]
+    least: float
+    bytes: float
+
+    @property
+    def near(self) -> bool:
+        """Whether a scheme sends hardly more than it must."""
+        return self.bytes <= NEAR * self.least
+
+    def text(self) -> str:
+        """In words, for a note."""
+        sides = f"{ranks_text(self.behind)} can reach {ranks_text(self.ahead)} over this link alone"
+        return f"{sides}: at least {size_text(self.least)} must cross it in a call, and {size_text(self.bytes)} do"
+
+
+def crossing(loads: LinkLoads, link: int, weigher: ExpectedBytes) -> Crossing | None:
+    """What must cross ``link``, a place in ``loads.links``; None where there are other ways."""
+    behind, ahead = sides(loads.topology, loads.links[link])
+    if not (behind and ahead):
+        return None
+    least = weigher.units_held(len(behind)) * weigher.unit_bytes
+    return Crossing(behind, ahead, least, float(loads.total[link]))
+
+
+def sides(topology: Topology, link: Link) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks that reach some others over ``link`` alone, and these; both empty where there are other ways."""
+    graph, ends = topology.graph, (link.source, link.target)
+    ahead = set(topology.ranks) - _reached(graph.adj, [link.source], ends)
+    behind = set(topology.ranks) - _reached(graph.pred, ahead, ends[::-1]) if ahead else set()
+    return tuple(sorted(behind)), tuple(sorted(ahead)) if behind else ()
+
+
+def _reached(
+    nexts: Mapping[Node, Mapping[Node, object]], sources: Iterable[Node], without: tuple[Node, Node]
+) -> set[Node]:
+    """``sources``, and all nodes to which ``nexts`` leads from them, but for the step ``without``."""
+    seen, pending = set(sources), list(sources)
+    while pending:
+        node = pending.pop()
+        following = [other for other in nexts[node] if other not in seen and (node, other) != without]
+        seen.update(following)
+        pending += following
+    return seen

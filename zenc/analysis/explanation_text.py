@@ -1,0 +1,137 @@
+"""An explanation as text for a terminal."""
+
+from __future__ import annotations
+
+from zenc.analysis.explanation import Explanation, MessageCost
+from zenc.analysis.placement_text import placement_text
+from zenc.analysis.scaling_text import symbolic_text
+from zenc.gradients.stats import Figures
+from zenc.plan.ir import Plan
+from zenc.plurals import count
+from zenc.wire.formats import DTYPE_BYTES
+
+MOST_MESSAGES = 40
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """The scheme in a sentence, the messages of the rank by round, and the bytes in the end."""
+    lines = [*_choice(explanation), *_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
+    if explanation.general:
+        lines += ["", *symbolic_text(explanation.general)]
+    if explanation.placement:
+        lines += ["", *placement_text(explanation.placement)]
+    return "\n".join(lines)
+
+
+def _choice(explanation: Explanation) -> list[str]:
+    """All candidates, the least bytes first; empty for a scheme that chooses from none."""
+    if not explanation.candidates:
+        return []
+    ordered = sorted(explanation.candidates.items(), key=lambda item: item[1].busiest_bytes)
+    width = max(map(len, explanation.candidates))
+    rows = [
+        f"  {name:{width}}  {_size(one.busiest_bytes):>10}  {sum(one.proof.rounds.values()):>6} steps"
+        for name, one in ordered
+    ]
+    return [f"{explanation.choice} chooses; the busiest rank of each candidate moves", *rows, "the first of them:", ""]
+
+
+def _heading(explanation: Explanation) -> list[str]:
+    plan, proof, load = explanation.plan, explanation.proof, explanation.load
+    whole = load.units * load.width * DTYPE_BYTES[load.dtype]
+    return [
+        f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
+        *_tiers(plan, proof.size),
+        f"{count(proof.size, 'rank')}, {count(proof.parts, 'part')}; "
+        f"{_rounds(proof.rounds)}; {_aggregation(plan)} aggregation",
+        f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense); {explanation.source}",
+        _likeness(explanation.figures),
+    ]
+
+
+def _rounds(rounds: dict[str, int]) -> str:
+    (first, count), *others = rounds.items()
+    return ", ".join([f"{first} in {count} rounds", *(f"{name} in {more}" for name, more in others)])
+
+
+def _aggregation(plan: Plan) -> str:
+    return ", then ".join(dict.fromkeys(tier.aggregation.value for tier in plan.tiers))
+
+
+def _tiers(plan: Plan, size: int) -> list[str]:
+    if len(plan.tiers) == 1:
+        return []
+    counts = zip(plan.tiers, plan.counts(size), strict=True)
+    return ["tiers: " + "; ".join(f"{tier.name} of {count}, {tier.communication}" for tier, count in counts)]
+
+
+def _likeness(figures: Figures) -> str:
+    return (
+        f"a rank holds {_share(figures.density)} of the units and the sum {_share(figures.density_out)} "
+        f"(densification {figures.densification:.3g}); ranks overlap by {_share(figures.overlap)}, "
+        f"skewness {figures.skewness:.3g}"
+    )
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _messages(explanation: Explanation) -> list[str]:
+    messages = explanation.messages
+    lines = [f"rank {explanation.rank}"]
+    place = None
+    for message in messages[:MOST_MESSAGES]:
+        if (message.phase, message.round) != place:
+            place = (message.phase, message.round)
+            lines.append(f"  {message.phase}, step {message.round}")
+        lines.append(_message(message))
+    if len(messages) > MOST_MESSAGES:
+        lines.append(f"  ... and {count(len(messages) - MOST_MESSAGES, 'more message')} (--json shows all)")
+    return lines if messages else [*lines, "  has nothing to send or to receive"]
+
+
+def _message(message: MessageCost) -> str:
+    toward = "to  " if message.direction == "send" else "from"
+    plural = "s" if message.parts != message.parts.split(",")[0].split("-")[0] else ""
+    sums = f", sums of {message.contributors}" if message.contributors > 1 else ""
+    return f"    {toward} rank {message.peer:<5} part{plural} {message.parts}{sums}: {_size(message.bytes)}"
+
+
+def _totals(explanation: Explanation) -> list[str]:
+    lines = [f"{'bytes':10} {'sent':>12} {'received':>12}   busiest rank: {'sent':>12} {'received':>12}"]
+    for phase, traffic in explanation.traffic.items():
+        mine = f"{_size(traffic.sent):>12} {_size(traffic.received):>12}"
+        lines.append(f"{phase:10} {mine}{'':17} {_size(traffic.most_sent):>12} {_size(traffic.most_received):>12}")
+    return [*lines, *_formats(explanation), *_comparison(explanation)]
+
+
+def _formats(explanation: Explanation) -> list[str]:
+    lines = []
+    for phase, traffic in explanation.traffic.items():
+        shares = [f"{name} {_size(size)}" for name, size in traffic.formats.items() if size]
+        if shares and phase != "total":
+            lines.append(f"{phase}, bodies of all ranks by format: {', '.join(shares)}")
+    return lines
+
+
+def _comparison(explanation: Explanation) -> list[str]:
+    figures, most = explanation.figures, explanation.busiest_bytes
+    dense, bound = explanation.over(figures.dense_ring_bytes), explanation.over(figures.bound_bytes)
+    lines = [f"the busiest rank is {explanation.busiest}, with {_size(most)}:"]
+    if dense is not None:
+        lines.append(f"  {dense:.3g} times a dense ring all-reduce ({_size(figures.dense_ring_bytes)} from every rank)")
+    if bound is not None:
+        lines.append(
+            f"  {bound:.3g} times the bandwidth bound for these units ({_size(figures.bound_bytes)}, values alone)"
+        )
+    return lines
+
+
+def _size(count: int) -> str:
+    if count < 10_000:
+        return f"{count} B"
+    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
+        if count < 1000 * scale or unit == "GB":
+            return f"{count / scale:.4g} {unit}"
+    raise AssertionError("every count has a unit")

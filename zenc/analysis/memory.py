@@ -1,0 +1,114 @@
+"""The memory that every rank needs, at the most, to be expected at a stated density.
+
+    Need = rank buffers phase number                        # the greatest sum of its buffers, and in which step
+
+``zenc.analysis.memory_model`` says what is counted, and finds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from zenc.errors import Diagnostic
+from zenc.format_units import size_text
+from zenc.plurals import count
+from zenc.topology.model import Topology
+
+BUFFERS = ("gradient", "segments", "index_sets", "messages", "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What ``rank`` needs in step ``number`` of ``phase``; 0 is before the first, and after the last.
+
+    ``buffers`` are the bytes of each of BUFFERS.
+    """
+
+    rank: int
+    buffers: tuple[int, ...]
+    phase: str
+    number: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.buffers)
+
+    @property
+    def when(self) -> str:
+        return f"{self.phase}, step {self.number}" if self.number else self.phase
+
+    def text(self) -> str:
+        """``gradient 2.7 MB, segments 40 MB``: what there is of them."""
+        named = zip(BUFFERS, self.buffers, strict=True)
+        return ", ".join(f"{name.replace('_', ' ')} {size_text(bytes)}" for name, bytes in named if bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPeak:
+    """``needs[rank]``, and what the topology has: None where it does not say."""
+
+    topology: Topology
+    needs: tuple[Need, ...]
+
+    @property
+    def greatest(self) -> Need:
+        return max(self.needs, key=lambda need: need.bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """What ranks and hosts need and have, in bytes."""
+        return {
+            "ranks": [
+                {
+                    "rank": need.rank,
+                    "needs": need.bytes,
+                    "has": self.topology.memory(need.rank),
+                    "when": need.when,
+                    "buffers": dict(zip(BUFFERS, need.buffers, strict=True)),
+                }
+                for need in self.needs
+            ],
+            "hosts": [
+                {"host": host.name, "needs": self.of_host(host.ranks), "has": host.memory}
+                for host in self.topology.hosts
+            ],
+        }
+
+    def of_host(self, ranks: tuple[int, ...]) -> int:
+        """What the ranks of a machine need together, where their buffers lie in its memory."""
+        return sum(self.needs[rank].bytes for rank in ranks)
+
+    def problems(self) -> list[Diagnostic]:
+        """The devices and the machines whose memory is too small: one diagnostic for all of each."""
+        return [*self._devices(), *self._hosts()]
+
+    def _devices(self) -> list[Diagnostic]:
+        small = [
+            (need, has)
+            for need in self.needs
+            if (has := self.topology.memory(need.rank)) is not None and has < need.bytes
+        ]
+        if not small:
+            return []
+        need, has = max(small, key=lambda each: each[0].bytes - each[1])
+        message = f"rank {need.rank} needs {size_text(need.bytes)} of memory ({need.when}), and has {size_text(has)}"
+        others = len(small) - 1
+        more = (
+            need.text(),
+            *((f"so {'does' if others == 1 else 'do'} {count(others, 'other rank')}",) if others else ()),
+        )
+        return [Diagnostic("memory-exceeded", message, None, more, _ADVICE)]
+
+    def _hosts(self) -> list[Diagnostic]:
+        needs = [(host, self.of_host(host.ranks)) for host in self.topology.hosts]
+        small = [(host, bytes) for host, bytes in needs if host.memory is not None and host.memory < bytes]
+        if not small:
+            return []
+        host, bytes = max(small, key=lambda each: each[1])
+        has = size_text(host.memory or 0)
+        message = f"the ranks of {host.name} need {size_text(bytes)} of memory together, and it has {has}"
+        more = (f"so do those of {count(len(small) - 1, 'other machine')}",) if len(small) > 1 else ()
+        return [Diagnostic("memory-exceeded", message, None, more, _ADVICE)]
+
+
+_ADVICE = "send sparser gradients, cut the tensor in more parts, or in smaller tensors"

@@ -1,0 +1,154 @@
+"""What each rank sends and receives, as shares of the tensor by the number of ranks in the sum.
+
+    Volume = k -> share                                     # share x d_k x M, summed over k
+
+A moved segment that sums k ranks holds the density d_k of its slots, so a share s of the tensor (1 / parts for a
+part) weighs s d_k M bytes of values, where M is what the dense tensor weighs. Under one-shot aggregation a move of k
+unmerged segments weighs k s d_1 M. k = 0 stands for what travels dense. Where whole blocks travel, d_k is the density
+b_k of units in blocks that have any (``blocks_of``). All parts count as equally long, indices and
+headers are left out: this is the volume that papers give formulas for, counted from the moves. What k ranks
+hold of a part depends, by holders, on who owns it: shares can be negative there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.analysis.holder_bytes import has_owner
+from zenc.plan.expressions import Ints, Mask
+from zenc.plan.ir import Phase, Plan
+from zenc.scheme.model import Format
+from zenc.verify.proof import verify
+from zenc.verify.provenance import Deliveries
+
+Volume: TypeAlias = Mapping[int, Fraction]
+
+DENSE = 0
+"""The k of what travels dense."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseVolume:
+    """One phase among some number of ranks: of the rank that sends most, and of the one that receives most.
+
+    ``steps`` are the rounds that move anything; a message is all that one rank sends another in a step.
+    """
+
+    steps: int
+    messages_sent: int
+    messages_received: int
+    sent: Volume
+    received: Volume
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as JSON data; shares are fractions in text."""
+        volumes = {name: _json(getattr(self, name)) for name in ("sent", "received")}
+        counts = {name: getattr(self, name) for name in ("steps", "messages_sent", "messages_received")}
+        return {**counts, **volumes}
+
+
+def _json(volume: Volume) -> dict[str, str]:
+    return {"dense" if k == DENSE else str(k): str(share) for k, share in volume.items()}
+
+
+def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
+    """The volume of each phase of ``plan``. Busiest is who moves most where each rank holds ``density`` at random.
+
+    Raises VerificationError as ``verify`` does.
+    """
+    phases = [plan.name_of(kind, phase) for kind, phases in _phases(plan) for phase in phases]
+    tallies = {name: _Tally(size) for name in phases}
+
+    def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
+        if kind == "announce":
+            return  # brings no values
+        tally = tallies[plan.name_of(kind, phase)]
+        tally.count(deliveries)
+        if plan.announce:
+            tally.weigh_held(deliveries, has_owner(kind, deliveries, size))
+        else:
+            tally.weigh(deliveries, phase.format is Format.DENSE)
+
+    verify(plan, size, observe)
+    blocks = blocks_of(plan)
+    return {name: tally.volume(plan.parts(size), density, blocks[name]) for name, tally in tallies.items()}
+
+
+def blocks_of(plan: Plan) -> dict[str, int]:
+    """By phase, how many units the blocks have that travel whole in it; 1 for single units.
+
+    What was filled up stays so in later phases, until a dense one, behind which zeros are left out.
+    """
+    found, filled = {}, 1
+    for kind, phases in _phases(plan):
+        for phase in phases:
+            filled = max(filled, phase.format.block)
+            found[plan.name_of(kind, phase)] = filled
+            filled = 1 if phase.format is Format.DENSE else filled
+    return found
+
+
+def _phases(plan: Plan) -> tuple[tuple[str, tuple[Phase, ...]], ...]:
+    return ("push", plan.pushes), ("pull", plan.pulls)
+
+
+class _Tally:
+    """One phase: for every rank its messages, and the segments it moves by the number of their contributors."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.steps = size, 0
+        self.messages_sent, self.messages_received = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.sent, self.received = np.zeros((2, size, size + 1), np.int64), np.zeros((2, size, size + 1), np.int64)
+
+    def count(self, moved: Deliveries) -> None:
+        """Count the messages of one round."""
+        self.steps += 1
+        pairs = np.unique(moved.src * self.size + moved.dst)
+        self.messages_sent += np.bincount(pairs // self.size, minlength=self.size)
+        self.messages_received += np.bincount(pairs % self.size, minlength=self.size)
+
+    def weigh(self, moved: Deliveries, dense: bool) -> None:
+        """Count the segments of one round."""
+        k = moved.contributors * 0 if dense else moved.contributors // moved.pieces
+        np.add.at(self.sent[0], (moved.src, k), moved.pieces)
+        np.add.at(self.received[0], (moved.dst, k), moved.pieces)
+
+    def weigh_held(self, moved: Deliveries, owned: Mask) -> None:
+        """The same by holders: the one piece with the contribution of its owner, who holds all, and the others."""
+        k, others = moved.contributors // moved.pieces, moved.pieces - owned
+        for table, ranks in ((self.sent, moved.src), (self.received, moved.dst)):
+            table[0, :, self.size] += np.bincount(ranks[owned], minlength=self.size)
+            np.add.at(table[1], (ranks, k), others)
+
+    def volume(self, parts: int, density: float, block: int) -> PhaseVolume:
+        """What the busiest ranks move, where whole blocks of ``block`` units are moved."""
+        drawn = np.arange(self.size + 1, dtype=np.float64) * block
+        weights: npt.NDArray[np.float64] = 1 - (1 - density) ** drawn
+        weights[DENSE] = 1.0
+        sent, received = (_busiest(table, weights, parts) for table in (self.sent, self.received))
+        most_sent, most_received = int(self.messages_sent.max()), int(self.messages_received.max())
+        return PhaseVolume(self.steps, most_sent, most_received, sent, received)
+
+
+def _busiest(tables: Ints, weights: npt.NDArray[np.float64], parts: int) -> Volume:
+    """The volume of the rank that moves most.
+
+    Of a part that none of k ranks owns, they hold (d(k) - k / n * d(n)) / (n - k) of the tensor: what they hold less
+    what they own, shared out among the other parts.
+    """
+    whole, others = tables
+    n = whole.shape[1] - 1
+    below = np.arange(n)
+    of_others = np.append((weights[:-1] - below / n * weights[n]) / (n - below) * parts, 0.0)
+    busiest = int(np.argmax(np.round(whole @ weights + others @ of_others, 9)))
+    volume = {k: Fraction(pieces, parts) for k, pieces in enumerate(whole[busiest].tolist())}
+    for k, pieces in enumerate(others[busiest, :n].tolist()):
+        volume[k] += Fraction(pieces, n - k)
+        volume[n] -= Fraction(pieces * k, n * (n - k))
+    return {k: share for k, share in volume.items() if share}

@@ -1,0 +1,1 @@
+"""Calibration: what the network and the kernels of a process group take, measured."""

@@ -1,0 +1,219 @@
+"""What the cluster and the processors of a process group take: the numbers of ``zenc.simulator.calibration``, measured.
+
+    call, step,     empty calls of schemes with few and with many steps: see ``zenc.calibrate.latency_fit``
+    message
+    bandwidth       messages of two sizes around a ring; the difference of the times is that of the bytes
+    buffer          what of a message is not there when its sender goes on: the time from then on, as bytes
+    fan_in          as many bytes in messages to all peers at once: what that takes beyond the ring
+    kernels         this rank's own: see ``zenc.calibrate.kernel_benchmark``
+
+Each time is the median of several rounds, that of an empty call or of a kernel the least, of the slowest rank. How far
+rounds differ tells whether the machine did something else meanwhile: kernels are then timed again, and the least of all
+rounds counts; what is still left of it is the ``spread`` of the calibration.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import median
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from zenc.calibrate.kernel_benchmark import Watch, fit_kernels, timed
+from zenc.calibrate.latency_fit import latency
+from zenc.errors import Diagnostic, SynchronisationError
+from zenc.runtime.collective import Collective
+from zenc.runtime.cpu.kernels import Kernels
+from zenc.simulator.calibration import BUSY, FAN_IN_SHARE, Calibration
+
+SMALL = 8
+FIRST, LONG_ENOUGH, MOST = 1 << 16, 0.05, 1 << 28
+"""Bytes of the first message around the ring, which doubles until it takes so many seconds, or has so many bytes."""
+ROUNDS, EMPTY_ROUNDS, LONG_ROUNDS = 9, 25, 3
+ATTEMPTS = 3
+"""At what a busy machine spoils."""
+FULL = 1 << 19
+"""Bytes of a message that loses its receiver all that it may: in the lab 0.4 of 128 kB, and 0.25 of this."""
+LEAST_GAIN = 0.125
+"""Of the time of a message: what the second half of its bytes must have taken at least, to say how fast they go."""
+
+Report = Callable[[str], None]
+Found = TypeVar("Found")
+
+
+def calibrate(
+    group: dist.ProcessGroup | None,
+    calls: Sequence[Collective],
+    kernels: Kernels,
+    by_holders: Kernels,
+    report: Report,
+    link: float | None = None,
+    name: str = "measured",
+) -> Calibration:
+    """Measure on ``group``, all ranks together; every rank gets the same result.
+
+    ``calls``: the schemes of one step, of two and of many that ``zenc.calibrate.latency_fit`` wants, loaded on the group.
+    ``kernels`` are those of the second one, ``by_holders`` those of any scheme by holders. ``link``: what the links are
+    said to carry, in bytes a second; the efficiency is to that, or else 1.
+
+    Raises SynchronisationError (``too-few-ranks``) for a group of one rank, which has no network.
+    """
+    probe = _Probe(group)
+    if probe.size < 2:
+        help = "run it under torchrun with a rank a device, or with --nproc 2 or more"
+        raise SynchronisationError(Diagnostic("too-few-ranks", "one rank alone has no network to measure", help=help))
+    report("latency, by empty calls")
+    of = latency(probe.size, *(probe.slowest(partial(_empty, one), EMPTY_ROUNDS, min) for one in calls))
+    report("bandwidth")
+    size = probe.long()
+    bandwidth, network_spread = _bandwidth(probe, size)
+    buffer = _buffer(probe, size, bandwidth)
+    report("fan-in")
+    fan_in = _fan_in(probe, size, bandwidth)
+    times, spread = _kernel_times(probe, kernels, by_holders, report)
+    of_kernels: dict[str, Any] = {**fit_kernels(times)}
+    said = max(link or bandwidth, bandwidth)
+    network = said, bandwidth / said, of.step, of.message, fan_in, 0.0, buffer
+    return Calibration(name, *network, of.call, **of_kernels, spread=max(spread, network_spread))
+
+
+def _kernel_times(
+    probe: _Probe, kernels: Kernels, by_holders: Kernels, report: Report
+) -> tuple[list[dict[str, float]], float]:
+    """What kernels take on the slowest rank, the least of some attempts, and the least spread of them."""
+    best, spread, what = list[dict[str, float]](), float("inf"), "kernels"
+    for _ in range(ATTEMPTS):
+        report(what)
+        watch = Watch()
+        found = timed(kernels, by_holders, watch)
+        agreed = [dict(zip(each, probe.agreed(list(each.values())), strict=True)) for each in found]
+        best = [{k: min(v, old[k]) for k, v in new.items()} for old, new in zip(best or agreed, agreed, strict=True)]
+        (now,) = probe.agreed([watch.spread])
+        spread, what = min(spread, now), f"kernels again, since the machine is busy: rounds differ by {now:.0%},"
+        if now <= BUSY:
+            break
+    return best, spread
+
+
+class _Probe:
+    """Exchanges of plain messages; times are of the slowest rank, and the same on all of them."""
+
+    def __init__(self, group: dist.ProcessGroup | None) -> None:
+        self.group, self.rank, self.size = group, dist.get_rank(group), dist.get_world_size(group)
+        on_gpu = dist.get_backend(group) == "nccl"
+        self.device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        self.next = 1
+        self.others = list(range(1, self.size))
+
+    def seconds(self, distances: Sequence[int], size: int) -> float:
+        """To the ranks at ``distances``, ``size`` bytes each, and as much from those at the other side; the median."""
+        return self.median_and_least(distances, size)[0]
+
+    def median_and_least(self, distances: Sequence[int], size: int) -> tuple[float, float]:
+        """The same, and the time of the quickest round."""
+        sent = torch.zeros(size, dtype=torch.uint8, device=self.device)
+        received = [torch.empty_like(sent) for _ in distances]
+
+        def exchange() -> None:
+            operations = []
+            for distance, buffer in zip(distances, received, strict=True):
+                operations.append(dist.P2POp(dist.irecv, buffer, self._peer(-distance), self.group))
+                operations.append(dist.P2POp(dist.isend, sent, self._peer(distance), self.group))
+            for work in dist.batch_isend_irecv(operations):
+                work.wait()
+
+        return self.slowest(exchange, ROUNDS, lambda times: (median(times), max(1e-9, min(times))))
+
+    def seconds_on_the_way(self, size: int) -> float:
+        """Of a message of ``size`` bytes around the ring: from when its sender may go on until one has come.
+
+        0 on GPUs, where a sender does not wait for messages.
+        """
+        if self.device.type == "cuda":
+            return 0.0
+        sent, received, times = torch.zeros(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8), []
+        for _ in range(LONG_ROUNDS):
+            dist.barrier(self.group)
+            coming = dist.irecv(received, self._peer(-1), self.group)
+            going = dist.isend(sent, self._peer(1), self.group)
+            assert coming and going
+            going.wait()
+            left = time.perf_counter()
+            coming.wait()
+            times.append(time.perf_counter() - left)
+        return self.agreed([median(times)])[0]
+
+    def slowest(self, run: Callable[[], object], rounds: int, of: Callable[[Sequence[float]], Found]) -> Found:
+        """``of`` the times of ``run``, after one to warm up."""
+        times = []
+        for _ in range(rounds + 1):
+            dist.barrier(self.group)
+            started = time.perf_counter()
+            run()
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            times.append(time.perf_counter() - started)
+        return of(self.agreed(times)[1:])
+
+    def agreed(self, times: list[float]) -> list[float]:
+        """The greatest of all ranks of each time."""
+        shared = torch.tensor(times, dtype=torch.float64, device=self.device)
+        dist.all_reduce(shared, dist.ReduceOp.MAX, group=self.group)
+        found: list[float] = shared.tolist()
+        return found
+
+    def long(self) -> int:
+        """A size that takes long enough around the ring."""
+        size = FIRST
+        while size < MOST and self.seconds([self.next], size) < LONG_ENOUGH:
+            size *= 2
+        return size
+
+    def _peer(self, distance: int) -> int:
+        """The global rank at ``distance``."""
+        rank = (self.rank + distance) % self.size
+        return dist.get_global_rank(self.group, rank) if self.group is not None else rank
+
+
+def _bandwidth(probe: _Probe, size: int) -> tuple[float, float]:
+    """Bytes a second around the ring, by what the second half of ``size`` bytes takes, and by how much rounds differ.
+
+    Where something else was in the way of the first half alone, all of the bytes in all of the time.
+    """
+    for _ in range(ATTEMPTS):
+        (half, low), (whole, least) = (probe.median_and_least([probe.next], each) for each in (size // 2, size))
+        if whole - half > LEAST_GAIN * whole:
+            return (size - size // 2) / (whole - half), max(half / low, whole / least) - 1
+    return size / whole, max(half / low, whole / least) - 1
+
+
+def _buffer(probe: _Probe, size: int, bandwidth: float) -> float:
+    """What waits in the buffers of a connection: of a message that is longer than that, from ``size`` bytes up."""
+    while (found := probe.seconds_on_the_way(size) * bandwidth) > size / 2 and size < MOST:
+        size *= 2
+    return min(found, float(size))
+
+
+def _fan_in(probe: _Probe, size: int, bandwidth: float) -> float:
+    """Bytes that each message after the first loses its receiver; no more than its share of a message.
+
+    By messages that are long enough to lose as much as they ever do: short ones say only that they are short. Beyond
+    what small messages to all take more than one does, which is latency.
+    """
+    if probe.size < 3:
+        return 0.0
+    each = max(FULL, size // (probe.size - 1))
+    small = probe.seconds(probe.others, SMALL) - probe.seconds([probe.next], SMALL)
+    alone = probe.seconds([probe.next], each * (probe.size - 1))
+    together = probe.seconds(probe.others, each) - max(0.0, small)
+    lost = max(0.0, (together - alone) * bandwidth / (probe.size - 2))
+    return float(min(lost, FAN_IN_SHARE * each))
+
+
+def _empty(collective: Collective) -> None:
+    indices = torch.zeros((1, 0), dtype=torch.int64)
+    collective.all_reduce(torch.sparse_coo_tensor(indices, torch.zeros((0, 64)), (1000, 64), check_invariants=False))

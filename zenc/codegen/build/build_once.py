@@ -1,0 +1,146 @@
+"""Compile a unit once for all processes of the node: look it up, or lock, look again, compile and publish.
+
+    made(unit) = lookup(key) or (lock, lookup(key) or (make, publish))
+
+The second look under the lock finds what another process has compiled meanwhile.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zenc.codegen.build import cache
+from zenc.codegen.build.lock import acquire, open_lock
+from zenc.errors import BuildError, Diagnostic
+from zenc.log import notice
+from zenc.plurals import count
+
+DEADLINE_SECONDS = 300.0
+OUTPUT = "compiler-output.txt"
+SHOWN_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BuildUnit:
+    """Something to compile. ``key`` is the sha256 of all that decides about the bytes of the file ``product``.
+
+    ``make(folder, deadline)`` writes the product and what belongs to it into an empty folder, until a deadline of
+    ``time.monotonic``, and returns notes for the manifest. It raises CompileFailure, or BuildError.
+    """
+
+    key: str
+    product: str
+    compiler: str
+    make: Callable[[Path, float], dict[str, str]]
+    kind: str = "kernels"
+    scheme: str = ""
+    """For whom it is made: what ``zenc cache list`` shows."""
+    help: str = "this is a bug in zenc: please report it with that output"
+
+
+class CompileFailure(Exception):
+    """A compiler refused the code: its ``command`` as one would type it, and all that it printed."""
+
+    def __init__(self, command: str, output: str) -> None:
+        super().__init__(command, output)
+        self.command, self.output = command, output
+
+
+def get_or_build(unit: BuildUnit, deadline_s: float = DEADLINE_SECONDS) -> Path:
+    """The product of ``unit``, from the cache if it was compiled before.
+
+    Of several processes one compiles and the others wait, ``deadline_s`` seconds at most for both together.
+    Raises BuildError (``compile-failed``, ``build-timeout``, what ``make`` raises) and CacheError.
+    """
+    directory = cache.open_cache()
+    product = _made(directory, unit, deadline_s)
+    cache.note_use(directory, unit.key, unit.scheme)
+    return product
+
+
+def _made(directory: Path, unit: BuildUnit, deadline_s: float) -> Path:
+    deadline = time.monotonic() + deadline_s
+    found = cache.lookup(directory, unit.key, unit.product)
+    if found is not None:
+        return found
+    with cache.writing(directory):
+        lock = open_lock(directory / f"{unit.key}{cache.LOCK_SUFFIX}")
+    with lock:
+        if not acquire(lock, deadline):
+            raise timeout(f"another process has been compiling the same {unit.kind} for {deadline_s:.0f} s")
+        return cache.lookup(directory, unit.key, unit.product) or _make(directory, unit, deadline)
+
+
+def _make(directory: Path, unit: BuildUnit, deadline: float) -> Path:
+    name = f"{unit.kind} {unit.key[:12]}"
+    notice(f"compiling {name} with {unit.compiler}: once, then they are in {directory}")
+    start = time.monotonic()
+
+    def fill(folder: Path) -> dict[str, str]:
+        try:
+            return unit.make(folder, deadline)
+        except CompileFailure as failure:
+            raise _failed(directory, unit, folder, failure) from None
+        except OSError as problem:
+            raise cache.not_writable(directory, problem.strerror or str(problem)) from problem
+
+    product = cache.publish(directory, unit.key, unit.product, fill)
+    notice(f"compiled {name} in {time.monotonic() - start:.1f} s")
+    return product
+
+
+def run(command: Sequence[str], folder: Path, deadline: float) -> str:
+    """What ``command`` prints, run in ``folder``. Raises CompileFailure, and BuildError ``build-timeout``."""
+    seconds = max(deadline - time.monotonic(), 0.0)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        raise timeout(f"the compiler was stopped after {seconds:.0f} s") from None
+    except OSError as problem:
+        raise CompileFailure(" ".join(command), str(problem)) from None
+    output = done.stdout.decode("utf-8", "replace")
+    if done.returncode != 0:
+        raise CompileFailure(" ".join(command), output)
+    return output
+
+
+def _failed(directory: Path, unit: BuildUnit, folder: Path, failure: CompileFailure) -> Exception:
+    """What to raise for a failed compile; its sources are kept under a name that says so."""
+    if "No space left on device" in failure.output or "Disk quota exceeded" in failure.output:
+        return cache.not_writable(directory, "no space left on device")
+    kept = directory / f"{cache.FAILED}{unit.key}"
+    with cache.writing(directory):
+        (folder / OUTPUT).write_text(f"{failure.command}\n{failure.output}", "utf-8")
+        cache.replace(folder, kept)
+    lines = _from_first_error([line for line in failure.output.splitlines() if line.strip()])
+    more = [f"... and {count(len(lines) - SHOWN_LINES, 'more line')}"] if len(lines) > SHOWN_LINES else []
+    return BuildError(
+        Diagnostic(
+            "compile-failed",
+            f"{unit.compiler} could not compile the generated {unit.kind}",
+            notes=(*lines[:SHOWN_LINES], *more, f"sources and the whole output are kept in {kept}"),
+            help=unit.help,
+        )
+    )
+
+
+def _from_first_error(lines: list[str]) -> list[str]:
+    """The compiler's lines without the warnings that come before its first error."""
+    errors = (number for number, line in enumerate(lines) if "error:" in line or ": error" in line)
+    return lines[next(errors, 0) :]
+
+
+def timeout(why: str) -> BuildError:
+    """The error of a compile, or of a wait for one, that took too long."""
+    return BuildError(Diagnostic("build-timeout", why, help="try again; raise the deadline for a slow machine"))

@@ -1,0 +1,104 @@
+"""From a rendered ``kernels.cu`` to a cubin for a GPU architecture: by NVRTC, or by nvcc where that is missing.
+
+No GPU and no driver are needed. Compiled kernels are kept in the cache, as libraries for the host are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zenc._version import __version__
+from zenc.codegen.build.arch import Arch, parse_archs
+from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build
+from zenc.codegen.build.cuda_compilers import DeviceCompiler, device_compiler, ensure_archs, usual_archs
+from zenc.codegen.build.nvrtc import Nvrtc
+from zenc.codegen.templates import headers, include_dirs
+
+TARGET = "cuda"
+SOURCE = "kernels.cu"
+PRODUCT = "kernels.cubin"
+HOST_HEADERS = f"{TARGET}/zenc_host/"
+
+# -fmad=false: a fused multiply-add rounds otherwise than the sum it replaces, and results are the bits of the CPU.
+FLAGS = ("-std=c++17", "-fmad=false")
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """Kernels for the architecture ``arch``, as ``compiler`` made them.
+
+    ``cuda`` is the major version of its CUDA: drivers of that version and of later ones load them (CUDA Compatibility,
+    "Minor Version Compatibility").
+    """
+
+    arch: Arch
+    image: bytes = field(repr=False)
+    compiler: str
+    cuda: int
+
+
+def cubins(sources: Mapping[str, str], archs: str | Iterable[str] | None) -> tuple[Cubin, ...]:
+    """The ``kernels.cu`` of ``sources`` for each of ``archs``, as ``parse_archs`` reads them; None: the usual ones.
+
+    Nothing is compiled unless all can be. Raises BuildError (also ``cuda-compiler-missing``) and CacheError.
+    """
+    chosen = None if archs is None else parse_archs(archs)
+    if chosen == ():
+        return ()
+    compiler = device_compiler()
+    chosen = chosen or usual_archs(compiler)
+    ensure_archs(chosen, compiler)
+    return tuple(cubin(sources, arch, compiler) for arch in chosen)
+
+
+def cubin(
+    sources: Mapping[str, str], arch: Arch, compiler: DeviceCompiler, deadline_s: float = DEADLINE_SECONDS
+) -> Cubin:
+    """The ``kernels.cu`` of ``sources`` for ``arch``, from the cache if it was compiled before.
+
+    Raises BuildError (``unknown-arch``, ``compile-failed``, ``build-timeout``) and CacheError.
+    """
+    ensure_archs((arch,), compiler)
+    source, options = sources[SOURCE], (f"-arch={arch}", *FLAGS)
+
+    def make(folder: Path, deadline: float) -> dict[str, str]:
+        (folder / SOURCE).write_text(source, "utf-8")
+        if isinstance(compiler, Nvrtc):
+            compiled = compiler.compile(source, device_headers(), options)
+            (folder / PRODUCT).write_bytes(compiled.cubin)
+            (folder / "kernels.ptx").write_text(compiled.ptx, "utf-8")
+        else:
+            compiler.cubin(folder / SOURCE, include_dirs(TARGET), options, folder / PRODUCT, deadline)
+        return {
+            "zenc": __version__,
+            "target": f"{TARGET} {arch}",
+            "compiler": compiler.name,
+            "command": " ".join(options),
+        }
+
+    unit = BuildUnit(cache_key(source, arch, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
+    return Cubin(arch, get_or_build(unit, deadline_s).read_bytes(), compiler.name, compiler.cuda)
+
+
+def cache_key(source: str, arch: Arch, compiler: str) -> str:
+    """The sha256, in hexadecimal, of everything that decides about the compiled bytes."""
+    everything = {
+        "source": source,
+        "headers": device_headers(),
+        "flags": FLAGS,
+        "arch": str(arch),
+        "compiler": compiler,
+        "zenc": __version__,
+        "target": TARGET,
+    }
+    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+
+
+def device_headers() -> dict[str, str]:
+    """The headers of kernels, by the names that they are included by. Those of the host's call sequence are not."""
+    found = headers(TARGET).items()
+    return {path.partition("/")[2]: text for path, text in found if not path.startswith(HOST_HEADERS)}

@@ -1,0 +1,60 @@
+"""From rendered C++ to a shared library, by g++."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from zenc._version import __version__
+from zenc.codegen.build import cache
+from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build, run
+from zenc.codegen.build.toolchain import ABI_VERSION, NATIVE, Toolchain, toolchain
+from zenc.codegen.templates import headers, include_dirs
+from zenc.log import notice
+
+
+def build(
+    sources: Mapping[str, str], *, target: str = "cpu", deadline_s: float = DEADLINE_SECONDS, scheme: str = ""
+) -> Path:
+    """The shared library of ``sources`` (file name -> C++ text) of ``scheme``, from the cache if it is there.
+
+    Of several processes one compiles and the others wait, ``deadline_s`` seconds at most for both together.
+    Raises BuildError (``compiler-missing``, ``compile-failed``, ``build-timeout``) and CacheError.
+    """
+    tools = toolchain()
+    command = _command(tools, target, sorted(sources))
+
+    def make(folder: Path, deadline: float) -> dict[str, str]:
+        if NATIVE not in tools.flags:
+            notice(f"{tools.name} does not know {NATIVE}: the kernels will not use all of this processor")
+        for name, text in sources.items():
+            (folder / name).write_text(text, "utf-8")
+        run(command, folder, deadline)
+        return {"zenc": __version__, "target": target, "compiler": tools.name, "command": " ".join(command)}
+
+    help = "set CXX to another C++17 compiler; if it fails too, this is a bug in zenc"
+    key = cache_key(sources, tools, target)
+    return get_or_build(BuildUnit(key, cache.LIBRARY, tools.name, make, scheme=scheme, help=help), deadline_s)
+
+
+def cache_key(sources: Mapping[str, str], tools: Toolchain, target: str) -> str:
+    """The sha256, in hexadecimal, of everything that decides about the compiled bytes."""
+    everything = {
+        "sources": dict(sources),
+        "headers": headers(target),
+        "flags": tools.flags,
+        "command": tools.command,
+        "compiler": tools.version,
+        "macros": tools.macros,
+        "zenc": __version__,
+        "abi": ABI_VERSION,
+        "target": target,
+    }
+    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+
+
+def _command(tools: Toolchain, target: str, names: list[str]) -> list[str]:
+    includes = [f"-I{folder}" for folder in include_dirs(target)]
+    return [*tools.command, *tools.flags, *includes, *names, "-o", cache.LIBRARY]

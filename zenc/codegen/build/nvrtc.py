@@ -1,0 +1,142 @@
+"""NVRTC, NVIDIA's compiler for kernels as a library, through ctypes: needs neither a GPU nor a driver.
+
+The functions are those of the NVRTC manual (https://docs.nvidia.com/cuda/nvrtc), as far as they are needed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+
+from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.build_once import CompileFailure
+from zenc.codegen.build.cuda_paths import candidates
+
+_NAME = re.compile(r"libnvrtc\.so\.(\d+)")
+_BUILTINS = "libnvrtc-builtins.so.*"
+_RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
+_LOADED_BY_NAME = ("libnvrtc.so.13", "libnvrtc.so.12")
+
+_Pointer = c_void_p
+_SIGNATURES: dict[str, tuple[object, ...]] = {
+    "nvrtcVersion": (POINTER(c_int), POINTER(c_int)),
+    "nvrtcGetNumSupportedArchs": (POINTER(c_int),),
+    "nvrtcGetSupportedArchs": (POINTER(c_int),),
+    "nvrtcCreateProgram": (POINTER(_Pointer), c_char_p, c_char_p, c_int, POINTER(c_char_p), POINTER(c_char_p)),
+    "nvrtcDestroyProgram": (POINTER(_Pointer),),
+    "nvrtcCompileProgram": (_Pointer, c_int, POINTER(c_char_p)),
+    "nvrtcGetProgramLogSize": (_Pointer, POINTER(c_size_t)),
+    "nvrtcGetProgramLog": (_Pointer, c_void_p),
+    "nvrtcGetPTXSize": (_Pointer, POINTER(c_size_t)),
+    "nvrtcGetPTX": (_Pointer, c_void_p),
+    "nvrtcGetCUBINSize": (_Pointer, POINTER(c_size_t)),
+    "nvrtcGetCUBIN": (_Pointer, c_void_p),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What NVRTC makes of a source. ``log`` has its warnings, and what ``--ptxas-options=-v`` asks for."""
+
+    cubin: bytes
+    ptx: str
+    log: str
+
+
+def libraries() -> Iterator[str]:
+    """Every NVRTC that may be there, those of the newest CUDA first: files, then names for the system's loader."""
+    files = [(path, found) for path in candidates("libnvrtc.so.*") if (found := _NAME.fullmatch(path.name))]
+    yield from (str(path) for path, found in sorted(files, key=lambda file: -int(file[1][1])))
+    yield from _LOADED_BY_NAME
+    yield from _found_by_cupy()
+
+
+def _found_by_cupy() -> Iterator[str]:
+    """What finds CUDA's libraries for CuPy, if CuPy is here: it knows more ways to install them."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+    except ImportError:
+        return
+    try:
+        yield load_nvidia_dynamic_lib("nvrtc").abs_path
+    except RuntimeError:  # what all its errors are
+        return
+
+
+class Nvrtc:
+    """The NVRTC in the shared library ``path``, or of the name that the system's loader knows.
+
+    Raises OSError, AttributeError or CompileFailure for a library that is none.
+    """
+
+    def __init__(self, path: str) -> None:
+        if "/" in path:  # versions before 13.1 do not find the other half of themselves in a wheel
+            self._builtins = [ctypes.CDLL(str(file)) for file in sorted(Path(path).parent.glob(_BUILTINS))]
+        self._library = ctypes.CDLL(path)
+        for name, arguments in _SIGNATURES.items():
+            getattr(self._library, name).argtypes = arguments
+        self._library.nvrtcGetErrorString.restype = c_char_p
+        self.path = path
+        major, minor = c_int(), c_int()
+        self._call("nvrtcVersion", byref(major), byref(minor))
+        self.cuda = major.value
+        self.archs = self._archs()
+        self.name = f"NVRTC {self._release() or f'{major.value}.{minor.value}'}"
+
+    def _archs(self) -> tuple[Arch, ...]:
+        count = c_int()
+        self._call("nvrtcGetNumSupportedArchs", byref(count))
+        numbers = (c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", numbers)
+        return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
+
+    def _release(self) -> str | None:
+        """The whole version, which NVRTC tells nowhere but in what it makes."""
+        found = _RELEASE.search(self.compile("", {}, (f"-arch={self.archs[-1]}",)).ptx)
+        return found[1] if found else None
+
+    def compile(
+        self, source: str, headers: Mapping[str, str], options: Sequence[str], name: str = "kernels.cu"
+    ) -> Compiled:
+        """Compile ``source``, which includes ``headers`` (as it names them -> text). Raises CompileFailure."""
+        with self._program(source, headers, name) as program:
+            given = (c_char_p * len(options))(*(option.encode() for option in options))
+            status = self._library.nvrtcCompileProgram(program, len(options), given)
+            log = self._read(program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace")
+            if status != 0:
+                command = " ".join((Path(self.path).name, *options, name))
+                raise CompileFailure(command, log if log.strip() else self._words(status))
+            ptx = self._read(program, "PTX").rstrip(b"\0").decode()
+            return Compiled(self._read(program, "CUBIN"), ptx, log)
+
+    @contextmanager
+    def _program(self, source: str, headers: Mapping[str, str], name: str) -> Iterator[c_void_p]:
+        texts = (c_char_p * len(headers))(*(text.encode() for text in headers.values()))
+        names = (c_char_p * len(headers))(*(text.encode() for text in headers))
+        program = c_void_p()
+        self._call("nvrtcCreateProgram", byref(program), source.encode(), name.encode(), len(headers), texts, names)
+        try:
+            yield program
+        finally:
+            self._call("nvrtcDestroyProgram", byref(program))
+
+    def _read(self, program: c_void_p, what: str) -> bytes:
+        size = c_size_t()
+        self._call(f"nvrtcGet{what}Size", program, byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._call(f"nvrtcGet{what}", program, buffer)
+        return buffer.raw
+
+    def _call(self, name: str, *arguments: object) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status != 0:
+            raise CompileFailure(name, self._words(status))
+
+    def _words(self, status: int) -> str:
+        words: bytes = self._library.nvrtcGetErrorString(status)
+        return words.decode()

@@ -1,0 +1,1 @@
+"""Gradients without values: index sets, profiles of sparsity, and generators of both."""

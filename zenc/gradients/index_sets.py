@@ -1,0 +1,145 @@
+"""Gradients without their values: which units each rank holds, drawn at random or recorded from a run.
+
+    Gradients = units width dtype (unit id*)*           # one ascending list of ids a rank
+
+A recorded file is JSON, ``{"units": 1000, "width": 64, "dtype": "f32", "ranks": [[3, 17], [4, 17]]}``, or a .npz of
+numpy with the same names, where the lists are the arrays ``rank0``, ``rank1``, ... Nothing in it is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.errors import Diagnostic, SchemeError, first_line
+from zenc.plan.expressions import Ints
+from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.partitioning import UnitPartition
+
+Words = npt.NDArray[np.uint64]
+
+MOST_UNITS = 1 << 26
+"""Units that can be cut and drawn from: half a gigabyte a number of each."""
+MOST_SLOTS = 1 << 32
+"""Units of all ranks together that can be played: half a gigabyte of bits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradients:
+    """``held[rank]`` [n] int64: the units of that rank, ascending, of ``units`` of ``width`` values of ``dtype``."""
+
+    units: int
+    width: int
+    dtype: str
+    held: tuple[Ints, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.held)
+
+    @property
+    def unit_bytes(self) -> int:
+        return self.width * DTYPE_BYTES[self.dtype]
+
+    @property
+    def density(self) -> float:
+        """The share of the units that a rank holds, on average."""
+        return sum(len(ids) for ids in self.held) / max(1, self.units * self.size)
+
+    def holders(self) -> Ints:
+        """By unit, how many ranks hold it; [units]."""
+        counts = np.zeros(self.units, dtype=np.int64)
+        for ids in self.held:
+            counts[ids] += 1
+        return counts
+
+
+def gradients(units: int, width: int, dtype: str, held: list[Any]) -> Gradients:
+    """The gradients of ranks that hold the unit ids ``held[rank]``, in any order, also several times.
+
+    Raises SchemeError (``bad-load``) for what can't be.
+    """
+    size = len(held)
+    ensure([*unsound_tensor(units, width, dtype), *too_large(units, size), (not size, "there is no rank")])
+    sets = tuple(_ascending(np.asarray(ids, dtype=np.int64).reshape(-1)) for ids in held)
+    beyond = [(rank, ids) for rank, ids in enumerate(sets) if ids.size and not 0 <= ids[0] <= ids[-1] < units]
+    ensure([(True, f"rank {rank} holds units {ids[0]} to {ids[-1]}, out of {units}") for rank, ids in beyond[:3]])
+    return Gradients(units, width, dtype, sets)
+
+
+def _ascending(ids: Ints) -> Ints:
+    return ids if (ids[1:] > ids[:-1]).all() else np.unique(ids)
+
+
+def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]:
+    """What is wrong with a tensor, for ``ensure``."""
+    return [
+        (units < 0 or width < 1, f"{units} units of {width} values make no tensor"),
+        (dtype not in DTYPE_BYTES, f"unknown dtype {dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
+    ]
+
+
+def too_large(units: int, size: int) -> list[tuple[bool, str]]:
+    """What is too much of a tensor to be played on ``size`` ranks, for ``ensure``."""
+    fewer = "take fewer: bytes grow in proportion"
+    return [
+        (units > MOST_UNITS, f"{units:,} units are more than {MOST_UNITS:,}; {fewer}"),
+        (units * size > MOST_SLOTS, f"{units:,} units on {size:,} ranks are more than {MOST_SLOTS:,} bits; {fewer}"),
+    ]
+
+
+def ensure(problems: list[tuple[bool, str]]) -> None:
+    """Raise SchemeError (``bad-load``) with all messages whose condition holds."""
+    found = [Diagnostic("bad-load", message) for wrong, message in problems if wrong]
+    if found:
+        raise SchemeError(found)
+
+
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zipfile.BadZipFile)
+
+
+def read_gradients(path: str | os.PathLike[str]) -> Gradients:
+    """The gradients in a recorded file; raises SchemeError (``bad-load``) for anything else."""
+    try:
+        data = _read_npz(path) if Path(path).suffix == ".npz" else json.loads(Path(path).read_text(encoding="utf-8"))
+        units, width, dtype = data["units"], data.get("width", 1), data.get("dtype", "f32")
+        if not all(type(number) is int for number in (units, width)) or not isinstance(dtype, str):
+            raise ValueError("units and width are integers, dtype is a word")
+        held = [np.asarray(ids) for ids in data["ranks"]]
+        if any(ids.size and ids.dtype.kind not in "iu" for ids in held):
+            raise ValueError("the units of a rank are a list of integers")
+    except _UNREADABLE as error:
+        why = f"it has no {error}" if isinstance(error, KeyError) else first_line(error)
+        message = f"{path} holds no index sets: {why}"
+        help = 'write JSON such as {"units": 1000, "width": 64, "ranks": [[3, 17], [4, 17]]}'
+        raise SchemeError(Diagnostic("bad-load", message, help=help)) from error
+    return gradients(units, width, dtype, held)
+
+
+def _read_npz(path: str | os.PathLike[str]) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as file:
+        data: dict[str, Any] = {name: file[name].item() for name in ("units", "width", "dtype") if name in file}
+        size = sum(name.startswith("rank") for name in file)
+        return {**data, "ranks": [file[f"rank{rank}"] for rank in range(size)]}
+
+
+def occupancy(of: Gradients, by: UnitPartition) -> Words:
+    """The bitmaps of all ranks and parts, [ranks, parts, words]: bit b of word w of a part is its slot 64 w + b."""
+    parts, words = len(by.sizes), -(-int(by.sizes.max(initial=0)) // 64)
+    packed = np.zeros((of.size, parts, words), dtype=np.uint64)
+    if not words:
+        return packed
+    bits = np.zeros(parts * words * 64, dtype=np.uint8)
+    place = by.part * (words * 64) + by.slot
+    for rank, ids in enumerate(of.held):
+        bits[:] = 0
+        bits[place[ids]] = 1
+        packed[rank] = np.packbits(bits, bitorder="little").view(np.uint64).reshape(parts, words)
+    return packed

@@ -1,0 +1,167 @@
+"""Profiles of recorded gradients: a distribution of probabilities that explains how many ranks hold a unit.
+
+    histogram [ranges, n + 1] = in each range of the units, how many of them c of n ranks hold
+    d_k                       = what k of the n ranks hold together, on average over all choices of k ranks
+    profile                   = shares of probabilities on a logarithmic grid, with the d_k nearest to those counted
+
+The shares are found by non-negative least squares (Lawson and Hanson, Solving Least Squares Problems, 1974,
+chapter 23), range by range, on relative errors. What n ranks hold says little about units that many more ranks hold
+seldom: d_k for k far above n is an extrapolation. Where T steps were recorded, they are taken for a step of n T ranks
+to see further, if batches of other steps differ as those of other ranks do: that is, if d_1 to d_n say so.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zenc.gradients.index_sets import Gradients
+from zenc.gradients.profile import MOST_RANGES, Floats, Profile, Range, Recorded, complain
+from zenc.plan.expressions import Ints, Mask
+
+_GRID = np.concatenate([[0.0], np.geomspace(1e-7, 0.5, 110), 1 - np.geomspace(0.47, 1e-3, 30), [1.0]]).round(9)
+_CURVE = 24
+"""Numbers of ranks up to which each d_k is fitted; of more, 48 at most."""
+_HITS = 128
+"""What all ranks together should hold of a range, for its density to be known within a tenth."""
+_ROUNDS = 3
+"""Chance errors of ranges, where they can't be explained, add up to a bias: the next round aims beside it."""
+_ALIKE = 0.03
+"""How far the d_k of steps that are taken for ranks may be from those of the ranks."""
+_SUM_WEIGHT, _DENSITY_WEIGHT = 1e3, 1e2
+"""Shares sum to 1 by definition, and the density is known best: their errors count for more than those of a d_k."""
+
+
+def from_gradients(of: Gradients, name: str = "recorded") -> Profile:
+    """The profile of recorded gradients; its ranges, up to 256, hold enough for their skew to be no chance."""
+    ranges = ranges_for(of.units, sum(map(len, of.held)) // _HITS)
+    histogram = by_range(of.holders(), of.size, ranges)
+    profile = fitted(name, of.units, of.width, of.dtype, histogram)
+    return profile.with_record(Recorded(1, of.units, misfit(profile, histogram)))
+
+
+def ranges_for(units: int, most: int) -> int:
+    """How many ranges to tell apart: a power of two, so that parts of most groups are whole ranges."""
+    return 1 << max(0, min(MOST_RANGES, units, most).bit_length() - 1)
+
+
+def by_range(holders: Ints, n: int, ranges: int) -> Floats:
+    """The histogram of ``holders`` [units], 0 to ``n``, in equal ranges; a unit on an edge counts in parts."""
+    units = len(holders)
+    if units % ranges == 0:
+        at = holders.reshape(ranges, -1) + np.arange(ranges)[:, None] * (n + 1)
+        return np.bincount(at.reshape(-1), minlength=ranges * (n + 1)).astype(np.float64).reshape(ranges, n + 1)
+    start = np.arange(units) * (ranges / max(1, units))
+    first = np.minimum(start.astype(np.int64), ranges - 1)
+    inside = np.minimum(1.0, (first + 1 - start) * (units / ranges))
+    both = np.concatenate([first, np.minimum(first + 1, ranges - 1)])
+    at = both * (n + 1) + np.concatenate([holders, holders])
+    counts = np.bincount(at, np.concatenate([inside, 1 - inside]), ranges * (n + 1))
+    return np.asarray(counts, dtype=np.float64).reshape(ranges, n + 1)
+
+
+def fitted(name: str, units: int, width: int, dtype: str, histogram: Floats, pooled: Floats | None = None) -> Profile:
+    """The profile whose d_k come nearest to those of ``histogram`` [ranges, n + 1], for k = 1..n.
+
+    Rows may be counts of a sample of each range's units, over any number of steps. ``pooled`` [ranges, m + 1] has the
+    same units and ranges, held by m > n ranks: k = n + 1..m follow its curve, from d_n on, unless its d_1 to d_n are
+    others. Raises CostError (``bad-profile``) for a histogram that is none.
+    """
+    n, total = histogram.shape[-1] - 1, histogram.sum(axis=-1)
+    unsound = not (np.isfinite(histogram).all() and (histogram >= 0).all() and (total > 0).all()) or n < 1
+    complain(name, [(unsound, "its histogram of holders has no units in some range, or a count that is none")])
+    k = _numbers(n)
+    counted = _curves(histogram, k)
+    if pooled is not None and counted.any():
+        further = _numbers(pooled.shape[-1] - 1)
+        further = further[further > n]
+        bridge = counted.mean(axis=0) / np.maximum(counted_union(pooled, k), 1e-300)
+        if np.abs(bridge - 1).max() <= _ALIKE:
+            beyond = np.minimum(_curves(pooled, further) * bridge[-1], 1)
+            k, counted = np.append(k, further), np.append(counted, beyond, axis=1)
+    aim = counted
+    for _ in range(_ROUNDS):
+        profile = Profile(name, units, width, dtype, n, tuple(_range(curve, k) for curve in aim))
+        missed = counted.mean(axis=0) / np.maximum(profile.union(k), 1e-300)
+        aim = np.minimum(aim * missed, 1.0)
+    return profile
+
+
+def counted_union(histogram: Floats, k: Ints) -> Floats:
+    """d_k as counted: what ``k`` of n ranks hold on average over all choices of them; [k]."""
+    return np.asarray(_curves(histogram, k).mean(axis=0))
+
+
+def _curves(histogram: Floats, k: Ints) -> Floats:
+    """d_k of each range; [ranges, k]."""
+    shares = histogram / histogram.sum(axis=-1, keepdims=True)
+    return np.asarray(shares @ _held_by(histogram.shape[-1] - 1, k).T)
+
+
+def misfit(profile: Profile, histogram: Floats) -> float:
+    """The greatest relative difference of a d_k of ``profile`` from the counted one, for k = 1..n."""
+    k = _numbers(histogram.shape[-1] - 1)
+    counted = counted_union(histogram, k)
+    return float(np.abs(profile.union(k) / counted - 1).max()) if counted[0] else 0.0
+
+
+def _numbers(n: int) -> Ints:
+    """1 to ``n``: all of few, and some of many."""
+    if n <= _CURVE:
+        return np.arange(1, n + 1)
+    return np.unique(np.geomspace(1, n, 2 * _CURVE).round().astype(np.int64))
+
+
+def _held_by(n: int, k: Ints) -> Floats:
+    """The chance that one of ``k`` ranks, out of n, is among c holders; [k, n + 1]."""
+    logs, holders = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))]), np.arange(n + 1)
+    absent, chosen = n - holders[None, :], k[:, None]
+    possible = absent >= chosen  # to choose k ranks that hold nothing
+    left = np.where(possible, absent - chosen, 0)
+    ways = logs[absent] - logs[left] - (logs[n] - logs[n - chosen])
+    return np.asarray(1.0 - np.where(possible, np.exp(ways), 0.0))
+
+
+def _range(curve: Floats, k: Ints) -> Range:
+    """The classes of a range of which k ranks hold ``curve`` [k]; one class where one rank is all that is known."""
+    if len(k) == 1 or curve[0] in (0.0, 1.0):
+        return ((float(curve[0]), 1.0),)
+    grid = np.append(_GRID, curve[0])
+    with np.errstate(divide="ignore"):
+        held = 1.0 - (1.0 - grid[None, :]) ** k[:, None]
+    weight = 1.0 / curve
+    weight[0] *= _DENSITY_WEIGHT
+    rows = np.concatenate([held * weight[:, None], np.full((1, len(grid)), _SUM_WEIGHT)])
+    shares = nonnegative(rows, np.append(curve * weight, _SUM_WEIGHT))
+    kept = shares > 0
+    shares = (shares[kept] / shares[kept].sum()).round(12)
+    return tuple(zip(grid[kept].tolist(), shares.tolist(), strict=True))
+
+
+def nonnegative(matrix: Floats, target: Floats) -> Floats:
+    """The x >= 0 with the least |matrix x - target|, by Lawson's and Hanson's active sets."""
+    columns = matrix.shape[1]
+    found, free = np.zeros(columns), np.zeros(columns, dtype=bool)
+    tolerance = 1e-12 * float(np.abs(matrix.T @ target).max())
+    for _ in range(3 * columns):
+        pull = matrix.T @ (target - matrix @ found)
+        pull[free] = -np.inf
+        best = int(pull.argmax())
+        if pull[best] <= tolerance:
+            break
+        free[best] = True
+        found = _feasible(matrix, target, found, free)
+    return found
+
+
+def _feasible(matrix: Floats, target: Floats, found: Floats, free: Mask) -> Floats:
+    """The least squares on the ``free`` columns, of which those that would turn negative are fixed at 0 in turn."""
+    while True:
+        wanted = np.zeros(len(found))
+        wanted[free] = np.linalg.lstsq(matrix[:, free], target, rcond=None)[0]
+        wrong = free & (wanted <= 0)
+        if not wrong.any():
+            return wanted
+        step = (found[wrong] / np.maximum(found[wrong] - wanted[wrong], 1e-300)).min()
+        found = found + step * (wanted - found)
+        free &= found > 1e-15
+        found[~free] = 0.0

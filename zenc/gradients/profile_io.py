@@ -1,0 +1,127 @@
+"""Profiles in files: one JSON for all parameters of a model, read without trust.
+
+    {"zenc_profiles": 1, "profiles": [{"name": "embedding.weight", "units": 50000, "width": 64, "dtype": "f32",
+                                       "ranks": 8, "recorded": {"steps": 12, ...},
+                                       "ranges": [[[0.9, 0.01], [0.002, 0.99]], ...]}, ...]}
+
+``ranges`` are equal contiguous ranges of the units; each lists pairs of a probability, and the share of the range's
+units that have it. ``ranks`` and ``recorded`` are null for what was not recorded; ``recorded`` may be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic, first_line
+from zenc.gradients.profile import Profile, Recorded
+
+VERSION = 1
+MOST_BYTES = 1 << 28
+"""Of a file: a profile takes a megabyte at most, and a model has a few tables."""
+_KEYS: Mapping[str, tuple[type, ...]] = {
+    "name": (str,), "units": (int,), "width": (int,), "dtype": (str,), "ranks": (int, type(None)), "ranges": (list,)
+}  # fmt: skip
+_HELP = "`zenc profile draw` writes such a file, and so does zenc.Profiler.save"
+
+
+def dump_profiles(profiles: Iterable[Profile], model: dict[str, Any] | None = None) -> str:
+    """The text of a file with ``profiles``, one a line, and what is known of their ``model``; ends in a line break."""
+    lines = [json.dumps(profile.to_json(), separators=(",", ":"), allow_nan=False) for profile in profiles]
+    about = f'"model": {json.dumps(model, allow_nan=False)},\n' if model else ""
+    return f'{{"zenc_profiles": {VERSION}, {about}"profiles": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def read_profiles(path: str | os.PathLike[str]) -> dict[str, Profile]:
+    """Name -> profile, of those in a file; raises CostError (``bad-profile``) for anything else."""
+    return profiles_in(path, parsed(path))
+
+
+def profiles_in(path: str | os.PathLike[str], data: Any, none: bool = False) -> dict[str, Profile]:
+    """As ``read_profiles``, of what a file ``parsed`` to; ``none``: there may be none."""
+    if not isinstance(data, dict) or "zenc_profiles" not in data:
+        raise _bad(f"{path} is JSON, but holds no profiles")
+    if data["zenc_profiles"] != VERSION or type(data["zenc_profiles"]) is not int:
+        raise _bad(f"{path} holds profiles of version {data['zenc_profiles']!r}; this zenc reads version {VERSION}")
+    entries = data.get("profiles")
+    if not isinstance(entries, list) or not (entries or none):
+        raise _bad(f"{path} lists no profiles")
+    profiles = [_profile(f"{path}, profile {number}", entry) for number, entry in enumerate(entries)]
+    named = {profile.name: profile for profile in profiles}
+    if len(named) < len(profiles):
+        raise _bad(f"{path} holds two profiles of one name")
+    return named
+
+
+def read_profile(path: str | os.PathLike[str], name: str | None = None) -> Profile:
+    """The profile ``name`` of a file, or the only one in it; raises CostError (``bad-profile``)."""
+    found = read_profiles(path)
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    names = ", ".join(repr(each) for each in list(found)[:10])
+    if name is None:
+        raise _bad(f"{path} holds {len(found)} profiles: {names}", "choose one by its name")
+    if name not in found:
+        near = get_close_matches(name, found, 1)
+        raise _bad(f"{path} has no profile '{name}', but {names}", f"did you mean '{near[0]}'?" if near else None)
+    return found[name]
+
+
+def parsed(path: str | os.PathLike[str]) -> Any:
+    """The JSON data in a file, none of it looked at; raises CostError (``bad-profile``)."""
+    try:
+        if (size := os.path.getsize(path)) > MOST_BYTES:
+            raise ValueError(f"it has {size:,} bytes, more than any profile")
+        return json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
+    except (OSError, ValueError, RecursionError) as error:
+        raise _bad(f"{path} holds no profiles: {first_line(error)}") from error
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
+def _profile(place: str, entry: Any) -> Profile:
+    if not isinstance(entry, dict):
+        raise _bad(f"{place} is no object with names and values")
+    if missing := [key for key in _KEYS if key not in entry]:
+        raise _bad(f"{place} lacks {', '.join(missing)}")
+    if unknown := [key for key in entry if key not in (*_KEYS, "recorded")]:
+        raise _bad(f"{place} has keys that no profile has: {', '.join(map(repr, unknown[:5]))}")
+    for key, kinds in _KEYS.items():
+        if type(entry[key]) not in kinds:
+            raise _bad(f"{place} has a {type(entry[key]).__name__} for '{key}'")
+    ranges = tuple(_range(f"{place}, range {number}", classes) for number, classes in enumerate(entry["ranges"]))
+    recorded = _recorded(place, entry.get("recorded"))
+    return Profile(**{**entry, "ranges": ranges, "recorded": recorded})
+
+
+def _recorded(place: str, entry: Any) -> Recorded | None:
+    if entry is None:
+        return None
+    kinds = {name: (int,) if name in ("steps", "units") else (int, float) for name in Recorded.__slots__}
+    if not isinstance(entry, dict) or entry.keys() != kinds.keys():
+        raise _bad(f"{place} has a 'recorded' without {', '.join(kinds)}")
+    if wrong := [name for name, value in entry.items() if type(value) not in kinds[name]]:
+        raise _bad(f"{place} has a 'recorded' of which {', '.join(wrong)} is no number")
+    return Recorded(**entry)
+
+
+def _range(place: str, classes: Any) -> tuple[tuple[float, float], ...]:
+    if not isinstance(classes, list):
+        raise _bad(f"{place} is no list of classes")
+    for pair in classes:
+        if not (isinstance(pair, list) and len(pair) == 2 and all(type(value) in (int, float) for value in pair)):
+            raise _bad(f"{place} has a class that is no pair of a probability and a share")
+    try:
+        return tuple((float(probability), float(share)) for probability, share in classes)
+    except OverflowError:
+        raise _bad(f"{place} has a number beyond any share") from None
+
+
+def _bad(message: str, help: str | None = _HELP) -> CostError:
+    return CostError(Diagnostic("bad-profile", message, help=help))

@@ -1,0 +1,203 @@
+"""Files and what they import -> a program.
+
+SourceFiles = main: File, files: File*                      # files[0] is main; then what it imports, prelude last
+          shipped: Program*                             # shipped schemes that tiers and choices name
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+
+from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
+from zenc.language.nesting import DEEPEST
+from zenc.language.parse import parse
+from zenc.language.syntax import File, Import
+from zenc.resources import directory
+
+PRELUDE = "patterns.zen"
+"""The shipped schemes file that every program imports without saying so."""
+
+_MOST_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """A file and all that it imports, each once."""
+
+    main: File
+    files: tuple[File, ...]
+    shipped: tuple[SourceFiles, ...] = ()
+    """The shipped schemes that tiers and choices name and no file defines, each with names of its own."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The texts of all of it, each once."""
+        texts = [file.source for file in self.files]
+        texts += [source for program in self.shipped for source in program.sources]
+        return tuple({source.name: source for source in reversed(texts)}.values())[::-1]
+
+
+def load_file(path: str | Path) -> SourceFiles:
+    """The program whose main file is at ``path``.
+
+    Raises:
+        SchemeSyntaxError: with all syntax errors of all its files.
+        SchemeError: if a file can't be read, or imports one that is not there, or itself.
+    """
+    where = Path(path)
+    if where in (Path(where.stem), Path("schemes") / where.name) and not os.path.exists(where):
+        message = f"'{where}' is neither a file nor a scheme that comes with zenc"
+        raise SchemeError(Diagnostic("unreadable-file", message, help=near_name(where)))
+    return _Loader().load(_read(where, None), where)
+
+
+def load_text(text: str, name: str = "<text>", path: Path | None = None) -> SourceFiles:
+    """The program whose main file is ``text``. Its imports are sought beside ``path``, where it is to lie, or here.
+
+    Raises:
+        SchemeSyntaxError: with all syntax errors of all its files.
+        SchemeError: if it imports what is not there.
+    """
+    return _Loader().load(Source(name, text), path)
+
+
+def read(path: str | Path) -> Source:
+    """The text at ``path``.
+
+    Raises:
+        SchemeSyntaxError: it is no UTF-8 text.
+        SchemeError: it can't be read.
+    """
+    return _read(Path(path), None)
+
+
+def decode(name: str, data: bytes, path: str | None = None) -> Source:
+    """The text that ``data`` is, without a byte order mark; ``path`` as in ``Source``.
+
+    Raises:
+        SchemeSyntaxError: it is no UTF-8 text.
+    """
+    try:
+        return Source(name, data.decode("utf-8-sig"), path)
+    except UnicodeDecodeError as error:
+        source = Source(name, data[: error.start].decode("utf-8", "replace") + "\N{REPLACEMENT CHARACTER}", path)
+        where = Span(source, len(source.text) - 1, len(source.text))
+        message = f"{name} is no UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
+        raise SchemeSyntaxError(Diagnostic("not-text", message, where)) from error
+
+
+@dataclass
+class _Loader:
+    files: dict[Path | None, File] = field(default_factory=dict)
+    problems: list[ZencError] = field(default_factory=list)
+
+    def load(self, source: Source, path: Path | None) -> SourceFiles:
+        self._add(source, path, (path.resolve(),) if path else ())
+        self._raise()
+        prelude = directory("schemes") / PRELUDE
+        if prelude.resolve() not in self.files:
+            self.files[prelude.resolve()] = _parse_prelude(_read(prelude, None))
+        files = tuple(self.files.values())
+        return SourceFiles(files[0], files, _shipped(files))
+
+    def _add(self, source: Source, path: Path | None, chain: tuple[Path, ...]) -> None:
+        try:
+            file = parse(source)
+        except SchemeSyntaxError as error:
+            self.problems.append(error)
+            return
+        self.files[path.resolve() if path else None] = file
+        for statement in file.imports:
+            try:
+                self._follow(statement, path, chain)
+            except ZencError as error:
+                self.problems.append(error)
+
+    def _follow(self, statement: Import, importer: Path | None, chain: tuple[Path, ...]) -> None:
+        path = _find(statement, importer.parent if importer else Path())
+        key = path.resolve()
+        if key in chain:
+            names = " -> ".join(p.name for p in (*chain[chain.index(key) :], key))
+            message = f"'{statement.path}' is imported by itself: {names}"
+            raise SchemeError(Diagnostic("import-cycle", message, statement.span))
+        if len(chain) > DEEPEST:
+            message = f"imports nest at most {DEEPEST} files deep"
+            raise SchemeError(Diagnostic("nesting", message, statement.span, help="import it from an earlier file"))
+        if key not in self.files:
+            self._add(_read(path, statement.span), path, (*chain, key))
+
+    def _raise(self) -> None:
+        """Syntax errors first: a file that does not parse says nothing sure about its imports."""
+        for kind in (SchemeSyntaxError, SchemeError):
+            found = [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics]
+            raise_if_any(kind, found)
+
+
+def near_name(name: str | os.PathLike[str]) -> str:
+    """What to do about the ``name`` of a scheme that is neither a file nor shipped."""
+    near = get_close_matches(Path(name).stem, shipped_names(), n=1)
+    return f"did you mean '{near[0]}'?" if near else "`zenc list` shows those that come with zenc"
+
+
+def shipped_names() -> list[str]:
+    """The names by which the shipped schemes are known: those of their files."""
+    return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+
+
+def locate(name: str | os.PathLike[str]) -> Path:
+    """The file that ``name`` means: a path, or a shipped file where there is no such path.
+
+    A shipped file is ``balanced``, and also ``schemes/balanced.zen``, as a checkout has it. Where ``name`` is neither,
+    the path comes back as it is.
+    """
+    path = Path(name)
+    known = directory("schemes") / f"{path.stem}.zen"
+    named = path in (Path(path.stem), Path("schemes") / known.name)
+    return known if named and not os.path.exists(path) and os.path.isfile(known) else path
+
+
+def _shipped(files: tuple[File, ...]) -> tuple[SourceFiles, ...]:
+    schemes = [scheme for file in files for scheme in file.schemes]
+    named = [tier.scheme for scheme in schemes for tier in scheme.tiers]
+    named += [word for scheme in schemes for choice in scheme.choices for word in choice.candidates]
+    wanted = dict.fromkeys(word.name.text for word in named)
+    missing = [name for name in wanted if name not in {scheme.name.text for scheme in schemes}]
+    known = set(shipped_names()) if missing else set()
+    return tuple(load_file(directory("schemes") / f"{name}.zen") for name in missing if name in known)
+
+
+@lru_cache(maxsize=1)
+def _parse_prelude(source: Source) -> File:
+    """Parsed once: it comes with every program. It imports nothing."""
+    return parse(source)
+
+
+def _find(statement: Import, beside: Path) -> Path:
+    candidates = [beside / statement.path, directory("schemes") / statement.path]
+    for path in candidates:
+        if os.path.isfile(path):  # unlike Path.is_file, False also for a path that can't be
+            return path
+    message = f"there is no file '{statement.path}' to import"
+    notes = tuple(f"not in {path.parent}" for path in candidates)
+    raise SchemeError(Diagnostic("missing-import", message, statement.span, notes=notes))
+
+
+def _read(path: Path, imported_at: Span | None) -> Source:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        message = f"can't read {str(path)!r}: {reason}"
+        raise SchemeError(Diagnostic("unreadable-file", message, imported_at)) from error
+    if len(data) > _MOST_BYTES:
+        message = f"{path} is too long to be a scheme: more than {_MOST_BYTES >> 20} MiB"
+        raise SchemeError(Diagnostic("unreadable-file", message, imported_at))
+    shipped, real = directory("schemes").resolve(), path.resolve()
+    if real.parent == shipped:  # called the same in every installation, so that plans are
+        return decode(f"{shipped.name}/{path.name}", data, str(real))
+    return decode(str(path), data)

@@ -1,0 +1,246 @@
+"""Plans from the JSON that ``zenc.plan.to_json`` writes. Nothing in it is trusted: it may be damaged, or forged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
+from zenc.language.parse import parse_expression
+from zenc.language.schedule import (
+    All,
+    Block,
+    Expression,
+    For,
+    If,
+    Let,
+    Part,
+    PartRange,
+    Parts,
+    Require,
+    Send,
+    Statement,
+    Step,
+)
+from zenc.plan.ir import PLAN_VERSION, Phase, Plan, Tier
+from zenc.plan.lower import LARGEST_SIZE
+from zenc.plan.to_json import Json
+from zenc.scheme.balance import MOST_CELLS, MOST_FUNCTIONS
+from zenc.scheme.collector import Collector
+from zenc.scheme.model import (
+    Aggregation,
+    Contiguous,
+    Format,
+    HierarchicalHash,
+    Holders,
+    Mapping,
+    Partition,
+    Permutation,
+    Unit,
+)
+from zenc.scheme.scope import Checker
+
+MOST_LINES = 1 << 20
+"""Places beyond it are taken for damage."""
+T = TypeVar("T")
+N = TypeVar("N", int, float)
+
+
+def plan_from_json(data: object, sources: Iterable[Source] = ()) -> Plan:
+    """The plan that ``plan_to_json`` wrote; places point into ``sources`` where these hold their text.
+
+    Raises ArtifactError (``bad-plan``) on anything else, and (``other-version``) on a plan of another zenc.
+    """
+    reader = _PlanReader({source.name: source for source in sources})
+    try:
+        return reader.plan(_of_type(data, dict))
+    except ArtifactError:
+        raise
+    except (ZencError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        message = f"this is no plan of zenc: {_reason(error)}"
+        raise ArtifactError(Diagnostic("bad-plan", message, help="compile the scheme again")) from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _ensure_meaning(phases: Iterable[Phase]) -> None:
+    """What the scheme stage makes sure of, and the proof builds on: names, functions, moves in steps.
+
+    Names may be declared twice: settling a condition leaves its branch in the block around it.
+    """
+    report = Collector()
+    for phase in phases:
+        Checker((), report).check(phase.block)
+    found = [diagnostic for diagnostic in report.found if diagnostic.id in _MEANINGLESS]
+    if found:
+        raise ValueError(found[0].message)
+
+
+_MEANINGLESS = {"unknown-name", "unknown-function", "wrong-arguments", "send-outside-step", "nested-step"}
+
+
+def _of_type(value: object, kind: type[T]) -> T:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"expected {kind.__name__}, found {value!r:.40}")
+    return value
+
+
+def _in_range(value: N, least: N, most: N) -> N:
+    if not least <= value <= most:
+        raise ValueError(f"{value} is not {least} to {most}")
+    return value
+
+
+def _number(value: object) -> int | float:
+    return value if isinstance(value, float) else _of_type(value, int)
+
+
+class _PlanReader:
+    def __init__(self, sources: dict[str, Source]) -> None:
+        self.sources = sources
+
+    def plan(self, data: Json) -> Plan:
+        version = data.get("zenc_plan")
+        if version != PLAN_VERSION:
+            message = f"this plan is of version {version!r:.20}; this zenc reads version {PLAN_VERSION}"
+            raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
+        size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
+        tiers = tuple(self.tier(tier) for tier in _of_type(data["tiers"], list))
+        _ensure_nested(tiers)
+        inward = range(len(tiers))
+        pushes, pulls = self.phases(data["pushes"], inward), self.phases(data["pulls"], reversed(inward))
+        announce, mapping = self.announce(data), _mapping_from_json(data["mapping"])
+        phases = (*([announce] if announce else []), *pushes, *pulls)
+        if (announce is not None) != isinstance(mapping, Holders):
+            raise ValueError("units are announced under the mapping 'holders', and under no other")
+        if announce:
+            _ensure_alone(tiers, phases)
+        _ensure_meaning(phases)
+        return Plan(
+            scheme=_of_type(data["scheme"], str),
+            doc=_of_type(data["doc"], str),
+            parameters=tuple((name, _number(value)) for name, value in _of_type(data["parameters"], dict).items()),
+            size=size,
+            mapping=mapping,
+            unit=Unit(data["unit"]),
+            tiers=tiers,
+            pushes=pushes,
+            pulls=pulls,
+            announce=announce,
+        )
+
+    def tier(self, value: object) -> Tier:
+        data = _of_type(value, dict)
+        return Tier(
+            name=_of_type(data["name"], str),
+            size=None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE),
+            communication=_of_type(data["communication"], str),
+            partition=Partition(data["partition"]),
+            aggregation=Aggregation(data["aggregation"]),
+            span=self.place(data),
+        )
+
+    def announce(self, data: Json) -> Phase | None:
+        return self.phase(data["announce"]) if "announce" in data else None
+
+    def phases(self, value: object, tiers: Iterable[int]) -> tuple[Phase, ...]:
+        """One phase for each of ``tiers``, in this order."""
+        phases = tuple(self.phase(item) for item in _of_type(value, list))
+        if [phase.tier for phase in phases] != list(tiers):
+            raise ValueError("its phases are not one a tier")
+        return phases
+
+    def phase(self, value: object) -> Phase:
+        data = _of_type(value, dict)
+        return Phase(self.block(data["moves"]), Format(data["format"]), _of_type(data["tier"], int), self.place(data))
+
+    def place(self, data: Json) -> Span | None:
+        if "at" not in data:
+            return None
+        name, *place = _of_type(data["at"], str).rsplit(":", 2)
+        line, column = (_in_range(int(number), 1, MOST_LINES) for number in place)
+        source = self.sources.get(name, Source(name, ""))
+        start = sum(len(text) + 1 for text in source.text.split("\n")[: line - 1]) + column - 1
+        if not source.text:  # no text to point into: make one whose offsets give the same line and column
+            source = Source(name, "\n" * (line - 1) + " " * column)
+            start = len(source.text) - 1
+        return Span(source, start, start + 1)
+
+    def block(self, items: list[Json]) -> Block:
+        return tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
+
+    def _statement(self, item: Json) -> Statement:
+        span = self.place(item)
+        kinds: dict[str, Callable[[], Statement]] = {
+            "step": lambda: Step(self.block(item["step"]), span),
+            "for": lambda: For(
+                _of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"]), span
+            ),
+            "if": lambda: If(_e(item["if"]), self.block(item["then"]), self.block(item["else"]), span),
+            "require": lambda: Require(_e(item["require"]), _of_type(item["message"], str), span),
+            "let": lambda: Let(_of_type(item["let"], str), _e(item["be"]), span),
+            "send": lambda: Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where"), span),
+        }
+        for kind, make in kinds.items():
+            if kind in item:
+                return make()
+        raise ValueError(f"unknown statement {sorted(item)!r:.60}")
+
+
+def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
+    """All tiers but the outermost have a size, and together they are no more than the largest group."""
+    if not tiers or tiers[-1].size is not None or any(tier.size is None for tier in tiers[:-1]):
+        raise ValueError("the outermost tier, and it alone, has no size")
+    if math.prod(tier.size or 1 for tier in tiers) > LARGEST_SIZE:
+        raise ValueError(f"its tiers take more than {LARGEST_SIZE} ranks")
+
+
+def _ensure_alone(tiers: tuple[Tier, ...], phases: Iterable[Phase]) -> None:
+    """Among holders the whole group shares the units out, and values travel alone."""
+    cut = [tier.partition for tier in tiers] == [Partition.PARALLELISM]
+    if not cut or any(phase.tier or phase.format is not Format.AUTO for phase in phases):
+        raise ValueError("under the mapping 'holders' there is one tier, of parallelism, and every format is auto")
+
+
+def _mapping_from_json(data: Json) -> Mapping:
+    if data["kind"] == "permutation":
+        return Permutation(_seed(data))
+    if data["kind"] == "hierarchical_hash":
+        k = _in_range(_of_type(data["k"], int), 1, MOST_FUNCTIONS)
+        r1, r2 = (_in_range(_of_type(data[name], float), 0.0, MOST_CELLS) for name in ("r1", "r2"))
+        return HierarchicalHash(k, r1, r2, _seed(data))
+    if data["kind"] == "contiguous":
+        return Contiguous()
+    if data["kind"] == "holders":
+        return Holders()
+    raise ValueError(f"unknown mapping {data['kind']!r:.40}")
+
+
+def _seed(data: Json) -> int:
+    return _in_range(_of_type(data["seed"], int), 0, 2**64 - 1)
+
+
+def _e(text: object) -> Expression:
+    return parse_expression(_of_type(text, str))
+
+
+def _maybe(item: Json, key: str) -> Expression | None:
+    return _e(item[key]) if key in item else None
+
+
+def _parts(data: object) -> Parts:
+    text = _of_type(data, str)
+    if text == "all":
+        return All()
+    kind, _, rest = text.partition(" ")
+    if kind == "part":
+        return Part(_e(rest))
+    if kind != "parts":
+        raise ValueError(f"expected 'all', 'part' or 'parts', found {text!r:.40}")
+    first, _, last = rest.partition(" .. ")
+    return PartRange(_e(first), _e(last))

@@ -1,0 +1,124 @@
+"""What a plan is: a scheme made ready to run, as data that a reader can execute by hand.
+
+    Plan  = scheme doc parameters
+            size?                                 # the number of ranks it is pinned to; None serves any number
+            mapping unit                          # as in zenc.scheme.model
+            tiers: Tier+                          # inner to outer; a scheme without tiers has one, named ""
+            pushes: Phase+                        # one a tier, inner first
+            pulls: Phase+                         # one a tier, outer first
+            announce: Phase?                      # before all others, where the mapping is Holders
+    Tier  = name size? communication partition aggregation      # size: ranks in a group of it; None: what is left
+    Phase = Block Format tier                     # the moves, in the language of zenc.language.schedule
+
+The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over
+the tiers of 1 (centralization) or of the tier's size (parallelism). At first every rank holds, of every part, its own
+contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and see
+what was there before it.
+
+push  A move copies what the sender holds of a part. What arrives is joined to what is held: under incremental
+      aggregation of the phase's tier merged at once, in the order of the ranks that held the pieces (the receiver's
+      own among them); under one-shot aggregation kept apart, and merged when the phase ends, in the order of the ranks
+      that held the pieces when it began.
+pull  A move copies a complete part, which takes the place of what the receiver held of it.
+
+At the end every rank holds every part, complete.
+
+announce  Before all that, under Holders, a push of one part and one-shot aggregation, in which a contribution is the
+      set of units that a rank holds, without values. Every rank ends it with the sets of all ranks, and so knows all
+      parts: part p are the units that rank p owns, one of those that hold them, ascending; zenc.scheme.model.Holders.
+      No slot of such a part is empty on all ranks, and what is held of it is known before it comes, so that values
+      travel alone.
+
+Tiers nest: a tier of size g makes groups of g ranks, and each of these counts as one rank to the next tier. The moves
+of a plan are between ranks of the whole group all the same, and carry parts of the whole tensor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+
+from zenc.errors import Span
+from zenc.language.schedule import Block
+from zenc.scheme.model import Aggregation, Format, Mapping, Partition, Unit
+
+PLAN_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """``size``: how many members of the tier below make a group; None for the outermost, which takes all of them."""
+
+    name: str
+    size: int | None
+    communication: str
+    partition: Partition
+    aggregation: Aggregation
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def one_shot(self) -> bool:
+        return self.aggregation is Aggregation.ONE_SHOT
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """``tier`` is the place among the plan's tiers, whose aggregation is that of the phase."""
+
+    block: Block
+    format: Format
+    tier: int = 0
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    scheme: str
+    doc: str
+    parameters: tuple[tuple[str, int | float], ...]
+    size: int | None
+    mapping: Mapping
+    unit: Unit
+    tiers: tuple[Tier, ...]
+    pushes: tuple[Phase, ...]
+    pulls: tuple[Phase, ...]
+    announce: Phase | None = None
+
+    def counts(self, size: int) -> tuple[int, ...]:
+        """The members of a group of each tier among ``size`` ranks."""
+        inner = [tier.size or 1 for tier in self.tiers[:-1]]
+        return (*inner, size // math.prod(inner))
+
+    def parts(self, size: int) -> int:
+        """The number of parts among ``size`` ranks."""
+        counts = zip(self.tiers, self.counts(size), strict=True)
+        return math.prod(count for tier, count in counts if tier.partition is Partition.PARALLELISM)
+
+    def parts_in(self, phase: Phase, size: int) -> int:
+        """The number of parts that the moves of ``phase`` know: index sets are announced whole."""
+        return 1 if phase is self.announce else self.parts(size)
+
+    def one_shot(self, phase: Phase) -> bool:
+        """Whether ``phase`` keeps what arrives apart until it ends."""
+        return phase is self.announce or self.tiers[phase.tier].one_shot
+
+    def name_of(self, kind: str, phase: Phase) -> str:
+        """``phase``, which is a ``kind`` ("announce", "push" or "pull"), in words: push; push of node."""
+        name = self.tiers[phase.tier].name
+        return f"{kind} of {name}" if name else kind
+
+    def to_json(self) -> dict[str, object]:
+        """The plan as JSON data; ``zenc.plan.to_json`` reads it back."""
+        from zenc.plan.to_json import plan_to_json
+
+        return plan_to_json(self)
+
+    @property
+    def digest(self) -> str:
+        """64 hex digits that two plans share only if they mean the same; places and doc strings do not count."""
+        from zenc.plan.to_json import plan_to_json
+
+        text = json.dumps(plan_to_json(self, meaning_only=True), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,134 @@
+"""Plans as JSON, which ``zenc.plan.from_json`` reads. The moves are in the language, so that a person can play them.
+
+{"zenc_plan": 2, "scheme": "balanced", "size": 4, ..., "tiers": [{"name": "", "partition": "parallelism", ...}],
+ "pushes": [{"tier": 0, "format": "auto", "moves":
+    [{"step": [{"for": "d", "from": "1", "to": "size - 1",
+                "do": [{"send": "part rank", "to": "(rank + d) mod size", "at": "patterns.zen:21:52"}]}]}]}]}
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zenc.errors import Span
+from zenc.language.printer import expression_text
+from zenc.language.schedule import (
+    All,
+    Block,
+    For,
+    If,
+    Let,
+    Part,
+    PartRange,
+    Parts,
+    Require,
+    Send,
+    Statement,
+    Step,
+)
+from zenc.plan.ir import PLAN_VERSION, Phase, Plan, Tier
+from zenc.scheme.model import (
+    Contiguous,
+    HierarchicalHash,
+    Holders,
+    Mapping,
+    Permutation,
+)
+
+Json = dict[str, Any]
+
+
+def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
+    """``plan`` as JSON data; with ``meaning_only`` without doc strings and places, for the digest."""
+    written = _Writer(places=not meaning_only)
+    data: Json = {
+        "zenc_plan": PLAN_VERSION,
+        "scheme": plan.scheme,
+        "parameters": dict(plan.parameters),
+        "size": plan.size,
+        "mapping": _mapping_to_json(plan.mapping),
+        "unit": plan.unit.value,
+        "tiers": [written.tier(tier) for tier in plan.tiers],
+        "pushes": [written.phase(phase) for phase in plan.pushes],
+        "pulls": [written.phase(phase) for phase in plan.pulls],
+        **({"announce": written.phase(plan.announce)} if plan.announce else {}),
+    }
+    return data if meaning_only else {**data, "doc": plan.doc}
+
+
+def plan_text(plan: Plan) -> str:
+    """The JSON text of ``plan``, for people and for files."""
+    return json.dumps(plan_to_json(plan), indent=2) + "\n"
+
+
+def _mapping_to_json(mapping: Mapping) -> Json:
+    match mapping:
+        case Contiguous():
+            return {"kind": "contiguous"}
+        case Permutation(seed):
+            return {"kind": "permutation", "seed": seed}
+        case HierarchicalHash(k, r1, r2, seed):
+            return {"kind": "hierarchical_hash", "k": k, "r1": r1, "r2": r2, "seed": seed}
+        case Holders():
+            return {"kind": "holders"}
+
+
+class _Writer:
+    def __init__(self, places: bool) -> None:
+        self.places = places
+
+    def place(self, span: Span | None) -> Json:
+        return {"at": span.name} if span is not None and self.places else {}
+
+    def tier(self, tier: Tier) -> Json:
+        return {
+            "name": tier.name,
+            "size": tier.size,
+            "communication": tier.communication,
+            "partition": tier.partition.value,
+            "aggregation": tier.aggregation.value,
+            **self.place(tier.span),
+        }
+
+    def phase(self, phase: Phase) -> Json:
+        moves = {"tier": phase.tier, "format": phase.format.value, "moves": self.block(phase.block)}
+        return {**moves, **self.place(phase.span)}
+
+    def block(self, block: Block) -> list[Json]:
+        return [{**self._statement(statement), **self.place(statement.span)} for statement in block]
+
+    def _statement(self, statement: Statement) -> Json:
+        match statement:
+            case Step(body):
+                return {"step": self.block(body)}
+            case For(variable, first, last, body):
+                bounds = {"from": expression_text(first), "to": expression_text(last)}
+                return {"for": variable, **bounds, "do": self.block(body)}
+            case If(condition, then, otherwise):
+                return {"if": expression_text(condition), "then": self.block(then), "else": self.block(otherwise)}
+            case Let(name, value):
+                return {"let": name, "be": expression_text(value)}
+            case Require(condition, message):
+                return {"require": expression_text(condition), "message": message}
+            case Send():
+                return _send_to_json(statement)
+
+
+def _send_to_json(send: Send) -> Json:
+    data: Json = {"send": _parts_text(send.parts), "to": expression_text(send.to)}
+    if send.origin is not None:
+        data["of"] = expression_text(send.origin)
+    if send.where is not None:
+        data["where"] = expression_text(send.where)
+    return data
+
+
+def _parts_text(parts: Parts) -> str:
+    match parts:
+        case All():
+            return "all"
+        case Part(index):
+            return f"part {expression_text(index)}"
+        case PartRange(first, last):
+            return f"parts {expression_text(first)} .. {expression_text(last)}"

@@ -1,0 +1,303 @@
+"""From a plan and a number of ranks to the moves themselves.
+
+    Rounds = announce: Phase?  (pushes: Phase*  pulls: Phase*) sends
+    Phase  = Round*                                             # one round for every step that moves anything
+    Round  = (src dst first last origin line)*                # arrays, one entry a move
+
+``first .. last`` are the parts of a move (inclusive, never empty); ``origin`` is the rank whose contribution alone
+is forwarded, or -1; ``sends[line]`` is the statement that made the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from zenc.errors import Diagnostic, Span, VerificationError
+from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
+from zenc.plan.expressions import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.requirements import ensure, ensure_all, format_ranks
+from zenc.plan.tier_layout import TierLayout, first_part, levels_of
+
+MOST_ITERATIONS = 200_000
+"""Loops of one phase together; beyond it a schedule is taken for a mistake."""
+MOST_MOVES = 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    src: Ints
+    dst: Ints
+    first: Ints
+    last: Ints
+    origin: Ints
+    line: Ints
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def take(self, chosen: Mask) -> Round:
+        """The moves at which ``chosen`` holds."""
+        return Round(*(getattr(self, name)[chosen] for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """All moves of a plan among ``size`` ranks."""
+
+    size: int
+    parts: int
+    pushes: tuple[tuple[Round, ...], ...]
+    pulls: tuple[tuple[Round, ...], ...]
+    sends: tuple[Send, ...]
+    announce: tuple[Round, ...] = ()
+
+
+def expand(plan: Plan, size: int) -> Rounds:
+    """The moves of ``plan`` among ``size`` ranks; raises VerificationError with all moves that make no sense.
+
+    Where the plan requires another number of ranks, that alone is told.
+    """
+    ensure_all(plan, size)
+    parts = plan.parts(size)
+    unroller = _Unroller(size, parts, _whole(size))
+
+    def unrolled(kind: str, phase: Phase) -> tuple[Round, ...]:
+        scope = unroller.enter(plan, phase)
+        return tuple(unroller.phase(plan.name_of(kind, phase), phase.block, scope))
+
+    announce = unrolled("announce", plan.announce) if plan.announce else ()
+    pushes = tuple(unrolled("push", phase) for phase in plan.pushes)
+    pulls = tuple(unrolled("pull", phase) for phase in plan.pulls)
+    if unroller.found:
+        raise VerificationError(unroller.found)
+    return Rounds(size, parts, pushes, pulls, tuple(unroller.sends), announce)
+
+
+def stream(plan: Plan, size: int) -> Iterator[tuple[str, Phase, Iterator[Iterator[Round]]]]:
+    """The moves of ``plan`` among ``size`` ranks without keeping them: of each phase its kind and its steps.
+
+    A step is an iterator over the moves of one statement after another, to be used up before the next step; some
+    steps move nothing. Raises as ``expand`` does, at the end of the phase that is wrong.
+    """
+    ensure_all(plan, size)
+    unroller = _Unroller(size, plan.parts(size), _whole(size))
+    announce = [("announce", plan.announce)] if plan.announce else []
+    kinds = [*announce, *(("push", phase) for phase in plan.pushes), *(("pull", phase) for phase in plan.pulls)]
+    for kind, phase in kinds:
+        scope = unroller.enter(plan, phase)
+        yield kind, phase, unroller.stream(plan.name_of(kind, phase), phase.block, scope)
+
+
+def _whole(size: int) -> TierLayout:
+    """All ranks as one group, of which nothing is cut."""
+    return TierLayout("", 1, size, 1, 1)
+
+
+@dataclass(slots=True)
+class _Unroller:
+    """Runs the statements of a plan for all ranks at once, and collects what is wrong with the moves."""
+
+    size: int
+    parts: int
+    level: TierLayout
+    inside: tuple[TierLayout, ...] = ()
+    found: list[Diagnostic] = field(default_factory=list)
+    sends: list[Send] = field(default_factory=list)
+    phase_name: str = ""
+    iterations: int = 0
+    moves: int = 0
+    most: int = MOST_MOVES
+    lines: dict[int, int] = field(default_factory=dict)
+    blamed: set[tuple[int, str]] = field(default_factory=set)
+
+    def enter(self, plan: Plan, phase: Phase) -> Scope:
+        """Be ready for the moves of ``phase``; the scope that they start in."""
+        levels, announcing = levels_of(plan, self.size), phase is plan.announce
+        self.parts = plan.parts_in(phase, self.size)
+        self.inside = () if announcing else levels[: phase.tier]
+        self.level = _whole(self.size) if announcing else levels[phase.tier]
+        return scope_of(self.size, self.parts, plan.one_shot(phase))
+
+    def phase(self, name: str, block: Block, scope: Scope) -> Iterator[Round]:
+        self.phase_name, self.iterations = name, 0
+        try:
+            yield from self._steps(block, scope)
+        except EvaluationError as error:
+            self.found.append(self._noted(error.diagnostic))
+
+    def stream(self, name: str, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
+        """As ``phase``, a statement at a time, and any number of moves; raises VerificationError."""
+        self.phase_name, self.iterations, self.most = name, 0, 1 << 62
+        try:
+            yield from self._lazily(block, scope)
+        except EvaluationError as error:
+            self.found.append(self._noted(error.diagnostic))
+        if self.found:
+            raise VerificationError(self.found)
+
+    def _steps(self, block: Block, scope: Scope) -> Iterator[Round]:
+        for step in self._lazily(block, scope):
+            moves = list(step)
+            if moves:
+                yield _joined(moves)
+
+    def _lazily(self, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
+        """Every step of ``block``, as the moves of its statements that make any."""
+        for statement, inner in self._walk(block, scope):
+            assert isinstance(statement, Step)
+            every = (self._moves(send, at) for send, at in self._walk(statement.body, inner))
+            yield (moves for moves in every if len(moves))
+
+    def _walk(self, block: Block, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
+        """Every Step or Send of ``block`` with the scope in which it runs."""
+        for statement in block:
+            match statement:
+                case Let(name, value):
+                    scope = scope.bind(name, evaluate(value, scope))
+                case If(test, then, otherwise):
+                    yield from self._branches(condition(test, scope), then, otherwise, scope)
+                case For():
+                    yield from self._loop(statement, scope)
+                case Require():
+                    ensure(statement, scope)
+                case Step() | Send():
+                    yield statement, scope
+
+    def _branches(
+        self, holds: Mask, then: Block, otherwise: Block, scope: Scope
+    ) -> Iterator[tuple[Step | Send, Scope]]:
+        for mask, block in ((holds, then), (~holds, otherwise)):
+            if block and mask.any():
+                yield from self._walk(block, scope.where(mask))
+
+    def _loop(self, loop: For, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
+        if not scope.ranks.size:
+            return
+        first, last = spread(evaluate(loop.first, scope), scope), spread(evaluate(loop.last, scope), scope)
+        lowest, highest = int(first.min()), int(last.max())
+        self._count_iterations(max(0, highest - lowest + 1), loop.span)
+        same = bool((first == lowest).all() and (last == highest).all())
+        for value in range(lowest, highest + 1):
+            inner = scope if same else scope.where((first <= value) & (value <= last))
+            yield from self._walk(loop.body, inner.bind(loop.variable, value))
+
+    def _count_iterations(self, more: int, span: Span | None) -> None:
+        self.iterations += more
+        if self.iterations > MOST_ITERATIONS:
+            message = f"the {self.phase_name} loops more than {MOST_ITERATIONS:,} times"
+            raise EvaluationError(Diagnostic("schedule-too-long", message, span, help="check the bounds of this loop"))
+
+    def _moves(self, send: Step | Send, scope: Scope) -> Round:
+        assert isinstance(send, Send)
+        try:
+            moves = self._evaluated(send, scope)
+        except EvaluationError as error:
+            self._blame(send, error.diagnostic)
+            return _NO_MOVES
+        self.moves += len(moves)
+        if self.moves > self.most:
+            message = f"the {self.phase_name} makes more than {self.most:,} moves"
+            raise EvaluationError(Diagnostic("schedule-too-long", message, send.span))
+        return self._sound(send, moves)
+
+    def _evaluated(self, send: Send, scope: Scope) -> Round:
+        if send.where is not None:
+            scope = scope.where(condition(send.where, scope))
+        if not scope.ranks.size:
+            return _NO_MOVES
+        first, last = self._range(send.parts, scope)
+        origin = -1 if send.origin is None else evaluate(send.origin, scope)
+        line = self.lines.setdefault(id(send), len(self.sends))
+        if line == len(self.sends):
+            self.sends.append(send)
+        columns = (scope.ranks, evaluate(send.to, scope), first, last, origin, line)
+        moves = Round(*(spread(column, scope) for column in columns))
+        return moves.take(moves.first <= moves.last)
+
+    def _range(self, parts: Parts, scope: Scope) -> tuple[Value, Value]:
+        """First and last part of a move."""
+        match parts:
+            case All():
+                return 0, self.parts - 1
+            case Part(index):
+                only = evaluate(index, scope)
+                return only, only
+            case PartRange(first, last):
+                return evaluate(first, scope), evaluate(last, scope)
+
+    def _sound(self, send: Send, moves: Round) -> Round:
+        """The moves that make sense; one diagnostic for each way in which those of a statement do not."""
+        first = first_part(self.inside, moves.src)
+        last = first + self.level.parts * self.level.width - 1
+        checks = (
+            ("no-such-rank", self._strangers(moves.src, moves.dst), _no_rank),
+            ("send-to-self", moves.dst == moves.src, _to_self),
+            ("no-such-part", (moves.first < first) | (moves.last > last), _no_part),
+            ("no-such-rank", (moves.origin != -1) & self._strangers(moves.src, moves.origin), _no_origin),
+        )
+        wrong = np.zeros(len(moves), dtype=bool)
+        for identifier, fails, message in checks:
+            if fails.any():
+                at = int(np.argmax(fails))
+                help = "leave such ranks out: send ... where CONDITION" if message in (_to_self, _no_rank) else None
+                self._blame(send, Diagnostic(identifier, message(moves, at, self), send.span, help=help))
+                wrong |= fails
+        return moves.take(~wrong) if wrong.any() else moves
+
+    def _strangers(self, ranks: Ints, others: Ints) -> Mask:
+        """Where there is no such other rank, or it is in another group of the tier."""
+        missing = (others < 0) | (others >= self.size)
+        return np.asarray(missing | (self.level.group(ranks) != self.level.group(others)))
+
+    def ranks(self, rank: int) -> str:
+        """The ranks that ``rank`` can send to, in words."""
+        peers = self.level.peers(rank)
+        if not self.level.name:
+            return f"the ranks are 0 to {self.size - 1}"
+        listed = f"{peers[0]} to {peers[-1]}" if peers.step == 1 else ", ".join(map(str, peers))
+        return f"its ranks of tier {self.level.name} are {listed}"
+
+    def owned(self, rank: int) -> str:
+        """The parts that ``rank`` can send, in words."""
+        first = int(first_part(self.inside, np.array([rank]))[0])
+        whose = f"its parts in tier {self.level.name}" if self.level.name else "the parts"
+        return f"{whose} are {first} to {first + self.level.parts * self.level.width - 1}"
+
+    def _blame(self, send: Send, diagnostic: Diagnostic) -> None:
+        if (id(send), diagnostic.id) not in self.blamed:
+            self.blamed.add((id(send), diagnostic.id))
+            span = diagnostic.span or send.span
+            self.found.append(self._noted(replace(diagnostic, span=span)))
+
+    def _noted(self, diagnostic: Diagnostic) -> Diagnostic:
+        return replace(diagnostic, notes=(*diagnostic.notes, f"in the {self.phase_name}, {format_ranks(self.size)}"))
+
+
+def _no_rank(moves: Round, at: int, of: _Unroller) -> str:
+    return f"rank {moves.src[at]} sends to rank {moves.dst[at]}, but {of.ranks(int(moves.src[at]))}"
+
+
+def _to_self(moves: Round, at: int, of: _Unroller) -> str:
+    return f"rank {moves.src[at]} sends to itself"
+
+
+def _no_part(moves: Round, at: int, of: _Unroller) -> str:
+    below = moves.first[at] < first_part(of.inside, moves.src[at : at + 1])[0]
+    part = moves.first[at] if below else moves.last[at]
+    return f"rank {moves.src[at]} sends part {part}, but {of.owned(int(moves.src[at]))}"
+
+
+def _no_origin(moves: Round, at: int, of: _Unroller) -> str:
+    return f"rank {moves.src[at]} sends what rank {moves.origin[at]} gave, but {of.ranks(int(moves.src[at]))}"
+
+
+def _joined(moves: list[Round]) -> Round:
+    return Round(*(np.concatenate([getattr(m, name) for m in moves]) for name in Round.__slots__))
+
+
+_EMPTY = np.zeros(0, dtype=np.int64)
+_NO_MOVES = Round(_EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _EMPTY)

@@ -1,0 +1,191 @@
+"""A scheme that chooses among others, at work: each tensor is summed by the one that costs least.
+
+A call of a tensor, on the worker's turn, so that all ranks do it in the same order:
+
+    1. look, where one is due: sum over the ranks who holds a sample of the units; predict each candidate
+    2. agree on what a timed call before took, and so on the candidate: zenc.select.online
+    3. load the candidate, if no call ran it yet, all ranks together
+    4. run it
+
+What is decided hangs on agreed numbers alone: counts are summed, predictions and seconds are those of the rank that has
+the greatest. A rank that decided otherwise all the same would be told from the header of the first message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from zenc.codegen.artifact import Artifact, Choosing
+from zenc.errors import Diagnostic, TensorError, first_line
+from zenc.log import notice
+from zenc.runtime.call_queue import Work
+from zenc.runtime.collective import Collective, Run
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.gpu.cuda_graph import Captured
+from zenc.runtime.layout import Layout
+from zenc.runtime.operation import Given, Operation
+from zenc.runtime.sparsity_probe import Probe, SparsityProbe
+from zenc.runtime.stats import ChoiceReport
+from zenc.scheme.model import HierarchicalHash
+from zenc.select.online import Decision, Records, Selector
+
+MOST_TENSORS = 256
+"""Whose choices are kept; models have far fewer tables."""
+MOST_HASHED = (1 << 32) - 1
+"""Units of a tensor that hierarchical hashing takes."""
+
+Loader = Callable[[Artifact, torch.device], Collective]
+"""Loads a candidate, on the worker's turn of all ranks."""
+
+
+@dataclass(slots=True)
+class Tensor:
+    """What is known of the tensors of one name and shape. ``took``: seconds of a timed call, not agreed on yet."""
+
+    deciding: Selector
+    artifacts: tuple[Artifact, ...]
+    looker: SparsityProbe
+    took: float | None = None
+    told: int = 0
+    before: Probe | None = field(default=None)
+
+
+class ChoosingCollective(Collective):
+    """A ``Collective`` that sums each tensor by one of several schemes: ``decisions`` says by which, and why."""
+
+    def __init__(
+        self, choosing: Choosing, communicator: Communicator, first: Collective, load: Loader, device: torch.device
+    ) -> None:
+        super().__init__(replace(first.artifact, choosing=choosing), communicator, first.stage_on)
+        self._choosing, self._load = choosing, load
+        self._able = choosing.able(communicator.size)
+        self._loaded: dict[tuple[str, torch.device], Collective] = {(first.artifact.plan.digest, device): first}
+        self._tensors: dict[tuple[object, ...], Tensor] = {}
+        self._records = Records()
+        self._restored: dict[str, Any] = {}
+        """What was decided before a restart, by the key of a tensor that has not come yet."""
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """All decisions so far, by tensor and then by call; the same on all ranks."""
+        return tuple(decision for tensor in self._tensors.values() for decision in tensor.deciding.decisions)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was decided for each tensor, as JSON data; without those of which candidates are still tried."""
+        found = {repr(key): known.deciding.state() for key, known in self._tensors.items()}
+        return {**self._restored, **{key: state for key, state in found.items() if state is not None}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from these decisions, on all ranks alike, with tensors that have not been summed yet."""
+        self._restored = dict(state)
+
+    def _restore(self, key: str, deciding: Selector) -> None:
+        try:
+            if deciding.restore(self._restored[key]):
+                return
+            why = "it is of other candidates"
+        except (KeyError, TypeError, ValueError) as error:
+            why = first_line(error)
+        if self.rank == 0:
+            notice(f"{self._choosing.name}: what was decided for {deciding.tensor} is not gone on from: {why}")
+
+    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
+        """Raises TensorError (``not-capturable``): a graph always runs what it was captured with."""
+        message = f"'{self._choosing.name}' chooses anew while it runs, and a CUDA graph can't"
+        help = "load the scheme that it chose: see collective.decisions"
+        raise TensorError(Diagnostic("not-capturable", message, help=help))
+
+    def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
+        layout = super()._prepared(tensor, op, rows)[0]  # what is wrong with the tensor is told before anything is sent
+        if self.size == 1 or not layout.units or not layout.width:
+            return super()._planned(tensor, op, rows, name)
+        known = self._tensor(tensor, layout, name, rows)
+
+        def run(number: int, work: Work) -> torch.Tensor:
+            return self._choose_and_run(known, tensor, layout, op, rows, number, work)
+
+        return run
+
+    def _tensor(self, tensor: torch.Tensor, layout: Layout, name: str, rows: bool) -> Tensor:
+        key = (name, tensor.shape, tensor.dtype, tensor.layout, layout.sparse_dim, rows)
+        known = self._tensors.get(key)
+        if known is None:
+            if len(self._tensors) >= MOST_TENSORS:
+                self._tensors.clear()
+            able = {label: one for label, one in self._able.items() if _takes(one, layout)}
+            called = name or "x".join(map(str, tensor.shape))
+            deciding = Selector(called, self._choosing.settings, tuple(able), self._records)
+            if repr(key) in self._restored:
+                self._restore(repr(key), deciding)
+            looker = SparsityProbe(called, layout, [one.plan for one in able.values()], self._communicator)
+            told = len(deciding.decisions)
+            known = self._tensors[key] = Tensor(deciding, tuple(able.values()), looker, told=told)
+        return known
+
+    def _choose_and_run(
+        self, known: Tensor, tensor: torch.Tensor, layout: Layout, op: Operation, rows: bool, number: int, work: Work
+    ) -> torch.Tensor:
+        self._communicator.ensure_healthy()
+        try:
+            self._settle(known, tensor)
+            deciding = known.deciding
+            timed, scheme = deciding.timed, deciding.names[deciding.current]
+            expected = deciding.predicted().get(scheme)
+            collective = self._collective(known.artifacts[deciding.current], tensor.device)
+            prepared = collective._prepared(tensor, op, rows)
+        except BaseException as error:  # the others wait for this rank
+            self._give_up(error, None)
+            raise
+        if timed:
+            self._communicator.allreduce_max([0.0])  # so that all ranks begin together
+        deciding.begun()
+        result = collective._run(tensor, prepared, op, number, work)
+        if work.counted is not None:
+            known.took = work.counted.seconds if timed else None
+            work.counted.choice = ChoiceReport(scheme=scheme, seconds_expected=expected)
+            self._stats = work.counted
+        return result
+
+    def _settle(self, known: Tensor, tensor: torch.Tensor) -> None:
+        """Everything that comes before a call: what the last timed one took, a look, and what follows from both."""
+        deciding = known.deciding
+        if known.took is not None:
+            (seconds,) = self._communicator.allreduce_max([known.took])
+            known.took = None
+            if (told := deciding.ended(seconds)) and self.rank == 0:
+                notice(f"{self._choosing.name}: {told}")
+        if deciding.looks:
+            look = known.looker.look(tensor)
+            is_old = deciding.calm and known.before is not None and look is not None and look.is_like(known.before)
+            if look is not None:
+                deciding.look(None if is_old else known.looker.models(look))
+                known.before = known.before if is_old else look
+        for decision in deciding.decisions[known.told :]:
+            if self.rank == 0:
+                notice(f"{self._choosing.name}: {decision}")
+        known.told = len(deciding.decisions)
+
+    def _collective(self, artifact: Artifact, device: torch.device) -> Collective:
+        key = artifact.plan.digest, device
+        if key not in self._loaded:
+            self._loaded[key] = self._load(artifact, device)
+        return self._loaded[key]
+
+    def __repr__(self) -> str:
+        return f"<zenc.Collective {self._choosing.name} of {len(self._able)} rank {self.rank} of {self.size}>"
+
+
+def _takes(artifact: Artifact, layout: Layout) -> bool:
+    return not isinstance(artifact.plan.mapping, HierarchicalHash) or layout.units <= MOST_HASHED
+
+
+def names_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:
+    """The candidates that run among ``size`` ranks; rank 0 gives notice of the others."""
+    able = choosing.able(size)
+    if rank == 0 and (left_out := [name for name in choosing.candidates if name not in able]):
+        notice(f"{choosing.name}: {', '.join(left_out)} can't run among {size} ranks")
+    return able

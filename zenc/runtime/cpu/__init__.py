@@ -1,0 +1,1 @@
+"""The CPU's backend: kernels in C++, messages over gloo."""

@@ -1,0 +1,88 @@
+"""How a tensor is cut: units x width values, slots in ranges called parts.
+
+    part of slot s = s / part_slots          local slot = s mod part_slots
+    bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
+                     part_words is a multiple of RANKED_WORDS
+
+Parts are equal but for the last ones. Where a mapping has tables, each part has a size of its own, and ``part_slots``
+is that of the largest: behind the others there are gaps, numbers that are no slots.
+
+The twin of ``templates/shared/zenc/geometry.h``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zenc.errors import Diagnostic, InternalError, TensorError
+
+MOST_VALUES = 1 << 62
+WORD_BITS = 64
+RANKED_WORDS = 8
+"""Of which ranks are kept together on GPUs: the twin of that in ``templates/shared/zenc/ranks.h``."""
+MOST_WORDS = MOST_VALUES // 16
+
+
+def words_of(slots: int) -> int:
+    """The 64-bit words of a bitmap of ``slots`` bits."""
+    return -(-slots // WORD_BITS)
+
+
+@dataclass(frozen=True, eq=False)
+class HashTables:
+    """What a mapping looks up, at ``address``, in memory that ``keep`` owns: 8 bytes a unit.
+
+    ``sizes`` has the slots of each part.
+    """
+
+    address: int
+    sizes: tuple[int, ...]
+    keep: object
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A tensor of ``units`` x ``width`` values cut into ``parts`` parts. Some may be short or empty.
+
+    Raises TensorError ``tensor-too-large`` from 2^62 values (or bits of all bitmaps) on.
+    """
+
+    units: int
+    width: int
+    parts: int
+    tables: HashTables | None = None
+    cut: tuple[int, int, int, int] = field(init=False, repr=False)
+    """What kernels take: units, width, parts, and the address of the tables or 0."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cut", (self.units, self.width, self.parts, self.tables.address if self.tables else 0))
+        if self.units < 0 or self.width < 0 or self.parts < 1:
+            raise InternalError(Diagnostic("internal", f"no tensor is cut like {self!r}"))
+        if self.units * max(self.width, 1) >= MOST_VALUES or self.words >= MOST_WORDS:
+            raise TensorError(
+                Diagnostic(
+                    "tensor-too-large",
+                    f"{self.units} units of {self.width} values in {self.parts} parts are more than 2^62 values",
+                )
+            )
+
+    @property
+    def part_slots(self) -> int:
+        """Slots of the largest part: ceil(units / parts), where there are no tables."""
+        return max(self.tables.sizes) if self.tables else -(-self.units // self.parts)
+
+    @property
+    def part_words(self) -> int:
+        """Words of the bitmap from one part to the next, the same for all parts: whole groups of ``RANKED_WORDS``."""
+        return -(-words_of(self.part_slots) // RANKED_WORDS) * RANKED_WORDS
+
+    @property
+    def words(self) -> int:
+        """Words of the bitmap of all parts."""
+        return self.parts * self.part_words
+
+    def slots_of(self, part: int) -> int:
+        """Slots of ``part``: ``part_slots``, or what is left of the units; or what the tables say."""
+        if self.tables:
+            return self.tables.sizes[part]
+        return min(max(self.units - part * self.part_slots, 0), self.part_slots)

@@ -1,0 +1,156 @@
+"""The messages that a rank receives: awaited, checked, and decoded.
+
+Those of one segment that are all in their first packet, by far the most, are opened by one call of a kernel a step.
+All others are looked at here, one after another.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from zenc.plan.rank_schedule import Message, RankStep
+from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
+from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
+from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
+from zenc.runtime.stats import PhaseStats
+from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, most_body_bytes
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A message of ``size`` bytes whose first packet is in ``whole``; ``rest`` is under way for a long one.
+
+    ``headers`` are those of its ``segments`` that the first look showed.
+    """
+
+    message: Message
+    whole: torch.Tensor
+    size: int
+    segments: int
+    headers: list[SegmentHeader]
+    rest: Pending | None
+
+
+Places: TypeAlias = tuple[tuple[torch.Tensor, ...], list[ctypes.c_uint64]]
+"""Buffers for the first packets of a step, and of each the place where its header says how long the message is."""
+Room: TypeAlias = dict[int, Places]
+"""Step number -> buffers for the first packets that come in it."""
+
+
+class Inbox:
+    """Receives what one rank gets in one call."""
+
+    one_shot = False
+    """Whether the messages of this phase say whose their segments are; else they are their sender's."""
+
+    def __init__(self, link: Channel, workshop: SegmentOps, room: Room) -> None:
+        self.link, self.workshop, self.room = link, workshop, room
+
+    def post(self, step: RankStep) -> list[Pending]:
+        """Be ready for the first packet of every message of ``step``."""
+        receive, tag = self.link.transport.receive, self.link.tag(step, 0)
+        return [
+            receive(message.peer, tag, buffer)
+            for message, buffer in zip(step.receives, self._places(step)[0], strict=True)
+        ]
+
+    def _places(self, step: RankStep) -> Places:
+        """Room for the first packets of a step, kept from call to call: a call leaves nothing of itself in it."""
+        kept = self.room.get(step.number)
+        if kept is None:
+            buffers = torch.empty(len(step.receives), EAGER_BYTES, dtype=torch.uint8).unbind()
+            kept = self.room[step.number] = buffers, [bytes_of_message(buffer.data_ptr()) for buffer in buffers]
+        return kept
+
+    def await_first(self, step: RankStep, posted: Sequence[Pending]) -> dict[int, Arrival]:
+        """Wait for all first packets of ``step``, and be ready for the rest of the long ones, which are by sender."""
+        (buffers, sizes), long = self._places(step), dict[int, Arrival]()
+        for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
+            self.link.wait(pending, message.peer, step, None)
+            if size.value > EAGER_BYTES:
+                long[message.peer] = self._looked_at(step, message, buffer)
+        return long
+
+    def receive(self, step: RankStep, long: dict[int, Arrival], stats: PhaseStats) -> list[HeldSegment]:
+        """What arrives in ``step``, in no order, after ``await_first`` has found the ``long`` messages."""
+        buffers = self._places(step)[0]
+        if not buffers:
+            return []
+        opened = self.workshop.open(self.link.head, step, buffers, self.link.transport.size, self.one_shot)
+        found: list[HeldSegment] = []
+        for message, buffer, segment in zip(step.receives, buffers, opened, strict=True):
+            if segment is not None and (frame := segment.frame):
+                stats.segment_received(frame.format, frame.size, frame.size - HEADER_GAP)
+                found.append(segment)
+            else:
+                arrival = long.get(message.peer) or self._looked_at(step, message, buffer)
+                found += self._take(step, arrival, stats)
+        return found
+
+    def _looked_at(self, step: RankStep, message: Message, buffer: torch.Tensor) -> Arrival:
+        """Read the headers of a first packet, and be ready for the rest of a long message."""
+        total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.link.call)
+        if total <= EAGER_BYTES:
+            return Arrival(message, buffer, total, segments, headers, None)
+        if total > self._most_bytes(message):
+            raise corrupt(message.peer, f"it says that it has {total:,} bytes, more than its parts can have")
+        whole = torch.empty(total, dtype=torch.uint8)
+        ctypes.memmove(whole.data_ptr(), buffer.data_ptr(), EAGER_BYTES)
+        rest = self.link.transport.receive(message.peer, self.link.tag(step, 1), whole[EAGER_BYTES:])
+        return Arrival(message, whole, total, segments, headers, rest)
+
+    def _most_bytes(self, message: Message) -> int:
+        """What the heaviest segments of the message's parts would weigh."""
+        contributors = self.link.transport.size if self.one_shot else 1
+        slots, unit_bytes = self.workshop.slots, self.workshop.unit_bytes
+        bodies = sum(most_body_bytes(slots[piece.part], unit_bytes) for piece in message.pieces)
+        return MESSAGE_HEADER_BYTES + contributors * (SEGMENT_HEADER_BYTES * len(message.pieces) + bodies)
+
+    def _take(self, step: RankStep, arrival: Arrival, stats: PhaseStats) -> list[HeldSegment]:
+        """Wait for the rest of a message, and decode it."""
+        if arrival.rest is not None:
+            self.link.wait(arrival.rest, arrival.message.peer, step, arrival.size)
+        stats.received(arrival.size)
+        sender, address = arrival.message.peer, arrival.whole.data_ptr()
+        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * arrival.segments
+        if arrival.segments != len(arrival.headers):
+            *_, arrival.headers = read_headers(_head(arrival.whole, at), sender, self.link.call)
+        self._ensure_expected(arrival.headers, arrival.message)
+        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in arrival.headers]
+        if at + sum(sizes) != arrival.size:
+            raise corrupt(sender, f"it has {arrival.size} bytes, and its segments need {at + sum(sizes)}")
+        return self._decoded(arrival, sizes, address + at, stats)
+
+    def _decoded(self, arrival: Arrival, sizes: list[int], body: int, stats: PhaseStats) -> list[HeldSegment]:
+        headers, sender = arrival.headers, arrival.message.peer
+        frame = MessageBuffer(arrival.whole, arrival.size, headers[0].format, None, True) if len(headers) == 1 else None
+        bitmaps = self.workshop.bitmaps(len(headers))
+        bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
+        for header, size in zip(headers, sizes, strict=True):
+            origin = header.origin if self.one_shot else sender
+            what = (header.part, origin, header.count, header.format)
+            found.append(self.workshop.decode(*what, body, bitmap, keep, frame))
+            stats.body_received(header.format, size)
+            body, bitmap = body + size, bitmap + self.workshop.bitmap_bytes
+        return found
+
+    def _ensure_expected(self, headers: list[SegmentHeader], message: Message) -> None:
+        """The parts that the plan says, of ranks that there are, none twice and none fuller than its part."""
+        slots, size, pieces = self.workshop.slots, self.link.transport.size, message.pieces
+        if len(headers) == len(pieces) == 1:
+            same = headers[0].part == pieces[0].part
+        else:
+            came = {(header.part, header.origin) for header in headers}
+            same = {part for part, _ in came} == {piece.part for piece in pieces} and len(came) == len(headers)
+        if not same or any(header.origin >= size or header.count > slots[header.part] for header in headers):
+            raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
+
+
+def _head(buffer: torch.Tensor, size: int) -> bytes:
+    return ctypes.string_at(buffer.data_ptr(), min(size, buffer.numel()))

@@ -1,0 +1,330 @@
+"""The compiled kernels of one mapping: typed methods over the C entry points of ``templates/cpu/kernels.cpp.j2``.
+
+Addresses are integers (``tensor.data_ptr()``), arrays of them sequences of integers; a dtype is one of f32, f64, f16,
+bf16. Bitmaps and ranks are uint64, units int64. ctypes releases the GIL while a kernel runs. Nothing here checks
+sizes: that is the caller's care.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+from array import array
+from collections.abc import Sequence
+from ctypes import c_int64
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn, TypeAlias
+from weakref import WeakValueDictionary
+
+from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
+from zenc.runtime.cpu.bindings import opened
+from zenc.runtime.cpu.geometry import Geometry, HashTables
+from zenc.scheme.model import Format
+from zenc.wire.formats import WIRE_FORMATS
+
+WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
+"""Format -> its place in WIRE_FORMATS, which is how kernels and headers name it."""
+
+_NOT_MARKED = -6
+_NO_MEMORY = -7
+_NO_MEMORY_FOR_IDS = -(1 << 62)
+_REASONS = {
+    -1: "its format is unknown",
+    -2: "its index does not have as many slots as its header says",
+    -3: "its slots do not ascend",
+    -4: "it has a slot beyond the end of its part",
+    -5: "it has bits where there must be none",
+}
+
+Outgoing: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
+"""A message to seal: its frame and bitmap; slots, count, bytes of the values, part, origin; the format's place in
+WIRE_FORMATS; and 1 if the index is there already."""
+Opened: TypeAlias = tuple[int, int, int, int, int]
+"""An opened message: its bytes; its segment's count, origin and format (its place in WIRE_FORMATS); and where the
+values begin in it."""
+
+
+NO_PART = -1
+"""Expected where a message has several segments: it is never opened."""
+
+
+class Expected:
+    """Messages of one segment each: their addresses, senders, parts, and the slots of those. Kept from call to call."""
+
+    __slots__ = ("_rows", "count", "found", "found_at", "messages", "rows_at")
+
+    def __init__(self, messages: Sequence[tuple[int, int, int, int]]) -> None:
+        self.messages, self.count = messages, len(messages)
+        self._rows = array("q", list(itertools.chain.from_iterable(messages)))
+        self.found = array("q", bytes(8 * 5 * self.count))
+        self.rows_at, self.found_at = self._rows.buffer_info()[0], self.found.buffer_info()[0]
+
+
+class Kernels:
+    """The kernels in the shared library ``path``.
+
+    Raises BuildError: ``library-broken`` if it can't be opened, ``wrong-abi`` if it is of another version of zenc.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        functions, typed = opened(self.path)
+        self._table_words = functions["table_words"]
+        self._build_tables = functions["build_tables"]
+        self._tables: WeakValueDictionary[tuple[int, int], HashTables] = WeakValueDictionary()
+        self._building = threading.Lock()
+        self._slots_of_units = functions["slots_of_units"]
+        self._units_of_slots = functions["units_of_slots"]
+        self._mark_units = functions["mark_units"]
+        self._rank = functions["rank"]
+        self._fill_bitmap = functions["fill_bitmap"]
+        self._fill_blocks = functions["fill_blocks"]
+        self._encode_index = functions["encode_index"]
+        self._encode = functions["encode"]
+        self._decode_index = functions["decode_index"]
+        self._union = functions["union"]
+        self._seal = functions["seal"]
+        self._open = functions["open"]
+        self._mark_dense = typed["mark_dense"]
+        self._place_units = typed["place_units"]
+        self._place_dense = typed["place_dense"]
+        self._densify = typed["densify"]
+        self._mark_nonzero = typed["mark_nonzero"]
+        self._copy_kept = typed["copy_kept"]
+        self._spread = typed["spread"]
+        self._merge = typed["merge"]
+        self._expand_dense = typed["expand_dense"]
+        self._expand_units = typed["expand_units"]
+
+    def geometry(self, units: int, width: int, parts: int) -> Geometry:
+        """How these kernels cut a tensor. All methods that take a geometry need one that was made here.
+
+        Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
+        """
+        plain = Geometry(units, width, parts)
+        words = self._table_words(units, parts)
+        if words < 0:
+            message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"
+            raise TensorError(Diagnostic("tensor-too-large", message, help="use 'balanced by permutation'"))
+        return replace(plain, tables=self._tables_of(units, parts, words)) if words else plain
+
+    def _tables_of(self, units: int, parts: int, words: int) -> HashTables:
+        """The tables for ``units`` in ``parts``, which all geometries that are in use share."""
+        with self._building:
+            known = self._tables.get((units, parts))
+            if known is None:
+                known = self._tables[units, parts] = self._made_tables(units, parts, words)
+            return known
+
+    def _made_tables(self, units: int, parts: int, words: int) -> HashTables:
+        try:
+            data = (ctypes.c_uint64 * words)()
+        except MemoryError:
+            message = f"there is no memory left for the tables of {units} units, {8 * words:,} bytes"
+            raise TensorError(Diagnostic("out-of-memory", message)) from None
+        self._build_tables(units, parts, data)
+        return HashTables(ctypes.addressof(data), tuple(data[1 : 1 + parts]), data)
+
+    def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
+        """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
+        g = geometry
+        status = self._slots_of_units(*g.cut, units, n, out)
+        if status:
+            _unit_out_of_range(g, units, -1 - status)
+
+    def units_of_slots(self, geometry: Geometry, slots: int, n: int, out: int) -> None:
+        """Write ``out`` [n] int64 = the units of ``slots`` [n]. Raises TensorError ``unit-out-of-range``."""
+        g = geometry
+        status = self._units_of_slots(*g.cut, slots, n, out)
+        if status:
+            _unit_out_of_range(g, slots, -1 - status)
+
+    def mark_units(self, geometry: Geometry, units: int, n: int, bitmap: int, slots_out: int) -> None:
+        """Define ``bitmap`` [geometry.words]: the slots of ``units`` [n], in which a unit may come several times.
+
+        Writes ``slots_out`` [n] int64, the slot of each. Raises TensorError ``unit-out-of-range``.
+        """
+        g = geometry
+        status = self._mark_units(*g.cut, units, n, bitmap, slots_out)
+        if status:
+            _count(_NO_MEMORY if status == _NO_MEMORY_FOR_IDS else 0)
+            _unit_out_of_range(g, units, -1 - status)
+
+    def mark_dense(self, dtype: str, geometry: Geometry, tensor: int, bitmap: int) -> int:
+        """Define ``bitmap`` [geometry.words]: units of ``tensor`` [units, width] with any bits but those of +0 and -0.
+
+        Returns how many there are.
+        """
+        g = geometry
+        return _count(self._mark_dense[dtype](*g.cut, tensor, bitmap))
+
+    def rank(self, bitmap: int, words: int, before: int) -> int:
+        """Write ``before`` [words] uint64 = bits set in the words below each. Returns all bits set."""
+        return _count(self._rank(bitmap, words, before))
+
+    def place_units(
+        self,
+        dtype: str,
+        geometry: Geometry,
+        slots: int,
+        n: int,
+        values: int,
+        bitmap: int,
+        before: int,
+        distinct: int,
+        divisor: int,
+        part_outs: Sequence[int],
+    ) -> None:
+        """Write each part's rows, in the order of their slots: ``values`` [n, width] of the units in ``slots`` [n].
+
+        ``part_outs`` has the address of each part's rows, aligned to a value; for parts without any it is not used.
+        Values of one unit are summed in the order of the input; each is divided by ``divisor`` first. ``slots`` and
+        ``bitmap`` are from ``mark_units``, ``before`` and ``distinct`` from ``rank``.
+        """
+        place, outs = self._place_units[dtype], array("Q", part_outs)
+        at = outs.buffer_info()[0]
+        _count(place(*geometry.cut, slots, n, values, bitmap, before, distinct, divisor, at))
+
+    def place_dense(
+        self,
+        dtype: str,
+        geometry: Geometry,
+        tensor: int,
+        bitmap: int,
+        before: int,
+        divisor: int,
+        part_outs: Sequence[int],
+    ) -> None:
+        """Write each part's rows, as ``place_units`` does: the marked rows of ``tensor`` [units, width]."""
+        outs = array("Q", part_outs)
+        at = outs.buffer_info()[0]
+        _count(self._place_dense[dtype](*geometry.cut, tensor, bitmap, before, divisor, at))
+
+    def densify(self, dtype: str, bitmap: int, slots: int, width: int, values: int, out: int) -> None:
+        """Write ``out`` [slots, width]: the values of the occupied slots of one part, +0 elsewhere."""
+        _count(self._densify[dtype](bitmap, slots, width, values, out))
+
+    def fill_bitmap(self, bitmap: int, slots: int) -> None:
+        """Define ceil(slots / 64) words: all slots occupied."""
+        _count(self._fill_bitmap(bitmap, slots))
+
+    def fill_blocks(self, bitmap: int, slots: int, block: int, out: int) -> int:
+        """Define ceil(slots / 64) words of ``out``: every block of ``block`` slots in which any is occupied.
+
+        ``block`` is a power of two from 2 on; the last block may be short. Returns the slots of all of them.
+        """
+        return _count(self._fill_blocks(bitmap, slots, block.bit_length() - 1, out))
+
+    def spread(self, dtype: str, bitmap: int, filled: int, slots: int, width: int, values: int, out: int) -> None:
+        """Write ``out`` [count of ``filled``, width]: the values of ``bitmap``, which ``filled`` has all, +0 else."""
+        _count(self._spread[dtype](bitmap, filled, slots, width, values, out))
+
+    def encode_index(self, wire: Format, bitmap: int, slots: int, count: int, out: int) -> int:
+        """Write the index part of a segment's body, padded, to ``out``, aligned to 8 bytes. Returns its bytes.
+
+        The values belong right behind it, and zeros behind them up to a multiple of 8 bytes. ``wire`` is dense (only
+        if count == slots), coo, bitmap, elias_fano or block(k) (only of whole blocks).
+        """
+        return _count(self._encode_index(WIRE_NUMBERS[wire], bitmap, slots, count, out))
+
+    def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
+        """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.wire.formats.body_bytes`` for its size.
+
+        ``wire`` is as in ``encode_index``. Returns the bytes written.
+        """
+        return _count(self._encode(WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
+
+    def decode_index(self, wire: Format, index: int, slots: int, count: int, bitmap: int) -> None:
+        """Define ceil(slots / 64) words of ``bitmap`` from the index part at ``index``, aligned to 8 bytes.
+
+        The values follow at ``index + index_bytes(wire, slots, count)`` and are used in place. Raises
+        SynchronisationError ``corrupt-segment`` unless the bytes are the index of exactly ``count`` of ``slots``.
+        """
+        status = self._decode_index(WIRE_NUMBERS[wire], index, slots, count, bitmap)
+        if status:
+            why = _REASONS.get(status, f"status {status}")
+            message = f"a segment of {count} out of {slots} slots, format {wire.value}, can't be read: {why}"
+            raise SynchronisationError(Diagnostic("corrupt-segment", message))
+
+    def seal(self, head: bytes, messages: Sequence[Outgoing]) -> None:
+        """Complete messages of one segment each, whose values are in their frames already: headers, index, padding.
+
+        ``head`` is a message header (``zenc.runtime.cpu.headers``) of the call.
+        """
+        rows = array("q", list(itertools.chain.from_iterable(messages)))
+        _count(self._seal(head, rows.buffer_info()[0], len(messages)))
+
+    def open(
+        self, head: bytes, messages: Expected, capacity: int, unit_bytes: int, bitmaps: int, words: int
+    ) -> list[Opened]:
+        """Open the messages of a step that carry one segment each and are all there, in ``capacity`` bytes.
+
+        Defines ``words`` words for each at ``bitmaps``. Zeros stand for another message, longer or wrong.
+        """
+        found = messages.found
+        self._open(head, messages.rows_at, messages.count, capacity, unit_bytes, bitmaps, words, messages.found_at)
+        return list(zip(*[iter(found.tolist())] * 5, strict=True))
+
+    def mark_nonzero(self, dtype: str, bitmap: int, words: int, width: int, values: int, kept: int) -> int:
+        """Write ``kept`` [words] = the slots of ``bitmap`` whose rows of ``values`` [count, width] are not all zero.
+
+        Zeros of either sign are zero, and NaN is not. Returns how many there are.
+        """
+        return _count(self._mark_nonzero[dtype](bitmap, words, width, values, kept))
+
+    def copy_kept(self, dtype: str, bitmap: int, kept: int, words: int, width: int, values: int, out: int) -> None:
+        """Write ``out`` [bits of ``kept``, width]: those rows of ``values`` [bits of ``bitmap``, width]."""
+        _count(self._copy_kept[dtype](bitmap, kept, words, width, values, out))
+
+    def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
+        """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""
+        pointers = array("Q", bitmaps)
+        return _count(self._union(len(bitmaps), pointers.buffer_info()[0], words, out))
+
+    def merge(self, dtype: str, bitmaps: Sequence[int], values: Sequence[int], words: int, width: int, out: int) -> int:
+        """Write ``out`` [count of the union, width]: the segments of one part, added in the order of the list.
+
+        A unit that one segment has is copied bit by bit. 16-bit sums are made in float32 and rounded once. Returns
+        the count.
+        """
+        marks, rows = array("Q", bitmaps), array("Q", values)
+        at = marks.buffer_info()[0], rows.buffer_info()[0]
+        return _count(self._merge[dtype](len(bitmaps), *at, words, width, out))
+
+    def expand_dense(self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], out: int) -> None:
+        """Write ``out`` [units, width] from the segments of all parts; absent units are +0."""
+        pointers = array("Q", part_values)
+        _count(self._expand_dense[dtype](*geometry.cut, bitmap, pointers.buffer_info()[0], out))
+
+    def expand_units(
+        self,
+        dtype: str,
+        geometry: Geometry,
+        bitmap: int,
+        part_values: Sequence[int],
+        units_out: int,
+        values_out: int,
+    ) -> int:
+        """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns how many."""
+        pointers = array("Q", part_values)
+        at = pointers.buffer_info()[0]
+        return _count(self._expand_units[dtype](*geometry.cut, bitmap, at, units_out, values_out))
+
+
+def _count(status: int) -> int:
+    """``status`` itself, or the error that it stands for. Only wrong calls and a full memory end here."""
+    if status >= 0:
+        return status
+    if status == _NO_MEMORY:
+        raise TensorError(Diagnostic("out-of-memory", "there is no memory left for a kernel's work space"))
+    reason = "a unit is not marked" if status == _NOT_MARKED else _REASONS.get(status, f"status {status}")
+    raise InternalError(Diagnostic("internal", f"a kernel was called with arrays that contradict each other: {reason}"))
+
+
+def _unit_out_of_range(geometry: Geometry, units: int, position: int) -> NoReturn:
+    unit = c_int64.from_address(units + 8 * position).value
+    message = f"unit {unit}, at position {position}, is not one of the tensor's {geometry.units} units"
+    raise TensorError(Diagnostic("unit-out-of-range", message))

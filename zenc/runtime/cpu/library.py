@@ -1,0 +1,24 @@
+"""The CPU target: C++ compiled on first use and called through ctypes. It runs everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from zenc.codegen.build.build_once import DEADLINE_SECONDS
+from zenc.codegen.build.host import build
+from zenc.runtime.cpu.kernels import Kernels
+
+
+def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> Kernels:
+    """Compile ``sources`` of ``scheme`` or find them in the cache, and open them. A process opens each library once.
+
+    Raises BuildError and CacheError; BuildError ``wrong-abi`` for a library of another version of zenc.
+    """
+    return _open(build(sources, deadline_s=deadline_s, scheme=scheme))
+
+
+@cache
+def _open(path: Path) -> Kernels:
+    return Kernels(path)

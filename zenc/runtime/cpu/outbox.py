@@ -1,0 +1,98 @@
+"""The messages that a rank sends.
+
+A message of one segment is sent from the segment's own frame, without a copy, and to every peer from the same bytes;
+one that came alone is passed on as it came, under a new header. Messages of several segments are put together.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import torch
+
+from zenc.plan.rank_schedule import RankStep
+from zenc.runtime.cpu.channel import Channel, Sending
+from zenc.runtime.cpu.headers import SegmentHeader, message_header
+from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
+from zenc.runtime.cpu.transport import EAGER_BYTES
+from zenc.runtime.stats import PhaseStats
+from zenc.scheme.model import Format
+from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+
+
+class Outbox:
+    """Sends what one rank has to send in one call."""
+
+    def __init__(self, link: Channel, workshop: SegmentOps) -> None:
+        self.link, self.workshop = link, workshop
+        self.sending: list[Sending] = []
+        self.rests: list[tuple[torch.Tensor, int]] = []
+
+    def send(self, step: RankStep, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats) -> None:
+        """Send the first packet of every message of ``step``, which is all of most; ``finish`` waits for them."""
+        send, tag, sending = self.link.transport.send, self.link.tag(step, 0), self.sending
+        for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
+            size, peer = buffer.numel(), message.peer
+            if size <= EAGER_BYTES:
+                sending.append((send(peer, tag, buffer), peer, size))
+            else:
+                sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size))
+                self.rests.append((buffer, peer))
+
+    def send_rests(self, step: RankStep) -> None:
+        """Send what is left of long messages, once this rank is ready for those of its peers.
+
+        A transport may ask a receiver whether it is ready, as gloo does. An answer that stands behind a long message on
+        the same link comes only after it, so that two ranks would send to each other one after the other.
+        """
+        for buffer, peer in self.rests:
+            rest = self.link.transport.send(peer, self.link.tag(step, 1), buffer[EAGER_BYTES:])
+            self.sending.append((rest, peer, buffer.numel()))
+        self.rests.clear()
+
+    def finish(self, step: RankStep) -> None:
+        """Wait until all that was sent in ``step`` is on its way, so that its buffers may change."""
+        self.link.wait_all(self.sending, step)
+        self.sending.clear()
+
+    def _messages(
+        self, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats
+    ) -> list[torch.Tensor]:
+        """A message of each load; the frames of those of one segment are sealed all at once."""
+        messages: list[torch.Tensor] = []
+        unsealed: list[HeldSegment] = []
+        for segments in loads:
+            if len(segments) != 1 or not (frame := segments[0].frame) or not self._fits(frame, segments[0], format):
+                messages.append(self._together(segments, format, stats))
+                continue
+            if not frame.sealed:
+                frame.sealed = True
+                unsealed.append(segments[0])
+            stats.body_sent(frame.format, frame.size - HEADER_GAP)
+            messages.append(frame.message())
+        if unsealed:
+            self.workshop.seal(unsealed, self.link.head)
+        stats.sent(sum([message.numel() for message in messages]), len(messages))
+        return messages
+
+    def _fits(self, frame: MessageBuffer, segment: HeldSegment, format: Format) -> bool:
+        """Whether ``frame`` is laid out as ``format`` says."""
+        if frame.asked is format:
+            return True
+        return frame.format is self.workshop.wire_format(segment.part, segment.count, format)
+
+    def _together(self, segments: Sequence[HeldSegment], format: Format, stats: PhaseStats) -> torch.Tensor:
+        formats = [self.workshop.wire_format(s.part, s.count, format) for s in segments]
+        headers = [SegmentHeader(s.part, s.origin, f, s.count) for s, f in zip(segments, formats, strict=True)]
+        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in headers]
+        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(headers)
+        buffer = torch.empty(at + sum(sizes), dtype=torch.uint8)
+        address = buffer.data_ptr()
+        head = message_header(self.link.call, self.link.transport.rank, headers, buffer.numel())
+        ctypes.memmove(address, head, len(head))
+        for segment, header, size in zip(segments, headers, sizes, strict=True):
+            self.workshop.encode(segment, header.format, address + at)
+            stats.body_sent(header.format, size)
+            at += size
+        return buffer

@@ -1,0 +1,292 @@
+"""Segments in memory: what a rank holds of a part, and how it is packed, encoded, decoded, merged and expanded.
+
+    HeldSegment = part  origin  count  bitmap  values  Frame?      # bitmap and values are addresses; keep owns them
+    MessageBuffer   = buffer: header gap | index | values              # a whole message that carries this segment alone
+
+``origin`` is the rank that contributed it (one-shot) or holds it (incremental). Values lie in ascending slot order.
+Kernels place values straight into a frame, so that a message of one segment is sent without a copy, and to many
+peers from one buffer. The algorithms are the target's (bitmap ranking); this module owns the buffers. Addresses
+instead of tensors, since making a view of a tensor costs more than most of what is done with it here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from zenc.errors import Diagnostic, InternalError
+from zenc.plan.rank_schedule import RankStep
+from zenc.runtime.cpu.geometry import Geometry
+from zenc.runtime.cpu.kernels import NO_PART, WIRE_NUMBERS, Expected, Kernels, Outgoing
+from zenc.runtime.cpu.transport import EAGER_BYTES
+from zenc.runtime.layout import Contribution, Layout
+from zenc.scheme.model import Format
+from zenc.wire.formats import (
+    MESSAGE_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    WIRE_FORMATS,
+    index_bytes,
+    padded,
+    wire_format,
+    wire_layout,
+)
+
+HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
+
+
+@dataclass(slots=True)
+class MessageBuffer:
+    """A message around one segment's values: the first ``size`` bytes of ``buffer``.
+
+    Header and index are filled in when it is first sent.
+    """
+
+    buffer: torch.Tensor
+    size: int
+    format: Format
+    asked: Format | None
+    """What the phase said when the frame was laid out; None for one that came in a message."""
+    has_index: bool = False
+    sealed: bool = False
+    """Whether it has this rank's headers."""
+
+    def message(self) -> torch.Tensor:
+        """The message as a tensor."""
+        return self.buffer if self.size == self.buffer.numel() else self.buffer[: self.size]
+
+
+@dataclass(slots=True)  # not frozen: twice as fast to make; never changed all the same
+class HeldSegment:
+    """What is held of ``part``: the addresses of its bitmap and values, and in ``keep`` what owns them."""
+
+    part: int
+    origin: int
+    count: int
+    bitmap: int
+    values: int
+    keep: object
+    frame: MessageBuffer | None
+
+    def seen_from(self, origin: int) -> HeldSegment:
+        """The same segment, held by ``origin``."""
+        if origin == self.origin:
+            return self
+        old = self.frame
+        frame = old and MessageBuffer(old.buffer, old.size, old.format, old.asked, old.has_index)
+        return replace(self, origin=origin, frame=frame)
+
+
+class SegmentOps:
+    """Makes segments of one shape of tensor: its kernels, its geometry and its dtype. Kept from call to call.
+
+    Every ``format`` argument is the one in which the new segment is expected to be sent next; it decides the layout
+    of its frame only.
+    """
+
+    def __init__(self, kernels: Kernels, geometry: Geometry, layout: Layout) -> None:
+        self.kernels, self.geometry, self.layout = kernels, geometry, layout
+        self.dtype = layout.dtype_name
+        self.slots = tuple(geometry.slots_of(part) for part in range(geometry.parts))
+        self.part_words, self.words = geometry.part_words, geometry.words
+        self.ranks_type = ctypes.c_uint64 * self.words
+        self.bitmap_bytes = 8 * self.part_words
+        self.unit_bytes = layout.width * layout.dtype.itemsize
+        self.expected: dict[int, Expected] = {}
+
+    def pack(self, contribution: Contribution, divisor: int, rank: int, format: Format) -> list[HeldSegment]:
+        """One segment a part, from this rank's own gradient: mark, rank, place (each value divided by ``divisor``)."""
+        kernels, geometry, words = self.kernels, self.geometry, self.words
+        ids, values = contribution.unit_ids, contribution.values.data_ptr()
+        n = 0 if ids is None else ids.numel()
+        scratch = torch.empty(2 * words + n, dtype=torch.int64)
+        marks = scratch.data_ptr()
+        ranks, slots = marks + 8 * words, marks + 16 * words
+        if ids is None:
+            kernels.mark_dense(self.dtype, geometry, values, marks)
+        else:
+            kernels.mark_units(geometry, ids.data_ptr(), n, marks, slots)
+        total = kernels.rank(marks, words, ranks)
+        starts = [*self.ranks_type.from_address(ranks)[:: self.part_words], total]
+        segments = [
+            self.framed(part, rank, end - start, marks + part * self.bitmap_bytes, scratch, format)
+            for part, (start, end) in enumerate(itertools.pairwise(starts))
+        ]
+        outs = [segment.values for segment in segments]
+        if ids is None:
+            kernels.place_dense(self.dtype, geometry, values, marks, ranks, divisor, outs)
+        else:
+            kernels.place_units(self.dtype, geometry, slots, n, values, marks, ranks, total, divisor, outs)
+        return segments
+
+    def framed(self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format) -> HeldSegment:
+        """A segment with a frame of its own; its values are not there yet. ``keep`` owns the bitmap."""
+        chosen, index, body = wire_layout(format, self.slots[part], count, self.unit_bytes)
+        size = HEADER_GAP + body
+        arena = torch.empty(size, dtype=torch.uint8)
+        frame, values = MessageBuffer(arena, size, chosen, format), arena.data_ptr() + HEADER_GAP + index
+        return HeldSegment(part, origin, count, bitmap, values, (keep, arena), frame)
+
+    def filled(self, segment: HeldSegment, format: Format) -> HeldSegment:
+        """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense)."""
+        return self._in_blocks(segment, format) if format.block else self._densified(segment, format)
+
+    def _densified(self, segment: HeldSegment, format: Format) -> HeldSegment:
+        slots = self.slots[segment.part]
+        if segment.count == slots:
+            return segment
+        bitmap = torch.zeros(self.part_words, dtype=torch.int64)
+        self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
+        made = self.framed(segment.part, segment.origin, slots, bitmap.data_ptr(), bitmap, format)
+        self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, made.values)
+        return made
+
+    def sparsify(self, segment: HeldSegment, format: Format) -> HeldSegment:
+        """The same segment without the units that are all zero."""
+        words, width = self.part_words, self.layout.width
+        kept = torch.empty(words, dtype=torch.int64)
+        at = (segment.bitmap, words, width, segment.values, kept.data_ptr())
+        count = self.kernels.mark_nonzero(self.dtype, *at)
+        if count == segment.count:
+            return segment
+        made = self.framed(segment.part, segment.origin, count, kept.data_ptr(), kept, format)
+        self.kernels.copy_kept(self.dtype, segment.bitmap, made.bitmap, words, width, segment.values, made.values)
+        return made
+
+    def _in_blocks(self, segment: HeldSegment, format: Format) -> HeldSegment:
+        slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64)
+        count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
+        if segment.count == count:
+            return segment
+        made = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
+        where = segment.bitmap, made.bitmap
+        self.kernels.spread(self.dtype, *where, slots, self.layout.width, segment.values, made.values)
+        return made
+
+    def merge(self, segments: list[HeldSegment], origin: int, format: Format) -> HeldSegment:
+        """The sum of segments of one part, added in the order given."""
+        if len(segments) == 1:
+            return segments[0].seen_from(origin)
+        bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
+        union = torch.empty(self.part_words, dtype=torch.int64)
+        count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
+        made = self.framed(segments[0].part, origin, count, union.data_ptr(), union, format)
+        self.kernels.merge(self.dtype, bitmaps, values, self.part_words, self.layout.width, made.values)
+        return made
+
+    def wire_format(self, part: int, count: int, format: Format) -> Format:
+        """The format in which a segment of ``count`` units travels when the phase says ``format``."""
+        return wire_format(format, self.slots[part], count)
+
+    def measure(self, part: int, count: int, format: Format) -> tuple[int, int]:
+        """(bytes of the index, bytes of the whole body) of a segment: see ``zenc.wire.formats``."""
+        index = index_bytes(format, self.slots[part], count)
+        return index, index + padded(count * self.unit_bytes)
+
+    def seal(self, segments: list[HeldSegment], head: bytes) -> None:
+        """Complete the frames of ``segments``: headers, index, and the zeros behind the values."""
+        slots, unit_bytes = self.slots, self.unit_bytes
+        messages: list[Outgoing] = []
+        for segment in segments:
+            part, count, frame = segment.part, segment.count, segment.frame
+            assert frame is not None
+            what = (slots[part], count, count * unit_bytes, part, segment.origin, WIRE_NUMBERS[frame.format])
+            messages.append((frame.buffer.data_ptr(), segment.bitmap, *what, frame.has_index))
+            frame.has_index = True
+        self.kernels.seal(head, messages)
+
+    def expect(self, step: RankStep, buffers: Sequence[torch.Tensor]) -> Expected:
+        """What ``open`` is to find in ``buffers``, which stay where they are as long as this workshop is kept."""
+        known = self.expected.get(step.number)
+        if known is None:
+            messages = []
+            for buffer, message in zip(buffers, step.receives, strict=True):
+                part = message.pieces[0].part
+                expected = part if len(message.pieces) == 1 else NO_PART
+                messages.append((buffer.data_ptr(), message.peer, expected, self.slots[part]))
+            known = self.expected[step.number] = Expected(messages)
+        return known
+
+    def open(
+        self, head: bytes, step: RankStep, buffers: Sequence[torch.Tensor], ranks: int, one_shot: bool
+    ) -> list[HeldSegment | None]:
+        """The segments of the messages of a step that are to carry one alone, and have it all in the first packet.
+
+        None for all other messages, and for a segment that is of none of the ``ranks``. Under ``one_shot`` headers
+        say whose a segment is; else it is its sender's.
+        """
+        expected = self.expect(step, buffers)
+        bitmaps = torch.empty(expected.count * self.part_words, dtype=torch.int64)
+        bitmap, segments = bitmaps.data_ptr(), list[HeldSegment | None]()
+        opened = self.kernels.open(head, expected, EAGER_BYTES, self.unit_bytes, bitmap, self.part_words)
+        for (size, count, origin, wire, values), buffer, (message, sender, part, _) in zip(
+            opened, buffers, expected.messages, strict=True
+        ):
+            if size and origin < ranks:
+                frame, holder = (
+                    MessageBuffer(buffer, size, WIRE_FORMATS[wire], None, True),
+                    origin if one_shot else sender,
+                )
+                segments.append(HeldSegment(part, holder, count, bitmap, message + values, (buffer, bitmaps), frame))
+            else:
+                segments.append(None)
+            bitmap += self.bitmap_bytes
+        return segments
+
+    def encode(self, segment: HeldSegment, format: Format, out: int) -> None:
+        """Write the body of ``segment`` in a wire format to the address ``out``; see ``measure`` for its size."""
+        slots, value_bytes = self.slots[segment.part], segment.count * self.unit_bytes
+        self.kernels.encode(format, segment.bitmap, slots, segment.count, segment.values, value_bytes, out)
+
+    def bitmaps(self, count: int) -> torch.Tensor:
+        """Room for the bitmaps of ``count`` segments; empty parts need zeros beyond their own words."""
+        return torch.zeros(count * self.part_words, dtype=torch.int64)
+
+    def decode(
+        self,
+        part: int,
+        origin: int,
+        count: int,
+        format: Format,
+        body: int,
+        bitmap: int,
+        keep: object,
+        frame: MessageBuffer | None,
+    ) -> HeldSegment:
+        """The segment whose body is at ``body``; its values stay there, its bitmap goes to ``bitmap``.
+
+        ``frame`` is the message that it came in, if it came alone: it can be passed on as it is.
+        Raises SynchronisationError for a malformed one.
+        """
+        slots = self.slots[part]
+        self.kernels.decode_index(format, body, slots, count, bitmap)
+        return HeldSegment(part, origin, count, bitmap, body + index_bytes(format, slots, count), keep, frame)
+
+    def expand_into(self, segments: Sequence[HeldSegment], tensor: torch.Tensor) -> None:
+        """Write the complete segments of all parts to ``tensor``, dense and contiguous; absent units become +0."""
+        bitmap = self._whole(segments)
+        values = [segment.values for segment in segments]
+        self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, tensor.data_ptr())
+
+    def expand_units(self, segments: Sequence[HeldSegment]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The complete segments of all parts as ascending unit ids [k] and values [k, width]."""
+        bitmap = self._whole(segments)
+        count = sum([segment.count for segment in segments])
+        ids = torch.empty(count, dtype=torch.int64)
+        rows = torch.empty(count, self.layout.width, dtype=self.layout.dtype)
+        at = (bitmap.data_ptr(), [segment.values for segment in segments], ids.data_ptr(), rows.data_ptr())
+        self.kernels.expand_units(self.dtype, self.geometry, *at)
+        return ids, rows
+
+    def _whole(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
+        """The bitmaps of all parts, one after another."""
+        if [segment.part for segment in segments] != list(range(self.geometry.parts)):
+            raise InternalError(Diagnostic("internal", "a call ended without all parts"))
+        bitmap = torch.empty(self.words, dtype=torch.int64)
+        base, size = bitmap.data_ptr(), self.bitmap_bytes
+        for segment in segments:
+            ctypes.memmove(base + segment.part * size, segment.bitmap, size)
+        return bitmap

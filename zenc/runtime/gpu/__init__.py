@@ -1,0 +1,1 @@
+"""The GPU's backend: a call sequence in C++ over CUDA's driver and NCCL."""

@@ -1,0 +1,153 @@
+"""Compiled call sequences: built by g++ through the cache, without a toolkit, and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import c_char_p, c_int64, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from zenc.codegen.build.build_once import DEADLINE_SECONDS
+from zenc.codegen.build.host import build
+from zenc.errors import BuildError, Diagnostic, SynchronisationError
+from zenc.runtime.gpu.call_args import CallArgs, CallOutcome
+
+ID_BYTES = 128
+_ERROR_BYTES = 1024
+_ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
+    "zenc_load_kernels": (c_void_p, (c_char_p, c_char_p, c_uint64)),
+    "zenc_unload_kernels": (None, (c_void_p,)),
+    "zenc_table_words": (c_int64, (c_int64, c_int64)),
+    "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
+    "zenc_unique_id": (c_int64, (c_char_p, c_char_p, c_uint64)),
+    "zenc_open_communicator": (c_void_p, (c_char_p, c_int64, c_int64, c_int64, c_char_p, c_uint64)),
+    "zenc_drain": (c_int64, (c_void_p, c_void_p, c_int64, c_char_p, c_uint64)),
+    "zenc_abort_communicator": (None, (c_void_p,)),
+    "zenc_close_communicator": (None, (c_void_p,)),
+    "zenc_all_reduce": (c_int64, (c_void_p,)),
+}
+
+
+def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallSequence:
+    """Compile ``sources``, of ``render_sequences`` for ``scheme``, or find them in the cache, and open them.
+
+    Raises BuildError and CacheError.
+    """
+    return _open(build(sources, target="cuda", deadline_s=deadline_s, scheme=scheme))
+
+
+@cache
+def _open(path: Path) -> CallSequence:
+    return CallSequence(path)
+
+
+class CallSequence:
+    """The sequences of some ranks of one group. ``bind`` comes before all else.
+
+    Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._library = ctypes.CDLL(str(path))
+            for name, (result, arguments) in _ENTRY_POINTS.items():
+                function = getattr(self._library, name)
+                function.restype, function.argtypes = result, arguments
+        except (OSError, AttributeError) as problem:
+            raise BuildError(Diagnostic("library-broken", f"{path} can't be loaded: {problem}")) from problem
+        self.path = path
+
+    def bind(self, cuda: str, nccl: str | None) -> None:
+        """Find CUDA's driver and NCCL in the libraries at these paths; one rank alone needs no NCCL.
+
+        Raises BuildError ``cuda-unavailable``.
+        """
+        text = _Text()
+        if not self._library.zenc_bind(cuda.encode(), None if nccl is None else nccl.encode(), *text.arguments):
+            help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
+            raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
+
+    def load_kernels(self, image: bytes) -> int:
+        """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``."""
+        text = _Text()
+        kernels = self._library.zenc_load_kernels(image, *text.arguments)
+        if not kernels:
+            help = (
+                "ZENC_CACHE_DIR=$(mktemp -d) has them compiled anew; a driver that is older than they are refuses them"
+            )
+            raise BuildError(Diagnostic("library-broken", f"the kernels can't be loaded: {text.value}", help=help))
+        return int(kernels)
+
+    def unload_kernels(self, kernels: int) -> None:
+        """No call may be under way."""
+        self._library.zenc_unload_kernels(kernels)
+
+    def table_words(self, units: int, parts: int) -> int:
+        """The 64-bit words of the tables of hierarchical hashing; below 0 where there are too many units."""
+        return int(self._library.zenc_table_words(units, parts))
+
+    def build_tables(self, seed: int, units: int, parts: int, out: int) -> None:
+        """Write ``out`` [table_words]: the tables of hierarchical hashing with ``seed``, in memory of the host."""
+        self._library.zenc_build_tables(seed, units, parts, out)
+
+    def unique_id(self) -> bytes:
+        """A new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""
+        text, made = _Text(), ctypes.create_string_buffer(ID_BYTES)
+        if not self._library.zenc_unique_id(made, *text.arguments):
+            raise _not_made(text.value)
+        return made.raw
+
+    def open_communicator(self, id: bytes | None, size: int, rank: int, deadline: float) -> int:
+        """A handle of a group of ``size`` ranks, which all join it together; ``id`` is None for one rank alone.
+
+        Waits for the others up to ``deadline`` seconds. Raises SynchronisationError ``group-not-made``.
+        """
+        text = _Text()
+        group = self._library.zenc_open_communicator(id, size, rank, int(deadline * 1e6), *text.arguments)
+        if not group:
+            raise _not_made(text.value)
+        return int(group)
+
+    def drain(self, communicator: int, stream: int, deadline: float) -> tuple[CallOutcome, str]:
+        """Wait for all that is on ``stream``, up to ``deadline`` seconds: DONE, DEADLINE_PASSED or CUDA_FAILED, why.
+
+        No capture on any thread minds it.
+        """
+        text = _Text()
+        outcome = self._library.zenc_drain(communicator, stream, int(deadline * 1e6), *text.arguments)
+        return CallOutcome(outcome), text.value
+
+    def abort_communicator(self, communicator: int) -> None:
+        """End what is under way, also what a graph replays. The group can't be used again.
+
+        What NCCL holds of it is freed when the last graph is destroyed that holds a call.
+        """
+        self._library.zenc_abort_communicator(communicator)
+
+    def close_communicator(self, communicator: int) -> None:
+        """No call may be under way, on the host or on its stream."""
+        self._library.zenc_close_communicator(communicator)
+
+    def all_reduce(self, call: CallArgs) -> CallOutcome:
+        """Run ``call``, and wait for its result; what became of it is in the call."""
+        return CallOutcome(self._library.zenc_all_reduce(ctypes.byref(call)))
+
+
+class _Text:
+    """Where C++ writes why something failed."""
+
+    def __init__(self) -> None:
+        self._buffer = ctypes.create_string_buffer(_ERROR_BYTES)
+        self.arguments = self._buffer, _ERROR_BYTES
+
+    @property
+    def value(self) -> str:
+        return self._buffer.value.decode("utf-8", "replace")
+
+
+def _not_made(why: str) -> SynchronisationError:
+    help = "see whether all ranks are alive, and have a GPU each; NCCL_DEBUG=INFO tells more"
+    return SynchronisationError(Diagnostic("group-not-made", f"NCCL has no group of these ranks: {why}", help=help))

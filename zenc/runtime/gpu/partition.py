@@ -1,0 +1,91 @@
+"""How a plan's mapping cuts units into parts on a GPU: the slots of each part, and tables in the GPU's memory.
+
+cuts = Cuts(plan.mapping, parts, library, upload)
+cut = cuts.of(layout.units)      # at ``prepare``, on the host's thread
+cut.fill(call)                   # for each call
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.gpu.call_args import CallArgs
+from zenc.runtime.gpu.library import CallSequence
+from zenc.scheme.model import HierarchicalHash, Mapping
+from zenc.wire.formats import slots_of
+
+Words: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
+Upload: TypeAlias = Callable[[Words], tuple[int, object]]
+"""Copies words to the GPU, and returns when they are there: (the address, aligned to 8; what owns the memory)."""
+
+
+@dataclass(frozen=True, eq=False)
+class DevicePartition:
+    """One number of units in parts. Calls that were filled from it need it until they end.
+
+    ``part_slots`` [parts] are the slots of each part; ``tables`` is an address on the GPU, or None; ``r1`` and ``r2``
+    are cells of the hash memory for each id of a call. ``keep`` owns the memory of the tables.
+    """
+
+    part_slots: ctypes.Array[ctypes.c_int64]
+    tables: int | None = None
+    r1: float = 0.0
+    r2: float = 0.0
+    keep: object = None
+
+    def fill(self, call: CallArgs) -> None:
+        """Tell ``call`` how its units are cut."""
+        call.part_slots = ctypes.addressof(self.part_slots)
+        call.tables, call.r1, call.r2 = self.tables, self.r1, self.r2
+
+
+class DevicePartitions:
+    """How ``mapping`` cuts units into ``parts``. Cuts that are in use are shared, by any threads."""
+
+    def __init__(self, mapping: Mapping, parts: int, library: CallSequence, upload: Upload) -> None:
+        self.mapping, self.parts = mapping, parts
+        self._library, self._upload = library, upload
+        self._known: WeakValueDictionary[int, DevicePartition] = WeakValueDictionary()
+        self._making = threading.Lock()
+
+    def of(self, units: int) -> DevicePartition:
+        """The cut of ``units``. Tables are made and uploaded here, unless a cut of as many is in use.
+
+        Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
+        """
+        with self._making:
+            known = self._known.get(units)
+            if known is None:
+                known = self._known[units] = self._made(units)
+            return known
+
+    def _made(self, units: int) -> DevicePartition:
+        if not isinstance(self.mapping, HierarchicalHash):
+            return DevicePartition(self._slots([slots_of(units, self.parts, part) for part in range(self.parts)]))
+        words = self._tables(self.mapping.seed, units)
+        address, keep = self._upload(words)
+        slots = self._slots(words[1 : 1 + self.parts])
+        return DevicePartition(slots, address, self.mapping.r1, self.mapping.r2, keep)
+
+    def _tables(self, seed: int, units: int) -> Words:
+        """The words of ``HashTables`` in ``templates/shared/zenc/hash.h``: the largest size, all sizes, and so on."""
+        count = self._library.table_words(units, self.parts)
+        if count < 0:
+            message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"
+            raise TensorError(Diagnostic("tensor-too-large", message, help="use 'balanced by permutation'"))
+        try:
+            words = (ctypes.c_uint64 * count)()
+        except MemoryError:
+            message = f"there is no memory left for the tables of {units} units, {8 * count:,} bytes"
+            raise TensorError(Diagnostic("out-of-memory", message)) from None
+        self._library.build_tables(seed, units, self.parts, ctypes.addressof(words))
+        return words
+
+    def _slots(self, sizes: list[int]) -> ctypes.Array[ctypes.c_int64]:
+        return (ctypes.c_int64 * self.parts)(*sizes)

@@ -1,0 +1,60 @@
+"""The problems of one scheme, gathered so that its author sees all of them at once; and how choices are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from zenc.did_you_mean import did_you_mean
+from zenc.errors import Diagnostic, SchemeError, Span, raise_if_any
+
+MOST_LISTED = 40
+"""Names that one message gives: a text may have thousands."""
+
+
+@dataclass
+class Collector:
+    """Collects diagnostics; ``close`` raises if one of them is an error."""
+
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def error(
+        self, id: str, message: str, span: Span | None, *, notes: tuple[str, ...] = (), help: str | None = None
+    ) -> None:
+        self.found.append(Diagnostic(id, message, span, notes, help))
+
+    def warn(self, id: str, message: str, span: Span | None, *, help: str | None = None) -> None:
+        self.found.append(Diagnostic(id, message, span, help=help, severity="warning"))
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is an error so far."""
+        return any(diagnostic.severity == "error" for diagnostic in self.found)
+
+    def close(self) -> tuple[Diagnostic, ...]:
+        """The warnings, in the order of the text.
+
+        Raises:
+            SchemeError: with everything that was found, if there is an error.
+        """
+        found = tuple(dict.fromkeys(sorted(self.found, key=_place)))
+        raise_if_any(SchemeError, found)
+        return found
+
+
+def _place(diagnostic: Diagnostic) -> tuple[str, int]:
+    return (diagnostic.span.source.name, diagnostic.span.start) if diagnostic.span else ("", -1)
+
+
+def unknown(kind: str, name: str, choices: Iterable[str], also: str = "") -> str:
+    """``unknown KIND 'NAME'; one of A, B (did you mean 'A'?)``; ``also`` is a choice that is no name."""
+    known = list(choices)
+    return f"unknown {kind} '{name}'; one of {listed(known, also)}{did_you_mean(name, known)}"
+
+
+def listed(names: Iterable[str], also: str = "") -> str:
+    """``A, B``; of more than ``MOST_LISTED`` the first, and how many more there are."""
+    known = list(names)
+    shown = ", ".join(known[:MOST_LISTED])
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return shown + more + (f", or {also}" if also else "")

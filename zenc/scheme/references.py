@@ -1,0 +1,90 @@
+"""A word that names a scheme, in a tier or in a choice -> that scheme, resolved.
+
+It is a scheme of this file, of an imported one, or one that comes with zenc, in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zenc.language import syntax
+from zenc.language.files import SourceFiles, shipped_names
+from zenc.scheme import model
+from zenc.scheme.arguments import match_arguments
+from zenc.scheme.collector import Collector, unknown
+from zenc.scheme.constants import Environment, constant
+
+DEEPEST = 4
+"""Schemes of which each is a tier of the one before."""
+
+Chain: TypeAlias = tuple[syntax.SchemeSyntax, ...]
+"""The schemes that are being resolved, each named by the one before."""
+Known: TypeAlias = dict[str, tuple[SourceFiles, syntax.SchemeSyntax]]
+Levels: TypeAlias = Mapping[str, int]
+"""The ranks in one unit of a level: those of a node, of a rack."""
+Given: TypeAlias = Mapping[str, int | float | str]
+Resolve: TypeAlias = Callable[[SourceFiles, Chain, Given, Levels, Collector], model.Scheme | None]
+
+
+@dataclass
+class Naming:
+    """What the words of the last scheme of ``chain`` name, each resolved by ``resolve``."""
+
+    program: SourceFiles
+    chain: Chain
+    environment: Environment
+    report: Collector
+    resolve: Resolve
+
+    def scheme(self, word: syntax.Word, levels: Levels) -> model.Scheme | None:
+        """The scheme that ``word`` names; None, and a diagnostic, where there is none or it is wrong."""
+        known = schemes_of(self.program)
+        if word.name.text not in known:
+            names = sorted({*known, *shipped_names()})
+            self.report.error("unknown-value", unknown("scheme", word.name.text, names), word.name.span)
+            return None
+        program, scheme = known[word.name.text]
+        if not self._is_allowed(scheme, word):
+            return None
+        values = self.arguments(word, [parameter.name.text for parameter in scheme.parameters])
+        return None if values is None else self._resolved(program, scheme, values, levels)
+
+    def arguments(self, word: syntax.Word, names: list[str]) -> dict[str, int | float] | None:
+        """Name -> value of the arguments that ``word`` is given; None where one of them has no value."""
+        given = match_arguments(word, names, self.report)
+        values = {name: constant(argument.value, self.environment, self.report) for name, argument in given.items()}
+        told = {name: value for name, value in values.items() if value is not None}
+        return told if len(told) == len(values) else None
+
+    def _is_allowed(self, scheme: syntax.SchemeSyntax, word: syntax.Word) -> bool:
+        name = scheme.name.text
+        if scheme.choices:
+            message = f"'{name}' chooses among schemes itself, so it is no scheme to be named here"
+            help = "name the schemes that it chooses from"
+            self.report.error("nested-choice", message, word.span, help=help)
+        elif scheme in self.chain:
+            circle = " -> ".join(s.name.text for s in (*self.chain[self.chain.index(scheme) :], scheme))
+            self.report.error("recursive-tier", f"'{name}' is a tier of itself: {circle}", word.span)
+        elif len(self.chain) >= DEEPEST:
+            self.report.error("wrong-range", f"tiers of tiers nest at most {DEEPEST} deep", word.span)
+        else:
+            return True
+        return False
+
+    def _resolved(
+        self, program: SourceFiles, scheme: syntax.SchemeSyntax, given: Given, levels: Levels
+    ) -> model.Scheme | None:
+        """Warnings about a scheme are for those who use it by itself."""
+        inner = Collector()
+        resolved = self.resolve(program, (*self.chain, scheme), given, levels, inner)
+        self.report.found += [diagnostic for diagnostic in inner.found if diagnostic.severity == "error"]
+        return None if inner.failed else resolved
+
+
+def schemes_of(program: SourceFiles) -> Known:
+    """What a word can name, with the program in which the words of that scheme have their meaning."""
+    known: Known = {s.name.text: (shipped, s) for shipped in program.shipped for s in shipped.main.schemes}
+    known |= {s.name.text: (program, s) for file in reversed(program.files) for s in file.schemes}
+    return known

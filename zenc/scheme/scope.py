@@ -1,0 +1,165 @@
+"""Whether the statements of a schedule mean something: names, functions, and what may stand where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from zenc.did_you_mean import did_you_mean
+from zenc.errors import Span
+from zenc.language.schedule import (
+    BUILTIN_NAMES,
+    FUNCTIONS,
+    Apply,
+    Binary,
+    Block,
+    Expression,
+    For,
+    If,
+    Integer,
+    Let,
+    Part,
+    PartRange,
+    Require,
+    Send,
+    Statement,
+    Step,
+    Unary,
+    Variable,
+)
+from zenc.plurals import count
+from zenc.scheme.collector import Collector, listed
+
+
+@dataclass
+class Checker:
+    """Checks blocks in which ``parameters`` are known; ``used`` are those of them that were met."""
+
+    parameters: Sequence[str]
+    report: Collector
+    used: set[str] = field(default_factory=set)
+    _met: set[int] = field(default_factory=set)
+    """The ids of those ``let`` statements whose names were met."""
+
+    def check(self, block: Block) -> None:
+        self._block(block, dict.fromkeys((*BUILTIN_NAMES, *self.parameters)), in_step=False)
+
+    def _block(self, block: Block, scope: dict[str, Let | None], in_step: bool) -> None:
+        """``scope`` holds the names that are known here, and what is known of the names a ``let`` made."""
+        scope = dict(scope)
+        made: list[Let] = []
+        for statement in block:
+            self._statement(statement, scope, in_step)
+            if isinstance(statement, Let):
+                if self._declare(statement, statement.name, scope):
+                    made.append(statement)
+                scope[statement.name] = statement
+        for let in made:
+            if id(let) not in self._met and not let.name.startswith("_"):
+                self.report.warn("unused-name", f"'{let.name}' is used nowhere", name_span(let))
+
+    def _statement(self, statement: Statement, scope: dict[str, Let | None], in_step: bool) -> None:
+        match statement:
+            case Let():
+                self.expression(statement.value, scope)
+            case Require():
+                self.expression(statement.condition, scope)
+            case Send():
+                self._send(statement, scope, in_step)
+            case Step():
+                if in_step:
+                    message = "a step inside a step: the moves of one step already run together"
+                    self.report.error("nested-step", message, head_span(statement, "step"))
+                self._block(statement.body, scope, in_step=True)
+            case If():
+                self.expression(statement.condition, scope)
+                self._block(statement.then, scope, in_step)
+                self._block(statement.otherwise, scope, in_step)
+            case For():
+                self.expression(statement.first, scope)
+                self.expression(statement.last, scope)
+                self._declare(statement, statement.variable, scope)
+                self._block(statement.body, {**scope, statement.variable: None}, in_step)
+
+    def _declare(self, statement: Let | For, name: str, scope: Mapping[str, Let | None]) -> bool:
+        """Whether ``name`` is free; else that is reported."""
+        if name in BUILTIN_NAMES or name in FUNCTIONS:
+            message = f"'{name}' is a name of the language"
+        elif name in scope:
+            message = f"'{name}' has a meaning here already"
+        else:
+            return True
+        self.report.error("shadowed-name", message, name_span(statement), help="choose another name")
+        return False
+
+    def _send(self, send: Send, scope: Mapping[str, Let | None], in_step: bool) -> None:
+        if not in_step:
+            message = "a send stands in a step: step { send ... }"
+            self.report.error("send-outside-step", message, head_span(send, "send"))
+        for expression in expressions_of(send):
+            self.expression(expression, scope)
+
+    def expression(self, e: Expression, scope: Mapping[str, Let | None]) -> None:
+        """Report the names and functions of ``e`` that mean nothing, and divisions by a literal nought."""
+        match e:
+            case Variable():
+                self._variable(e, scope)
+            case Unary():
+                self.expression(e.operand, scope)
+            case Binary():
+                self.expression(e.left, scope)
+                self.expression(e.right, scope)
+                if e.operator in ("/", "mod") and e.right == Integer(0):
+                    self.report.error("division-by-zero", "this divides by nought", e.right.span)
+            case Apply():
+                self._apply(e, scope)
+            case Integer():
+                pass
+
+    def _variable(self, e: Variable, scope: Mapping[str, Let | None]) -> None:
+        if e.name not in scope:
+            message = f"unknown name '{e.name}'{did_you_mean(e.name, scope)}"
+            self.report.error("unknown-name", message, e.span, notes=(f"known here: {listed(scope) or 'no name'}",))
+        elif scope[e.name] is None:
+            self.used.add(e.name)
+        else:
+            self._met.add(id(scope[e.name]))
+
+    def _apply(self, e: Apply, scope: Mapping[str, Let | None]) -> None:
+        wanted = FUNCTIONS.get(e.function)
+        if wanted is None:
+            message = f"unknown function '{e.function}'; one of {', '.join(FUNCTIONS)}"
+            help = "a range stands in a loop: for i in 0 .. size - 1" if e.function == "range" else None
+            self.report.error("unknown-function", message + did_you_mean(e.function, FUNCTIONS), e.span, help=help)
+        elif wanted != len(e.arguments):
+            message = f"{e.function} takes {count(wanted, 'argument')}, not {len(e.arguments)}"
+            self.report.error("wrong-arguments", message, e.span)
+        for argument in e.arguments:
+            self.expression(argument, scope)
+
+
+def expressions_of(send: Send) -> list[Expression]:
+    """All expressions of a send."""
+    parts: tuple[Expression, ...] = ()
+    match send.parts:
+        case Part(index=index):
+            parts = (index,)
+        case PartRange(first=first, last=last):
+            parts = (first, last)
+    return [*parts, send.to, *(e for e in (send.origin, send.where) if e is not None)]
+
+
+def head_span(statement: Statement, word: str) -> Span | None:
+    """The word that a statement starts with."""
+    span = statement.span
+    return span and Span(span.source, span.start, span.start + len(word))
+
+
+def name_span(statement: Let | For) -> Span | None:
+    """The name that a statement declares: the second word of its text."""
+    span, name = statement.span, statement.name if isinstance(statement, Let) else statement.variable
+    if span is None:
+        return None
+    found = re.compile(rf"\b{re.escape(name)}\b").search(span.source.text, span.start + 3, span.end)
+    return Span(span.source, found.start(), found.end()) if found else span

@@ -1,0 +1,1 @@
+"""The choice of a scheme: while a job trains, and by search before it starts."""

@@ -1,0 +1,156 @@
+"""Schemes that a search tries, as texts: what is predicted is what is written, to be read and committed.
+
+SchemeDraft = name imports parameters doc body               # body: entries, or tiers
+shipped   every scheme that comes with zenc, with other values of its parameters
+combined  the four dimensions, all combinations that mean something
+formats   another wire format for the push, the pull, or both
+units     elements in place of rows
+tiers     one scheme inside of a machine, another one across machines
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from zenc.errors import Span
+from zenc.language.files import PRELUDE, load_file, locate
+from zenc.language.formatter import format_text
+from zenc.language.syntax import File, Phrase, SchemeSyntax
+from zenc.scheme.collector import Collector
+from zenc.scheme.constants import Environment, constant
+from zenc.scheme.library import shipped
+
+COMMUNICATIONS = ("point_to_point", "ring", "hierarchy")
+AGGREGATIONS = ("incremental", "one_shot")
+FORMATS = ("auto", "dense", "coo", "bitmap", "elias_fano", "block(16)", "block(256)")
+INSIDE = ("dense_ring", "dense_halving_doubling", "balanced", "hierarchical_centralization")
+ACROSS = ("balanced", "dense_ring", "dense_halving_doubling", "sparcml", "sparcml_split", "agsparse")
+BALANCED = "balanced by permutation"
+HOLDERS = "balanced by holders"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeDraft:
+    """``label`` is what a table calls it; ``entries`` are those of a scheme, or empty where it has ``tiers``.
+
+    ``family``: the label of what it is a variant of, if it is one.
+    """
+
+    label: str
+    doc: str
+    entries: tuple[tuple[str, str], ...]
+    tiers: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, int | float], ...] = ()
+    imports: tuple[str, ...] = ()
+    family: str = ""
+
+    def text(self, name: str, comment: Sequence[str] = ()) -> str:
+        """The scheme, called ``name``, laid out as everyone does."""
+        given = ", ".join(f"{key} = {value}" for key, value in self.parameters)
+        body = [*(f"{key}: {value}" for key, value in self.entries), *self.tiers]
+        lines = [
+            *(f"# {line}" for line in comment),
+            *(f'import "{file}"' for file in self.imports),
+            f"scheme {name}{f'({given})' if given else ''} {{",
+            f'"{self.doc}"',
+            *body,
+            "}",
+        ]
+        return format_text("\n".join(lines) + "\n", name)
+
+    def entry(self, key: str) -> str | None:
+        return dict(self.entries).get(key)
+
+    def with_entries(self, label: str, **changes: str) -> SchemeDraft:
+        """The same with other entries, or more of them."""
+        entries = tuple({**dict(self.entries), **changes}.items())
+        return replace(self, label=label, entries=entries, family=self.family or self.label)
+
+
+def of_shipped(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:
+    """The shipped schemes, each with values of its parameters that make sense for ``size`` ranks."""
+    for name in (entry["name"] for entry in shipped() if not entry["candidates"]):
+        file = load_file(locate(name)).main
+        (scheme,) = (each for each in file.schemes if each.name.text == name)
+        base = _draft(file, scheme)
+        for values in _values(name, size, levels):
+            kept = tuple((key, values.get(key, value)) for key, value in base.parameters)
+            label = f"{name}({', '.join(f'{k} = {v}' for k, v in values.items())})" if values else name
+            yield replace(base, label=label, parameters=kept)
+
+
+def _draft(file: File, scheme: SchemeSyntax) -> SchemeDraft:
+    entries = tuple((entry.key.text, _source(entry.value.span)) for entry in scheme.entries)
+    report = Collector()
+    defaults = [(p.name.text, constant(p.default, Environment(), report)) for p in scheme.parameters if p.default]
+    parameters = tuple((name, value) for name, value in defaults if value is not None)
+    own = {schedule.name.text for schedule in file.schedules if schedule.name}
+    phrases = [entry.value for entry in scheme.entries if isinstance(entry.value, Phrase)]
+    names = {word.name.text for phrase in phrases for word in phrase.words}
+    imports = (f"{scheme.name.text}.zen",) if names & own and file.source.name != PRELUDE else ()
+    tiers = tuple(_source(tier.span) for tier in scheme.tiers)
+    return SchemeDraft(scheme.name.text, scheme.doc or "", entries, tiers, parameters, imports)
+
+
+def _source(span: Span | None) -> str:
+    assert span is not None, "it was read from a text"
+    return span.source.text[span.start : span.end]
+
+
+def _values(name: str, size: int, levels: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Other values of the parameters of a shipped scheme; none at first, which are its defaults."""
+    yield {}
+    divisors = [k for k in range(2, size) if size % k == 0]
+    if name == "torus2d":
+        yield from ({"columns": k} for k in divisors if k != 2)
+    elif name == "kylix":
+        yield from ({"d2": k, "d3": 1} for k in divisors)
+    elif name == "double_binary_tree":
+        yield from ({"chunks": k} for k in (1, 2, 8, 16))
+    elif name == "zen_cluster":
+        yield from ({"gpus": k} for k in dict.fromkeys(levels.values()) if k in divisors and k != 8)
+
+
+def combined() -> Iterator[SchemeDraft]:
+    """The 18 combinations of the four dimensions, and those by holders, with formats that are chosen by message."""
+    cuts = [("centralization", None), ("parallelism", BALANCED), ("parallelism", "imbalanced")]
+    for communication, aggregation, (partition, balance) in product(COMMUNICATIONS, AGGREGATIONS, cuts):
+        yield _combination(communication, aggregation, partition, balance)
+    for communication in COMMUNICATIONS:
+        yield _combination(communication, "incremental", "parallelism", HOLDERS)
+
+
+def _combination(communication: str, aggregation: str, partition: str, balance: str | None) -> SchemeDraft:
+    entries = [("communication", communication), ("aggregation", aggregation), ("partition", partition)]
+    kind = "centralization" if balance is None else balance.removeprefix("balanced by ")
+    label = f"{communication}, {aggregation}, {kind}"
+    doc = f"A combination of the four dimensions: {label}."
+    return SchemeDraft(label, doc, tuple(entries if balance is None else [*entries, ("balance", balance)]))
+
+
+def other_formats(of: SchemeDraft) -> Iterator[SchemeDraft]:
+    """``of`` with every pair of wire formats; none where values travel alone, or tiers say it."""
+    if of.tiers or of.entry("balance") == HOLDERS:
+        return
+    now = of.entry("push") or "auto", of.entry("pull") or "auto"
+    for push, pull in product(FORMATS, FORMATS):
+        if (push, pull) != now:
+            yield of.with_entries(f"{of.label}, {push} / {pull}", push=push, pull=pull)
+
+
+def by_element(of: SchemeDraft) -> SchemeDraft:
+    """``of`` with single elements for its units."""
+    return of.with_entries(f"{of.label}, unit element", unit="element")
+
+
+def tiered(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:
+    """A scheme among the ranks of a level and another one across, for each level of the topology."""
+    for level, ranks in levels.items():
+        if not 1 < ranks < size or size % ranks:
+            continue
+        for inside, across in product(INSIDE, ACROSS):
+            tiers = (f"tier {level}({ranks}): {inside}", f"tier cluster: {across}")
+            doc = f"{inside} among the {ranks} ranks of a {level}, then {across}."
+            yield SchemeDraft(f"{inside} in a {level} of {ranks}, then {across}", doc, (), tiers)

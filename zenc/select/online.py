@@ -1,0 +1,306 @@
+"""Which of several schemes sums a tensor: prediction, a few timed calls, and no hurry to change.
+
+    call 1          a look: what the gradient holds, so what each candidate would take, by the model
+    then            trials: the first candidate, timed; what it took tells how fast links and ranks are; then those
+                    that may still be the best, timed, the most promising first
+    a Decision      the quickest
+    every so often  a look; where another one is better by the margin, or a call takes twice or half of what is
+                    expected, at several looks in a row: trials, a Decision
+
+Nothing here talks to anyone. Its numbers are agreed by all ranks, and only the basic operations on them are used, which
+are exact to the bit on every machine: so all ranks decide alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zenc.scheme.model import Settings
+
+SPREAD = 4.0
+"""A candidate may be the best as long as it is predicted to take no more than so many times the least.
+
+With models that are wrong by a factor of two among each other the best is then not missed; with 2.5 it is, at times.
+"""
+SURPRISE = 2.0
+"""A call that takes so many times what was expected, or so many times less, says that the network has changed."""
+_TRUST = 0.001
+"""How much one record of a call weighs against the belief that latencies and kernels are as calibrated."""
+_TRUST_IN_LINKS = 3e-8
+"""The same of links: they may well be a thousand times slower, but not a million times, to explain a small message."""
+_LEAST = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Seconds of a call: ``fixed``, whatever the bandwidth, and ``transfer`` on links of the calibrated one."""
+
+    fixed: float
+    transfer: float
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """How many times longer than calibrated both parts of a model take here."""
+
+    fixed: float = 1.0
+    transfer: float = 1.0
+
+    def seconds(self, model: Model) -> float:
+        return model.fixed * self.fixed + model.transfer * self.transfer
+
+
+def fit_speeds(records: Sequence[tuple[Model, float]]) -> Speeds:
+    """The speeds that explain best what calls took, by least squares of relative errors; neither is below 0.02.
+
+    With few records, ``fixed`` stays near 1: one call does not tell slow links from slow ranks, and links differ more.
+    """
+    if not records:
+        return Speeds()
+    ff, ft, tt, f, t = _TRUST, 0.0, _TRUST_IN_LINKS, _TRUST, _TRUST_IN_LINKS
+    for model, seconds in records:
+        fixed, transfer = model.fixed / seconds, model.transfer / seconds
+        ff, ft, tt = ff + fixed * fixed, ft + fixed * transfer, tt + transfer * transfer
+        f, t = f + fixed, t + transfer
+    determinant = ff * tt - ft * ft
+    if determinant > 1e-9 * ff * tt:
+        speeds = Speeds((f * tt - t * ft) / determinant, (ff * t - ft * f) / determinant)
+        if speeds.fixed >= _LEAST and speeds.transfer >= _LEAST:
+            return speeds
+    if t / tt * _LEAST < f / ff:  # what is left of one of the two, with the other at its least
+        without = Speeds((f - ft * _LEAST) / ff, _LEAST)
+        return without if without.fixed >= _LEAST else Speeds(_LEAST, _LEAST)
+    return Speeds(_LEAST, max(_LEAST, (t - ft * _LEAST) / tt))
+
+
+@dataclass(slots=True)
+class Decision:
+    """From ``call`` on, counted for this tensor from 1, ``scheme`` sums ``tensor``, ``instead_of`` another one.
+
+    ``predicted`` has the seconds that each candidate was expected to take; ``measured`` those that its timed calls
+    took: the least of them, each that of the slowest rank. ``afterwards``: what the last timed call of ``scheme`` took
+    after the decision; None before there was one.
+    """
+
+    tensor: str
+    call: int
+    scheme: str
+    instead_of: str
+    predicted: dict[str, float]
+    measured: dict[str, float]
+    afterwards: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @staticmethod
+    def of_json(data: Mapping[str, Any]) -> Decision:
+        """What ``to_json`` gave; raises KeyError, TypeError or ValueError for anything else."""
+        predicted, measured = ({str(k): float(v) for k, v in data[key].items()} for key in ("predicted", "measured"))
+        after = data["afterwards"]
+        words = str(data["tensor"]), int(data["call"]), str(data["scheme"]), str(data["instead_of"])
+        return Decision(*words, predicted, measured, None if after is None else float(after))
+
+    def seen(self, seconds: float) -> str:
+        """Take what a call took; words about it, if it is the first."""
+        is_first, self.afterwards = self.afterwards is None, seconds
+        expected = self.measured.get(self.scheme, self.predicted[self.scheme])
+        return f"{self.scheme} takes {_ms(seconds)} for {self.tensor}, expected {_ms(expected)}" if is_first else ""
+
+    def __str__(self) -> str:
+        took = self.measured.get(self.scheme)
+        how = f"took {_ms(took)}, " if took is not None else ""
+        others = ", ".join(
+            f"{name} {_ms(self.measured.get(name, seconds))}{'' if name in self.measured else ' predicted'}"
+            for name, seconds in self.predicted.items()
+            if name != self.scheme
+        )
+        before = f" in place of {self.instead_of}" if self.instead_of and self.instead_of != self.scheme else ""
+        expected = _ms(self.predicted[self.scheme])
+        return (
+            f"{self.scheme} sums {self.tensor} from call {self.call} on{before}: {how}predicted {expected} ({others})"
+        )
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
+
+
+@dataclass(slots=True)
+class Records:
+    """What timed calls of all tensors took, by tensor and candidate: from them all tensors learn the speeds."""
+
+    found: dict[tuple[str, int], tuple[Model, float]] = field(default_factory=dict)
+
+    def speeds(self) -> Speeds:
+        return fit_speeds(list(self.found.values()))
+
+
+class Selector:
+    """The choice for one ``tensor`` among the candidates ``names``.
+
+    For each call: ``look`` with models if ``looks``; then run the candidate ``current`` is; where ``timed`` was True
+    before the call, give ``ended`` the seconds that it took before the next one.
+    """
+
+    def __init__(self, tensor: str, settings: Settings, names: Sequence[str], records: Records) -> None:
+        self.tensor, self.settings, self.names, self.records = tensor, settings, tuple(names), records
+        self.current = 0
+        self.decisions: list[Decision] = []
+        self.calls = 0
+        self._chosen = 0
+        self._trying = False
+        self._models: Sequence[Model] = ()
+        self._speeds = Speeds()
+        self._factors: dict[int, float] = {}
+        self._times: dict[int, list[float]] = {}
+        self._streak = 0
+        self._surprises = 0
+        self._is_fresh = False
+
+    @property
+    def looks(self) -> bool:
+        """Whether the gradient of the next call is to be looked at."""
+        return not self._trying and (not self._models or self.calls % self.settings.every == 0)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the next call is to be timed: trials, and the calls that are looked at."""
+        return self._trying or self._is_fresh
+
+    @property
+    def calm(self) -> bool:
+        """Whether nothing is to be done at a look as long as gradients stay as they are."""
+        return bool(self.decisions) and not self._streak
+
+    def predicted(self) -> dict[str, float]:
+        """Name -> seconds that a call of each candidate is expected to take; empty before the first look."""
+        return {self.names[c]: self._predicted(c) for c in range(len(self._models))}
+
+    def state(self) -> dict[str, Any] | None:
+        """What was decided, as JSON data; None before a decision, and while candidates are tried."""
+        if self._trying or not self.decisions:
+            return None
+        records = [
+            [candidate, model.fixed, model.transfer, seconds]
+            for (tensor, candidate), (model, seconds) in self.records.found.items()
+            if tensor == self.tensor
+        ]
+        return {
+            "candidates": list(self.names),
+            "chosen": self._chosen,
+            "calls": self.calls,
+            "models": [[model.fixed, model.transfer] for model in self._models],
+            "speeds": [self._speeds.fixed, self._speeds.transfer],
+            "factors": [[candidate, factor] for candidate, factor in self._factors.items()],
+            "records": records,
+            "decisions": [decision.to_json() for decision in self.decisions],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> bool:
+        """Go on from ``state``; whether it is of these candidates.
+
+        Raises KeyError, TypeError or ValueError for what is no state.
+        """
+        if state["candidates"] != list(self.names):
+            return False
+        chosen, models = int(state["chosen"]), [Model(float(f), float(t)) for f, t in state["models"]]
+        factors = {int(candidate): float(factor) for candidate, factor in state["factors"]}
+        records = {
+            (self.tensor, int(c)): (Model(float(f), float(t)), float(took)) for c, f, t, took in state["records"]
+        }
+        decisions = [Decision.of_json(each) for each in state["decisions"]]
+        speeds, calls = Speeds(*map(float, state["speeds"])), int(state["calls"])
+        known = {chosen, *factors, *(candidate for _, candidate in records)}
+        if not known <= set(range(len(self.names))) or len(models) != len(self.names) or not decisions:
+            raise ValueError("it names candidates that there are none of")
+        self.current = self._chosen = chosen
+        self._models, self._factors, self._speeds, self.calls = models, factors, speeds, calls
+        self.decisions[:] = decisions
+        self.records.found.update(records)
+        return True
+
+    def look(self, models: Sequence[Model] | None) -> None:
+        """Take what each candidate takes by the model for the gradient as it is; None: it is as it was."""
+        self._is_fresh = True
+        if models is None:
+            return
+        self._models = tuple(models)
+        if not self.decisions:
+            self._begin_trials()
+            return
+        seconds = [self._predicted(c) for c in range(len(self.names))]
+        is_better = min(seconds) < seconds[self.current] * (1 - self.settings.margin)
+        self._streak = self._streak + 1 if is_better else 0
+        if self._streak >= self.settings.patience:
+            self._begin_trials()
+
+    def begun(self) -> None:
+        """The next call begins."""
+        self.calls += 1
+
+    def ended(self, seconds: float) -> str:
+        """A timed call took so many seconds, on the slowest rank; words about it, if a decision was just made."""
+        self._is_fresh = False
+        if not self._trying:
+            self._compare(seconds)
+            return self.decisions[-1].seen(seconds)
+        self._times.setdefault(self.current, []).append(seconds)
+        best = min(min(times) for times in self._times.values())
+        if len(self._times[self.current]) >= self.settings.trials or seconds > SPREAD * best:
+            self._keep(self.current)
+            self._try_next()
+        return ""
+
+    def _compare(self, seconds: float) -> None:
+        """Try anew where calls keep taking what nobody expected: what was learned of the network is so no longer."""
+        expected = self._predicted(self.current)
+        is_near = expected / SURPRISE <= seconds <= expected * SURPRISE
+        self._surprises = 0 if is_near else self._surprises + 1
+        if self.settings.trials and self._surprises >= self.settings.patience:
+            self.records.found.clear()
+            self._begin_trials()
+
+    def _begin_trials(self) -> None:
+        self._streak, self._surprises, self._times = 0, 0, {}
+        self._trying = self.settings.trials > 0
+        if not self._trying:
+            self._speeds = self.records.speeds()
+            self._decide()
+
+    def _keep(self, candidate: int) -> None:
+        self.records.found[self.tensor, candidate] = self._models[candidate], min(self._times[candidate])
+        self._speeds = self.records.speeds()
+
+    def _try_next(self) -> None:
+        seconds = [self._seconds(c) for c in range(len(self.names))]
+        hopeful = [c for c, taken in enumerate(seconds) if c not in self._times and taken <= SPREAD * min(seconds)]
+        if hopeful:
+            self.current = min(hopeful, key=lambda c: seconds[c])
+        else:
+            self._decide()
+
+    def _decide(self) -> None:
+        predicted = self.predicted()
+        seconds = [self._seconds(c) for c in range(len(self.names))]
+        best = min(range(len(seconds)), key=lambda c: seconds[c])
+        if self.decisions and seconds[best] >= seconds[self._chosen] * (1 - self.settings.margin):
+            best = self._chosen
+        for c, times in self._times.items():
+            self._factors[c] = min(times) / self._speeds.seconds(self._models[c])
+        if not self.decisions or best != self._chosen:
+            before = self.names[self._chosen] if self.decisions else ""
+            measured = {self.names[c]: min(times) for c, times in self._times.items()}
+            call = self.calls + 1
+            self.decisions.append(Decision(self.tensor, call, self.names[best], before, predicted, measured))
+        self.current = self._chosen = best
+        self._trying = False
+
+    def _seconds(self, candidate: int) -> float:
+        times = self._times.get(candidate)
+        return min(times) if times else self._predicted(candidate)
+
+    def _predicted(self, candidate: int) -> float:
+        return self._speeds.seconds(self._models[candidate]) * self._factors.get(candidate, 1.0)

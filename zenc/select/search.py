@@ -1,0 +1,239 @@
+"""The scheme that is predicted to take least: a search over texts, each round from the best of the one before.
+
+1. what is shipped, with several values of parameters; all combinations of the four dimensions; tiers
+2. the best of them with other wire formats and units
+3. the best of all are proved; the first is the answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zenc.analysis.placement import units_of
+from zenc.errors import CostError, Diagnostic, ZencError
+from zenc.format_units import seconds_text, size_text
+from zenc.gradients.profile import Profile
+from zenc.language.files import load_text
+from zenc.plan.ir import Plan
+from zenc.plan.lower import lower
+from zenc.plan.requirements import ensure_all
+from zenc.scheme.model import Unit
+from zenc.scheme.resolve import resolve
+from zenc.select.candidates import SchemeDraft, by_element, combined, of_shipped, other_formats, tiered
+from zenc.simulator.calibration import Calibration
+from zenc.simulator.predict import Prediction, network, predict_on
+from zenc.topology.model import Topology
+from zenc.verify.proof import verify
+
+REFINED = 3
+"""The best of the first round, of one tier, that are tried with other formats and units."""
+SHOWN = 10
+NAME = "tuned"
+
+Progress = Callable[[str, int, int], None]
+"""Is told what is tried next, how many were, and how many there are to try by now."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchResult:
+    """A draft, and what it takes for each profile."""
+
+    draft: SchemeDraft
+    plan: Plan
+    predictions: tuple[Prediction, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of one call for each profile, one after another."""
+        return sum(prediction.seconds for prediction in self.predictions)
+
+    @property
+    def bytes(self) -> float:
+        """What the busiest rank sends, or receives if that is more, in all these calls."""
+        return sum(max(prediction.sent, prediction.received) for prediction in self.predictions)
+
+    @property
+    def steps(self) -> int:
+        return max(prediction.steps for prediction in self.predictions)
+
+    @property
+    def figures(self) -> str:
+        """Seconds, bytes and steps in words."""
+        steps = f"{self.steps} step{'s' * (self.steps != 1)}"
+        return f"{seconds_text(self.seconds)}, {size_text(self.bytes)} at the busiest rank, {steps}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scheme": self.draft.label,
+            "seconds": self.seconds,
+            "bytes": self.bytes,
+            "steps": self.steps,
+            "text": self.draft.text(NAME),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedScheme:
+    """``best``: proved, the least seconds first, without variants of one another.
+
+    ``tried`` could be predicted, ``refused`` do not run here. ``note``: what of the numbers is a guess, if anything.
+    """
+
+    size: int
+    where: str
+    profiles: tuple[Profile, ...]
+    best: tuple[SearchResult, ...]
+    tried: int
+    refused: int
+    note: str = ""
+
+    def text(self, command: str = "zenc.tune(...)") -> str:
+        """The file of the best scheme; ``command`` found it."""
+        first, *others = self.best
+        comment = [
+            f"Found by {command}:",
+            f"the least predicted seconds of {self.tried} schemes, for {self.size} ranks on {self.where}.",
+            *(profile_text(profile, self.size) for profile in self.profiles),
+            f"Predicted: {first.figures}, as '{first.draft.label}'.",
+            *(f"  then {other.figures}: {other.draft.label}" for other in others[:3]),
+            *([f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []),
+        ]
+        return first.draft.text(NAME, [" ".join(line.split()) for line in comment])
+
+    def rows(self) -> list[dict[str, str]]:
+        """The best, a row each, as text."""
+        least = self.best[0].seconds
+        return [
+            {
+                "": str(place),
+                "scheme": found.draft.label,
+                "seconds": seconds_text(found.seconds),
+                "ratio": f"{found.seconds / least:.3f}" if least else "1",
+                "busiest rank": size_text(found.bytes),
+                "steps": str(found.steps),
+            }
+            for place, found in enumerate(self.best, start=1)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ranks": self.size,
+            "network": self.where,
+            "profiles": [profile.name for profile in self.profiles],
+            "tried": self.tried,
+            "refused": self.refused,
+            "notes": [self.note] if self.note else [],
+            "best": [found.to_json() for found in self.best],
+        }
+
+
+def profile_text(profile: Profile, size: int) -> str:
+    union = float(profile.union(size))
+    return (
+        f"Gradient {profile.name}: {profile.units:,} units of {profile.width} {profile.dtype}, "
+        f"density {profile.density:.3g}, of the sum {union:.3g}."
+    )
+
+
+def tune(
+    profiles: Sequence[Profile],
+    size: int,
+    topology: Topology | None,
+    calibration: Calibration,
+    progress: Progress = lambda what, done, total: None,
+) -> TunedScheme:
+    """The schemes that take least for ``profiles``, one call each, on ``size`` ranks.
+
+    Raises CostError (``no-scheme-found``) where no scheme runs there, and what ``predict`` raises for all schemes.
+    """
+    levels = units_of(topology) if topology else {}
+    search = _Search(tuple(profiles), size, topology, calibration, progress)
+    search.try_all([*of_shipped(size, levels), *combined(), *tiered(size, levels)])
+    of_one_tier = [found.draft for found in search.ordered() if not found.draft.tiers]
+    search.try_all([draft for best in of_one_tier[:REFINED] for draft in _refined(best, profiles)])
+    best = search.proved(SHOWN)
+    if not best:
+        message = f"no scheme was found that runs among {size} ranks on {search.where}"
+        raise CostError(Diagnostic("no-scheme-found", message, notes=tuple(search.reasons)[:3]))
+    return TunedScheme(size, search.where, tuple(profiles), best, len(search.found), search.refused, calibration.note)
+
+
+def _refined(draft: SchemeDraft, profiles: Sequence[Profile]) -> Iterable[SchemeDraft]:
+    yield from other_formats(draft)
+    if any(profile.width > 1 for profile in profiles):
+        yield by_element(draft)
+
+
+@dataclass
+class _Search:
+    profiles: tuple[Profile, ...]
+    size: int
+    topology: Topology | None
+    calibration: Calibration
+    progress: Progress
+    found: list[SearchResult] = field(default_factory=list)
+    refused: int = 0
+    reasons: list[str] = field(default_factory=list)
+    _plans: dict[str, Plan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._network = network(self.topology, self.size, self.calibration)
+
+    @property
+    def where(self) -> str:
+        return self.topology.name if self.topology else "one switch"
+
+    def try_all(self, drafts: Sequence[SchemeDraft]) -> None:
+        """Predict ``drafts``, but for those that mean what another one did."""
+        done = len(self.found) + self.refused
+        for place, draft in enumerate(drafts):
+            self.progress(draft.label, done + place, done + len(drafts))
+            try:
+                self._try(draft)
+            except ZencError as error:
+                self.refused += 1
+                self.reasons.append(f"{draft.label}: {error.diagnostics[0].message}")
+
+    def ordered(self) -> list[SearchResult]:
+        """The least seconds first; of several that do the same, as formats of a pull without moves, the first."""
+        different = {(found.seconds, found.bytes): found for found in reversed(self.found)}
+        return sorted(different.values(), key=lambda found: found.seconds)
+
+    def proved(self, most: int) -> tuple[SearchResult, ...]:
+        """The best that a proof was found for, one of each family."""
+        proved: dict[str, SearchResult] = {}
+        for found in self.ordered():
+            family = found.draft.family or found.draft.label
+            if family in proved:
+                continue
+            self.progress(f"the proof of {found.draft.label}", len(self.found), len(self.found))
+            try:
+                verify(found.plan, self.size)
+            except ZencError as error:
+                self.refused += 1
+                self.reasons.append(f"{found.draft.label}: {error.diagnostics[0].message}")
+                continue
+            proved[family] = found
+            if len(proved) == most:
+                break
+        return tuple(proved.values())
+
+    def _try(self, draft: SchemeDraft) -> None:
+        scheme, _ = resolve(load_text(draft.text(NAME), f"{draft.label}.zen"), NAME)
+        plan = lower(scheme, self.size)
+        if plan.digest in self._plans:
+            return
+        self._plans[plan.digest] = plan
+        ensure_all(plan, self.size)
+        cut = [_as_cut(profile, plan.unit) for profile in self.profiles]
+        predictions = tuple(predict_on(plan, profile, self._network, self.calibration) for profile in cut)
+        self.found.append(SearchResult(draft, plan, predictions))
+
+
+def _as_cut(profile: Profile, unit: Unit) -> Profile:
+    """``profile`` as a scheme with ``unit`` sees it: a row that is there has all of its elements."""
+    if unit is not Unit.ELEMENT or profile.width == 1:
+        return profile
+    return replace(profile, units=profile.units * profile.width, width=1)

@@ -1,0 +1,188 @@
+"""What a cluster and its processors take, beside the bytes: few numbers, each of which can be measured.
+
+    Calibration = name network kernels
+    network     = bandwidth efficiency step message fan_in burst buffer    # bytes a second; seconds; bytes
+    kernels     = call Kernel* cores?                                      # KERNELS says which
+    Kernel      = curve speed                                              # seconds a slot by density; bytes a second
+
+A step of a schedule takes ``step`` seconds from its start until its messages are under way, and ``message`` more for
+each that a rank sends. A port then carries bytes at ``efficiency`` times the bandwidth of its link. Where several
+messages come to a port at once, each after the first costs it half of its own bytes more, but at most ``fan_in``:
+senders that compete for a receiver do not keep it busy without gaps. ``burst`` bytes of each port are carried at once
+when a call begins, as a token bucket does. A message has left its sender when no more than ``buffer`` bytes of it are
+on their way: so much of each waits in the buffers of its connection, and the sender goes on.
+
+``zenc calibrate`` measures all of them but ``burst``, which a network has or has not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic, first_line
+from zenc.simulator.kernels.curve import BOUNDLESS, Kernel, linear_kernel
+
+VERSION = 2
+FAN_IN_SHARE = 0.5
+"""Of a message's own bytes, what it costs its receiver at most that others come at the same time."""
+
+BUSY = 0.25
+"""The spread from which on a machine counts as busy."""
+
+KERNELS: Mapping[str, str] = MappingProxyType(
+    {
+        "pack": "a gradient to segments, one a part",
+        "merge": "segments of one part to their sum",
+        "expand": "the sum to a tensor, where parts are mixed",
+        "list": "the sum to a tensor, where parts are ranges",
+        "join": "the sum to a tensor, by holders",
+        "index": "one index written, or read",
+        "owners": "owners chosen, from the index sets of all ranks",
+        "shares": "which slots of a part each rank holds, by holders",
+        "finer": "units cut into the elements that a scheme sums",
+        "coarser": "elements collected into the units of the tensor",
+    }
+)
+"""Name -> what it does; ``zenc.simulator.compute_model`` says which runs when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """See above. ``bandwidth`` counts where no topology is given; ``cores`` where all ranks share so many.
+
+    ``spread``: by what share the rounds differed that it was measured by; above BUSY the machine did something else
+    meanwhile. None where nothing is known of it. ``guess``: in words, which numbers nobody measured here; "" where all
+    are measured, or given.
+    """
+
+    name: str = "defaults"
+    bandwidth: float = 12.5e9
+    efficiency: float = 0.95
+    step: float = 20e-6
+    message: float = 5e-6
+    fan_in: float = 110e3
+    burst: float = 0.0
+    buffer: float = 0.0
+    call: float = 100e-6
+    pack: Kernel = field(default=linear_kernel(9e-9, 12e9, 0.02e-9))
+    merge: Kernel = field(default=Kernel(((0.0, 0.02e-9), (0.01, 0.09e-9), (0.1, 0.18e-9)), 12e9))
+    expand: Kernel = field(default=linear_kernel(6e-9, 12e9, 0.07e-9))
+    list: Kernel = field(default=linear_kernel(0.5e-9, 12e9, 0.03e-9))
+    join: Kernel = field(default=linear_kernel(3e-9, 12e9, 0.02e-9))
+    index: Kernel = field(default=linear_kernel(2e-9, slot=0.02e-9))
+    owners: Kernel = field(default=Kernel(((0.0, 0.02e-9), (0.01, 0.16e-9), (0.1, 0.7e-9)), BOUNDLESS))
+    shares: Kernel = field(default=Kernel(((0.0, 0.03e-9), (0.01, 0.16e-9), (0.1, 0.37e-9)), BOUNDLESS))
+    finer: Kernel = field(default=linear_kernel(1e-9))
+    coarser: Kernel = field(default=linear_kernel(40e-9))
+    cores: int | None = None
+    spread: float | None = None
+    guess: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        complain([(wrong, f"calibration '{self.name}': {message}") for wrong, message in _unsound(self)])
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """By name."""
+        return {name: getattr(self, name) for name in KERNELS}
+
+    @property
+    def note(self) -> str:
+        """What a reader of predictions has to know of these numbers, in a line; "" where there is nothing to say."""
+        if self.guess:
+            return f"not calibrated: {self.guess}; `zenc calibrate` measures, --calibration takes what it wrote"
+        if self.spread is not None and self.spread > BUSY:
+            return f"calibrated on a busy machine, whose rounds differed by {self.spread:.0%}: measure again"
+        return ""
+
+    def slowdown(self, ranks: int) -> float:
+        """By how much longer kernels take where the processors are shared."""
+        return max(1.0, ranks / self.cores) if self.cores else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``read_calibration`` reads; not what of it was a guess, since a file is what somebody says."""
+        return {"zenc_calibration": VERSION, **{name: value for name, value in asdict(self).items() if name != "guess"}}
+
+
+def bandwidth_only(name: str, bandwidth: float = 1e9) -> Calibration:
+    """Time is bytes over ``bandwidth``: latencies, kernels and what receivers lose take nothing."""
+    at_once: dict[str, Any] = dict.fromkeys(KERNELS, linear_kernel(0.0))
+    return Calibration(name, bandwidth, efficiency=1.0, step=0.0, message=0.0, fan_in=0.0, call=0.0, **at_once)
+
+
+def complain(problems: list[tuple[bool, str]]) -> None:
+    """Raise CostError (``bad-calibration``) with all messages whose condition holds."""
+    help = "zenc calibrate writes such files; let nothing else run while it measures"
+    found = [Diagnostic("bad-calibration", message, help=help) for wrong, message in problems if wrong]
+    if found:
+        raise CostError(found)
+
+
+def _unsound(of: Calibration) -> list[tuple[bool, str]]:
+    kernels = of.kernels.items()
+    positive = {"bandwidth": of.bandwidth, **{f"speed of {k}": kernel.speed for k, kernel in kernels}}
+    least = {name: getattr(of, name) for name in ("step", "message", "fan_in", "burst", "buffer", "call")}
+    least |= {f"seconds a slot of {k}": min((y for _, y in kernel.curve), default=-1.0) for k, kernel in kernels}
+    return [
+        *((not (isfinite(x) and x > 0), f"{name} is above 0, not {x:g}") for name, x in positive.items()),
+        *((not (isfinite(x) and x >= 0), f"{name} is 0 or more, not {x:g}") for name, x in least.items()),
+        (not 0 < of.efficiency <= 1, f"efficiency is above 0 and at most 1, not {of.efficiency:g}"),
+        *((bool(wrong := each.unsound()), f"{k}: {wrong}") for k, each in kernels),
+        (not (of.spread is None or (isfinite(of.spread) and of.spread >= 0)), f"spread is 0 or more, not {of.spread}"),
+        (of.cores is not None and of.cores < 1, f"ranks share 1 core at least, not {of.cores}"),
+    ]
+
+
+def read_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """What ``zenc calibrate`` wrote to ``path``; raises CostError (``bad-calibration``) for anything else."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or "zenc_calibration" not in data:
+            raise ValueError(f"it has no 'zenc_calibration': {VERSION}")
+        if (found := data.pop("zenc_calibration")) != VERSION:
+            raise ValueError(f"it is of version {found!r}, and this zenc reads {VERSION}: measure again")
+        return _calibration(data)
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, CostError):
+            raise
+        complain([(True, f"{path} holds no calibration: {first_line(error)}")])
+        raise AssertionError from error
+
+
+def _calibration(data: dict[str, Any]) -> Calibration:
+    known = {each.name for each in fields(Calibration)} - {"guess"}
+    data = {"spread": None, **data}  # which files have not that were measured before it was
+    if strange := sorted(set(data) - known) + sorted(known - set(data)):
+        raise ValueError(f"{', '.join(strange)}: missing, or unknown")
+    for name in KERNELS:
+        data[name] = _kernel(**data[name])
+    others = {"name", "cores", *KERNELS, *(["spread"] if data["spread"] is None else [])}
+    numbers = {k: _number(v) for k, v in data.items() if k not in others}
+    if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
+        raise ValueError("name is a text, cores a whole number or null")
+    return Calibration(**{**data, **numbers})
+
+
+def _kernel(curve: Any, speed: Any) -> Kernel:
+    return Kernel(tuple((_number(units), _number(seconds)) for units, seconds in curve), _number(speed))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is no number")
+    return float(value)
+
+
+DEFAULTS = Calibration(guess="20 us a step, TCP that loses 110 kB where messages meet, kernels of one CPU core")
+"""100 Gbit/s, the fan-in of the lab's TCP, and kernels of one CPU core as docs/internals/performance.md has them.
+
+Guesses, not measured here. Receivers that lose nothing where messages meet we have not seen: in the lab 110 kB hold at
+100 and 200 Mbit/s, and explain a part of what is lost at 1 Gbit/s.
+"""

@@ -1,0 +1,176 @@
+"""What ranks compute, and when: which kernels run on how many units, bytes and slots.
+
+    Computing = first Work* last            # seconds; one Work of each stage
+    KernelWork      = before beside after         # [classes]: until messages start; while they flow; when all have come
+
+Over a cut that is fixed, a rank packs its gradient; in every step it writes the indices of what it sends, reads those
+of what comes, and in a push merges that with what it holds; at the end it expands the sum. By holders it announces its
+index set, and chooses owners when it has those of all; from then on values travel alone. Which slots other ranks hold
+it finds while the first of them are on their way, and it puts the sum together while its parts come.
+
+A scheme that sums the elements of units that have several cuts them first, and collects them at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.plan.expressions import Ints
+from zenc.plan.ir import Plan
+from zenc.scheme.model import Contiguous, Format, Holders
+from zenc.simulator.calibration import Calibration
+from zenc.simulator.kernels.curve import Kernel
+from zenc.simulator.message_bytes import ProfileBytes
+from zenc.simulator.symmetry import ClassProgram, Stage
+
+Floats = npt.NDArray[np.float64]
+
+LISTED = frozenset({Format.COO, Format.ELIAS_FANO, Format.AUTO})
+"""Formats whose index has something for each unit; AUTO is one of the two where units are few."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelWork:
+    """Seconds of a rank of each class, [classes]."""
+
+    before: Floats
+    beside: Floats
+    after: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """``first`` until the first message, ``last`` from the end of the last step to the result."""
+
+    first: float
+    works: tuple[KernelWork, ...]
+    last: float
+
+    @property
+    def busiest(self) -> float:
+        """Seconds of the rank that computes longest."""
+        of_stages = sum((work.before + work.beside + work.after for work in self.works), np.zeros(1))
+        return self.first + float(of_stages.max()) + self.last
+
+
+def computing(of: ClassProgram, scales: ProfileBytes, calibration: Calibration) -> Computing:
+    """What the ranks of ``of`` compute, each as fast as if it had a core of its own."""
+    kind = _ByHolders if scales.bare else _OverACut
+    made = kind(of, scales, calibration)
+    return Computing(made.first(), tuple(made.works()), made.last())
+
+
+class _Kernels:
+    """What both kinds of schemes share."""
+
+    def __init__(self, of: ClassProgram, scales: ProfileBytes, calibration: Calibration) -> None:
+        self.stages, self.sizes, self.scales, self.by = of.stages, of.sizes, scales, calibration
+        self.ranks = len(of.sizes)
+        self.nothing: Floats = np.zeros(self.ranks)
+        mapping = type(scales.plan.mapping)
+        self._expand = {Contiguous: self.by.list, Holders: self.by.join}.get(mapping, self.by.expand)
+
+    def first(self) -> float:
+        scales, own = self.scales, self.scales.own_units
+        cut = self.by.finer.seconds(own, 0.0, own) if scales.grain > 1 else 0.0
+        return self.by.call / 2 + cut + self.by.pack.seconds(own, own * scales.unit_bytes, scales.units)
+
+    def expansion(self) -> float:
+        """Of the whole sum."""
+        scales, units = self.scales, self.scales.result_units
+        collected = self.by.coarser.seconds(units, 0.0, units) if scales.grain > 1 else 0.0
+        return collected + self._expand.seconds(units, units * scales.unit_bytes, scales.units)
+
+    def written(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
+        """The indices of what is sent, each over ``slots``: one for all copies of a piece."""
+        return self._indices(stage, stage.src, stage.out, slots, listed) / stage.shared.copies
+
+    def read(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
+        """The indices of what comes."""
+        return self._indices(stage, stage.dst, stage.into, slots, listed)
+
+    def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
+        """What comes, added to what is held of the same parts: so many units of each, or as many as came in a piece."""
+        units, pieces = self._units(stage, stage.dst, stage.into)
+        parts = pieces / stage.shared.met
+        units = units + (units / stage.shared.met if held is None else parts * held)
+        return self.by.merge.each(units, units * self.scales.unit_bytes, (pieces + parts) * slots)
+
+    def _indices(self, stage: Stage, ranks: Ints, messages: Floats, slots: float, listed: bool) -> Floats:
+        units, pieces = self._units(stage, ranks, messages)
+        return self.by.index.each(units if listed else self.nothing, 0.0, pieces * slots)
+
+    def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> tuple[Floats, Floats]:
+        """Units and pieces in the ``messages`` of a rank of each class, [classes] each."""
+        bytes, number = (np.bincount(ranks, each, minlength=self.ranks) for each in (messages * stage.bytes, messages))
+        units = bytes * self.scales.units_a_byte(stage.kind, stage.name)
+        return np.asarray(units, np.float64), np.asarray(number * stage.shared.pieces, np.float64)
+
+
+class _OverACut(_Kernels):
+    """Parts are ranges of slots, and segments have indices."""
+
+    def works(self) -> Iterator[KernelWork]:
+        formats, slots = _formats(self.scales.plan), self.scales.slots
+        for stage in self.stages:
+            listed = formats[stage.name] in LISTED
+            after = self.read(stage, slots, listed)
+            if stage.kind == "push":
+                after = after + self.merged(stage, slots)
+            yield KernelWork(self.written(stage, slots, listed), self.nothing, after)
+
+    def last(self) -> float:
+        return self.by.call / 2 + self.expansion()
+
+
+class _ByHolders(_Kernels):
+    """Index sets of all units are announced; then segments are values alone, whose slots all ranks know."""
+
+    def works(self) -> Iterator[KernelWork]:
+        kinds, units, slots = [stage.kind for stage in self.stages], self.scales.units, self._slots()
+        for number, stage in enumerate(self.stages):
+            before, beside, after = self.nothing, self.nothing, self.nothing
+            is_first = number == kinds.index(stage.kind)
+            if stage.kind == "announce":
+                before, after = self.written(stage, units), self.read(stage, units)
+                if kinds[number + 1 : number + 2] != ["announce"]:
+                    after = after + self._chosen()
+            elif stage.kind == "push":
+                beside = beside + (self._of_all(self.by.shares) if is_first else 0.0)
+                after = self.merged(stage, slots, held=slots)
+            else:
+                there = 1 / self.scales.size if is_first else self._arrived(self.stages[number - 1])
+                beside = beside + there * self.expansion()
+            yield KernelWork(before, beside, after)
+
+    def last(self) -> float:
+        """What came last is still to be put in its place."""
+        pulled = [stage for stage in self.stages if stage.kind == "pull"]
+        return self.by.call / 2 + (self._arrived(pulled[-1]) if pulled else 1.0) * self.expansion()
+
+    def _slots(self) -> float:
+        """Of a part: the units that its owner has."""
+        return self.scales.result_units / self.scales.size
+
+    def _chosen(self) -> float:
+        """Owners are found, and the own gradient is cut by them."""
+        own = self.scales.own_units
+        return self._of_all(self.by.owners) + self.by.pack.seconds(own, own * self.scales.unit_bytes, self.scales.units)
+
+    def _of_all(self, kernel: Kernel) -> float:
+        """``kernel`` on the index sets of all ranks."""
+        return kernel.seconds(self.scales.size * self.scales.own_units, 0.0, self.scales.size * self.scales.units)
+
+    def _arrived(self, stage: Stage) -> float:
+        """Of all parts, the share that comes to a rank in ``stage`` of the pull, on average."""
+        return float(stage.into @ self.sizes[stage.dst]) * stage.shared.pieces / self.scales.size**2
+
+
+def _formats(plan: Plan) -> dict[str, Format]:
+    """By phase."""
+    both = (("push", plan.pushes), ("pull", plan.pulls))
+    return {plan.name_of(kind, phase): phase.format for kind, phases in both for phase in phases}

@@ -1,0 +1,127 @@
+"""The links that messages take: those of a topology, or of one switch that holds nobody up.
+
+    Network = name size bandwidths latencies               # of its links, [links]
+
+On the switch each rank has a link of its own into it, and one out of it: the first ``size`` links, and the others.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.errors import Diagnostic, TopologyError
+from zenc.plan.expressions import Ints
+from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
+from zenc.topology.model import RANK, Topology
+
+Floats = npt.NDArray[np.float64]
+
+
+MOST_KEPT = 1024
+"""Ranks up to which the routes of all pairs are found once and kept."""
+
+
+class Network(Protocol):
+    """``over``: the links of pairs of ranks, as which pair and which link, pair after pair."""
+
+    name: str
+    size: int
+    bandwidths: Floats
+    latencies: Floats
+    flat: bool
+
+    def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]: ...
+
+    def label(self, link: int) -> str: ...
+
+
+class Switch:
+    """``size`` ranks on one switch; ``bandwidth`` in bytes a second each way, ``latency`` in seconds."""
+
+    flat = True
+
+    def __init__(self, size: int, bandwidth: float, latency: float = 0.0, name: str = "one switch") -> None:
+        self.size, self.name = size, name
+        self.bandwidths: Floats = np.full(2 * size, bandwidth)
+        self.latencies: Floats = np.full(2 * size, latency)
+
+    def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+        pair = np.repeat(np.arange(len(src)), 2)
+        link = np.empty(2 * len(src), dtype=np.int64)
+        link[::2], link[1::2] = src, dst + self.size
+        return pair, link
+
+    def label(self, link: int) -> str:
+        rank = link % self.size
+        return f"rank {rank} -> switch" if link < self.size else f"switch -> rank {rank}"
+
+
+class Cluster:
+    """The links of a topology, by its routes."""
+
+    flat = False
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology, self.name, self.size = topology, topology.name, topology.size
+        self.table = RouteTable(topology)
+        self.bandwidths = np.array([link.bandwidth for link in self.table.links], dtype=np.float64)
+        self.latencies = np.array([link.latency for link in self.table.links], dtype=np.float64)
+
+    def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+        """Raises TopologyError (``no-route``) where there is no way."""
+        wanted = src * self.size + dst
+        if len(src) > self.size and self.size <= MOST_KEPT:
+            paths, starts, index = *self._every, wanted
+        else:
+            pairs, index = np.unique(wanted, return_inverse=True)
+            paths = self.table.paths(*np.divmod(pairs, self.size))
+            starts = paths.starts
+        counts = paths.counts[index]
+        if (counts == NO_ROUTE).any():
+            self._complain(int(wanted[np.argmax(counts == NO_ROUTE)]))
+        pair = np.repeat(np.arange(len(src)), counts)
+        place = np.arange(len(pair))
+        place += np.repeat(starts[index] - (np.cumsum(counts) - counts), counts)
+        return pair, paths.links[place]
+
+    @cached_property
+    def _every(self) -> tuple[Paths, Ints]:
+        """The routes of all pairs, and where each begins: for many plans."""
+        paths = self.table.paths(*np.divmod(np.arange(self.size**2), self.size))
+        return paths, paths.starts
+
+    def _complain(self, pair: int) -> None:
+        src, dst = divmod(pair, self.size)
+        message = f"rank {src} has no way to rank {dst} on {self.name}"
+        help = "ranks forward nothing by themselves; zenc check --topology shows the line of the move"
+        raise TopologyError(Diagnostic("no-route", message, help=help))
+
+    def label(self, link: int) -> str:
+        ends = self.table.links[link]
+        return f"{self.topology.label(ends.source)} -> {self.topology.label(ends.target)}"
+
+
+def network_of(topology: Topology | None, size: int, bandwidth: float) -> Network:
+    """The network of ``topology``, or one switch with ``bandwidth`` for each of ``size`` ranks."""
+    if topology is None:
+        return Switch(size, bandwidth)
+    return star_of(topology) or Cluster(topology)
+
+
+def star_of(topology: Topology) -> Switch | None:
+    """``topology`` as a switch, where all ranks are on one, and by equal links."""
+    if len(topology.switches) != 1 or topology.size < 2:
+        return None
+    (hub,) = topology.switches
+    links = topology.links
+    kinds = {(link.bandwidth, link.latency) for link in links}
+    ends = {frozenset((topology.kind(link.source) == RANK, topology.kind(link.target) == RANK)) for link in links}
+    if len(kinds) != 1 or ends != {frozenset((True, False))} or len(links) != 2 * topology.size:
+        return None
+    del hub
+    ((bandwidth, latency),) = kinds
+    return Switch(topology.size, bandwidth, latency, topology.name)

@@ -1,0 +1,236 @@
+"""What a call will take: seconds, and the bytes of ranks, phases and links.
+
+plan x size x profile --weigh--> messages --classes--> Program --run--> Prediction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.errors import CostError, Diagnostic
+from zenc.gradients.profile import Profile
+from zenc.plan.ir import Plan
+from zenc.simulator.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
+from zenc.simulator.compute_model import Computing, computing
+from zenc.simulator.event_sim import Clock, Costs, SimulatedSpan, run
+from zenc.simulator.message_bytes import ProfileBytes
+from zenc.simulator.network import Network, network_of
+from zenc.simulator.symmetry import ClassProgram, Stage, bytes_by_rank, program
+from zenc.topology.model import Topology
+
+Floats = npt.NDArray[np.float64]
+
+MOST_EXACT = 64
+"""Classes of ranks up to which every end of a message is an event of its own."""
+COARSE = 0.05
+"""Beyond them, messages that end within this share of the time that they have taken end together."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseCost:
+    """One phase: ``seconds`` of the rank that is in it longest, and the bytes of the busiest one."""
+
+    steps: int
+    seconds: float
+    sent: float
+    received: float
+
+    def to_json(self) -> dict[str, float]:
+        return {name: getattr(self, name) for name in ("steps", "seconds", "sent", "received")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """What ``plan`` takes on ``size`` ranks: ``seconds`` from the call to the last rank's result.
+
+    ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of the rank that
+    computes longest. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
+    ``spans`` are there where a trace was asked for; of ``classes`` kinds of ranks.
+    """
+
+    scheme: str
+    size: int
+    seconds: float
+    sent: float
+    received: float
+    messages: int
+    kernels: float
+    phases: dict[str, PhaseCost]
+    bottleneck: str
+    busy: float
+    carried: float
+    classes: int
+    spans: tuple[SimulatedSpan, ...] = ()
+    of: ClassProgram | None = None
+
+    @property
+    def steps(self) -> int:
+        return sum(phase.steps for phase in self.phases.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the trace, as JSON data."""
+        names = (
+            "scheme",
+            "size",
+            "seconds",
+            "sent",
+            "received",
+            "messages",
+            "kernels",
+            "bottleneck",
+            "busy",
+            "carried",
+        )
+        phases = {name: phase.to_json() for name, phase in self.phases.items()}
+        return {**{name: getattr(self, name) for name in names}, "steps": self.steps, "phases": phases}
+
+
+def predict(
+    plan: Plan,
+    size: int,
+    profile: Profile,
+    topology: Topology | None = None,
+    calibration: Calibration = DEFAULTS,
+    *,
+    trace: bool = False,
+    apart: bool = False,
+) -> Prediction:
+    """What a call of ``plan`` takes on ``size`` ranks, for a gradient like ``profile``.
+
+    Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates
+    every rank for itself, where otherwise one is that stands for all that are alike. ``plan`` counts as proved.
+
+    Raises VerificationError for moves that make no sense, TopologyError for another number of ranks
+    (``wrong-topology-size``) and for moves without a way (``no-route``).
+    """
+    return predict_on(plan, profile, network(topology, size, calibration), calibration, trace=trace, apart=apart)
+
+
+def network(topology: Topology | None, size: int, calibration: Calibration) -> Network:
+    """The links between ``size`` ranks; raises CostError (``wrong-topology-size``) where the topology has others."""
+    if topology is not None and topology.size != size:
+        message = f"{topology.name} has {topology.size} ranks, and the scheme is to run on {size}"
+        raise CostError(Diagnostic("wrong-topology-size", message, help="leave out the number of ranks"))
+    return network_of(topology, size, calibration.bandwidth)
+
+
+def predict_on(
+    plan: Plan,
+    profile: Profile,
+    network: Network,
+    calibration: Calibration = DEFAULTS,
+    *,
+    trace: bool = False,
+    apart: bool = False,
+) -> Prediction:
+    """As ``predict``, on a network that is known: routes are found once for many plans."""
+    scales = ProfileBytes(plan, network.size, profile)
+    of = program(scales, network, apart)
+    bandwidths = network.bandwidths[of.link_member] * calibration.efficiency
+    computed, slow = computing(of, scales, calibration), calibration.slowdown(scales.size)
+    costs = _costs(of, computed, slow, calibration, bandwidths, network)
+    tolerance = 1e-9 if len(of.sizes) <= MOST_EXACT or apart else COARSE
+    clock = run(of, costs, bandwidths, tolerance, trace)
+    return _prediction(plan, computed, slow, network, of, clock)
+
+
+def in_turn(seconds: Sequence[float], ready: Sequence[float]) -> list[float]:
+    """When each of several collectives ends, of ``seconds`` each, whose gradients are ``ready`` at some time.
+
+    One runs after another, in the order of their gradients, as a communication hook has them: beside what is left of
+    the backward pass, but not beside each other. In the order that they are given.
+    """
+    ends, free = [0.0] * len(seconds), 0.0
+    for at in sorted(range(len(seconds)), key=lambda i: ready[i]):
+        free = max(free, ready[at]) + seconds[at]
+        ends[at] = free
+    return ends
+
+
+def _costs(
+    of: ClassProgram, computed: Computing, slow: float, calibration: Calibration, bandwidths: Floats, network: Network
+) -> Costs:
+    ranks, latencies = len(of.sizes), network.latencies[of.link_member]
+    before, loads, delays = [], [], []
+    credit = np.full(len(bandwidths), calibration.burst)
+    for stage, work in zip(of.stages, computed.works, strict=True):
+        sends = np.bincount(stage.src, stage.out, minlength=ranks)
+        before.append(np.asarray(calibration.step + sends * calibration.message + work.before * slow, np.float64))
+        load = _loads(stage, calibration, ranks)
+        if calibration.burst:
+            load, credit = _less(load, stage, credit)
+        loads.append(load)
+        on_way = stage.times * of.link_sizes[stage.link] * latencies[stage.link]
+        together = np.bincount(stage.flow, on_way, minlength=len(load))
+        delays.append(np.asarray(together / (stage.out * of.sizes[stage.src]), np.float64))
+    beside, after = ([getattr(work, name) * slow for work in computed.works] for name in ("beside", "after"))
+    start = np.full(ranks, computed.first * slow)
+    return Costs(before, beside, after, loads, delays, start, calibration.buffer)
+
+
+def _loads(stage: Stage, calibration: Calibration, ranks: int) -> Floats:
+    """Bytes of each flow, and what it costs its receiver that others come at the same time.
+
+    A receiver idles while those that it waits for are busy with others. So it loses all that it may only where both
+    ends carry as much; who has less to carry than the other end is there in time, and bytes that wait fill the gaps.
+    """
+    came = np.bincount(stage.dst, stage.into, minlength=ranks)[stage.dst]
+    received = np.bincount(stage.dst, stage.into * stage.bytes, minlength=ranks)[stage.dst]
+    sent = np.bincount(stage.src, stage.out * stage.bytes, minlength=ranks)[stage.src]
+    alike = np.minimum(sent, received) / np.maximum(np.maximum(sent, received), 1e-9)
+    lost = np.minimum(FAN_IN_SHARE * stage.bytes, calibration.fan_in) * alike
+    return np.asarray(stage.bytes + lost * (came - 1) / np.maximum(came, 1))
+
+
+def _less(load: Floats, stage: Stage, credit: Floats) -> tuple[Floats, Floats]:
+    """``load`` without what the links carry at once, as far as they still have ``credit``; and the rest of that."""
+    total = np.bincount(stage.link, stage.times * load[stage.flow], minlength=len(credit))
+    share = np.divide(credit, total, out=np.zeros(len(credit)), where=total > 0)
+    free = np.full(len(load), np.inf)
+    np.minimum.at(free, stage.flow, share[stage.link])
+    return load * (1 - np.minimum(free, 1.0)), np.maximum(credit - total, 0.0)
+
+
+def _prediction(
+    plan: Plan, computed: Computing, slow: float, network: Network, of: ClassProgram, clock: Clock
+) -> Prediction:
+    sent, received = bytes_by_rank(of.stages, of.sizes)
+    carried, load = np.zeros((2, len(of.link_sizes)))
+    bandwidths = network.bandwidths[of.link_member]
+    for stage in of.stages:
+        carried += np.bincount(stage.link, stage.times * stage.bytes[stage.flow], minlength=len(carried))
+    load = carried / bandwidths
+    worst = int(load.argmax()) if len(load) else -1
+    messages = sum(float(stage.out @ of.sizes[stage.src]) for stage in of.stages)
+    return Prediction(
+        scheme=plan.scheme,
+        size=network.size,
+        seconds=float(clock.ends.max(initial=0.0)) + computed.last * slow,
+        sent=float(sent.max(initial=0.0)),
+        received=float(received.max(initial=0.0)),
+        messages=round(messages),
+        kernels=computed.busiest * slow,
+        phases=_phases(of, clock),
+        bottleneck=network.label(int(of.link_member[worst])) if worst >= 0 and load[worst] > 0 else "",
+        busy=float(load[worst]) if worst >= 0 else 0.0,
+        carried=float(carried[worst]) if worst >= 0 else 0.0,
+        classes=len(of.sizes),
+        spans=tuple(clock.spans),
+        of=of,
+    )
+
+
+def _phases(of: ClassProgram, clock: Clock) -> dict[str, PhaseCost]:
+    found: dict[str, PhaseCost] = {}
+    names = dict.fromkeys(stage.name for stage in of.stages)
+    for name in names:
+        stages = [(number, stage) for number, stage in enumerate(of.stages) if stage.name == name]
+        sent, received = bytes_by_rank([stage for _, stage in stages], of.sizes)
+        seconds = float(clock.until[stages[-1][0]]) - float(clock.since[stages[0][0]])
+        found[name] = PhaseCost(len(stages), seconds, float(sent.max()), float(received.max()))
+    return found

@@ -1,0 +1,157 @@
+"""Many schemes at many points: which is best where.
+
+Simulation = Point* and skipped*
+Point      = ranks density bandwidth Outcome*          # best first
+Outcome    = scheme seconds (profile -> Prediction)    # of a training step: all gradients, one after another
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic, VerificationError
+from zenc.gradients.profile import Profile
+from zenc.plan.ir import Plan
+from zenc.simulator.calibration import Calibration
+from zenc.simulator.network import Network
+from zenc.simulator.predict import Prediction, in_turn, network, predict_on
+from zenc.topology.model import Topology
+
+Planner = Callable[[int], Plan]
+"""The proved plan of a scheme for a number of ranks; raises VerificationError where it is not for so many."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SweepPoint:
+    """Where a simulation runs: on ``topology``, or on one switch by links of the calibration's bandwidth.
+
+    ``profiles`` by name are the gradients of a step. ``ready`` says when one of them is there, in seconds from the
+    start of the backward pass; 0 where not given.
+    """
+
+    size: int
+    profiles: Mapping[str, Profile]
+    topology: Topology | None
+    calibration: Calibration
+    ready: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SweepOutcome:
+    """``seconds`` until the last gradient is summed, from the start of the backward pass."""
+
+    scheme: str
+    seconds: float
+    predictions: Mapping[str, Prediction]
+
+    @property
+    def sent(self) -> float:
+        """Bytes of the busiest rank, of all gradients."""
+        return sum(found.sent for found in self.predictions.values())
+
+    @property
+    def worst(self) -> Prediction:
+        """The gradient that takes longest."""
+        return max(self.predictions.values(), key=lambda found: found.seconds)
+
+    def to_json(self) -> dict[str, Any]:
+        each = {name: found.to_json() for name, found in self.predictions.items()}
+        return {"scheme": self.scheme, "seconds": self.seconds, "gradients": each}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Point:
+    """The outcomes at one place, best first."""
+
+    size: int
+    density: float
+    bandwidth: float | None
+    outcomes: tuple[SweepOutcome, ...]
+
+    def ratio(self, outcome: SweepOutcome) -> float:
+        """How many times as long as the best one takes."""
+        best = self.outcomes[0].seconds
+        return outcome.seconds / best if best else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        own = {"ranks": self.size, "density": self.density, "bandwidth": self.bandwidth}
+        return {**own, "outcomes": [each.to_json() for each in self.outcomes]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulation:
+    """``skipped`` says which schemes are not for which numbers of ranks, ``notes`` what was guessed."""
+
+    points: tuple[Point, ...]
+    skipped: tuple[Diagnostic, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON data; bytes, seconds, bytes a second."""
+        skipped = [str(diagnostic.message) for diagnostic in self.skipped]
+        return {"points": [point.to_json() for point in self.points], "skipped": skipped, "notes": list(self.notes)}
+
+
+def simulate(
+    schemes: Mapping[str, Planner], places: Iterable[SweepPoint], progress: Progress, trace: bool = False
+) -> Simulation:
+    """Predict all ``schemes`` at all ``places``; ``progress`` is told what comes next.
+
+    Raises CostError (``nothing-to-simulate``) where no scheme is for any of the numbers of ranks, and what
+    ``zenc.simulator.predict`` raises.
+    """
+    points, skipped, guesses = list[Point](), list[Diagnostic](), dict[str, None]()
+    for place in places:
+        way = network(place.topology, place.size, place.calibration)
+        found = sorted(_outcomes(schemes, place, way, progress, skipped, trace), key=lambda each: each.seconds)
+        density = next(iter(place.profiles.values())).density
+        bandwidth = None if place.topology else place.calibration.bandwidth
+        points.append(Point(place.size, density, bandwidth, tuple(found)))
+        guesses |= dict.fromkeys([place.calibration.note] if place.calibration.note else [])
+    if not any(point.outcomes for point in points):
+        notes = tuple(diagnostic.message for diagnostic in skipped[:8])
+        message = "none of the schemes is for such a number of ranks"
+        raise CostError(Diagnostic("nothing-to-simulate", message, notes=notes, help="choose other --ranks"))
+    return Simulation(tuple(point for point in points if point.outcomes), tuple(skipped), tuple(guesses))
+
+
+def _outcomes(
+    schemes: Mapping[str, Planner],
+    place: SweepPoint,
+    way: Network,
+    progress: Progress,
+    skipped: list[Diagnostic],
+    trace: bool,
+) -> Iterator[SweepOutcome]:
+    for name, planner in schemes.items():
+        progress(f"{name}, {place.size:,} ranks")
+        try:
+            plan = planner(place.size)
+        except VerificationError as error:
+            skipped.append(_skipped(name, place.size, error))
+            continue
+        found = {
+            each: predict_on(plan, profile, way, place.calibration, trace=trace)
+            for each, profile in place.profiles.items()
+        }
+        ready = [place.ready.get(each, 0.0) for each in found]
+        ends = in_turn([prediction.seconds for prediction in found.values()], ready)
+        yield SweepOutcome(name, max(ends), found)
+
+
+def _skipped(scheme: str, size: int, error: VerificationError) -> Diagnostic:
+    """A warning; errors that are not about the number of ranks go on."""
+    first = error.diagnostics[0]
+    if first.id not in ("unmet-requirement", "tiers-do-not-divide"):
+        raise error
+    message = f"{scheme} is left out at {size} ranks: {first.message}"
+    return Diagnostic(first.id, message, help=first.help, severity="warning")
+
+
+def best_of(points: Sequence[Point]) -> dict[int, str]:
+    """The number of a point -> the scheme that is best there."""
+    return {number: point.outcomes[0].scheme for number, point in enumerate(points)}

@@ -1,0 +1,268 @@
+"""The messages of every step, and which of them are alike.
+
+    ClassProgram = sizes member link_sizes link_member Stage*
+    Stage   = kind name number Shared, (bytes src dst out into)*, (flow link times)*     # of flows, of flows on links
+
+What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
+flow of a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave
+each rank of class ``src``, and ``into`` come to each of class ``dst``. It loads each link of a class ``times`` over.
+
+Ranks are alike that send and receive the same, step for step, to and from ranks that are alike, over links that are:
+colour refinement, which ends with the coarsest such classes. All of a class then act at the same times in any
+simulation that is fair to messages, so nothing is lost by simulating one of each. ``apart`` makes every rank a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.plan.expressions import Ints
+from zenc.simulator.contributor_counts import CountedStep, play
+from zenc.simulator.message_bytes import ProfileBytes
+from zenc.simulator.network import Network
+from zenc.simulator.reuse import ONE, Shared, Sharing
+
+Floats = npt.NDArray[np.float64]
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """One step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]. ``shared`` is of all of it."""
+
+    kind: str
+    name: str
+    number: int
+    bytes: Floats
+    src: Ints
+    dst: Ints
+    out: Floats
+    into: Floats
+    flow: Ints
+    link: Ints
+    times: Floats
+    shared: Shared = ONE
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassProgram:
+    """``link_sizes`` and ``link_member`` are of links what ``sizes`` and ``member`` are of ranks."""
+
+    sizes: Ints
+    member: Ints
+    link_sizes: Ints
+    link_member: Ints
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageClasses:
+    """All messages of a step, [messages]; ``bytes`` with headers."""
+
+    step: CountedStep
+    src: Ints
+    dst: Ints
+    bytes: Floats
+    shared: Shared = ONE
+
+
+def messages(scales: ProfileBytes, step: CountedStep) -> Iterator[MessageClasses]:
+    """The messages of ``step``, some at a time."""
+    size = scales.size
+    for carried in step.carried:
+        rows, src, dst = scales.rows(step, carried), carried.src, carried.dst
+        pair = src * size + dst
+        if _repeats(pair, size):
+            pair, index = np.unique(pair, return_inverse=True)
+            rows = np.asarray(np.bincount(index.reshape(-1), rows, minlength=len(pair)), np.float64)
+            src, dst = np.divmod(pair, size)
+        yield MessageClasses(step, src, dst, np.round(scales.messages(rows), 3))
+
+
+def _repeats(pair: Ints, size: int) -> bool:
+    """Whether a pair of ranks is there twice. Millions are not sorted, which would take longer than all else."""
+    if len(pair) < 8 * size:
+        return len(np.unique(pair)) < len(pair)
+    seen = np.zeros(size * size, dtype=bool)
+    seen[pair] = True
+    return int(np.count_nonzero(seen)) < len(pair)
+
+
+def program(scales: ProfileBytes, network: Network, apart: bool = False) -> ClassProgram:
+    """The stages of the plan that ``scales`` weighs, on ``network``."""
+    if not apart and network.flat:
+        alike = _if_all_alike(scales)
+        if alike is not None:
+            return alike
+    steps = [_together(scales, step) for step in play(scales.plan, scales.size)]
+    return _classes(steps, network, apart)
+
+
+def _together(scales: ProfileBytes, step: CountedStep) -> MessageClasses:
+    """All messages of ``step``."""
+    sharing, watched = _watched(scales, step)
+    found = list(messages(scales, watched))
+    src, dst, bytes = (
+        getattr(found[0], name) if len(found) == 1 else np.concatenate([getattr(some, name) for some in found])
+        for name in ("src", "dst", "bytes")
+    )
+    return MessageClasses(step, src, dst, bytes, sharing.of(len(src)))
+
+
+def _watched(scales: ProfileBytes, step: CountedStep) -> tuple[Sharing, CountedStep]:
+    """``step``, and what counts it while it is used up."""
+    sharing = Sharing(scales.parts)
+    return sharing, replace(step, carried=sharing.watch(step.carried))
+
+
+def _if_all_alike(scales: ProfileBytes) -> ClassProgram | None:
+    """The program of one class, where every rank sends and receives the same in every step; None where not."""
+    size, stages = scales.size, list[Stage]()
+    for each in play(scales.plan, size):
+        sums, mine, count = np.zeros((4, size)), list[Floats](), 0
+        sharing, step = _watched(scales, each)
+        for some in messages(scales, step):
+            count += len(some.src)
+            marks = _marks(some.bytes)
+            for row, (ends, mark) in zip(sums, ((e, m) for e in (some.src, some.dst) for m in marks), strict=True):
+                row += np.bincount(ends, mark, minlength=size)
+            mine.append(some.bytes[some.src == 0])
+        if (sums != sums[:, :1]).any():
+            return None
+        stages.append(_alone(step, np.concatenate(mine), sharing.of(count)))
+    one = np.ones(1, dtype=np.int64)
+    return ClassProgram(one * size, one * 0, np.array([size, size]), np.array([0, size]), tuple(stages))
+
+
+def _marks(bytes: Floats) -> tuple[Floats, Floats]:
+    """Two whole numbers below 2^24 for each; sums of them are exact, and tell different collections apart."""
+    mixed = _mixed(bytes.view(np.uint64))
+    return (mixed >> np.uint64(40)).astype(np.float64), (mixed & np.uint64(0xFFFFFF)).astype(np.float64)
+
+
+def _alone(step: CountedStep, bytes: Floats, shared: Shared) -> Stage:
+    """Of a rank like all others: its links carry what it sends, and as much that it receives."""
+    kinds, counts = np.unique(bytes, return_counts=True)
+    flows, count = np.arange(len(kinds)), counts.astype(np.float64)
+    ends = flows * 0
+    both = np.r_[flows, flows], np.r_[ends, ends + 1], np.r_[count, count]
+    return Stage(step.kind, step.name, step.number, kinds, ends, ends, count, count, *both, shared)
+
+
+@dataclass(slots=True)
+class _All:
+    """The messages of all steps, one after another; ``pair`` and ``link`` are what ``Network.over`` says of them."""
+
+    number: Ints
+    src: Ints
+    dst: Ints
+    bytes: Floats
+    pair: Ints
+    link: Ints
+
+
+def _classes(steps: list[MessageClasses], network: Network, apart: bool) -> ClassProgram:
+    every = _all(steps, network)
+    if apart:
+        ranks, links = np.arange(network.size), np.arange(len(network.bandwidths))
+        flows = np.arange(len(every.src))
+    else:
+        ranks, links, flows = _refined(every, network)
+    return _quotient(steps, every, ranks, links, flows)
+
+
+def _all(steps: list[MessageClasses], network: Network) -> _All:
+    number = np.repeat(np.arange(len(steps)), [len(step.src) for step in steps])
+    empty = np.zeros(0, dtype=np.int64)
+    src, dst = (np.concatenate([empty, *(getattr(step, name) for step in steps)]) for name in ("src", "dst"))
+    bytes = np.concatenate([np.zeros(0), *(step.bytes for step in steps)])
+    return _All(number, src, dst, bytes, *network.over(src, dst))
+
+
+def _refined(every: _All, network: Network) -> tuple[Ints, Ints, Ints]:
+    """Classes of ranks, of links and of messages: colours that are refined until there are no more of them."""
+    ranks: Words = np.zeros(network.size, dtype=np.uint64)
+    links = _mixed(network.bandwidths.view(np.uint64) ^ _mixed(network.latencies.view(np.uint64)))
+    base = _mixed(every.bytes.view(np.uint64)) ^ _mixed(every.number.astype(np.uint64) + np.uint64(7))
+    first = np.flatnonzero(np.r_[True, every.pair[1:] != every.pair[:-1]]) if len(every.pair) else every.pair
+    within = (np.arange(len(every.pair)) - first[every.pair]).astype(np.uint64) if len(first) else every.pair
+    before = 0
+    while True:
+        flows = _mixed(base ^ _mixed(ranks[every.src]) ^ _mixed(ranks[every.dst] + np.uint64(1 << 32)))
+        if len(first):
+            way = _mixed(links[every.link] + within.astype(np.uint64))
+            flows = _mixed(flows + np.add.reduceat(way, first))
+        found = len(np.unique(ranks)) + len(np.unique(links))
+        if found == before:
+            break
+        before = found
+        ends = ((every.src, flows), (every.dst, ~flows))
+        for at, what in ends:
+            ranks = _mixed(ranks + _gathered(at, what, network.size))
+        links = _mixed(links + _gathered(every.link, flows[every.pair], len(links)))
+    return _numbered(ranks), _numbered(links), _numbered(flows)
+
+
+def _gathered(at: Ints, what: Words, size: int) -> Words:
+    """A colour for what each of ``size`` places gathers, in no order."""
+    high, low = (what >> np.uint64(40)).astype(np.float64), (what & np.uint64(0xFFFFFF)).astype(np.float64)
+    sums = [np.bincount(at, part, minlength=size).astype(np.uint64) for part in (high, low)]
+    return _mixed(sums[0] ^ _mixed(sums[1]))
+
+
+def _numbered(colours: Words) -> Ints:
+    return np.asarray(np.unique(colours, return_inverse=True)[1].reshape(-1))
+
+
+def _quotient(steps: list[MessageClasses], every: _All, ranks: Ints, links: Ints, flows: Ints) -> ClassProgram:
+    """One of each class, and how often it meets the others."""
+    sizes, member = _of_classes(ranks)
+    link_sizes, link_member = _of_classes(links)
+    _, index, inverse, counts = np.unique(
+        every.number * (flows.max(initial=0) + 1) + flows, return_index=True, return_inverse=True, return_counts=True
+    )
+    src, dst = ranks[every.src[index]], ranks[every.dst[index]]
+    out, into = counts / sizes[src], counts / sizes[dst]
+    keys, loads = np.unique(inverse.reshape(-1)[every.pair] * len(link_sizes) + links[every.link], return_counts=True)
+    flow, link = np.divmod(keys, len(link_sizes))
+    times = loads / link_sizes[link]
+    starts = np.searchsorted(every.number[index], np.arange(len(steps) + 1))
+    loaded = np.searchsorted(flow, starts)
+    stages = []
+    for step, a, b, c, d in zip(steps, starts, starts[1:], loaded, loaded[1:], strict=False):
+        of, here = step.step, slice(a, b)
+        columns = every.bytes[index[here]], src[here], dst[here], out[here], into[here]
+        stages.append(Stage(of.kind, of.name, of.number, *columns, flow[c:d] - a, link[c:d], times[c:d], step.shared))
+    return ClassProgram(sizes, member, link_sizes, link_member, tuple(stages))
+
+
+def _of_classes(classes: Ints) -> tuple[Ints, Ints]:
+    """How many are in each class, and the first of them."""
+    _, member, sizes = np.unique(classes, return_index=True, return_counts=True)
+    return sizes, member
+
+
+def _mixed(values: Words) -> Words:
+    """The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+    mixed: Words = values >> np.uint64(30)
+    mixed ^= values
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    shifted = mixed >> np.uint64(27)
+    mixed ^= shifted
+    mixed *= np.uint64(0x94D049BB133111EB)
+    np.right_shift(mixed, np.uint64(31), out=shifted)
+    mixed ^= shifted
+    return mixed
+
+
+def bytes_by_rank(stages: Iterable[Stage], sizes: Ints) -> tuple[Floats, Floats]:
+    """What each rank of a class sends and receives, headers included; [classes] each."""
+    sent, received = np.zeros((2, len(sizes)))
+    for stage in stages:
+        sent += np.bincount(stage.src, stage.out * stage.bytes, minlength=len(sizes))
+        received += np.bincount(stage.dst, stage.into * stage.bytes, minlength=len(sizes))
+    return sent, received

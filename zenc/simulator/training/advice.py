@@ -1,0 +1,213 @@
+"""Advice: whether zenc is worth it for a model, by prediction, against DDP's own ways and no communication at all.
+
+load x ranks x links --predict--> Way* --> Advice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zenc.errors import VerificationError
+from zenc.format_units import seconds_text
+from zenc.gradients.profile import Profile
+from zenc.language.files import load_file, locate
+from zenc.plan.ir import Plan
+from zenc.plan.lower import lower
+from zenc.plan.requirements import ensure_all
+from zenc.scheme.library import shipped
+from zenc.scheme.resolve import resolve
+from zenc.simulator.calibration import Calibration
+from zenc.simulator.network import Network
+from zenc.simulator.predict import Prediction, network, predict_on
+from zenc.simulator.training import ddp
+from zenc.simulator.training.workload import StepWorkload
+from zenc.topology.model import Topology
+from zenc.topology.units import bandwidth_text
+
+ZENC, SPARSE, DENSE, NOTHING = "zenc, auto", "DDP, sparse", "DDP, dense", "no communication"
+WITHIN = 1.1
+"""What predictions of ratios are off by, at most, where they were compared with measurements."""
+LITTLE = 1.05
+"""A step that is no more times as fast is as fast for all that matters."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to synchronise: ``seconds`` of a step's calls, one after another; bytes that the busiest rank ``sent``.
+
+    ``schemes``: the table -> what sums it. ``missing``: why there is no such way here; "" where there is.
+    """
+
+    name: str
+    seconds: float = 0.0
+    sent: float = 0.0
+    schemes: tuple[tuple[str, str], ...] = ()
+    missing: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("name", "seconds", "sent", "missing")}
+        return {**own, "schemes": dict(self.schemes)}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Advice:
+    """What each of ``ways`` takes for ``load`` on ``size`` ranks; ``notes`` say what of it is a guess.
+
+    ``answer`` is ``yes``, ``hardly`` or ``no``, and ``verdict`` a sentence that begins with it.
+    """
+
+    load: StepWorkload
+    size: int
+    where: str
+    ways: tuple[Way, ...]
+    notes: tuple[str, ...]
+
+    def way(self, name: str) -> Way:
+        return next(way for way in self.ways if way.name == name)
+
+    @property
+    def rival(self) -> Way:
+        """The quicker one of DDP's own ways."""
+        return min((w for w in (self.way(SPARSE), self.way(DENSE)) if not w.missing), key=lambda way: way.seconds)
+
+    @property
+    def ratio(self) -> float:
+        """How many times the seconds of zenc's synchronisation DDP's better way takes."""
+        return self.rival.seconds / max(self.way(ZENC).seconds, 1e-12)
+
+    def step(self, way: Way) -> float | None:
+        """Seconds of a step, if nothing is hidden behind the backward pass; None where computing is not known."""
+        return None if self.load.computing is None else self.load.computing + way.seconds
+
+    def speedup(self, way: Way) -> float | None:
+        """How many times as fast steps are as by DDP's better way."""
+        step, before = self.step(way), self.step(self.rival)
+        return None if step is None or before is None else before / max(step, 1e-12)
+
+    @property
+    def answer(self) -> str:
+        if not self.load.tables or self.size < 2 or self.ratio < 1:
+            return "no"
+        speedup = self.speedup(self.way(ZENC))
+        return "hardly" if self.ratio < WITHIN or (speedup is not None and speedup < LITTLE) else "yes"
+
+    @property
+    def verdict(self) -> str:
+        return f"{self.answer}: {self._because()}"
+
+    def _because(self) -> str:
+        if not self.load.tables:
+            return "no gradient is mostly rows of zeros, and DDP's own all-reduce is right for all others"
+        if self.size < 2:
+            return "one rank has nobody to synchronise with"
+        fewer, rival = f"{self.ratio:.2g} times fewer seconds of synchronisation than {self.rival.name}", self.rival
+        if self.ratio < 1:
+            return f"{rival.name} takes {seconds_text(rival.seconds)}, and zenc {seconds_text(self.way(ZENC).seconds)}"
+        if self.ratio < WITHIN:
+            return (
+                f"{self.ratio:.3g} times fewer seconds of synchronisation, which is within what predictions are off by"
+            )
+        bound, speedup = self.speedup(self.way(NOTHING)), self.speedup(self.way(ZENC))
+        if bound is None or speedup is None:
+            return fewer
+        at_most = f"{bound:.3g} times without any communication"
+        if speedup < LITTLE:
+            return f"{fewer}, but computing is nearly all of a step, which is {speedup:.3g} times as fast ({at_most})"
+        return f"{fewer}; steps {speedup:.2g} times as fast ({at_most})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Seconds, and bytes of the busiest rank."""
+        ways = [{**w.to_json(), "step": self.step(w), "speedup": self.speedup(w)} for w in self.ways]
+        own = {"answer": self.answer, "verdict": self.verdict, "ranks": self.size, "network": self.where}
+        tables = [table.profile.name for table in self.load.tables]
+        of_load = {"tables": tables, "rest": self.load.rest, "computing": self.load.computing}
+        return {**own, **of_load, "ways": ways, "notes": list(self.notes)}
+
+    def __repr__(self) -> str:
+        return f"<zenc.Advice for {self.size} ranks on {self.where}: {self.verdict}>"
+
+    def __str__(self) -> str:
+        from zenc.simulator.training.advice_report import text
+
+        return text(self)
+
+
+def advise(
+    load: StepWorkload,
+    size: int,
+    topology: Topology | None,
+    calibration: Calibration,
+    on_gpu: bool = False,
+    progress: Progress = lambda _: None,
+) -> Advice:
+    """Predict what a step of ``load`` takes on ``size`` ranks, on ``topology`` or by links of the calibration.
+
+    ``on_gpu``: ranks speak NCCL, which has no sparse all-reduce. Raises CostError (``wrong-topology-size``).
+    """
+    way = network(topology, size, calibration)
+    rest = ddp.dense(load.rest / 4, "f32", way, calibration, on_gpu) if load.rest else None
+    asked = _Asked(load, way, calibration, on_gpu, rest, progress)
+    ways = (Way(NOTHING), asked.by_zenc(), asked.by_sparse(), asked.by_dense())
+    notes = [
+        "predicted, not measured; nothing is taken to be hidden behind the backward pass",
+        *([calibration.note] if calibration.note else []),
+    ]
+    where = topology.name if topology else f"one switch, {bandwidth_text(calibration.bandwidth)} each way"
+    return Advice(load, size, where, ways, tuple(notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    load: StepWorkload
+    network: Network
+    calibration: Calibration
+    on_gpu: bool
+    rest: Prediction | None
+    progress: Progress
+
+    def by_zenc(self) -> Way:
+        """Each table by the cheapest candidate of ``auto``."""
+        plans = dict(_candidates(self.network.size))
+        best = []
+        for table in self.load.tables:
+            self.progress(f"{table.profile.name} by zenc")
+            found = [predict_on(plan, table.profile, self.network, self.calibration) for plan in plans.values()]
+            best.append(min(found, key=lambda each: each.seconds))
+        return self._way(ZENC, best)
+
+    def by_sparse(self) -> Way:
+        if self.on_gpu:
+            return Way(SPARSE, missing="NCCL sums no sparse tensors")
+        self.progress("DDP with sparse gradients")
+        return self._way(
+            SPARSE, [ddp.sparse(each.profile, self.network, self.calibration) for each in self.load.tables]
+        )
+
+    def by_dense(self) -> Way:
+        self.progress("DDP with dense gradients")
+        return self._way(DENSE, [self._dense(table.profile) for table in self.load.tables])
+
+    def _dense(self, of: Profile) -> Prediction:
+        return ddp.dense(of.units * of.width, of.dtype, self.network, self.calibration, self.on_gpu)
+
+    def _way(self, name: str, found: list[Prediction]) -> Way:
+        each = [*found, *([self.rest] if self.rest else [])]
+        names = [table.profile.name for table in self.load.tables]
+        schemes = tuple((table, of.scheme) for table, of in zip(names, found, strict=True))
+        return Way(name, sum(of.seconds for of in each), sum(of.sent for of in each), schemes)
+
+
+def _candidates(size: int) -> Iterator[tuple[str, Plan]]:
+    """The candidates of ``auto`` that run on so many ranks."""
+    (auto,) = (entry for entry in shipped() if entry["name"] == "auto")
+    for name in auto["candidates"]:
+        plan = lower(resolve(load_file(locate(name)), name, {}, {})[0])
+        try:
+            ensure_all(plan, size)
+        except VerificationError:
+            continue
+        yield name, plan

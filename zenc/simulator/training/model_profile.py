@@ -1,0 +1,165 @@
+"""The profile of a model in training: its parameters, what their gradients hold, and where the time of a step goes.
+
+    ModelProfile = ranks backend device steps Seconds Parameter* Profile*
+    Seconds      = of a step, of synchronisation in it, of that what nothing else hides       # medians
+    Parameter    = name shape dtype layout density
+
+``zenc.attach(ddp_model, dry_run=True)`` observes one while DDP synchronises its own way. As a file it is a file of
+profiles (``zenc.gradients.profile_io``) with one more key, so whatever reads profiles reads it, too:
+
+    {"zenc_profiles": 1, "model": {"ranks": 4, "backend": "gloo", "device": "cpu", "steps": 40, "seconds_step": 0.21,
+                                   "seconds_synchronising": 0.12, "seconds_exposed": 0.09, "parameters": [
+                                   {"name": "words.weight", "shape": [50000, 64], "dtype": "f32", "layout": "sparse",
+                                    "density": 0.012}, ...]},
+     "profiles": [...]}
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import inf, prod
+from pathlib import Path
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic, ZencError
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_io import dump_profiles, parsed, profiles_in
+from zenc.wire.formats import DTYPE_BYTES
+
+LAYOUTS = ("sparse", "dense")
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterProfile:
+    """A parameter of ``shape`` and its gradient, which is a ``sparse`` or ``dense`` tensor of ``dtype``: f32, ...
+
+    ``density``: the share of the rows, along the first dimension, that hold anything but zeros on one rank; mean over
+    the steps that were looked at. None where no gradient was seen. Of a vector each value is a row.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    density: float | None
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def bytes(self) -> int:
+        """Of the gradient, if it is sent whole."""
+        return prod(self.shape) * DTYPE_BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """What ``steps`` of training on ``ranks`` ranks showed. Seconds are medians over steps, on the rank that saved it.
+
+    ``seconds_step``: from the end of one backward pass to the end of the next. ``seconds_synchronising``: of these,
+    while any gradient was under way. ``seconds_exposed``: of those, after the backward pass had ended, so that nothing
+    hid them. ``profiles``: name -> which ranks hold which rows, of the tables; the same on all ranks.
+    """
+
+    ranks: int
+    backend: str
+    device: str
+    steps: int
+    seconds_step: float
+    seconds_synchronising: float
+    seconds_exposed: float
+    parameters: tuple[ParameterProfile, ...]
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+
+    @property
+    def seconds_without(self) -> float:
+        """Of a step if synchronisation took no time at all: the bound that no scheme can beat."""
+        return self.seconds_step - self.seconds_exposed
+
+    @property
+    def exposed_share(self) -> float:
+        """The share of a step that is spent in waiting for synchronisation alone."""
+        return self.seconds_exposed / self.seconds_step
+
+    def to_json(self) -> dict[str, Any]:
+        """What a file has under ``model``."""
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in ("parameters", "profiles")}
+        return {**own, "parameters": [asdict(parameter) for parameter in self.parameters]}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a JSON file, which ``read_model_profile`` and ``zenc profile show`` read.
+
+        Raises ZencError (``unwritable-file``).
+        """
+        try:
+            Path(path).write_text(dump_profiles(self.profiles.values(), self.to_json()), encoding="utf-8")
+        except OSError as error:
+            message = f"can't write {str(path)!r}: {error.strerror or error}"
+            raise ZencError(Diagnostic("unwritable-file", message)) from error
+
+    def __repr__(self) -> str:
+        return (
+            f"<zenc.ModelProfile of {len(self.parameters)} parameters on {self.ranks} ranks: "
+            f"{self.seconds_step * 1e3:.3g} ms a step, {self.exposed_share:.0%} waiting for synchronisation>"
+        )
+
+
+def read_model_profile(path: str | os.PathLike[str]) -> ModelProfile:
+    """The model profile in a file, read without trust; raises CostError (``bad-profile``)."""
+    data = parsed(path)
+    model = data.get("model") if isinstance(data, dict) else None
+    if not isinstance(model, dict):
+        raise _bad(f"{path} holds no profile of a model")
+    try:
+        made = _made(model, profiles_in(path, data, none=True))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _bad(f"{path} holds a profile of a model that lacks what it should say ({error})") from error
+    if not _is_sound(made):
+        raise _bad(f"{path} holds a profile of a model with numbers that can't be")
+    return made
+
+
+def _made(model: dict[str, Any], profiles: Mapping[str, Profile]) -> ModelProfile:
+    parameters = tuple(_parameter(entry) for entry in model["parameters"])
+    return ModelProfile(
+        ranks=_whole(model["ranks"]),
+        backend=str(model["backend"]),
+        device=str(model["device"]),
+        steps=_whole(model["steps"]),
+        seconds_step=float(model["seconds_step"]),
+        seconds_synchronising=float(model["seconds_synchronising"]),
+        seconds_exposed=float(model["seconds_exposed"]),
+        parameters=parameters,
+        profiles=profiles,
+    )
+
+
+def _parameter(entry: dict[str, Any]) -> ParameterProfile:
+    density = entry["density"]
+    return ParameterProfile(
+        str(entry["name"]),
+        tuple(_whole(extent) for extent in entry["shape"]),
+        str(entry["dtype"]),
+        str(entry["layout"]),
+        None if density is None else float(density),
+    )
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _is_sound(of: ModelProfile) -> bool:
+    fits = 0 <= of.seconds_exposed <= of.seconds_synchronising < inf and of.seconds_exposed <= of.seconds_step < inf
+    alike = all(p.layout in LAYOUTS and (p.density is None or 0 <= p.density <= 1) for p in of.parameters)
+    return fits and alike and of.ranks >= 1 and of.steps >= 1 and of.seconds_step > 0
+
+
+def _bad(message: str) -> CostError:
+    help = "zenc.attach(ddp_model, dry_run=True) for some steps, and handle.save(FILE), write one"
+    return CostError(Diagnostic("bad-profile", message, help=help))

@@ -1,1 +1,0 @@
-"""The CUDA target: kernels for GPUs, and call sequences in C++ that drive them and NCCL."""

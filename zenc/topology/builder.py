@@ -1,0 +1,201 @@
+"""A cluster that is being put together, by a builder, a text or an importer; ``finish`` makes a Topology of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+from zenc.did_you_mean import did_you_mean
+from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
+from zenc.topology.check import graph_problems, number_problems, too_large
+from zenc.topology.model import RANK, Host, Level, Node, Topology
+
+_MOST_PROBLEMS = 20
+
+
+@dataclass
+class _Memory:
+    """Bytes for all of a level, and for those of it that were named since: so that neither takes a walk over all."""
+
+    of_all: int | None = None
+    of_one: dict[Node, int] = field(default_factory=dict)
+
+    def give(self, name: Node | None, memory: int) -> None:
+        if name is None:
+            self.of_all, self.of_one = memory, {}
+        else:
+            self.of_one[name] = memory
+
+    def of(self, name: Node, before: int | None) -> int | None:
+        return self.of_one.get(name, before if self.of_all is None else self.of_all)
+
+
+@dataclass
+class TopologyBuilder:
+    """Collects nodes and links, and what is wrong with them; nothing is raised before ``finish``, but for size."""
+
+    name: str
+    doc: str = ""
+    span: Span | None = None
+    levels: tuple[Level, ...] = ()
+    hosts: list[Host] = field(default_factory=list)
+    nodes: dict[Node, dict[str, Any]] = field(default_factory=dict)
+    links: dict[tuple[Node, Node], dict[str, Any]] = field(default_factory=dict)
+    problems: list[Diagnostic] = field(default_factory=list)
+    unlinked: set[Node] = field(default_factory=set)
+    _of_ranks: _Memory = field(default_factory=_Memory)
+    _of_hosts: _Memory = field(default_factory=_Memory)
+
+    def set_levels(self, *levels: tuple[str, int], span: Span | None = None, memory: int | None = None) -> None:
+        """Declare the levels, outermost first, and all ranks in them."""
+        self.levels = tuple(Level(name, count) for name, count in levels)
+        counts = [count for _, count in levels]
+        self._ensure_room(prod(counts), 0, span)
+        for rank, place in enumerate(itertools.product(*map(range, counts))):
+            self.add_rank(rank, label_of(levels[-1][0], place), memory)
+
+    def add_rank(self, rank: int, label: str, memory: int | None = None) -> None:
+        self.nodes[rank] = {"kind": RANK, "label": label, "memory": memory}
+
+    def add_switch(self, name: str, kind: str = "switch", span: Span | None = None) -> str:
+        """Declare a node that forwards; returns its name."""
+        self._ensure_room(len(self.nodes) + 1, 0, span)
+        self.nodes[name] = {"kind": kind, "label": name, "span": span}
+        return name
+
+    def connect(
+        self,
+        source: Node,
+        target: Node,
+        bandwidth: float,
+        latency: float,
+        kind: str = "link",
+        *,
+        one_way: bool = False,
+        span: Span | None = None,
+    ) -> None:
+        """Link two nodes that are there, both ways or one way, at ``bandwidth`` bytes a second for each direction."""
+        labels = [str(self.nodes[node]["label"]) for node in (source, target)]
+        what = f"the link {labels[0]} {'->' if one_way else '-'} {labels[1]}"
+        self.problems += number_problems(what, bandwidth, latency, span)
+        if source == target:
+            self.problems.append(Diagnostic("self-link", f"{labels[0]} is linked to itself", span))
+            return
+        for ends in [(source, target)] if one_way else [(source, target), (target, source)]:
+            self._add(ends, {"bandwidth": bandwidth, "latency": latency, "kind": kind, "span": span}, what, span)
+        self._ensure_room(0, len(self.links), span)
+
+    def disconnect(self, ways: Iterable[tuple[Node, Node]]) -> None:
+        """Take away those of ``ways`` that are links. A switch that is left without any link goes with them."""
+        for way in ways:
+            if self.links.pop(way, None):
+                self.unlinked.update(way)
+
+    def _add(self, ends: tuple[Node, Node], data: dict[str, Any], what: str, span: Span | None) -> None:
+        other = self.links.setdefault(ends, data)
+        if other is data:
+            return
+        notes = (f"the other one: {other['span']}",) if other["span"] else ()
+        help = "parallel cables are one link with the sum of their bandwidths"
+        if not any(found.id == "duplicate-link" and found.span == span for found in self.problems[-1:]):
+            self.problems.append(Diagnostic("duplicate-link", f"{what} is here twice", span, notes, help))
+
+    def add_hosts(self, depth: int, memory: int | None = None) -> None:
+        """Each place of the level at ``depth`` is a machine: ``node(0)``, ``node(1)``."""
+        counts = [level.count for level in self.levels]
+        per_host = prod(counts[depth + 1 :])
+        for number, place in enumerate(itertools.product(*map(range, counts[: depth + 1]))):
+            ranks = tuple(range(number * per_host, (number + 1) * per_host))
+            self.hosts.append(Host(label_of(self.levels[depth].name, place), ranks, memory))
+
+    def set_memory(self, depth: int, place: tuple[int, ...], memory: int) -> str | None:
+        """Give the level at ``depth`` memory: all of it, or one place of it; returns what is wrong, in words."""
+        counts = [level.count for level in self.levels[: depth + 1]]
+        label = label_of(self.levels[depth].name, place)
+        if place and not (len(place) == len(counts) and all(0 <= i < n for i, n in zip(place, counts, strict=True))):
+            return f"there is no {label}; there are {label_of(self.levels[depth].name, counts)}"
+        if depth == len(self.levels) - 1:
+            self._of_ranks.give(self._rank(place) if place else None, memory)
+            return None
+        if not self.hosts:
+            self.add_hosts(depth)
+        if not any(host.name.split("(")[0] == self.levels[depth].name for host in self.hosts):
+            return f"{self.hosts[0].name} is a machine already, and machines do not hold machines"
+        self._of_hosts.give(label if place else None, memory)
+        return None
+
+    def label(self, node: Node) -> str:
+        return str(self.nodes[node]["label"])
+
+    def find(self, name: str, indices: tuple[int, ...]) -> Node | Diagnostic:
+        """The node that is called ``name(indices)``, or a diagnostic without a place."""
+        label = label_of(name, indices)
+        ranks = self.levels[-1].name if self.levels else ""
+        counts = [level.count for level in self.levels]
+        if name == ranks and len(indices) == len(counts):
+            if all(0 <= place < count for place, count in zip(indices, counts, strict=True)):
+                return self._rank(indices)
+        elif label in self.nodes:
+            return label
+        return self._not_there(name, label, ranks, counts)
+
+    def _rank(self, place: Sequence[int]) -> int:
+        counts = [level.count for level in self.levels]
+        return sum(number * prod(counts[i + 1 :]) for i, number in enumerate(place))
+
+    def _not_there(self, name: str, label: str, ranks: str, counts: Sequence[int]) -> Diagnostic:
+        switches = {str(node).split("(")[0]: str(node) for node in self.nodes if isinstance(node, str)}
+        notes: tuple[str, ...] = ()
+        if name == ranks:
+            first, last = [0] * len(counts), [count - 1 for count in counts]
+            notes = (f"they go from {label_of(ranks, first)} to {label_of(ranks, last)}",)
+        elif name in (level.name for level in self.levels):
+            notes = (f"'{name}' is a level; what is linked is a {ranks} or a switch",)
+        elif name in switches:
+            notes = (f"there is {switches[name]}",)
+        known = [ranks, *switches] if ranks else list(switches)
+        guess = "" if name in known else did_you_mean(name, known)
+        help = "declare the levels first: levels: node(2), gpu(8)" if not ranks else None
+        if ranks and name not in known:
+            help = f"declare a switch before its links: switch {label}"
+        return Diagnostic("no-such-node", f"there is no {label}{guess}", None, notes, help)
+
+    def _ensure_room(self, nodes: int, links: int, span: Span | None) -> None:
+        """Raise at once where going on would only take time and memory."""
+        found = too_large(nodes, links, span or self.span)
+        if found:
+            raise TopologyError([*self.problems[:_MOST_PROBLEMS], found])
+
+    def finish(self) -> Topology:
+        """The topology.
+
+        Raises:
+            TopologyError: with all that is wrong with it; what is wrong with the whole is asked only of sound parts.
+        """
+        raise_if_any(TopologyError, list(dict.fromkeys(self.problems)))
+        import networkx as nx
+
+        for node, data in self.nodes.items():
+            if isinstance(node, int):
+                data["memory"] = self._of_ranks.of(node, data["memory"])
+        hosts = tuple(replace(host, memory=self._of_hosts.of(host.name, host.memory)) for host in self.hosts)
+        graph: nx.DiGraph[Any] = nx.DiGraph()
+        graph.add_nodes_from(self.nodes.items())
+        graph.add_edges_from((*ends, data) for ends, data in self.links.items())
+        lone = [node for node in self.unlinked if isinstance(node, str) and not graph.degree[node]]
+        graph.remove_nodes_from(lone)
+        raise_if_any(TopologyError, graph_problems(self.name, graph, self.span))
+        return Topology(self.name, printable(self.doc), self.levels, nx.freeze(graph), hosts)
+
+
+def label_of(name: str, indices: Sequence[int]) -> str:
+    """``nvswitch(0)``, ``gpu(0, 3)``, ``network``."""
+    return f"{name}({', '.join(map(str, indices))})" if indices else name
+
+
+def printable(text: str) -> str:
+    """``text`` with a question mark for all that moves a cursor or is half a character."""
+    return "".join(c if c.isprintable() else "?" for c in text)

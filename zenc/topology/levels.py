@@ -1,0 +1,226 @@
+"""A topology as a summary: its levels, machines and links, grouped by what they join.
+
+TopologySummary = name doc levels ranks memory hosts switches groups bisection narrowest routes
+Group   = count x (ends, bandwidth, latency, kind, both ways?)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from zenc.plurals import count
+from zenc.topology.model import Host, Link, Node, Topology, order
+from zenc.topology.units import bandwidth_text, latency_text, memory_text
+
+MOST_NODES_CUT = 1000
+MOST_HOSTS_CUT = 32
+MOST_RANKS_ROUTED = 512
+"""Beyond these cuts and routes are left out: they would take more than a second or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``count`` links that join what is called ``source`` and ``target``; bytes a second and seconds."""
+
+    count: int
+    source: str
+    target: str
+    both_ways: bool
+    bandwidth: float
+    latency: float
+    kind: str
+
+    @property
+    def ends(self) -> str:
+        return f"{self.source} {'-' if self.both_ways else '->'} {self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySummary:
+    """``bisection``: the least bandwidth between the first half of the ranks and the second, either way, or None.
+
+    ``narrowest``: the machine with the least bandwidth to the others, either way, and that; None where it is not asked.
+    ``routed``: the ordered pairs of ranks that have a route, of ``pairs``; None for many ranks.
+    """
+
+    topology: Topology
+    groups: tuple[Group, ...]
+    bisection: float | None
+    narrowest: tuple[Host, float] | None
+    routed: int | None
+
+    @property
+    def pairs(self) -> int:
+        return self.topology.size * (self.topology.size - 1)
+
+    def to_json(self) -> dict[str, object]:
+        topology = self.topology
+        return {
+            "name": topology.name,
+            "doc": topology.doc,
+            "ranks": topology.size,
+            "levels": [{"name": level.name, "count": level.count} for level in topology.levels],
+            "memory": [topology.memory(rank) for rank in topology.ranks],
+            "hosts": [{"name": h.name, "ranks": list(h.ranks), "memory": h.memory} for h in topology.hosts],
+            "switches": dict(_counted(topology)),
+            "links": [
+                {
+                    "count": group.count,
+                    "ends": [group.source, group.target],
+                    "both_ways": group.both_ways,
+                    "bandwidth": group.bandwidth,
+                    "latency": group.latency,
+                    "kind": group.kind,
+                }
+                for group in self.groups
+            ],
+            "bisection": self.bisection,
+            "narrowest": self.narrowest and {"host": self.narrowest[0].name, "bandwidth": self.narrowest[1]},
+            "pairs": self.pairs,
+            "pairs_with_route": self.routed,
+        }
+
+    def text(self) -> str:
+        """The summary for people."""
+        topology = self.topology
+        rows = [("levels", ", ".join(f"{level.name} {level.count}" for level in topology.levels))]
+        rows.append(("ranks", _ranks(topology)))
+        if topology.hosts:
+            rows.append(("machines", _hosts(topology)))
+        rows.append(("switches", ", ".join(f"{name} {count}" for name, count in _counted(topology)) or "none"))
+        rows += zip(["links", *[""] * len(self.groups)], _table(self.groups), strict=False)
+        if self.bisection is not None:
+            halves = "between the first half of the ranks and the second"
+            rows.append(("bisection", f"{bandwidth_text(self.bisection)} {halves}"))
+        if self.narrowest is not None and self.narrowest[1] != self.bisection:
+            host, width = self.narrowest
+            rows.append(
+                ("narrowest", f"{bandwidth_text(width)} between {_ranks_of(host)}, {host.name}, and the others")
+            )
+        if self.routed is not None:
+            rows.append(("routes", self._routes()))
+        head = [topology.name, *([topology.doc] if topology.doc else []), ""]
+        return "\n".join([*head, *(f"{name:<11}{value}".rstrip() for name, value in rows)])
+
+    def _routes(self) -> str:
+        if self.routed == self.pairs:
+            return "from every rank to every other"
+        return f"for {self.routed} of {self.pairs} pairs of ranks; for the others, a schedule has to forward"
+
+
+def summarize(topology: Topology) -> TopologySummary:
+    """What ``zenc topo show`` prints."""
+    routed = None
+    if topology.size <= MOST_RANKS_ROUTED:
+        routed = sum(_with_route(topology, rank) for rank in topology.ranks)
+    return TopologySummary(topology, _groups(topology), bisection(topology), narrowest(topology), routed)
+
+
+def _with_route(topology: Topology, source: int) -> int:
+    """The number of ranks to which ``source`` has a route: through whatever forwards, so not through ranks."""
+    reached: set[Node] = {source}
+    pending: list[Node] = [source]
+    while pending:
+        for node in topology.graph[pending.pop()]:
+            if node not in reached:
+                reached.add(node)
+                if isinstance(node, str):
+                    pending.append(node)
+    return sum(isinstance(node, int) for node in reached) - 1
+
+
+def bisection(topology: Topology) -> float | None:
+    """Bytes a second: the least total of links whose loss cuts one half of the ranks off from the other.
+
+    The halves are the first and the last ranks, and of the two directions the lesser counts. None for one rank, and for
+    topologies of more than ``MOST_NODES_CUT`` nodes.
+    """
+    if topology.size < 2 or len(topology.graph) > MOST_NODES_CUT:
+        return None
+    return cut(topology, range(topology.size // 2))
+
+
+def narrowest(topology: Topology) -> tuple[Host, float] | None:
+    """The first machine with the least bandwidth between its ranks and all others. None as for ``bisection``.
+
+    None also where there is but one machine, or more than ``MOST_HOSTS_CUT``.
+    """
+    hosts = topology.hosts
+    if not 1 < len(hosts) <= MOST_HOSTS_CUT or len(topology.graph) > MOST_NODES_CUT:
+        return None
+    return min(((host, cut(topology, host.ranks)) for host in hosts), key=lambda found: found[1])
+
+
+def cut(topology: Topology, ranks: Collection[int]) -> float:
+    """Bytes a second: the least total of links whose loss cuts ``ranks`` off from the others, the lesser direction."""
+    import networkx as nx
+
+    graph = nx.DiGraph()
+    for link in topology.links:
+        graph.add_edge(link.source, link.target, capacity=link.bandwidth)
+    sides = (("side", 0), ("side", 1))  # no node of a topology is a tuple
+    for rank in topology.ranks:  # without a capacity: without a limit
+        end = sides[rank not in ranks]
+        graph.add_edges_from([(end, rank), (rank, end)])
+    return float(min(nx.maximum_flow_value(graph, *ends) for ends in (sides, sides[::-1])))
+
+
+def _counted(topology: Topology) -> list[tuple[str, int]]:
+    """What switches are called -> how many there are."""
+    return sorted(Counter(_family(name) for name in topology.switches).items())
+
+
+def _family(label: str) -> str:
+    return label.split("(")[0]
+
+
+def _groups(topology: Topology) -> tuple[Group, ...]:
+    found: Counter[tuple[str, str, bool, float, float, str]] = Counter()
+    for link in topology.links:
+        twin = topology.graph.edges.get((link.target, link.source))
+        both = twin is not None and all(twin[key] == getattr(link, key) for key in ("bandwidth", "latency", "kind"))
+        if not both or order(link.source) < order(link.target):
+            key = (*_ends(topology, link), both, link.bandwidth, link.latency, link.kind)
+            found[key] += 1
+    return tuple(Group(count, *key) for key, count in found.items())
+
+
+def _ends(topology: Topology, link: Link) -> tuple[str, str]:
+    ranks = topology.levels[-1].name if topology.levels else "rank"
+    source, target = (ranks if isinstance(end, int) else _family(end) for end in (link.source, link.target))
+    return source, target
+
+
+def _table(groups: tuple[Group, ...]) -> list[str]:
+    rows = [("count", "ends", "each way", "latency", "kind")]
+    for group in groups:
+        rows.append((
+            str(group.count), group.ends, bandwidth_text(group.bandwidth), latency_text(group.latency), group.kind
+        ))  # fmt: skip
+    widths = [max(len(row[place]) for row in rows) for place in range(5)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _ranks(topology: Topology) -> str:
+    last = topology.size - 1
+    named = topology.label(0) if not last else f"{topology.label(0)} to {topology.label(last)}"
+    memories = sorted({topology.memory(rank) or 0 for rank in topology.ranks})
+    memory = " or ".join(memory_text(size) if size else "unknown memory" for size in memories)
+    return f"{topology.size}: {named}" + (f", {memory} each" if memories != [0] else "")
+
+
+def _ranks_of(host: Host) -> str:
+    first, last = host.ranks[0], host.ranks[-1]
+    if len(host.ranks) == 1:
+        return f"rank {first}"
+    if last - first != len(host.ranks) - 1:
+        return count(len(host.ranks), "rank")
+    return f"ranks {first} {'and' if last == first + 1 else 'to'} {last}"
+
+
+def _hosts(topology: Topology) -> str:
+    memories = sorted({host.memory or 0 for host in topology.hosts})
+    memory = " or ".join(memory_text(size) if size else "unknown memory" for size in memories)
+    return f"{len(topology.hosts)}" + (f", {memory} each" if memories != [0] else "")

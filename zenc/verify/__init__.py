@@ -1,0 +1,1 @@
+"""The proof: every contribution reaches every rank exactly once, and what each message brings."""

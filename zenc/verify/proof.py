@@ -1,0 +1,231 @@
+"""The proof that a plan is right among a number of ranks, or a counterexample in words at the user's line.
+
+Exactly once: play every move with sets of contributors (``zenc.verify.provenance``). No contribution may arrive twice,
+the pull may carry complete parts only, and in the end every rank holds every part complete.
+
+Under Holders the announce is played first, in the same way: no index set may arrive twice, and every rank must end
+with those of all ranks. Then all choose the same owners, by themselves (docs/internals/plan.md).
+
+The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
+same order of each part, so that they hold the same bits.
+
+No deadlock: a rank enters a round, posts all its sends and receives of that round, and leaves when they are done.
+``prove_progress`` demands that each receive has exactly one send in the same round, and the other way about. Then
+every wait of round k is for ranks to enter round k, which needs nothing but the end of their round k - 1: all edges
+of the wait-for graph lead from a round to an earlier one, so it has no cycle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.errors import Diagnostic, InternalError, Span, VerificationError
+from zenc.plan.expressions import Ints
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.rank_schedule import RankSchedule, program
+from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
+from zenc.plan.tier_layout import first_part, levels_of
+from zenc.plan.unroll import Round, Rounds, expand
+from zenc.scheme.model import Partition
+from zenc.verify.provenance import Deliveries, Provenance, Words, named
+from zenc.verify.sizes.survey import survey
+
+UNPINNED_SIZES = tuple(range(1, 17))
+"""A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
+LARGEST_UNPINNED = 256
+"""Up to it a plan with tiers is proved for several groups of its inner tiers, which may be larger than 16 ranks."""
+MATCHED_SIZES = 16
+"""Up to this size the programs of all ranks are matched one by one; beyond it they come from the same arrays."""
+
+Observer = Callable[[str, Phase, int, Deliveries], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was shown: ``owners[part]`` is the lowest rank that has the part complete when the pushes end."""
+
+    size: int
+    parts: int
+    push_rounds: int
+    pull_rounds: int
+    moves: int
+    owners: tuple[int, ...]
+    announce_rounds: int = 0
+
+    @property
+    def rounds(self) -> dict[str, int]:
+        """Rounds by kind of phase; of the announce, if there is one."""
+        announce = {"announce": self.announce_rounds} if self.announce_rounds else {}
+        return {**announce, "push": self.push_rounds, "pull": self.pull_rounds}
+
+
+def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Rounds, Proof]:
+    """Prove ``plan`` among ``size`` ranks; raises VerificationError with a counterexample.
+
+    ``observe`` is told "announce", "push" or "pull", phase, round number (from 1) and deliveries of every round played.
+    """
+    rounds = expand(plan, size)
+    return rounds, prove(plan, rounds, observe)
+
+
+def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
+    """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
+    size = rounds.size
+    if plan.announce:
+        _announce(plan, plan.announce, rounds, observe)
+    state = Provenance(rounds)
+    for phase, played in zip(plan.pushes, rounds.pushes, strict=True):
+        _play(plan, state, "push", phase, played, observe)
+        state.end_push(last=phase is plan.pushes[-1])
+        if phase is not plan.pushes[-1]:
+            _ensure_whole_groups(state, plan, phase)
+    owners = _owners(state, plan)
+    for phase, played in zip(plan.pulls, rounds.pulls, strict=True):
+        _play(plan, state, "pull", phase, played, observe)
+    _ensure_everything(state, plan)
+    _ensure_same_sum(state, plan)
+    if size <= MATCHED_SIZES:
+        prove_progress([program(rounds, rank) for rank in range(size)])
+    push, pull = (tuple(chain.from_iterable(phases)) for phases in (rounds.pushes, rounds.pulls))
+    moves = sum(len(round_) for round_ in (*rounds.announce, *push, *pull))
+    return Proof(size, rounds.parts, len(push), len(pull), moves, owners, len(rounds.announce))
+
+
+def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
+    """Prove ``plan`` for its pinned size, or for those of 1 to 16 ranks that it allows; or for ``sizes``.
+
+    A plan that allows none of 1 to 16 is proved for the least number of ranks that it does allow. Of one that is right
+    for some of them only, the error says for which.
+    """
+    if sizes is None and plan.size is None:
+        return survey(_unpinned(plan), lambda size: verify(plan, size)[1], require=len(plan.tiers) == 1)
+    return tuple(verify(plan, size)[1] for size in (sizes or (plan.size,)) if size is not None)
+
+
+def _unpinned(plan: Plan) -> Sequence[int]:
+    """Sizes that a plan for any number of ranks is proved for: with tiers, some with several of the outermost."""
+    group = math.prod(tier.size or 1 for tier in plan.tiers[:-1])
+    if 1 < group <= LARGEST_UNPINNED:
+        most = max(UNPINNED_SIZES[-1], min(3 * group, LARGEST_UNPINNED))
+        sizes = allowed(plan, range(group, most + 1, group))
+        if sizes:
+            return sizes
+    beyond = range(UNPINNED_SIZES[-1] + 1, LARGEST_SOUGHT + 1)
+    return allowed(plan, UNPINNED_SIZES) or allowed(plan, beyond, most=1) or UNPINNED_SIZES[-1:]
+
+
+def _play(
+    plan: Plan, state: Provenance, kind: str, phase: Phase, rounds: Iterable[Round], observe: Observer | None
+) -> None:
+    state.begin(plan.name_of(kind, phase), plan.one_shot(phase))
+    for number, round_ in enumerate(rounds, start=1):
+        found = state.pull(round_, number) if kind == "pull" else state.push(round_, number)
+        if found:
+            raise VerificationError(found)
+        if observe and state.deliveries is not None:
+            observe(kind, phase, number, state.deliveries)
+
+
+def _announce(plan: Plan, phase: Phase, rounds: Rounds, observe: Observer | None) -> None:
+    """Index sets are the contributions to one part."""
+    state = Provenance(replace(rounds, parts=1))
+    _play(plan, state, "announce", phase, rounds.announce, observe)
+    ignorant = np.flatnonzero(~state.complete()[:, 0])
+    if len(ignorant):
+        rank = int(ignorant[0])
+        lacking = sorted(set(range(state.size)) - set(state.members(rank, 0)))
+        message = f"rank {rank} never learns which units {named(lacking)} {'has' if len(lacking) == 1 else 'have'}"
+        help = "an announce is the push of a schedule that brings what every rank has to every other, once"
+        raise VerificationError(Diagnostic("never-announced", message, phase.span, (format_ranks(state.size),), help))
+
+
+def _ensure_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
+    """A rank goes on with what it owns in the tiers so far, so it must have that from all ranks of its group."""
+    levels = levels_of(plan, state.size)
+    level, inside = levels[phase.tier], levels[: phase.tier + 1]
+    ranks = np.arange(state.size)
+    group = ranks // (level.inner * level.members)
+    members = _bits(group[:, None] == group[None, :])
+    parts = first_part(inside, ranks)[:, None] + np.arange(level.width)
+    lacking = np.argwhere((state.have[ranks[:, None], parts] != members[:, None]).any(axis=2))
+    if len(lacking):
+        rank, part = int(lacking[0][0]), int(parts[tuple(lacking[0])])
+        raise VerificationError(_incomplete(state, plan, phase, rank, part, np.flatnonzero(group == group[rank])))
+
+
+def _bits(chosen: npt.NDArray[np.bool_]) -> Words:
+    """The last axis as bits in words of 64."""
+    packed = np.packbits(chosen, axis=-1, bitorder="little")
+    padding = -packed.shape[-1] % 8
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)
+
+
+def _incomplete(state: Provenance, plan: Plan, phase: Phase, rank: int, part: int, group: Ints) -> Diagnostic:
+    tier = plan.tiers[phase.tier]
+    lacking = sorted(set(group.tolist()) - set(state.members(rank, part)))
+    message = (
+        f"rank {rank} ends the {plan.name_of('push', phase)} without what {named(lacking)} contributed to part {part}, "
+        "with which it goes on in the next tier"
+    )
+    wanted = "part r to its rank r" if tier.partition is Partition.PARALLELISM else "the whole to every rank"
+    help = f"the push of an inner tier must bring {wanted}"
+    notes = (f"its push: {phase.span}", format_ranks(state.size)) if phase.span else (format_ranks(state.size),)
+    return Diagnostic("tier-incomplete", message, tier.span or phase.span, notes, help)
+
+
+def _owners(state: Provenance, plan: Plan) -> tuple[int, ...]:
+    """Who holds each part complete when the pushes end (the lowest such rank)."""
+    complete = state.complete()
+    orphaned = np.flatnonzero(~complete.any(axis=0))
+    if len(orphaned):
+        raise VerificationError(_orphan(state, int(orphaned[0]), plan.pushes[-1].span))
+    return tuple(int(owner) for owner in complete.argmax(axis=0))
+
+
+def _orphan(state: Provenance, part: int, span: Span | None) -> Diagnostic:
+    counts = np.bitwise_count(state.have[:, part]).sum(axis=1)
+    best = int(counts.argmax())
+    lacking = sorted(set(range(state.size)) - set(state.members(best, part)))
+    message = f"rank {best} never gets part {part} from {named(lacking)}, and no rank has more of it when the push ends"
+    return Diagnostic("never-complete", message, span, (format_ranks(state.size),))
+
+
+def _ensure_everything(state: Provenance, plan: Plan) -> None:
+    missing = np.argwhere(~state.complete())
+    if len(missing):
+        rank, part = (int(x) for x in missing[0])
+        owners = np.flatnonzero(state.complete()[:, part]).tolist()
+        message = f"rank {rank} never gets part {part}: the pull ends without it"
+        notes = (f"part {part} is complete at {named(owners)}", format_ranks(state.size))
+        raise VerificationError(Diagnostic("never-arrives", message, plan.pulls[-1].span, notes))
+
+
+def _ensure_same_sum(state: Provenance, plan: Plan) -> None:
+    differs = np.argwhere(state.tree != state.tree[:1])
+    if len(differs):
+        rank, part = (int(x) for x in differs[0])
+        message = (
+            f"ranks 0 and {rank} add up part {part} in different orders, so their sums would differ in the last bits"
+        )
+        help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
+        notes = (format_ranks(state.size),)
+        raise VerificationError(Diagnostic("unequal-sums", message, plan.pushes[-1].span, notes, help))
+
+
+def prove_progress(programs: list[RankSchedule]) -> None:
+    """Demand that in every round each receive of a rank meets exactly one send of its peer, and no send is left."""
+    sent: Counter[tuple[int, int, int]] = Counter()
+    awaited: Counter[tuple[int, int, int]] = Counter()
+    for rank, steps in enumerate(programs):
+        for step in chain(steps.announce, *steps.pushes, *steps.pulls):
+            sent.update((step.number, rank, message.peer) for message in step.sends)
+            awaited.update((step.number, message.peer, rank) for message in step.receives)
+    if sent != awaited or any(count != 1 for count in sent.values()):
+        raise InternalError(Diagnostic("internal", "sends and receives do not match"))
