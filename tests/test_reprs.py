@@ -37,7 +37,10 @@ def state() -> zenc.ZencState:
         (lambda: zenc.compile("auto", ranks=4), f"<zenc.Artifact auto for 4 ranks, target cpu, digest {DIGEST}>"),
         (lambda: zenc.check("balanced"), "<zenc.Report balanced, proved for 1 to 16 ranks, 0 warnings>"),
         (lambda: zenc.check("zen_cluster"), "<zenc.Report zen_cluster, proved for 8, 16, 24 ranks, 0 warnings>"),
-        (lambda: profile_generators.zipf(0.02, 1.05, 50_000, 64, "f32"), "<zenc.Profile zipf: 50000 x 64 f32, density 0.02>"),
+        (
+            lambda: profile_generators.zipf(0.02, 1.05, 50_000, 64, "f32"),
+            "<zenc.Profile zipf: 50000 x 64 f32, density 0.02>",
+        ),
         (lambda: Work(), "<zenc.Work under way on cpu>"),
         (lambda: ended(fails=False), "<zenc.Work ended on cpu>"),
         (lambda: ended(fails=True), "<zenc.Work failed with MemoryError on cpu>"),

@@ -2,8 +2,8 @@
 
 text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
 
-Here texts are parsed; the other arrows are in ``zenc.pipeline``, which is imported when a text has parsed, since it takes
-numpy and as long to import as a long text to read.
+Here texts are parsed; the other arrows are in ``zenc.pipeline``, which is imported when a text has parsed, since it
+takes numpy and as long to import as a long text to read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python -m benchmarks.lab.record --ranks 16 --steps 3
 
 What trains is the language model of ``examples/language_model``, on the batches that its ranks have, with the mean of
-their gradients. All ranks are played by this one process, since which rows a rank touches does not hang on how
+their gradients. All ranks are played by this one process, since which rows a rank touches does not depend on how
 gradients travel. A row is one of its gradient as PyTorch makes it, zero or not. The text is the standard library of the
 Python that runs this, so another Python records other rows.
 """

@@ -1,4 +1,4 @@
-"""The bytes that real calls count are those that ``zenc.analysis.exact_traffic`` predicts from the same gradients, exactly."""
+"""The bytes that real calls count are exactly those that ``zenc.analysis.exact_traffic`` predicts."""
 
 from __future__ import annotations
 

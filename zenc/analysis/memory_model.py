@@ -3,8 +3,8 @@
 Counted are the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap of
 the slots), the messages that it sends and receives in a step, and in the end the result. Not counted are the model, its
 activations, what torch keeps for itself, and work space of kernels that is freed in between. Where a push is dense,
-segments hold all of their slots. By holders also the index sets of all ranks (``zenc.analysis.holder_memory``); the values
-of the gradient are then there twice, as one segment and in parts.
+segments hold all of their slots. By holders also the index sets of all ranks (``zenc.analysis.holder_memory``); the
+values of the gradient are then there twice, as one segment and in parts.
 """
 
 from __future__ import annotations

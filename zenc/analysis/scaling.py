@@ -2,9 +2,9 @@
 
     Symbolic = domain checked* PhaseFormulas* at: PhaseVolume*
 
-The plan is played for many numbers of ranks, and formulas are fitted to the counts (``zenc.analysis.closed_form``). One is kept
-only if it gives the counts of all of them exactly; that it holds beyond is likely, and not proved. Numbers of ranks
-that the scheme is not for are left out. Where a formula does not hold for every n, powers of two are tried.
+The plan is played for many numbers of ranks, and formulas are fitted to the counts (``zenc.analysis.closed_form``).
+One is kept only if it gives the counts of all of them exactly; that it holds beyond is likely, and not proved. Numbers
+of ranks that the scheme is not for are left out. Where a formula does not hold for every n, powers of two are tried.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ def calibrate(
 ) -> Calibration:
     """Measure on ``group``, all ranks together; every rank gets the same result.
 
-    ``calls``: the schemes of one step, of two and of many that ``zenc.calibrate.latency_fit`` wants, loaded on the group.
-    ``kernels`` are those of the second one, ``by_holders`` those of any scheme by holders. ``link``: what the links are
-    said to carry, in bytes a second; the efficiency is to that, or else 1.
+    ``calls``: the schemes of one step, of two and of many that ``zenc.calibrate.latency_fit`` wants, loaded on the
+    group. ``kernels`` are those of the second one, ``by_holders`` those of any scheme by holders. ``link``: what the
+    links are said to carry, in bytes a second; the efficiency is to that, or else 1.
 
     Raises SynchronisationError (``too-few-ranks``) for a group of one rank, which has no network.
     """

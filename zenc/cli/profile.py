@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _HELP = """Sparsity profiles: how often ranks hold the units of a gradient.
 
-What a scheme costs hangs on three things beside the density: how far ranks overlap, how dense their sum gets
+What a scheme costs depends on three things beside the density: how far ranks overlap, how dense their sum gets
 (densification), and how unevenly units are spread (skewness). A profile holds them for any number of ranks.
 
 \b

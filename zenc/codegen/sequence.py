@@ -1,9 +1,9 @@
 """What one rank does in a call, as straight-line steps over numbered segments, in which nothing but counts is unknown.
 
 The own segments of all parts come first, then those that the statements make, in their order. The statements are what
-``zenc.runtime.cpu.executor`` does while it plays a program, found before the call; what no other statement, no message and
-no result needs is left out. Segments of a dense phase need no counts: they have all slots. So the first message from
-one rank to another is announced, and after it all that are counted.
+``zenc.runtime.cpu.executor`` does while it plays a program, found before the call; what no other statement, no message
+and no result needs is left out. Segments of a dense phase need no counts: they have all slots. So the first message
+from one rank to another is announced, and after it all that are counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a drawing of a scheme shows: its moves, step by step, and who holds what before and after each.
 
-    Steps = size parts Step*
-    DrawnStep  = phase number Move* before after                 # have[rank, part, contributor]
-    Move  = src dst first..last origin place warmth?        # the load of the links on its way
+    Steps     = size parts DrawnStep*
+    DrawnStep = phase number Move* before after                 # have[rank, part, contributor]
+    Move      = src dst first..last origin place warmth?        # the load of the links on its way
 
 The plan is proved along the way, so what is drawn is right.
 """

@@ -54,7 +54,7 @@ class _Map:
     left: float = MARGIN
     top: float = 0.0
     fans: dict[tuple[Node, float, bool], list[Curve]] = field(default_factory=lambda: defaultdict(list))
-    """Links alike that hang on one switch; each of those between ranks is one of its own."""
+    """Links alike at one switch; each of those between ranks is one of its own."""
 
     def picture(self) -> TopologyPicture:
         topology = self.topology

@@ -30,7 +30,7 @@ def numbers(n: int) -> list[int]:
 
 
 def to_json(profile: Profile, n: int) -> dict[str, Any]:
-    """All characteristics; those that hang on a number of ranks by that number."""
+    """All characteristics; those that depend on a number of ranks by that number."""
     k = numbers(n)
     recorded = profile.to_json()["recorded"]
     return {

@@ -1,7 +1,7 @@
 """Some units that stand for all: which ones, and how many ranks were seen to hold them.
 
-    Sample = units, ids [s] ascending                       # all units where there are few
-    Accumulator  = a Sample, steps that were counted, and of each unit the ranks that held it
+    Sample      = units, ids [s] ascending                       # all units where there are few
+    Accumulator = a Sample, steps that were counted, and of each unit the ranks that held it
 
 One unit is taken of each of s equal neighbourhoods, where a hash of its number says: so neighbourhoods and ranges are
 met evenly, and no regularity of the units is. All ranks take the same ones without a word.

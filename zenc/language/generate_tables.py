@@ -2,8 +2,8 @@
 
     python -m zenc.language.generate_tables         # or: make tables; writes grammar/zen.json anew
 
-``zenc/language/parse_tables.py`` says what is in them. States and rules have an order of their own, which does not hang on
-that of lark's sets, so that the same grammar gives the same file.
+``zenc/language/parse_tables.py`` says what is in them. States and rules have an order of their own, which does not
+depend on that of lark's sets, so that the same grammar gives the same file.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@
              actions: (terminal -> n)*          # a state each: shift and go to state n, or reduce by rule -1 - n
              gotos: (name of a rule -> state)*  # a state each: where to go when such a rule has been reduced
              starts: name -> state
-    Rule   = name x size x (Node | List | Same)
-             Node = name x Item*                # what the builder of this name makes of the items
-             List = Item*                       # part of the rule around it
-             Same = Item                        # its item and nothing else
-    Item   = offset | [offset] | None           # a symbol, counted from the end; a list of several; an option not taken
+    Rule        = name x size x (Node | List | Same)
+                  Node = name x Item*                # what the builder of this name makes of the items
+                  List = Item*                       # part of the rule around it
+                  Same = Item                        # its item and nothing else
+    Item        = offset | [offset] | None      # a symbol, counted from the end; a list of several; an option not taken
 
 lark works them out of ``grammar/zen.lark``. Those of the grammar that comes with zenc lie beside it, in
 ``grammar/zen.json``, which spares lark's tenth of a second in every process; of a grammar that was changed they are

@@ -1,16 +1,16 @@
 """The syntax tree: what the text says, before it is known to mean anything.
 
-    File     = Import* Schedule* Scheme* Topology*         # in any order in the text; zenc.language.topology_syntax.Topology
-    SchemeSyntax   = name Parameter* doc? Entry* Tier* Choice*   # scheme NAME(params) { "doc" key: value ... }
-    Schedule = name Parameter* doc? push: Block pull: Block
-    EntrySyntax    = key ":" Value
-    TierSyntax     = name size? ":" Word                         # tier node(8): dense_ring
-    ChoiceSyntax   = Argument* Word+                             # choose(every = 50) from [balanced, zen(k = 3)]
-    Value    = Phrase                                      # balanced by permutation(seed); point_to_point then ring
-             | Schedule                                    # schedule { push { ... } pull { ... } }, without a name
-    Phrase   = Word (("by" | "then") Word)*
-    Word     = name (Argument*)
-    Literal  = int | float
+    File         = Import* Schedule* SchemeSyntax* TopologySyntax*  # in any order in the text
+    SchemeSyntax = name Parameter* doc? EntrySyntax* TierSyntax* ChoiceSyntax*
+    Schedule     = name Parameter* doc? push: Block pull: Block
+    EntrySyntax  = key ":" Value
+    TierSyntax   = name size? ":" Word                         # tier node(8): dense_ring
+    ChoiceSyntax = Argument* Word+                             # choose(every = 50) from [balanced, zen(k = 3)]
+    Value        = Phrase                                      # balanced by permutation(seed); point_to_point then ring
+                 | Schedule                                    # schedule { push { ... } pull { ... } }, without a name
+    Phrase       = Word (("by" | "then") Word)*
+    Word         = name (Argument*)
+    Literal      = int | float
 
 Dimension names and values are kept as the names that were written; ``zenc.scheme.resolve`` gives them meaning,
 so that a typo gets an error about its meaning and never one about tokens.

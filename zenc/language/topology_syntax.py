@@ -1,18 +1,18 @@
 """Topologies as data: what the author of one says about ranks, switches and links.
 
-    TopologySyntax    = name Parameter* doc? Declaration*
-    Declaration = Like(what, Setting*)                     # start from a builder, another topology, or a file
-                | Levels(LevelOf*)                         # outermost first
-                | SwitchOf(Place)
-                | LinkOf(Place, Place, one_way, bandwidth, latency?)
-                | Unlink(Place, Place, one_way)
-                | MemoryOf(Place, bytes)                   # of a device, of a machine, or of all of a level
-                | ForEach(variable, first, last, Declaration*)
-                | When(condition, Declaration*, Declaration*)
-                | Let | Require
-    PlaceSyntax       = name Expression*                         # gpu(n, g), network
-    Quantity    = (Expression | Number) unit               # 300 GB/s
-    Setting     = name? value                              # value: Expression | Number | Quantity
+    TopologySyntax = name Parameter* doc? Declaration*
+    Declaration    = Like(what, Setting*)                     # start from a builder, another topology, or a file
+                   | Levels(LevelOf*)                         # outermost first
+                   | SwitchOf(PlaceSyntax)
+                   | LinkOf(PlaceSyntax, PlaceSyntax, one_way, bandwidth, latency?)
+                   | Unlink(PlaceSyntax, PlaceSyntax, one_way)
+                   | MemoryOf(PlaceSyntax, bytes)                   # of a device, of a machine, or of all of a level
+                   | ForEach(variable, first, last, Declaration*)
+                   | When(condition, Declaration*, Declaration*)
+                   | Let | Require
+    PlaceSyntax    = name Expression*                         # gpu(n, g), network
+    Quantity       = (Expression | Number) unit               # 300 GB/s
+    Setting        = name? value                              # value: Expression | Number | Quantity
 
 Places and units are kept as the names that were written; ``zenc.topology.resolve`` gives them meaning.
 """

@@ -1,10 +1,10 @@
 """What one rank does: its own view of the rounds of a plan.
 
     RankSchedule = announce: Phase  (pushes: Phase*  pulls: Phase*)
-    Phase   = Step*
-    RankStep    = number  sends: Message*  receives: Message*   # of round ``number``; rounds without it are left out
-    Message = peer Piece+                                   # one message a peer and round
-    Piece   = part origin?                                  # origin: only what that rank contributed
+    Phase        = RankStep*
+    RankStep     = number  sends: Message*  receives: Message*   # of round ``number``; rounds without it are left out
+    Message      = peer Piece+                                   # one message a peer and round
+    Piece        = part origin?                                  # origin: only what that rank contributed
 
 All messages of a step are posted before any is waited for. Pieces are sorted by part, then origin, on both sides.
 """

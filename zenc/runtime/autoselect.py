@@ -7,8 +7,8 @@ A call of a tensor, on the worker's turn, so that all ranks do it in the same or
     3. load the candidate, if no call ran it yet, all ranks together
     4. run it
 
-What is decided hangs on agreed numbers alone: counts are summed, predictions and seconds are those of the rank that has
-the greatest. A rank that decided otherwise all the same would be told from the header of the first message.
+What is decided depends on agreed numbers alone: counts are summed, predictions and seconds are those of the rank that
+has the greatest. A rank that decided otherwise all the same would be told from the header of the first message.
 """
 
 from __future__ import annotations

@@ -1,20 +1,19 @@
-"""What a scheme is, once every name in it has a meaning (Zen, OSDI 2025, section 2: the four dimensions).
+"""Schemes as data, once every name has a meaning (Zen, OSDI 2025, section 2: the four dimensions).
 
-Scheme  = name doc? parameters                          # parameters are bound to values here
-tiers: Tier+                                  # inner to outer; a scheme without tiers has one, named ""
-mapping: Contiguous | Permutation(seed)       # how the cut is kept balanced
-       | HierarchicalHash(k, r1, r2, seed) | Holders
-unit: Unit                                    # what is zero or not
-announce: Communication?                      # under Holders: the push that gathers the index sets of all ranks
+Scheme          = name doc? parameters                  # parameters are bound to values here
+                  tiers: TierDeclaration+               # inner to outer; without tiers there is one, named ""
+                  mapping: Contiguous | Permutation(seed) | HierarchicalHash(k, r1, r2, seed) | Holders
+                  unit: Unit                            # what is zero or not
+                  announce: Communication?              # under Holders: the push that gathers all index sets
+Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
+Candidate       = name Scheme                           # as written, with the values of its arguments
+TierDeclaration = name size?                            # the members of a group; None: all that are left
+                  communication: Communication          # who talks to whom: push and pull blocks of moves
+                  aggregation: incremental | one_shot   # where sums are made
+                  partition: centralization | parallelism    # 1 part, or as many as members
+                  push, pull: Format                    # what travels
 
-Choice    = name doc? parameters every margin patience trials Candidate+       # one of them runs, by tensor
-Candidate = name Scheme                                 # as written, with the values of its arguments
-
-TierDeclaration    = name size?                          # the members of a group; None for the outermost: what is left
-communication: Communication                  # who talks to whom: push and pull blocks of moves
-aggregation: incremental | one_shot           # where sums are made
-partition: centralization | parallelism       # 1 part, or as many as members
-push, pull: Format                            # what travels
+``zenc.scheme.resolve`` makes them of syntax trees.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the messages of a plan carry, counted: how many ranks' contributions, in how many pieces.
 
-    Played = Step*
-    CountedStep   = kind phase name number Carried*               # steps in which nothing moves are left out
+    Played         = CountedStep*
+    CountedStep    = kind phase name number DeliveryCounts*               # steps in which nothing moves are left out
     DeliveryCounts = (src dst part pieces contributors owned)*    # arrays, one entry for every part of every move
 
 Of a plan that is right no contribution arrives twice, so those of a piece are the sum of what was there and what came,

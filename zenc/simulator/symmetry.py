@@ -1,7 +1,7 @@
 """The messages of every step, and which of them are alike.
 
     ClassProgram = sizes member link_sizes link_member Stage*
-    Stage   = kind name number Shared, (bytes src dst out into)*, (flow link times)*     # of flows, of flows on links
+    Stage        = kind name number Shared, (bytes src dst out into)*, (flow link times)*  # of flows, of flows on links
 
 What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
 flow of a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave

@@ -1,6 +1,6 @@
 """Summaries of training with a scheme: what was sent and what DDP would have sent, where time went, who was slow.
 
-    Totals  = of one parameter on one rank: calls, bytes, seconds, seconds of waiting by peer
+    Totals          = of one parameter on one rank: calls, bytes, seconds, seconds of waiting by peer
     TrainingSummary = scheme, ranks, rank -> parameter -> Totals               # of this rank, or of all
 
 What DDP would have sent is computed from what went through the scheme: 2 (n - 1) / n of the whole tensor in a dense

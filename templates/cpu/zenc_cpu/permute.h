@@ -106,7 +106,7 @@ private:
         column = left.smaller(left - width_);  // the wrong one wraps to a huge number
     }
 
-    // `moved` goes by a pseudo-random number below `range` that hangs on the other coordinate:
+    // `moved` goes by a pseudo-random number below `range` that depends on the other coordinate:
     // Permutation::draw.
     static void turn(Numbers& moved, Numbers other, Numbers key, Numbers range) {
         const Numbers once = (other ^ key) * Numbers::all(0x7feb352dU);

@@ -128,7 +128,7 @@ class Exchange:
 
 
 def _ensure_origins(wanted: tuple[int, ...], part: int, segments: list[HeldSegment]) -> None:
-    """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, hang on that."""
+    """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, depend on that."""
     origins = tuple([segment.origin for segment in segments])
     if origins != wanted:
         message = f"part {part} was collected from ranks {', '.join(map(str, origins))}, and not once from each"

@@ -1,7 +1,7 @@
 """Segments in memory: what a rank holds of a part, and how it is packed, encoded, decoded, merged and expanded.
 
-    HeldSegment = part  origin  count  bitmap  values  Frame?      # bitmap and values are addresses; keep owns them
-    MessageBuffer   = buffer: header gap | index | values              # a whole message that carries this segment alone
+    HeldSegment   = part  origin  count  bitmap  values  MessageBuffer?  # bitmap, values: addresses; keep owns them
+    MessageBuffer = buffer: header gap | index | values              # a whole message that carries this segment alone
 
 ``origin`` is the rank that contributed it (one-shot) or holds it (incremental). Values lie in ascending slot order.
 Kernels place values straight into a frame, so that a message of one segment is sent without a copy, and to many

@@ -1,11 +1,13 @@
 """A call that a CUDA graph holds: put on the stream while that is captured, and made anew with every replay.
 
-call = collective.capturable(gradient, "mean")     # all ranks, before the capture
-with torch.cuda.graph(graph):
-...                                            # what computes the gradient
-call.enqueue()
-graph.replay()
-total = call.result()                              # after each replay
+    call = collective.capturable(gradient, "mean")     # all ranks, before the capture
+    with torch.cuda.graph(graph):
+        ...                                            # what computes the gradient
+        call.enqueue()
+    graph.replay()
+    total = call.result()                              # after each replay
+
+docs/adr/0024-capacity-mode.md says why the host never waits.
 """
 
 from __future__ import annotations
