@@ -46,6 +46,7 @@ DATA = (
     "zenc.scheme.model",
     "zenc.topology.model",
     "zenc.plan.ir",
+    "zenc.rank_ir.ir",
     "zenc.draw.picture",
 )
 """What a stage passes on; everything else in its folder is a pass over it. Conveniences import late what they call:

@@ -19,10 +19,9 @@ import torch
 from tests.emulator.build import compiled
 from tests.emulator.libraries import Libraries
 from tests.gpu.machine import Machine, emulator
-from zenc.codegen.holder_sequence import HolderSequence
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.sequence_code import lowered, render_sequences
-from zenc.codegen.statements import Sequence
+from zenc.codegen.statements import HolderSequence, Sequence
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.ir import Plan
 from zenc.runtime.gpu.call_args import ALLOCATE, DTYPE_NUMBERS, CallArgs, CallOutcome, failure_of

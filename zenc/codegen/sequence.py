@@ -1,62 +1,82 @@
-"""What one rank does in a call, as straight-line steps over numbered segments, in which nothing but counts is unknown.
-
-The own segments of all parts come first, then those that the statements make, in their order. The statements are what
-``zenc.runtime.cpu.executor`` does while it plays a program, found before the call; what no other statement, no message
-and no result needs is left out. Segments of a dense phase need no counts: they have all slots. So the first message
-from one rank to another is announced, and after it all that are counted.
-"""
+"""Rank programs as the templates of call sequences take them: with announcements, and by holders with cuts."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
 
-from zenc.codegen.lowering import Lowering
-from zenc.codegen.statements import Sequence, Transfer, needed_only, renumbered, with_numbers
-from zenc.errors import Diagnostic, InternalError
-from zenc.plan.ir import Phase, Plan
-from zenc.plan.rank_schedule import program
+from zenc.codegen.cuts import Cuts, Key
+from zenc.codegen.statements import Fill, HolderSequence, Merge, Parcel, Segment, Sequence, Sparsify, Stretch, Transfer
+from zenc.rank_ir import ir
+from zenc.rank_ir.ir import WHOLE, Message, RankProgram, made_by
 from zenc.scheme.model import Format
-from zenc.verify.incoming import verify_with_pieces
 
 
-def sequence(plan: Plan, size: int, rank: int) -> Sequence:
-    """What ``rank`` of ``size`` does under ``plan``, which is proved; raises VerificationError."""
-    if plan.announce is not None:
-        raise InternalError(Diagnostic("internal", "a plan by holders has no cut that is known before a call"))
-    rounds, _, pieces = verify_with_pieces(plan, size, rank)
-    steps = program(rounds, rank)
-    lowering = Lowering(rank, size, rounds.parts, pieces)
-    for number, (phase, of_phase) in enumerate(zip(_phases(plan), (*steps.pushes, *steps.pulls), strict=True)):
-        is_push = number < len(plan.pushes)
-        following = _phases(plan)[number + 1 :]
-        lowering.begin(plan, phase, is_push)
-        for step in of_phase:
-            lowering.step(step)
-        if following:
-            lowering.end(following[0].format)
-    return _without_the_needless(lowering.done())
+def sequence(program: RankProgram) -> Sequence:
+    """``program``, over a cut that is fixed."""
+    segments = tuple(Segment(s.part, len(s.ranks), s.block, s.spread, s.sent_in) for s in program.segments)
+    phases, met = [], set[tuple[str, int]]()
 
+    def parcel(way: str, message: Message, counted: bool) -> Parcel:
+        announced = counted or (way, message.peer) not in met
+        met.add((way, message.peer))
+        return Parcel(message.peer, message.segments, announced, counted)
 
-def _phases(plan: Plan) -> tuple[Phase, ...]:
-    return (*plan.pushes, *plan.pulls)
-
-
-def _without_the_needless(found: Sequence) -> Sequence:
-    """Only what is sent or needed for the result, numbered anew, and with the formats that segments are sent in."""
-    needed = {*range(found.parts), *found.own, *found.complete}
-    phases = needed_only(found.phases, needed)
-    asked: dict[int, Format] = {}
-    for phase in phases:
+    for phase in program.phases:
+        counted, statements = phase.format is not Format.DENSE, list[Transfer | Merge | Fill | Sparsify]()
         for statement in phase.statements:
-            if isinstance(statement, Transfer):
-                for segment in (segment for parcel in statement.sends for segment in parcel.segments):
-                    asked.setdefault(segment, phase.format)
-    kept_numbers = sorted(needed)
-    numbers = {old: new for new, old in enumerate(kept_numbers)}
-    return replace(
-        found,
-        segments=tuple(replace(found.segments[old], asked=asked.get(old)) for old in kept_numbers),
-        own=renumbered(found.own, numbers),
-        phases=with_numbers(phases, numbers),
-        complete=renumbered(found.complete, numbers),
-    )
+            match statement:
+                case ir.Exchange(number, sends, receives):
+                    to = tuple(parcel("to", message, counted) for message in sends)
+                    statements.append(Transfer(number, to, tuple(parcel("from", m, counted) for m in receives)))
+                case ir.Merge(result, inputs):
+                    statements.append(Merge(result, inputs))
+                case ir.Fill(result, segment, format):
+                    statements.append(Fill(result, segment, format))
+                case ir.Sparsify(result, segment):
+                    statements.append(Sparsify(result, segment))
+        phases.append(Stretch(phase.kind, phase.format, tuple(statements)))
+    complete = program.expand.segments
+    return Sequence(program.rank, program.size, program.parts, segments, program.own, tuple(phases), complete)
+
+
+def holder_sequence(program: RankProgram) -> HolderSequence:
+    """``program``, by holders."""
+    specs, phases, peers = program.segments, list[Stretch](), tuple[int, ...]()
+    rows = [number for number, spec in enumerate(specs) if spec.part != WHOLE]
+    numbers = {number: spec.origin for number, spec in enumerate(specs) if spec.part == WHOLE}
+    numbers |= {number: place for place, number in enumerate(rows)}
+
+    def parcels(messages: tuple[Message, ...], announced: bool) -> tuple[Parcel, ...]:
+        return tuple(Parcel(m.peer, tuple(numbers[s] for s in m.segments), announced, announced) for m in messages)
+
+    for phase in program.phases:
+        statements, announced = list[Transfer | Merge | Fill | Sparsify](), phase.kind == "announce"
+        for statement in phase.statements:
+            match statement:
+                case ir.Exchange(number, sends, receives):
+                    statements.append(Transfer(number, parcels(sends, announced), parcels(receives, announced)))
+                case ir.Merge(result, inputs):
+                    statements.append(Merge(numbers[result], tuple(numbers[segment] for segment in inputs)))
+                case ir.Agree(_, with_whom):
+                    peers = with_whom
+        phases.append(Stretch(phase.kind, phase.format, tuple(statements)))
+
+    def key(number: int) -> Key:
+        return specs[number].part, specs[number].ranks
+
+    cuts = _cuts(program, key)
+    complete = tuple(numbers[segment] for segment in program.expand.segments)
+    made = cuts.numbers(map(key, rows))
+    return HolderSequence(program.rank, program.size, cuts.made(), made, peers, tuple(phases), complete)
+
+
+def _cuts(program: RankProgram, key: Callable[[int], Key]) -> Cuts:
+    """Which slots have to be known: as bitmaps those of own rows and of all that is summed."""
+    cuts = Cuts()
+    for statement in program.statements:
+        marked = not isinstance(statement, ir.Exchange)
+        summed = statement.segments if isinstance(statement, ir.Merge) else ()
+        for number in (*made_by(statement), *summed):
+            if program.segments[number].part != WHOLE:
+                cuts.ask(key(number), marked=marked)
+    return cuts

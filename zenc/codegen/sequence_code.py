@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from zenc.codegen.cuts import Cut
-from zenc.codegen.holder_sequence import HolderSequence, holder_sequence
 from zenc.codegen.render import environment
-from zenc.codegen.sequence import sequence
-from zenc.codegen.statements import Sequence, Statement
+from zenc.codegen.sequence import holder_sequence, sequence
+from zenc.codegen.statements import HolderSequence, Sequence, Statement
 from zenc.plan.ir import Plan
+from zenc.rank_ir.lower import lower
 from zenc.scheme.model import Format
 from zenc.wire.formats import WIRE_FORMATS
 
@@ -28,7 +28,8 @@ class SequenceInputs:
 
 def lowered(plan: Plan, size: int, rank: int) -> Sequence | HolderSequence:
     """What ``rank`` of ``size`` does under ``plan``; raises VerificationError."""
-    return (sequence if plan.announce is None else holder_sequence)(plan, size, rank)
+    program = lower(plan, size, rank)
+    return sequence(program) if plan.announce is None else holder_sequence(program)
 
 
 def render_sequences(sequences: Iterable[Sequence | HolderSequence]) -> dict[str, str]:

@@ -15,10 +15,11 @@ call, and is ``counted`` when that brings the counts of its segments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from zenc.codegen.cuts import Cut
+from zenc.rank_ir.ir import FULL
 from zenc.scheme.model import Format
 
 Kind = Literal["announce", "push", "pull"]
@@ -68,10 +69,6 @@ class Stretch:
     statements: tuple[Statement, ...]
 
 
-FULL = 1 << 20
-"""Longer than any block: all slots are occupied."""
-
-
 @dataclass(frozen=True, slots=True)
 class Segment:
     """What ``ranks`` ranks contributed of a part.
@@ -108,49 +105,14 @@ class Sequence:
     complete: tuple[int, ...]
 
 
-def needed_only(phases: Iterable[Stretch], needed: set[int]) -> tuple[Stretch, ...]:
-    """``phases`` without what neither a message nor one of ``needed`` needs; all segments that stay are added to it."""
-    kept: list[Stretch] = []
-    for phase in reversed(tuple(phases)):
-        statements = [statement for statement in reversed(phase.statements) if _is_needed(statement, needed)]
-        kept.append(replace(phase, statements=tuple(reversed(statements))))
-    return tuple(reversed(kept))
+@dataclass(frozen=True, slots=True)
+class HolderSequence:
+    """Number k of the announce is the index set of rank k; later ones are of rows, with the slots of a cut each."""
 
-
-def _is_needed(statement: Statement, needed: set[int]) -> bool:
-    """Whether ``statement`` is; if it is, so are the segments that it works on."""
-    match statement:
-        case Transfer(_, sends, receives):
-            needed |= {segment for parcel in (*sends, *receives) for segment in parcel.segments}
-            return True
-        case Merge(result, segments):
-            needed |= set(segments) if result in needed else set()
-        case Fill(result, segment) | Sparsify(result, segment):
-            needed |= {segment} if result in needed else set()
-    return statement.result in needed
-
-
-def renumbered(segments: Iterable[int], numbers: Mapping[int, int]) -> tuple[int, ...]:
-    """Other numbers for ``segments``."""
-    return tuple(numbers[segment] for segment in segments)
-
-
-def with_numbers(phases: Iterable[Stretch], numbers: Mapping[int, int]) -> tuple[Stretch, ...]:
-    """``phases`` with other numbers for their segments."""
-    return tuple(replace(p, statements=tuple(_numbered(s, numbers) for s in p.statements)) for p in phases)
-
-
-def _numbered(statement: Statement, numbers: Mapping[int, int]) -> Statement:
-    match statement:
-        case Transfer(number, sends, receives):
-            renamed = [
-                tuple(replace(parcel, segments=renumbered(parcel.segments, numbers)) for parcel in parcels)
-                for parcels in (sends, receives)
-            ]
-            return Transfer(number, *renamed)
-        case Merge(result, segments):
-            return Merge(numbers[result], renumbered(segments, numbers))
-        case Fill(result, segment, format):
-            return Fill(numbers[result], numbers[segment], format)
-        case Sparsify(result, segment):
-            return Sparsify(numbers[result], numbers[segment])
+    rank: int
+    size: int
+    cuts: tuple[Cut, ...]
+    rows: tuple[int, ...]
+    peers: tuple[int, ...]
+    phases: tuple[Stretch, ...]
+    complete: tuple[int, ...]

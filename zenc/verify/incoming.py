@@ -1,86 +1,69 @@
-"""Whose contributions, and whose segments, come with which message to one rank: known before anything moves.
+"""Contents of every incoming message of a rank, from the proof: known before anything moves.
 
-    Cargo   = (step, peer, part) -> ranks                       # ascending; of pushed parts only
-    Pieces  = (step, peer, part) -> (origin, contributors)*     # ascending; of pushed parts only
-    Sets    = (step, peer) -> ranks                             # ascending; whose index sets are announced
+    Pieces = (step, peer, part) -> (origin, ranks)*     # ascending; of announced and pushed parts only
 
-A cargo says whose contributions are in a message: under Holders that is enough to know its exact bytes. Pieces are
-the segments that one has, and how many ranks have contributed to each: under one-shot they are kept apart, by the ranks
-that held them when the phase began; else there is one, whose origin is the peer. Numbers of steps are those of
-``zenc.plan.rank_schedule``. What a pull brings is complete, of all ranks.
+``ranks`` are those whose contributions a piece has: of an announce their index sets, of part 0. Under one-shot
+aggregation pieces are kept apart, by the rank that held them when the phase began, their origin; else there is one,
+whose origin is the peer. Numbers of steps are those of ``zenc.plan.rank_schedule``. What a pull brings is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 
-from zenc.errors import Diagnostic, InternalError
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Rounds
 from zenc.verify.proof import Proof, verify
-from zenc.verify.provenance import Deliveries, Words, ranks_in
+from zenc.verify.provenance import Deliveries, ranks_in
 
-Cargo: TypeAlias = Mapping[tuple[int, int, int], tuple[int, ...]]
-Pieces: TypeAlias = Mapping[tuple[int, int, int], tuple[tuple[int, int], ...]]
-Sets: TypeAlias = Mapping[tuple[int, int], tuple[int, ...]]
+Ranks: TypeAlias = tuple[int, ...]
+Cargo: TypeAlias = Mapping[tuple[int, int, int], Ranks]
+Pieces: TypeAlias = Mapping[tuple[int, int, int], tuple[tuple[int, Ranks], ...]]
 
 
 def verify_with_cargo(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Cargo]:
-    """Prove ``plan``, of one tier, among ``size`` ranks, as ``verify`` does, and keep what its push brings ``rank``."""
-    rounds, proof, _, cargo = verify_with_sets(plan, size, rank)
+    """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep whose contributions its push brings."""
+    rounds, proof, found = verify_with_pieces(plan, size, (rank,))
+    pushed = {key: pieces for key, pieces in found[rank].items() if key[0] > proof.announce_rounds}
+    cargo = {key: tuple(sorted(chain.from_iterable(ranks for _, ranks in each))) for key, each in pushed.items()}
     return rounds, proof, cargo
 
 
-def verify_with_sets(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Sets, Cargo]:
-    """The same, with the index sets that the announce brings, if there is one."""
-    if len(plan.pushes) != 1:
-        raise InternalError(Diagnostic("internal", "cargo is kept for plans of one tier"))
-    sets: dict[tuple[int, int], tuple[int, ...]] = {}
-    found: dict[tuple[int, int, int], tuple[int, ...]] = {}
+def verify_with_pieces(plan: Plan, size: int, ranks: Iterable[int]) -> tuple[Rounds, Proof, Mapping[int, Pieces]]:
+    """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep what comes to each of ``ranks``.
 
-    def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        if kind == "pull":
-            return
-        for src, part, members in _arriving(deliveries, deliveries.members, rank):
-            if kind == "announce":
-                sets[number, src] = tuple(sorted({*sets.get((number, src), ()), *members}))
-            else:
-                found[number, src, part] = tuple(sorted({*found.get((number, src, part), ()), *members}))
-
-    rounds, proof = verify(plan, size, observe)
-    first = proof.announce_rounds
-    return rounds, proof, sets, {(number + first, src, part): ranks for (number, src, part), ranks in found.items()}
-
-
-def verify_with_pieces(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Pieces]:
-    """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep which segments its pushes bring ``rank``."""
-    found: dict[tuple[int, int, int], set[tuple[int, int]]] = {}
+    Raises VerificationError.
+    """
+    found: dict[int, dict[tuple[int, int, int], dict[int, Ranks]]] = {rank: defaultdict(dict) for rank in ranks}
+    wanted = np.zeros(size, dtype=bool)
+    wanted[list(found)] = True
     played = 0
 
     def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
         nonlocal played
         played += 1
-        if kind != "push":
-            return
-        apart = plan.one_shot(phase)
-        for src, part, ranks in _arriving(deliveries, deliveries.holders if apart else deliveries.members, rank):
-            pieces = {(origin, _contributors(deliveries, origin, part)) for origin in ranks}
-            found.setdefault((played, src, part), set()).update(pieces if apart else {(src, len(ranks))})
+        if kind != "pull":
+            for row in np.flatnonzero(wanted[deliveries.dst]).tolist():
+                src, dst, part = int(deliveries.src[row]), int(deliveries.dst[row]), int(deliveries.part[row])
+                pieces = _pieces(deliveries, row, src, part, plan.one_shot(phase))
+                found[dst][played, src, part].update(pieces)  # one sender's may come one by one
 
     rounds, proof = verify(plan, size, observe)
-    return rounds, proof, {key: tuple(sorted(pieces)) for key, pieces in found.items()}
+    ordered = {
+        rank: {key: tuple(sorted(pieces.items())) for key, pieces in of_rank.items()} for rank, of_rank in found.items()
+    }
+    return rounds, proof, ordered
 
 
-def _contributors(deliveries: Deliveries, origin: int, part: int) -> int:
-    """How many ranks contributed to what ``origin`` held of ``part`` when the phase began."""
-    return int(np.bitwise_count(deliveries.begun[origin, part]).sum()) if len(deliveries.begun) else 1
-
-
-def _arriving(deliveries: Deliveries, whose: Words, rank: int) -> list[tuple[int, int, list[int]]]:
-    """(sender, part, ranks) of what comes to ``rank``; one sender's may come one by one."""
-    rows = np.flatnonzero(deliveries.dst == rank)
-    found = zip(deliveries.src[rows].tolist(), deliveries.part[rows].tolist(), whose[rows], strict=True)
-    return [(src, part, ranks_in(words)) for src, part, words in found]
+def _pieces(deliveries: Deliveries, row: int, src: int, part: int, one_shot: bool) -> dict[int, Ranks]:
+    """What comes in a row: origin -> whose contributions."""
+    if not one_shot:
+        return {src: tuple(ranks_in(deliveries.members[row]))}
+    begun = deliveries.begun
+    origins = ranks_in(deliveries.holders[row])
+    return {origin: tuple(ranks_in(begun[origin, part])) if len(begun) else (origin,) for origin in origins}

@@ -24,8 +24,7 @@ from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.api import compile, compile_text
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.sequence import sequence
-from zenc.codegen.sequence_code import render_sequences
+from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.runtime.gpu.library import load
 from zenc.scheme.model import Holders
 
@@ -95,7 +94,7 @@ def test_large_parts_and_duplicates():
 def test_units_are_built_through_the_cache():
     """As they are where they run: optimised, by zenc's own compiler flags."""
     plan = plan_of_shipped("sparcml_split")
-    unit = load(render_sequences([sequence(plan, 2, rank) for rank in range(2)]))
+    unit = load(render_sequences([lowered(plan, 2, rank) for rank in range(2)]))
     inputs = [sparse_tensor("random", rank, 2, 63, 3, torch.float64, 1) for rank in range(2)]
     with Emulated(plan, 2, unit=unit) as ranks:
         found = ranks.run(inputs)

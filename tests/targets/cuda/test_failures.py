@@ -13,7 +13,7 @@ from tests.support.cases import assert_same_bits, sparse_tensor
 from tests.support.emulated import Device, Emulated, Result, compiled_unit
 from tests.support.plans import plan_of
 from tests.support.shipped import plan_of_shipped
-from zenc.codegen.sequence import sequence
+from zenc.codegen.sequence_code import lowered
 from zenc.errors import SynchronisationError, TensorError, ZencError
 
 SOON = 4.0
@@ -90,7 +90,7 @@ def test_a_deadline_says_who_is_waited_for(three):
 
 def test_a_rank_that_never_comes():
     plan = plan_of_shipped("balanced")
-    unit = compiled_unit([sequence(plan, 2, rank) for rank in range(2)])
+    unit = compiled_unit([lowered(plan, 2, rank) for rank in range(2)])
     unit.bind(str(engine()), str(engine()))
     device = Device(0)
     with pytest.raises(SynchronisationError, match=r"not all 2 ranks came together within 0.2 s"):
@@ -182,7 +182,7 @@ def test_what_is_no_segment_is_found():
     of_format = "scheme mine {{ communication: point_to_point aggregation: incremental partition: parallelism "
     of_format += "balance: imbalanced push: {0} pull: {0} }}"
     plans = [plan_of(of_format.format(name)) for name in ("coo", "bitmap")]
-    unit = compiled_unit([sequence(plan, 2, rank) for rank, plan in enumerate(plans)])
+    unit = compiled_unit([lowered(plan, 2, rank) for rank, plan in enumerate(plans)])
     ids = torch.tensor([[1, 2, 3, 120, 130, 131, 140, 250]])
     tensor = torch.sparse_coo_tensor(ids, torch.ones(8), (256,), check_invariants=False)
     with Emulated(plans[0], 2, SOON, unit) as ranks:
@@ -193,7 +193,7 @@ def test_what_is_no_segment_is_found():
 
 def test_a_sequence_is_for_its_own_ranks():
     plan = plan_of_shipped("balanced")
-    unit = compiled_unit([sequence(plan, 2, 1)])
+    unit = compiled_unit([lowered(plan, 2, 1)])
     with Emulated(plan, 2, SOON, unit) as ranks:
         errors = ranks.run(inputs_of(2))
     assert ids_of(errors)[0] == "group-broken"

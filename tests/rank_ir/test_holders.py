@@ -1,0 +1,64 @@
+"""Rank programs by holders: what one rank sends is what its peer awaits, and the ranks agree in between."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from tests.rank_ir.test_lower import assert_numbers_are_used, merges_of
+from tests.support.plans import plan_of
+from tests.support.shipped import plan_of_shipped
+from zenc.rank_ir.ir import WHOLE, Agree, Carries, RankProgram, Split, made_by
+from zenc.rank_ir.lower import lower, lower_all
+
+COMMUNICATIONS = ("point_to_point then ring", "ring", "point_to_point", "hierarchy then point_to_point")
+VARIANTS = [(each, how) for each in COMMUNICATIONS for how in ("incremental", "one_shot")]
+
+
+def programs(communication: str, aggregation: str, size: int, announce: str = "ring") -> tuple[RankProgram, ...]:
+    text = (
+        f"scheme mine {{ communication: {communication} aggregation: {aggregation} partition: parallelism "
+        f"balance: balanced by holders announce: {announce} }}"
+    )
+    return lower_all(plan_of(text), size)
+
+
+@pytest.mark.parametrize(("communication", "aggregation"), VARIANTS)
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_both_sides_of_a_message_know_what_it_brings(communication, aggregation, size):
+    on_the_way: dict[tuple[str, int, int, int], list[list[object]]] = defaultdict(list)
+    for of in programs(communication, aggregation, size):
+        assert_numbers_are_used(of)
+        for phase in of.phases:
+            for exchange in phase.exchanges:
+                for outgoing, messages in ((True, exchange.sends), (False, exchange.receives)):
+                    for message in messages:
+                        ends = (of.rank, message.peer) if outgoing else (message.peer, of.rank)
+                        brings = [(of.segments[s].part, of.segments[s].ranks) for s in message.segments]
+                        on_the_way[(phase.kind, exchange.number, *ends)].append([*brings])
+    assert all(len(sides) == 2 and sides[0] == sides[1] for sides in on_the_way.values())
+    assert bool(on_the_way) == (size > 1)
+
+
+@pytest.mark.parametrize(("communication", "aggregation"), VARIANTS)
+def test_every_set_comes_before_ranks_agree_and_every_part_is_complete(communication, aggregation):
+    for of in programs(communication, aggregation, 4):
+        announce, push, pull = of.phases
+        *exchanges, agree, split = announce.statements
+        assert isinstance(agree, Agree) and isinstance(split, Split)
+        assert [of.segments[each].ranks for each in agree.sets] == [(0,), (1,), (2,), (3,)]
+        assert {each for exchange in exchanges for each in made_by(exchange)} == {*agree.sets} - {agree.sets[of.rank]}
+        assert {of.segments[each].part for each in agree.sets} == {WHOLE}
+        assert (split.segment, split.results) == (of.pack.results[0], of.own)
+        assert [of.segments[each].part for each in of.expand.segments] == [0, 1, 2, 3]
+        assert {of.segments[each].ranks for each in of.expand.segments} == {(0, 1, 2, 3)}
+        assert of.expand.sets == agree.sets and set(agree.sets) <= set(of.expand.frees)
+        assert [phase.kind for phase in (announce, push, pull)] == ["announce", "push", "pull"]
+        assert [phase.carries for phase in of.phases] == [Carries.SETS, Carries.ROWS, Carries.ROWS]
+
+
+def test_an_owner_sums_what_holders_send():
+    of = lower(plan_of_shipped("holders"), 3, 1)
+    assert [[of.segments[each].ranks for each in merge.segments] for merge in merges_of(of)] == [[(0,), (1,), (2,)]]
+    assert [each.peers for each in of.statements if isinstance(each, Agree)] == [(0, 2)]

@@ -1,0 +1,220 @@
+"""Rank programs say what the plan means: all ranks are played together, with trees of what was added for values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.cases import COMBINATIONS, FORMATS, INNER, scheme_text, tiered_text
+from tests.support.plans import plan_of
+from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from tests.support.steps import assert_plays
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import expand
+from zenc.rank_ir.ir import Exchange, Fill, Merge, RankProgram, Sparsify, made_by, used_by
+from zenc.rank_ir.lower import lower, lower_all
+from zenc.scheme.model import Format
+from zenc.wire.formats import FILLING
+
+WITH_A_CUT = [name for name in SHIPPED if plan_of_shipped(name).announce is None]
+Tree = Any
+"""A rank, or the tuple of trees that were added, in order; a pair ("filled", tree) or ("sparse", tree)."""
+
+
+class Player:
+    """One rank: the trees of its segments, once they are made, and until they are freed."""
+
+    def __init__(self, what: RankProgram) -> None:
+        self.what = what
+        self.trees: dict[int, Tree] = {segment: what.rank for segment in what.pack.results}
+        self.free(what.pack.frees)
+
+    def make(self, result: int, tree: Tree, *inputs: int) -> None:
+        part = self.what.segments[result].part
+        assert result not in self.trees and all(self.what.segments[segment].part == part for segment in inputs)
+        self.trees[result] = tree
+
+    def free(self, segments: tuple[int, ...]) -> None:
+        for segment in segments:
+            del self.trees[segment]
+
+    def exchanges(self):
+        """Do what comes between exchanges, and stop at each: (phase, exchange)."""
+        for phase in self.what.phases:
+            for statement in phase.statements:
+                match statement:
+                    case Exchange():
+                        yield phase, statement
+                    case Merge(result, segments):
+                        self.make(result, tuple(self.trees[segment] for segment in segments), *segments)
+                    case Fill(result, segment, format):
+                        self.make(result, ("filled", format, self.trees[segment]), segment)
+                    case Sparsify(result, segment):
+                        self.make(result, ("sparse", self.trees[segment]), segment)
+                self.free(statement.frees)
+
+
+def play(programs: tuple[RankProgram, ...]) -> list[Player]:
+    """All ranks, step by step; what is sent in a step has to be what is expected in it, part by part."""
+    players = [Player(what) for what in programs]
+    under_way: dict[tuple[int, int, int], tuple[Any, ...]] = {}
+    waiting = [(player, player.exchanges()) for player in players]
+    now = [(player, steps, *next(steps, (None, None))) for player, steps in waiting]
+    while any(exchange for *_, exchange in now):
+        number = min(exchange.number for *_, exchange in now if exchange)
+        current = [entry for entry in now if entry[3] and entry[3].number == number]
+        for player, _, phase, exchange in current:
+            for message in exchange.sends:
+                assert_sendable(player, phase.format, message.segments)
+                specs = [player.what.segments[s] for s in message.segments]
+                carried = [(s.part, s.ranks, player.trees[n]) for n, s in zip(message.segments, specs, strict=True)]
+                assert (player.what.rank, message.peer, number) not in under_way
+                under_way[player.what.rank, message.peer, number] = phase.format, phase.one_shot, carried
+        for player, _, phase, exchange in current:
+            for message in exchange.receives:
+                format, one_shot, carried = under_way.pop((message.peer, player.what.rank, number))
+                assert (format, one_shot) == (phase.format, phase.one_shot)
+                expected = [player.what.segments[s] for s in message.segments]
+                assert [(part, ranks) for part, ranks, _ in carried] == [(s.part, s.ranks) for s in expected]
+                for segment, (*_, tree) in zip(message.segments, carried, strict=True):
+                    player.make(segment, tree)
+        now = [(p, s, *(next(s, (None, None)) if t and t.number == number else (f, t))) for p, s, f, t in now]
+    assert not under_way
+    return players
+
+
+def assert_sendable(player: Player, format: Format, segments: tuple[int, ...]) -> None:
+    """What a filling format carries has been filled up for it, whatever was added since."""
+    for segment in segments:
+        if format in FILLING:
+            assert is_filled(player.trees[segment], format), (player.what.rank, segment)
+
+
+def is_filled(tree: Tree, format: Format) -> bool:
+    match tree:
+        case int() | ("sparse", _):
+            return False
+        case ("filled", Format() as done, inner):
+            return done is Format.DENSE or 0 < format.block <= done.block or is_filled(inner, format)
+    if format is Format.DENSE:
+        return any(is_filled(branch, format) for branch in tree)
+    return all(is_filled(branch, format) for branch in tree) or any(is_filled(b, Format.DENSE) for b in tree)
+
+
+def sum_of(tree: Tree) -> Tree:
+    """``tree`` without what only changes its units."""
+    match tree:
+        case int():
+            return tree
+        case ("filled", _, inner) | ("sparse", inner):
+            return sum_of(inner)
+    return tuple(sum_of(branch) for branch in tree)
+
+
+def assert_same_sums(plan: Plan, size: int) -> None:
+    """The sums are those that the plan means, added in its order, and nothing else is left in the end."""
+    programs = lower_all(plan, size)
+    players = play(programs)
+    held = assert_plays(plan, expand(plan, size))
+    for player, wanted in zip(players, held, strict=True):
+        assert_numbers_are_used(player.what)
+        complete = player.what.expand.segments
+        assert player.trees.keys() == set(complete)
+        assert [player.what.segments[segment].part for segment in complete] == list(range(len(wanted)))
+        found = [player.trees[segment] for segment in complete]
+        assert found == [players[0].trees[segment] for segment in players[0].what.expand.segments]
+        assert [sum_of(tree) for tree in found] == [tree for ((_, tree),) in wanted]
+
+
+def assert_numbers_are_used(program: RankProgram) -> None:
+    """Every segment is made once and freed once, by a statement that uses or makes it."""
+    made = [segment for statement in program.statements for segment in made_by(statement)]
+    freed = [segment for statement in program.statements for segment in statement.frees]
+    assert sorted(made) == sorted(freed)
+    for statement in program.statements:
+        assert set(statement.frees) <= {*used_by(statement), *made_by(statement)}
+    sent = {segment for phase in program.phases for each in phase.exchanges for segment in used_by(each)}
+    assert sent == {n for n, spec in enumerate(program.segments) if spec.sent_in is not None}
+
+
+@pytest.mark.parametrize(("name", "size"), cases(range(1, 10), WITH_A_CUT))
+def test_shipped_schemes(name, size):
+    assert_same_sums(plan_of_shipped(name), size)
+
+
+@pytest.mark.parametrize("push", FORMATS)
+@pytest.mark.parametrize("pull", FORMATS)
+def test_every_pair_of_formats(push, pull):
+    """With every third combination; which ones goes round with the pairs."""
+    first = (FORMATS.index(push) + FORMATS.index(pull)) % 3
+    for number in range(first, len(COMBINATIONS), 3):
+        assert_same_sums(plan_of(scheme_text(*COMBINATIONS[number], push, pull)), 3 + number % 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("push", FORMATS)
+@pytest.mark.parametrize("pull", FORMATS)
+def test_every_pair_of_formats_with_every_combination(push, pull):
+    for number, combination in enumerate(COMBINATIONS):
+        assert_same_sums(plan_of(scheme_text(*combination, push, pull)), 3 + number % 3)
+
+
+@pytest.mark.parametrize("number", range(len(INNER)))
+def test_tiers(number):
+    formats = [(FORMATS[number % 7], FORMATS[(number + 3) % 7]), (FORMATS[(number + 5) % 7], FORMATS[number % 4])]
+    plan = plan_of(tiered_text([2], [INNER[number], COMBINATIONS[number]], formats), scheme="tiered")
+    assert_same_sums(plan, 6)
+
+
+def merges_of(program: RankProgram) -> list[Merge]:
+    return [statement for statement in program.statements if isinstance(statement, Merge)]
+
+
+def test_what_is_never_used_is_not_made():
+    """A rank of a ring merges what it passes on, and no part twice: the pull brings all others."""
+    what = lower(plan_of_shipped("dense_ring"), 4, 1)
+    assert [what.segments[merge.result].part for merge in merges_of(what)] == [3, 2, 1]
+
+
+WASTEFUL = """
+scheme wasteful {
+    communication: schedule {
+        push { step { send all to 0 where rank != 0  send all to 1 where rank == 2 } }
+        pull { step { send all to 1 where rank == 0  send all to 2 where rank == 0 } }
+    }
+    aggregation: incremental partition: centralization balance: imbalanced
+}
+"""
+
+
+def test_a_segment_that_is_only_received_is_freed_where_it_comes():
+    """Rank 1 gets a push, and then the sum, complete, in its place."""
+    what = lower(plan_of(WASTEFUL), 3, 1)
+    pushed = what.phases[0].exchanges[0]
+    assert merges_of(what) == []
+    assert set(made_by(pushed)) < set(pushed.frees)
+    assert_numbers_are_used(what)
+
+
+def test_segments_know_what_they_are_sent_in():
+    what = lower(plan_of_shipped("balanced"), 4, 1)
+    assert [what.segments[segment].sent_in for segment in what.own] == [Format.AUTO, None, Format.AUTO, Format.AUTO]
+    assert what.segments[what.expand.segments[1]].sent_in is Format.BITMAP
+    assert [spec.final for spec in what.segments].count(True) == 4
+
+
+def test_origins_are_of_the_rank_that_held_a_piece_when_the_phase_began():
+    """One-shot pieces keep theirs on the way; what is merged has this rank's; other segments their sender's."""
+    what = lower(plan_of(scheme_text("ring", "one_shot", "partition: parallelism balance: imbalanced")), 4, 1)
+    push, pull = what.phases
+    (came,) = [message for message in push.exchanges[-1].receives]
+    assert [what.segments[segment].origin for segment in came.segments] == [0, 2, 3]
+    assert {what.segments[segment].origin for each in pull.exchanges for segment in made_by(each)} == {0}
+    assert {what.segments[merge.result].origin for merge in merges_of(what)} == {1}
+
+
+def test_the_programs_of_some_ranks_are_those_of_all():
+    plan = plan_of_shipped("kylix")
+    every = lower_all(plan, 8)
+    assert lower_all(plan, 8, (5, 2)) == (every[5], every[2]) == (lower(plan, 8, 5), lower(plan, 8, 2))

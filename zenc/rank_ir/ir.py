@@ -1,0 +1,214 @@
+"""Rank program: what one rank does in a call, as straight-line statements over numbered segments.
+
+    RankProgram = rank size parts  SegmentSpec*  own: number*  Pack  RankPhase+  Expand
+    SegmentSpec = part origin ranks  block spread  sent_in?  final      # what is known of a segment
+    RankPhase   = kind name tier format one_shot carries  Statement*    # one phase of the plan
+    Statement   = Exchange | Merge | Fill | Sparsify | Agree | Split
+    Message     = peer  number+                                         # segments, in the order in which they travel
+
+The contract between a plan and everything that plays or counts it. Every segment is made once, by one statement, and
+is named by its number. What is unknown before a call is how many slots each segment occupies, and nothing else.
+``frees`` of a statement are the segments that no later statement uses, and that it uses or makes itself: each segment
+of a program is freed once. What is never sent, and not part of the result, is not made.
+
+Pack      This rank's gradient becomes ``results``: one segment a part; by holders one of all units, part ``WHOLE``.
+Exchange  The messages of one step, one a peer and direction. All are posted before any is awaited. ``number`` is that
+          of the step in the plan, the same on all ranks; a rank without messages in a step has no statement for it.
+Merge     ``result`` is the sum of ``segments`` of one part, added in this order.
+Fill      ``result`` is ``segment`` with +0 in the slots that ``format`` fills up: all, or those of its blocks.
+Sparsify  ``result`` is ``segment`` without units that are all zero.
+Agree     From the index ``sets`` of all ranks, ascending, each rank finds by itself who owns which unit: from here on
+          the slots of all parts are known, and of every segment how many it occupies. ``peers`` are the ranks that
+          messages come from and go to after it, with which it may be compared.
+Split     The values of ``segment``, of part ``WHOLE``, become ``results``, one a part: those of its units that the part
+          has.
+Expand    The complete ``segments``, one a part, become the tensor that the call returns; by holders with the help of
+          the index ``sets``.
+
+A message carries, by its phase, segments (index and values), index sets alone, or rows: values whose index both sides
+know. ``format`` is what the phase asks of an index. Statements that are still to come (Select, Encode, Decode, Update)
+make segments of segments too, and fit in as ``Fill`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from zenc.scheme.model import Format
+
+PhaseKind = Literal["announce", "push", "pull"]
+
+WHOLE = -1
+"""The part of a segment of all units."""
+FULL = 1 << 20
+"""Slots of a block that is longer than any: the whole part."""
+
+
+class Carries(Enum):
+    """What the messages of a phase have of each segment."""
+
+    SEGMENTS = "segments"  # index and values
+    SETS = "sets"  # index alone
+    ROWS = "rows"  # values alone
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSpec:
+    """What ``ranks`` contributed of ``part``.
+
+    ``origin``: of what came in a one-shot phase the rank that held it when the phase began; of other segments that came
+    their sender; of what this rank made, itself. Of blocks of ``block`` slots it surely has all or none, and every unit
+    that was contributed makes it have ``spread`` slots at most, those that were filled up included. ``sent_in`` is the
+    format of the phase that sends it first, None if none does. ``final``: it is part of the result.
+    """
+
+    part: int
+    origin: int
+    ranks: tuple[int, ...]
+    block: int = 1
+    spread: int = 1
+    sent_in: Format | None = None
+    final: bool = False
+
+    @property
+    def full(self) -> bool:
+        """Whether it surely has all slots."""
+        return self.block == FULL
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    peer: int
+    segments: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    results: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    number: int
+    sends: tuple[Message, ...]
+    receives: tuple[Message, ...]
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    result: int
+    segments: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    result: int
+    segment: int
+    format: Format
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsify:
+    result: int
+    segment: int
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Agree:
+    sets: tuple[int, ...]
+    peers: tuple[int, ...]
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    results: tuple[int, ...]
+    segment: int
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    segments: tuple[int, ...]
+    sets: tuple[int, ...] = ()
+    frees: tuple[int, ...] = ()
+
+
+Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Agree | Split
+AnyStatement: TypeAlias = Statement | Pack | Expand
+
+
+def used_by(statement: AnyStatement) -> tuple[int, ...]:
+    """The segments that ``statement`` works on; of an exchange those that it sends."""
+    match statement:
+        case Exchange(sends=sends):
+            return tuple(segment for message in sends for segment in message.segments)
+        case Merge(segments=segments):
+            return segments
+        case Fill(segment=segment) | Sparsify(segment=segment) | Split(segment=segment):
+            return (segment,)
+        case Agree(sets=sets):
+            return sets
+        case Expand(segments, sets):
+            return (*segments, *sets)
+    return ()
+
+
+def made_by(statement: AnyStatement) -> tuple[int, ...]:
+    """The segments that ``statement`` makes; of an exchange those that it receives."""
+    match statement:
+        case Exchange(receives=receives):
+            return tuple(segment for message in receives for segment in message.segments)
+        case Pack(results=results) | Split(results=results):
+            return results
+        case Merge(result=result) | Fill(result=result) | Sparsify(result=result):
+            return (result,)
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankPhase:
+    """One phase of the plan. ``tier`` is the place among the plan's tiers; ``name`` is in words, with its tier."""
+
+    kind: PhaseKind
+    name: str
+    tier: int
+    format: Format
+    one_shot: bool
+    carries: Carries
+    statements: tuple[Statement, ...]
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Its steps."""
+        return tuple(statement for statement in self.statements if isinstance(statement, Exchange))
+
+
+@dataclass(frozen=True, slots=True)
+class RankProgram:
+    """What ``rank`` of ``size`` does. ``own[part]`` is what it contributes, filled up if the first phase says so."""
+
+    rank: int
+    size: int
+    parts: int
+    segments: tuple[SegmentSpec, ...]
+    own: tuple[int, ...]
+    pack: Pack
+    phases: tuple[RankPhase, ...]
+    expand: Expand
+
+    @property
+    def statements(self) -> Iterator[AnyStatement]:
+        """All of them, in their order."""
+        yield self.pack
+        for phase in self.phases:
+            yield from phase.statements
+        yield self.expand

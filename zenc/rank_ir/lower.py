@@ -1,0 +1,235 @@
+"""Lowering of a plan to rank programs: the schedule of one rank, played with numbers of segments.
+
+What it would do is written down. The meaning of phases and moves is that of ``zenc.plan.ir``: pieces of a part are
+added in the order of the ranks that held them, at once or, under one-shot aggregation, when the phase ends.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+
+from zenc.plan.ir import Phase, Plan
+from zenc.plan.rank_schedule import Message as ScheduledMessage
+from zenc.plan.rank_schedule import RankSchedule, RankStep, program
+from zenc.rank_ir.ir import (
+    FULL,
+    WHOLE,
+    Agree,
+    Carries,
+    Exchange,
+    Expand,
+    Fill,
+    Merge,
+    Message,
+    Pack,
+    PhaseKind,
+    RankPhase,
+    RankProgram,
+    SegmentSpec,
+    Sparsify,
+    Split,
+    Statement,
+)
+from zenc.rank_ir.liveness import with_uses
+from zenc.scheme.model import Format
+from zenc.verify.incoming import Pieces, verify_with_pieces
+from zenc.wire.formats import FILLING
+
+
+def lower(plan: Plan, size: int, rank: int) -> RankProgram:
+    """What ``rank`` of ``size`` does under ``plan``, which is proved; raises VerificationError."""
+    return lower_all(plan, size, (rank,))[0]
+
+
+def lower_all(plan: Plan, size: int, ranks: Iterable[int] | None = None) -> tuple[RankProgram, ...]:
+    """The programs of ``ranks`` of ``size``, or of all of them, by one proof; raises VerificationError."""
+    chosen = tuple(range(size) if ranks is None else ranks)
+    rounds, _, pieces = verify_with_pieces(plan, size, chosen)
+    return tuple([_lowered(plan, program(rounds, rank), size, pieces[rank]) for rank in chosen])
+
+
+def _lowered(plan: Plan, schedule: RankSchedule, size: int, pieces: Pieces) -> RankProgram:
+    lowering = _Lowering(plan, schedule.rank, size, plan.parts(size), pieces)
+    if plan.announce is not None:
+        lowering.announce(plan.announce, schedule)
+    else:
+        lowering.pack((*plan.pushes, *plan.pulls)[0])
+    phases = (*plan.pushes, *plan.pulls)
+    formats = [*(phase.format for phase in phases[1:]), None]
+    steps = (*schedule.pushes, *schedule.pulls)
+    for number, (phase, following) in enumerate(zip(phases, formats, strict=True)):
+        kind: PhaseKind = "push" if number < len(plan.pushes) else "pull"
+        lowering.play(kind, phase, steps[number])
+        if following is not None:
+            lowering.reshape(schedule.needless[number], following)
+        lowering.close(phase)
+    return with_uses(lowering.done())
+
+
+@dataclass(slots=True)
+class _Lowering:
+    """The state of one rank: ``held[part]`` are (origin, segment) in the order of the origins."""
+
+    plan: Plan
+    rank: int
+    size: int
+    parts: int
+    pieces: Pieces
+    segments: list[SegmentSpec] = field(default_factory=list)
+    held: list[list[tuple[int, int]]] = field(default_factory=list)
+    packed: Pack = field(default_factory=lambda: Pack(()))
+    own: tuple[int, ...] = ()
+    sets: tuple[int, ...] = ()
+    phases: list[RankPhase] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+    kind: PhaseKind = "push"
+    format: Format = Format.AUTO
+    one_shot: bool = False
+    spread: int = 1
+
+    def pack(self, first: Phase) -> None:
+        """This rank's own segments, filled up as the ``first`` phase says."""
+        self.packed = Pack(tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.parts)))
+        self.own = tuple(self._filled(segment, first.format) for segment in self.packed.results)
+        self._hold(self.own)
+
+    def announce(self, phase: Phase, schedule: RankSchedule) -> None:
+        """A push of index sets, of one part; then the ranks agree, and this one cuts what it has."""
+        own = self._made(WHOLE, self.rank, (self.rank,))
+        self.packed = Pack((own,))
+        self._hold([own])
+        self.play("announce", phase, schedule.announce)
+        self.sets = tuple(segment for _, segment in self.held[0])
+        self.own = tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.parts))
+        self.statements += [Agree(self.sets, _peers(schedule)), Split(self.own, own)]
+        self._hold(self.own)
+        self.close(phase)
+
+    def play(self, kind: PhaseKind, phase: Phase, steps: Iterable[RankStep]) -> None:
+        """The steps of a phase."""
+        self.kind, self.format, self.one_shot = kind, phase.format, self.plan.one_shot(phase)
+        self.spread = max(self.spread, self._block)
+        for step in steps:
+            self._step(step)
+
+    def reshape(self, needless: frozenset[int], following: Format) -> None:
+        """Merge what was collected, but for parts that are ``needless``, and take the form of the next phase.
+
+        Statements of one kind come in a row: a target may do them at once.
+        """
+        sparse = self.format is Format.DENSE and following is not Format.DENSE and not self._bare
+        parts = [part for part in range(len(self.held)) if part not in needless]
+        segments = [self._merged(self.held[part]) for part in parts]
+        if sparse:
+            segments, self.spread = [self._sparse(segment) for segment in segments], 1
+        for part, segment in zip(parts, segments, strict=True):
+            self.held[part] = [(self.rank, self._filled(segment, following))]
+
+    def close(self, phase: Phase) -> None:
+        """What was written down since the last one is a phase."""
+        carries = Carries.SETS if self.kind == "announce" else Carries.ROWS if self._bare else Carries.SEGMENTS
+        name, statements = self.plan.name_of(self.kind, phase), tuple(self.statements)
+        self.phases.append(RankPhase(self.kind, name, phase.tier, phase.format, self.one_shot, carries, statements))
+        self.statements = []
+
+    def done(self) -> RankProgram:
+        """All that was played; every part is held complete, in one piece."""
+        expand = Expand(tuple(segment for ((_, segment),) in self.held), self.sets)
+        segments, phases = tuple(self.segments), tuple(self.phases)
+        return RankProgram(self.rank, self.size, self.parts, segments, self.own, self.packed, phases, expand)
+
+    @property
+    def _bare(self) -> bool:
+        """Whether segments have no index of their own: they are not filled up either."""
+        return self.plan.announce is not None
+
+    @property
+    def _block(self) -> int:
+        """The slots of the blocks that this phase sends all of or nothing."""
+        return 1 if self._bare else _whole(self.format)
+
+    def _hold(self, own: Iterable[int]) -> None:
+        self.held = [[(self.rank, segment)] for segment in own]
+
+    def _step(self, step: RankStep) -> None:
+        """Exchange the messages of a step, and join what arrives to what is held, or replace that."""
+        sends = tuple(Message(message.peer, self._load(message)) for message in step.sends)
+        receives = tuple(Message(message.peer, self._expected(step, message)) for message in step.receives)
+        self.statements.append(Exchange(step.number, sends, receives))
+        arrived: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for segment in chain.from_iterable(message.segments for message in receives):
+            spec = self.segments[segment]
+            arrived[max(spec.part, 0)].append((spec.origin, segment))
+        for part, pieces in arrived.items():
+            self._take(part, pieces)
+
+    def _load(self, message: ScheduledMessage) -> tuple[int, ...]:
+        """What is held of a message's parts; of one origin, where a piece names one."""
+        return tuple(
+            segment
+            for piece in message.pieces
+            for origin, segment in self.held[piece.part]
+            if piece.origin in (-1, origin)
+        )
+
+    def _expected(self, step: RankStep, message: ScheduledMessage) -> tuple[int, ...]:
+        """What a message brings: the segments of a part in the order of their origins."""
+        complete = ((message.peer, tuple(range(self.size))),)
+        return tuple(
+            self._made(WHOLE if self.kind == "announce" else part, origin, ranks, self._block, self.spread)
+            for part in sorted({piece.part for piece in message.pieces})
+            for origin, ranks in self.pieces.get((step.number, message.peer, part), complete)
+        )
+
+    def _take(self, part: int, pieces: list[tuple[int, int]]) -> None:
+        if self.kind == "pull":
+            self.held[part] = pieces
+            return
+        joined = sorted([*self.held[part], *pieces])
+        self.held[part] = joined if self.one_shot else [(self.rank, self._merged(joined))]
+
+    def _made(self, part: int, origin: int, ranks: tuple[int, ...], block: int = 1, spread: int = 1) -> int:
+        """The number of a new segment."""
+        self.segments.append(SegmentSpec(part, origin, ranks, block, spread))
+        return len(self.segments) - 1
+
+    def _merged(self, pieces: list[tuple[int, int]]) -> int:
+        """Their sum; of blocks it has all that each of them has."""
+        segments = tuple(segment for _, segment in pieces)
+        if len(segments) == 1:
+            return segments[0]
+        merged = [self.segments[segment] for segment in segments]
+        blocks = [spec.block for spec in merged]
+        ranks = tuple(sorted(chain.from_iterable(spec.ranks for spec in merged)))
+        block = FULL if FULL in blocks else min(blocks)
+        result = self._made(merged[0].part, self.rank, ranks, block, max(spec.spread for spec in merged))
+        self.statements.append(Merge(result, segments))
+        return result
+
+    def _sparse(self, segment: int) -> int:
+        spec = self.segments[segment]
+        result = self._made(spec.part, self.rank, spec.ranks)
+        self.statements.append(Sparsify(result, segment))
+        return result
+
+    def _filled(self, segment: int, format: Format) -> int:
+        spec, block = self.segments[segment], _whole(format)
+        if self._bare or format not in FILLING or spec.block >= block:
+            return segment
+        result = self._made(spec.part, self.rank, spec.ranks, block, max(spec.spread, block))
+        self.statements.append(Fill(result, segment, format))
+        return result
+
+
+def _peers(schedule: RankSchedule) -> tuple[int, ...]:
+    """The ranks that have messages with this one after the announce."""
+    steps = chain.from_iterable((*schedule.pushes, *schedule.pulls))
+    return tuple(sorted({message.peer for step in steps for message in (*step.sends, *step.receives)}))
+
+
+def _whole(format: Format) -> int:
+    """The slots of the blocks that ``format`` sends all of or nothing."""
+    return FULL if format is Format.DENSE else max(format.block, 1)
