@@ -1,8 +1,8 @@
 // The launchers of a call's first half, timed by events on the device: mark and rank, place, encode. And
 // copies.
-#include "zenc_host/codec.h"
-#include "zenc_host/held.h"
-#include "zenc_host/pack.h"
+#include "zenc_host/call/segment_state.h"
+#include "zenc_host/launch/codec.h"
+#include "zenc_host/launch/pack.h"
 
 namespace {
 

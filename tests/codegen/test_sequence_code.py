@@ -38,7 +38,7 @@ def test_no_text_of_a_user_reaches_the_code():
     plan = plan_of(text, scheme="evil")
     code = render_sequences([lowered(plan, 4, rank) for rank in range(4)])["sequence.cpp"]
     assert "evil" not in code
-    assert re.findall(r'"[^"\n]*"', code) == ['"zenc_host/entry.h"', '"C"']
+    assert re.findall(r'"[^"\n]*"', code) == ['"zenc_host/call/entry.h"', '"C"']
 
 
 def test_several_ranks_share_a_unit():

@@ -2,8 +2,9 @@
 // the order that events give them. The driver is the one at the path DRIVER, so that it runs on the emulator
 // too.
 //
-// What zenc_host/api.h binds is here, strictly: a group is in progress until all its messages have met their
-// other sides, and nothing waits on the device for what a host has still to do. Communicators do not block.
+// What zenc_host/driver/api.h binds is here, strictly: a group is in progress until all its messages have met
+// their other sides, and nothing waits on the device for what a host has still to do. Communicators do not
+// block.
 #include <map>
 #include <memory>
 #include <mutex>

@@ -31,7 +31,7 @@ SIZES = (1, 3, 8)
 
 def joined(texts: Mapping[str, str]) -> dict[str, str]:
     """The files of a unit, of which ``UNIT`` is compiled, from the generated text of each entry's name."""
-    lines = ['#include "zenc_host/entry.h"', '#include "zenc_host/holder_call.h"']
+    lines = ['#include "zenc_host/call/entry.h"', '#include "zenc_host/call/holder_call.h"']
     for name in texts:
         lines += [f"#define {FIRST} {name}", f"namespace of_{name} {{", f'#include "{name}.h"', "}", f"#undef {FIRST}"]
     first = next(iter(texts))

@@ -19,8 +19,8 @@
 
 #include "zenc/config.h"
 
-// Changes whenever the bytes on the wire or an entry point of the kernels change; zenc.codegen.build.toolchain has
-// its twin.
+// Changes whenever the bytes on the wire or an entry point of the kernels change;
+// zenc.codegen.build.toolchain has its twin.
 #define ZENC_ABI_VERSION 11
 
 #if defined(__BYTE_ORDER__)

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "zenc_cpu/hash_memory.h"
+#include "zenc_cpu/pack/hash_memory.h"
 
 using namespace zenc;
 

@@ -1,8 +1,8 @@
 // The launchers of collect.h on the emulator, whose devices' memory is that of the host; and the words of a
 // memory.
-#include "zenc_host/collect.h"
-
 #include <thread>
+
+#include "zenc_host/launch/hash_insert.h"
 
 using namespace zenc;
 

@@ -1,5 +1,5 @@
 // The kernels of collect.h for several numbers of hash functions.
-#include "zenc_cuda/collect.h"
+#include "zenc_cuda/pack/hash_insert.h"
 
 using namespace zenc;
 

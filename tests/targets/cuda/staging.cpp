@@ -1,7 +1,7 @@
 // Pinned memory on its own: taken before calls, given out in calls, and free again.
-#include "zenc_host/staging.h"
+#include "zenc_host/driver/staging.h"
 
-#include "zenc_host/bind.h"
+#include "zenc_host/driver/bind.h"
 
 using namespace zenc;
 

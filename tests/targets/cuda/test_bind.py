@@ -39,7 +39,7 @@ def library_of(calls: list[str], driver: int = 13000, nccl: int = 23007, init: i
 
 @pytest.fixture(scope="module")
 def binder(tmp_path_factory):
-    path = compile_library(tmp_path_factory.mktemp("binder"), "binder", '#include "zenc_host/queue.h"\n')
+    path = compile_library(tmp_path_factory.mktemp("binder"), "binder", '#include "zenc_host/driver/stream.h"\n')
 
     def bind(cuda: object, nccl: object) -> str:
         """What binding says; nothing where it goes well."""
@@ -85,7 +85,7 @@ def test_the_configuration_is_that_of_nccl_2_18(tmp_path):
     fields = ["size", "magic", "version", "blocking", "cgaClusterSize", "minCTAs", "maxCTAs", "netName", "splitShare"]
     offsets = ", ".join(f"offsetof(zenc::ncclConfig_t, {field})" for field in fields)
     text = (
-        '#include <cstddef>\n#include "zenc_host/api.h"\nextern "C" ZENC_EXPORT const unsigned long offsets[] = '
+        '#include <cstddef>\n#include "zenc_host/driver/api.h"\nextern "C" ZENC_EXPORT const unsigned long offsets[] = '
         f'{{{offsets}}};\nextern "C" ZENC_EXPORT const zenc::ncclConfig_t made{{}};\n'
     )
     library = ctypes.CDLL(str(compile_library(tmp_path, "configuration", text)))

@@ -22,7 +22,7 @@ def test_layouts_are_the_same(tmp_path):
     offsets = "".join(f'std::printf("%zu\\n", offsetof(zenc::{kind}, {name}));\n' for kind, name in asked)
     sizes = "".join(f'std::printf("%zu\\n", sizeof(zenc::{kind}));\n' for kind in ("PhaseCount", "Call"))
     source, program = tmp_path / "layout.cpp", tmp_path / "layout"
-    includes = "#include <cstddef>\n#include <cstdio>\n" + '#include "zenc_host/call.h"\n'
+    includes = "#include <cstddef>\n#include <cstdio>\n" + '#include "zenc_host/call/call_args.h"\n'
     source.write_text(f"{includes}int main() {{\n{offsets}{sizes}}}\n")
     paths = [f"-I{path}" for path in include_dirs("cuda")]
     subprocess.run([*toolchain().command, "-std=c++17", *paths, str(source), "-o", str(program)], check=True)
@@ -37,7 +37,7 @@ def test_outcomes_are_the_same(tmp_path):
     prints = "".join(
         f'std::printf("%lld\\n", static_cast<long long>(zenc::{outcome.name}));\n' for outcome in CallOutcome
     )
-    source.write_text(f'#include <cstdio>\n#include "zenc_host/call.h"\nint main() {{\n{prints}}}\n')
+    source.write_text(f'#include <cstdio>\n#include "zenc_host/call/call_args.h"\nint main() {{\n{prints}}}\n')
     paths = [f"-I{path}" for path in include_dirs("cuda")]
     subprocess.run([*toolchain().command, "-std=c++17", *paths, str(source), "-o", str(program)], check=True)
     found = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()

@@ -1,6 +1,6 @@
 """The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
 
-No GPU is needed. What a launcher passes is an array of words of 8 bytes (``zenc_host/queue.h``), so all that it can do
+No GPU is needed. What a launcher passes is an array of words of 8 bytes (``zenc_host/driver/stream.h``), so all that it can do
 wrong is to pass too few, too many, or in another order. How many there are is compared with what is compiled.
 """
 

@@ -21,8 +21,8 @@ from zenc.wire.formats import slots_of
 from zenc.wire.part_sizes import part_sizes
 
 SOURCE = """
-#include "zenc_host/communicator.h"
-#include "zenc_host/queue.h"
+#include "zenc_host/nccl/communicator.h"
+#include "zenc_host/driver/stream.h"
 extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call*) { return zenc::DONE; }
 """
 FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-shared", "-fPIC")

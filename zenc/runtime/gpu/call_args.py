@@ -1,6 +1,6 @@
 """The argument block of a call sequence, as C++ sees it, and what became of a call in words.
 
-Twins of ``templates/cuda/zenc_host/call.h``.
+Twins of ``templates/cuda/zenc_host/call/call_args.h``.
 """
 
 from __future__ import annotations

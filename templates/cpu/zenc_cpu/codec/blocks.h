@@ -1,0 +1,100 @@
+// Segments of whole blocks, which the format block(k) carries: see block_of in formats.h.
+#pragma once
+
+#include "zenc_cpu/primitives/bits.h"
+#include "zenc_cpu/primitives/memory.h"
+#include "zenc_cpu/primitives/value_rows.h"
+
+namespace zenc {
+
+// How the slots of a part are cut in blocks of 2^shift; the last one may be short.
+struct Blocks {
+    u64 slots;
+    u64 shift;
+
+    u64 number() const { return (slots >> shift) + ((slots & low_mask(shift)) != 0); }
+
+    // The slots of the blocks whose bits are set in words_of(number()) words.
+    u64 slots_in(const u64* blocks) const {
+        const u64 n = number();
+        const bool short_one = n != 0 && (blocks[(n - 1) / 64] >> ((n - 1) % 64) & 1) != 0;
+        return (population(blocks, words_of(n)) << shift) - (short_one ? (n << shift) - slots : 0);
+    }
+};
+
+// out [words_of(number)] = the blocks that have any slot of the bitmap.
+inline void blocks_of_slots(const Blocks& cut, const u64* bitmap, u64* out) {
+    clear_bytes(out, words_of(cut.number()) * 8);
+    for (u64 w = 0; w < words_of(cut.slots); ++w) {
+        // All slots of a word are in one block of 64 and more: one bit stands for them.
+        const u64 word = cut.shift < 6 ? bitmap[w] : u64{bitmap[w] != 0};
+        for_each_bit(word, [&](u64 bit) {
+            const u64 block = (64 * w + bit) >> cut.shift;
+            out[block / 64] |= 1ULL << (block % 64);
+        });
+    }
+}
+
+// out [words_of(slots)] = all slots of the blocks whose bits are set; there are no others set.
+inline void slots_of_blocks(const Blocks& cut, const u64* blocks, u64* out) {
+    const u64 words = words_of(cut.slots);
+    clear_bytes(out, words * 8);
+    for (u64 w = 0; w < words_of(cut.number()); ++w)
+        for_each_bit(blocks[w], [&](u64 bit) {
+            const u64 first = (64 * w + bit) << cut.shift;
+            if (cut.shift < 6) {
+                out[first / 64] |= low_mask(1ULL << cut.shift) << (first % 64);
+                return;
+            }
+            const u64 end = (first >> 6) + (1ULL << (cut.shift - 6));
+            for (u64 i = first / 64; i < end && i < words; ++i) out[i] = ~0ULL;
+        });
+    if (cut.slots % 64 != 0) out[words - 1] &= low_mask(cut.slots % 64);
+}
+
+// out [words_of(slots)] = the bitmap with every block filled up that has any slot. Returns its bits or
+// NO_MEMORY.
+inline i64 fill_blocks(const Blocks& cut, const u64* bitmap, u64* out) {
+    const Scratch<u64> blocks(words_of(cut.number()));
+    if (blocks.failed()) return NO_MEMORY;
+    blocks_of_slots(cut, bitmap, blocks.get());
+    slots_of_blocks(cut, blocks.get(), out);
+    return static_cast<i64>(cut.slots_in(blocks.get()));
+}
+
+// out [bits of filled, width]: the values of the slots of the bitmap, +0 for the others of `filled`, which
+// has them all.
+template <class T>
+inline void spread_rows(const u64* bitmap, const u64* filled, u64 slots, u64 width, const T* values, T* out) {
+    for (u64 w = 0; w < words_of(slots); ++w) {
+        const u64 n = population(filled[w]);
+        if (bitmap[w] == filled[w]) {
+            copy_bytes(out, values, n * width * sizeof(T));
+            values += n * width;
+        } else {
+            clear_bytes(out, n * width * sizeof(T));
+            for_each_bit(bitmap[w], [&](u64 bit) {
+                copy_row(values, width, out + population(filled[w] & low_mask(bit)) * width);
+                values += width;
+            });
+        }
+        out += n * width;
+    }
+}
+
+// The index of block(k): its blocks, of a segment that has all slots of them.
+inline i64 encode_blocks(const Blocks& cut, const u64* bitmap, u64 count, u64* out) {
+    if (population(bitmap, words_of(cut.slots)) != count) return WRONG_COUNT;
+    blocks_of_slots(cut, bitmap, out);
+    return cut.slots_in(out) == count ? 0 : WRONG_COUNT;
+}
+
+inline i64 decode_blocks(const Blocks& cut, const u64* in, u64 count, u64* bitmap) {
+    const u64 n = cut.number();
+    if (n % 64 != 0 && (in[n / 64] & ~low_mask(n % 64)) != 0) return STRAY_BITS;
+    if (cut.slots_in(in) != count) return WRONG_COUNT;
+    slots_of_blocks(cut, in, bitmap);
+    return 0;
+}
+
+}  // namespace zenc

@@ -1,0 +1,136 @@
+// From segments back to tensors: a part with all of its slots, a whole dense tensor, a coalesced list of
+// units.
+#pragma once
+
+#include "zenc_cpu/primitives/lane_geometry.h"
+#include "zenc_cpu/primitives/memory.h"
+#include "zenc_cpu/primitives/value_rows.h"
+
+namespace zenc {
+
+// out [slots, width]: the values of the occupied slots, +0 elsewhere.
+template <class T, class Width>
+ZENC_SHARED_CODE inline void densify(const u64* bitmap, u64 slots, Width width, const T* values, T* out) {
+    for (u64 w = 0; w < words_of(slots); ++w) {
+        const u64 n = slots - 64 * w < 64 ? slots - 64 * w : 64;
+        T* const rows = out + 64 * w * width;
+        if (bitmap[w] == low_mask(n)) {
+            copy_bytes(rows, values, n * width * sizeof(T));
+            values += n * width;
+            continue;
+        }
+        clear_bytes(rows, n * width * sizeof(T));
+        for_each_bit(bitmap[w], [&](u64 bit) {
+            copy_row(values, width, rows + bit * width);
+            values += width;
+        });
+    }
+}
+
+template <class T>
+inline void densify_rows(const u64* bitmap, u64 slots, u64 width, const T* values, T* out) {
+    with_width(width, [&](auto known) { densify(bitmap, slots, known, values, out); });
+}
+
+// out [units, width] from the segments of all parts; absent units are +0.
+template <class T, class Mapping>
+ZENC_SHARED_CODE inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap,
+                                          const T* const* part_values, T* out) {
+    with_width(geometry.width, [&](auto width) {
+        if constexpr (Mapping::IS_IDENTITY) {
+            for (u64 part = 0; part < geometry.parts; ++part)
+                densify(bitmap + part * geometry.part_words, geometry.slots_of(part), width,
+                        part_values[part], out + geometry.first_slot(part) * width);
+        } else {
+            clear_bytes(out, geometry.units * width * sizeof(T));
+            for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
+                // Single values go through the store buffer faster than a prefetch and a store do.
+                if (width != 1)
+                    for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
+                const T* row = part_values[part] + first * width;
+                for (u64 i = 0; i < n; ++i, row += width) copy_row(row, width, out + units[i] * width);
+            });
+        }
+    });
+}
+
+// A word of a bitmap, and the bits set in the words below it: what ranking looks up, in one place.
+struct RankedWord {
+    u64 bits;
+    u64 before;
+
+    // The set bits below number `bit` of this word, and below this word.
+    u64 rank(u64 bit) const { return before + population(bits & low_mask(bit)); }
+};
+
+// The numbers of all set bits, ascending. `out` has room for `count`, which is how many there are.
+inline void list_bits(const RankedWord* marks, u64 words, u64 count, i64* out) {
+    const i64* const end = out + count;
+    u64 w = 0;
+    for (; w < words && end - out >= 64; ++w) out += append_bits<4>(marks[w].bits, 64 * w, out);
+    for (; w < words; ++w)  // no room for blind writes
+        for_each_bit(marks[w].bits, [&](u64 bit) { *out++ = static_cast<i64>(64 * w + bit); });
+}
+
+// The occupied units, ascending, and their rows: a coalesced COO tensor. Sorted by marking and ranking, like
+// a push. units_out [count], values_out [count, width]. Returns count or NO_MEMORY. Until all rows are in
+// their places, units_out has the units in the order of their slots: fresh memory costs more than a copy.
+template <class T, class Width, class Mapping>
+inline i64 expand_sorted(const Geometry<Mapping>& geometry, Width width, const u64* bitmap,
+                         const T* const* part_values, i64* units_out, T* values_out) {
+    const u64 words = words_of(geometry.units);
+    const Scratch<RankedWord> marks(words);
+    if (marks.failed()) return NO_MEMORY;
+    i64* next = units_out;
+    for_each_batch(geometry, bitmap, [&](u64, const u64* units, u64 n, u64) {
+        for (u64 i = 0; i < n; ++i) marks[units[i] / 64].bits |= 1ULL << (units[i] % 64);
+        copy_bytes(next, units, n * 8);
+        next += n;
+    });
+    u64 count = 0;
+    for (u64 w = 0; w < words; ++w) {
+        marks[w].before = count;
+        count += population(marks[w].bits);
+    }
+    const i64* unit = units_out;
+    const RowCopy copy(values_out, count * width * sizeof(T), width * sizeof(T));
+    for (u64 part = 0; part < geometry.parts; ++part) {
+        const T* row = part_values[part];
+        const u64 rows = population(bitmap + part * geometry.part_words, geometry.part_words);
+        for (u64 i = 0; i < rows; ++i, ++unit, row += width) {
+            const u64 place = marks[static_cast<u64>(*unit) / 64].rank(static_cast<u64>(*unit) % 64);
+            copy.row(row, width, values_out + place * width);
+        }
+    }
+    copy.finish();
+    list_bits(marks.get(), words, count, units_out);
+    return static_cast<i64>(count);
+}
+
+// Contiguous parts hold ascending units already: one linear copy a part.
+template <class T>
+inline i64 expand_linear(const Geometry<Contiguous>& geometry, const u64* bitmap, const T* const* part_values,
+                         i64* units_out, T* values_out) {
+    u64 count = 0;
+    for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
+        const u64 width = geometry.width;
+        copy_bytes(units_out + count, units, n * 8);
+        copy_bytes(values_out + count * width, part_values[part] + first * width, n * width * sizeof(T));
+        count += n;
+    });
+    return static_cast<i64>(count);
+}
+
+template <class T, class Mapping>
+ZENC_SHARED_CODE inline i64 expand_units(const Geometry<Mapping>& geometry, const u64* bitmap,
+                                         const T* const* part_values, i64* units_out, T* values_out) {
+    if constexpr (Mapping::IS_IDENTITY) {
+        return expand_linear(geometry, bitmap, part_values, units_out, values_out);
+    } else {
+        return with_width(geometry.width, [&](auto width) {
+            return expand_sorted(geometry, width, bitmap, part_values, units_out, values_out);
+        });
+    }
+}
+
+}  // namespace zenc

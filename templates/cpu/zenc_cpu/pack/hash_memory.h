@@ -1,0 +1,135 @@
+// The memory of hierarchical hashing (Zen, OSDI 2025, Algorithm 1), in which the units of one call are sorted
+// by part: a row for each part, of a parallel memory that h1 .. hK point into and a serial one that is filled
+// from its beginning. What fits in neither goes to a list that grows, so that no unit is ever lost.
+#pragma once
+
+#include "zenc/hash.h"
+#include "zenc_cpu/primitives/memory.h"
+
+namespace zenc {
+
+// Numbers that grow in number. A kernel never throws: `push` says whether there was memory.
+class GrowingList {
+public:
+    GrowingList() = default;
+    ~GrowingList() { std::free(data_); }
+    GrowingList(const GrowingList&) = delete;
+    GrowingList& operator=(const GrowingList&) = delete;
+
+    u64 size() const { return size_; }
+    u32 operator[](u64 i) const { return data_[i]; }
+
+    bool push(u32 number) {
+        if (size_ == room_ && !grow()) return false;
+        data_[size_++] = number;
+        return true;
+    }
+
+private:
+    bool grow() {
+        const u64 room = room_ == 0 ? 64 : 2 * room_;
+        void* const larger = std::realloc(data_, room * sizeof(u32));
+        if (larger == nullptr) return false;
+        data_ = static_cast<u32*>(larger);
+        room_ = room;
+        return true;
+    }
+
+    u32* data_ = nullptr;
+    u64 size_ = 0;
+    u64 room_ = 0;
+};
+
+// Where units ended. A unit that comes again is `repeated` if it is in the parallel memory; otherwise it
+// takes a second serial cell, or a second place in the list.
+template <int K>
+struct HashCounts {
+    u64 parallel[K] = {};  // by the function that found the cell
+    u64 repeated = 0;
+    u64 serial = 0;
+    u64 overflow = 0;
+};
+
+template <int K>
+class HashMemory {
+public:
+    // For n units of all parts together, repeated ones counted each time.
+    HashMemory(const HierarchicalHash<K>& mapping, u64 n)
+        : mapping_(mapping),
+          rows_(mapping.r1, mapping.r2, n, mapping.parts),
+          cells_(mapping.parts * rows_.cells()),
+          used_(mapping.parts) {}
+
+    bool failed() const { return cells_.failed() || used_.failed(); }
+    const HashCounts<K>& counts() const { return counts_; }
+
+    // Adds a unit of `part`, its h0. Returns false where there is no memory for the list.
+    bool insert(u64 part, u64 unit) {
+        const u32 mark = static_cast<u32>(unit) + 1;  // 0 is an empty cell
+        u32* const row = cells_.get() + part * rows_.cells();
+        for (int i = 1; i <= K && rows_.parallel != 0; ++i) {
+            u32& cell = row[mapping_.family.draw(i, unit, rows_.parallel)];
+            const bool was_empty = cell == 0;
+            if (!claim(cell, mark)) continue;
+            ++(was_empty ? counts_.parallel[i - 1] : counts_.repeated);
+            return true;
+        }
+        if (used_[part] < rows_.serial) {
+            row[rows_.parallel + used_[part]++] = mark;
+            ++counts_.serial;
+            return true;
+        }
+        ++counts_.overflow;
+        return overflow_.push(static_cast<u32>(unit));
+    }
+
+    // Asks for the first cell of a unit, which is inserted soon.
+    void prefetch(u64 part, u64 unit) const {
+        const u64 cell = rows_.parallel == 0 ? 0 : mapping_.family.draw(1, unit, rows_.parallel);
+        __builtin_prefetch(cells_.get() + part * rows_.cells() + cell, 1);
+    }
+
+    // visit(part, units, n) for all units in batches of one part and in no order; some may come several
+    // times.
+    template <class Visit>
+    void for_each_batch(Visit visit) const {
+        u32 units[EXTRACTED];
+        for (u64 part = 0; part < mapping_.parts; ++part) {
+            const u32* const row = cells_.get() + part * rows_.cells();
+            const u64 cells = rows_.parallel + used_[part];
+            u64 n = 0;
+            for (u64 i = 0; i < cells; ++i) {
+                units[n] = row[i] - 1;
+                n += row[i] != 0;  // a branch here would be mispredicted every other time
+                if (n < EXTRACTED) continue;
+                visit(part, units, n);
+                n = 0;
+            }
+            visit(part, units, n);
+        }
+        for (u64 i = 0; i < overflow_.size(); ++i) {
+            units[0] = overflow_[i];
+            visit(mapping_.part(units[0]), units, 1);
+        }
+    }
+
+private:
+    static constexpr u64 EXTRACTED = 64;
+
+    // Whether the cell holds `mark` in the end. With one thread, reading back is reading. Threads need a
+    // compare-and-swap here: with the paper's write and read-back, a thread that saw the cell empty can still
+    // write to it after another has read back its own mark.
+    static bool claim(u32& cell, u32 mark) {
+        if (cell == 0) cell = mark;
+        return cell == mark;
+    }
+
+    const HierarchicalHash<K>& mapping_;
+    const HashRows rows_;
+    Scratch<u32> cells_;
+    Scratch<u64> used_;  // serial cells of each row
+    GrowingList overflow_;
+    HashCounts<K> counts_;
+};
+
+}  // namespace zenc

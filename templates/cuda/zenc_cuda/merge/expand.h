@@ -1,0 +1,118 @@
+// Moving rows without changing them: to segments with other slots, to a dense tensor, to a coalesced list of
+// units.
+#pragma once
+
+#include "zenc/geometry.h"
+#include "zenc_cuda/primitives/copy_rows.h"
+#include "zenc_cuda/primitives/row_batches.h"
+
+namespace zenc {
+
+// to[i].values = the row of every slot that to[i] has, from from[i], or +0 where that has none: what `fill`
+// added, or all but what `mark_nonzero` left out. Reads both bitmaps and ranks, and the rows that are copied;
+// writes every row of `to` once.
+ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_bytes) {
+    for_each_segment(n, [&](u64 i) {
+        RowBatches batch(to[i], row_bytes);
+        while (batch.next()) {
+            const u8* const source =
+                batch.has_row() ? address_of(from[i], batch.word, batch.bit, row_bytes) : nullptr;
+            copy_rows(source, batch.rows, row_bytes,
+                      static_cast<u8*>(to[i].values) + batch.first * row_bytes);
+        }
+    });
+}
+
+// The row of a unit in the segments of all parts, or null.
+template <class Mapping>
+ZENC_DEVICE const u8* address_of_unit(const Geometry<Mapping>& geometry, const Segment* segments, u64 unit,
+                                      u64 row_bytes) {
+    const u64 slot = geometry.slot_of(unit);
+    const u64 part = geometry.part_slots.quotient(slot);
+    const u64 local = slot - geometry.first_slot(part);
+    return address_of(segments[part], local / 64, static_cast<u32>(local % 64), row_bytes);
+}
+
+// out [units, row_bytes] = the rows of all units, +0 for absent ones; every byte is written once. Reads a
+// word for each unit, one of ranks and perhaps another for those that are there, and their rows.
+template <class Mapping>
+ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
+                              u8* out) {
+    const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
+    for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {
+        const u64 rows = geometry.units - first < together ? geometry.units - first : together;
+        const u8* source = nullptr;
+        if (lane() < rows) source = address_of_unit(geometry, segments, first + lane(), row_bytes);
+        copy_rows(source, static_cast<u32>(rows), row_bytes, out + first * row_bytes);
+    }
+}
+
+// Sets the bits of the occupied units of all parts in a bitmap over units, which is cleared.
+template <class Mapping>
+ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* segments, u64* bitmap) {
+    for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
+        RowBatches batch(segments[part], 1);
+        while (batch.next()) {
+            if (!batch.has_row()) continue;
+            const u64 unit = geometry.mapping.unit(geometry.first_slot(part) + 64 * batch.word + batch.bit);
+            atomicOr(bitmap + unit / 64, 1ULL << (unit % 64));
+        }
+    });
+}
+
+// The occupied units and their rows, from a bitmap of them with its ranks: row by row of the result.
+template <class Mapping>
+ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* segments,
+                              const Segment& found, u64 row_bytes, i64* units, u8* out) {
+    RowBatches batch(found, row_bytes);
+    while (batch.next()) {
+        const u8* source = nullptr;
+        if (batch.has_row()) {
+            const u64 unit = 64 * batch.word + batch.bit;
+            units[batch.first + lane()] = static_cast<i64>(unit);
+            source = address_of_unit(geometry, segments, unit, row_bytes);
+        }
+        copy_rows(source, batch.rows, row_bytes, out + batch.first * row_bytes);
+    }
+}
+
+// The number that the first row of a contiguous part has among those of all parts.
+ZENC_DEVICE u64 rows_before(const Segment* segments, u64 part) {
+    u64 rows = 0;
+    for (u64 k = 0; k < part; ++k) rows += occupied(segments[k]);
+    return rows;
+}
+
+// Contiguous parts hold ascending units already: each is copied behind those before it, unless it lies there.
+template <class Mapping>
+ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
+                               i64* units, u8* out) {
+    for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
+        const u64 start = rows_before(segments, part);
+        const u8* const values = static_cast<const u8*>(segments[part].values);
+        RowBatches batch(segments[part], row_bytes);
+        while (batch.next()) {
+            const u64 row = batch.first + lane();
+            if (batch.has_row())
+                units[start + row] =
+                    static_cast<i64>(geometry.first_slot(part) + 64 * batch.word + batch.bit);
+            if (u8* const to = out + (start + batch.first) * row_bytes;
+                to != values + batch.first * row_bytes)
+                copy_rows(values + row * row_bytes, batch.rows, row_bytes, to);
+        }
+    });
+}
+
+// The occupied units of all parts, ascending, and their rows: a coalesced list. `found` is a bitmap over
+// units with its ranks, from mark_found; contiguous parts do not need it. Reads bitmaps, ranks and rows of
+// all parts; writes units and rows once.
+template <class Mapping>
+ZENC_DEVICE void expand_units(const Geometry<Mapping>& geometry, const Segment* segments,
+                              const Segment* found, u64 row_bytes, i64* units, u8* out) {
+    if constexpr (Mapping::IS_IDENTITY)
+        expand_linear(geometry, segments, row_bytes, units, out);
+    else if (blockIdx.y == 0)  // there is one bitmap: other rows of the grid would write all of it again
+        expand_found(geometry, segments, *found, row_bytes, units, out);
+}
+
+}  // namespace zenc

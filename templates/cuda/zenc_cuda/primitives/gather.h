@@ -1,0 +1,16 @@
+// Words from all over the device's memory to where they travel together.
+#pragma once
+
+#include "zenc/control.h"
+#include "zenc/ranks.h"
+#include "zenc_cuda/primitives/platform.h"
+
+namespace zenc {
+
+// A word a thread. Reads at most 40 bytes for each and writes 8.
+ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
+    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
+        *rows[i].to = rows[i].first == nullptr ? *rows[i].from : set_between(*rows[i].first, *rows[i].from);
+}
+
+}  // namespace zenc

@@ -1,0 +1,132 @@
+// The rows of a segment, up to 32 at a time for a warp.
+#pragma once
+
+#include "zenc/launch.h"
+#include "zenc_cuda/primitives/scan.h"
+#include "zenc_cuda/primitives/slots.h"
+
+namespace zenc {
+
+// Lane k holds row number k of a batch, if there is one.
+class Batch {
+public:
+    u64 first = 0;  // row of lane 0
+    u32 rows = 0;   // of the batch; the same for all lanes
+    u64 word = 0;   // where this lane's row has its bit
+    u32 bit = 0;
+
+    ZENC_DEVICE bool has_row() const { return lane() < rows; }
+
+protected:
+    // The next 32 rows of the words that lanes have, if any are left.
+    ZENC_DEVICE bool next_of_words() {
+        if (passed_ == held_) return false;
+        rows = held_ - passed_ < WARP ? held_ - passed_ : WARP;
+        locate(passed_ + lane());
+        return true;
+    }
+
+    u64 begin_ = 0;   // word of lane 0
+    u64 word_ = 0;    // this lane's
+    u32 below_ = 0;   // rows of the lanes below
+    u32 held_ = 0;    // rows of all lanes
+    u32 passed_ = 0;  // of these
+
+private:
+    // Where row i of these words has its bit; beyond the last row it does not matter.
+    ZENC_DEVICE void locate(u32 i) {
+        u32 owner = 0;
+        for (u32 by = WARP / 2; by != 0; by /= 2)
+            if (__shfl_sync(ALL_LANES, below_, static_cast<int>(owner + by)) <= i) owner += by;
+        const u64 bits = __shfl_sync(ALL_LANES, word_, static_cast<int>(owner));
+        word = begin_ + owner;
+        bit = select_bit(bits, i - __shfl_sync(ALL_LANES, below_, static_cast<int>(owner)));
+    }
+};
+
+// Goes through all rows of a segment in batches. Warps share narrow ones by words of the bitmap, and wide
+// ones by their numbers, so that no warp has much more to copy than another.
+class RowBatches : public Batch {
+public:
+    ZENC_DEVICE RowBatches(const Segment& segment, u64 row_bytes)
+        : slots_(segment), words_a_warp_(words_a_warp(row_bytes)), next_(warp_of_row() * step()) {}
+
+    // The next batch of this warp. All lanes call it together.
+    ZENC_DEVICE bool next() { return words_a_warp_ == 0 ? next_by_number() : next_by_words(); }
+
+private:
+    ZENC_DEVICE u32 step() const { return words_a_warp_ == 0 ? WIDE_ROWS : words_a_warp_; }
+
+    ZENC_DEVICE bool next_by_number() {
+        const u64 all = slots_.words == 0 ? 0 : slots_.below(slots_.words);
+        if (next_ >= all) return false;
+        first = next_;
+        next_ += warps_of_row() * step();
+        rows = static_cast<u32>(all - first < WIDE_ROWS ? all - first : WIDE_ROWS);
+        const u64 mine = first + (lane() < rows ? lane() : 0);
+        word = slots_.word_of(mine, slots_.word_of_warp(first));
+        bit = select_bit(slots_.bitmap[word], static_cast<u32>(mine - slots_.below(word)));
+        return true;
+    }
+
+    ZENC_DEVICE bool next_by_words() {
+        first += rows;
+        passed_ += rows;
+        while (passed_ == held_)
+            if (!load_words()) return false;
+        return next_of_words();
+    }
+
+    // This lane's word, and how many rows the lanes below have.
+    ZENC_DEVICE bool load_words() {
+        if (next_ >= slots_.words) return false;
+        begin_ = next_;
+        next_ += warps_of_row() * step();
+        const u64 end = slots_.words - begin_ < step() ? slots_.words : begin_ + step();
+        const u64 mine = begin_ + lane() < end ? begin_ + lane() : end;
+        word_ = mine < end ? slots_.bitmap[mine] : 0;
+        first = slots_.below(begin_);
+        below_ = static_cast<u32>(slots_.below(mine) - first);
+        held_ = static_cast<u32>(slots_.below(end) - first);
+        passed_ = 0;
+        return true;
+    }
+
+    const Slots slots_;
+    const u32 words_a_warp_;
+    u64 next_;  // the word or row that this warp takes then
+};
+
+// The rows of a window: lane k has its word number k, and `before` rows precede it.
+class WindowRows : public Batch {
+public:
+    ZENC_DEVICE WindowRows(u64 begin, u64 word, u64 before) {
+        begin_ = begin;
+        word_ = word;
+        first = before;
+        const u32 mine = static_cast<u32>(population(word)), up_to = inclusive_in_warp(mine);
+        below_ = up_to - mine;
+        held_ = __shfl_sync(ALL_LANES, up_to, WARP - 1);
+    }
+
+    ZENC_DEVICE bool next() {
+        first += rows;
+        passed_ += rows;
+        return next_of_words();
+    }
+};
+
+// The number of the row that a segment has for a slot, or -1.
+ZENC_DEVICE i64 row_of(const Segment& segment, u64 word, u32 bit) {
+    const u64 bits = segment.bitmap[word];
+    if ((bits >> bit & 1) == 0) return -1;
+    return static_cast<i64>(Slots(segment).below(word) + population(bits & low_mask(bit)));
+}
+
+// The address of that row, or null.
+ZENC_DEVICE const u8* address_of(const Segment& segment, u64 word, u32 bit, u64 row_bytes) {
+    const i64 row = row_of(segment, word, bit);
+    return row < 0 ? nullptr : static_cast<const u8*>(segment.values) + static_cast<u64>(row) * row_bytes;
+}
+
+}  // namespace zenc

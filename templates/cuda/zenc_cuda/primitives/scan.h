@@ -1,0 +1,110 @@
+// Prefix sums in one pass: a tile adds what the tiles before it have published ("decoupled look-back",
+// Merrill and Garland, NVIDIA NVR-2016-002). Blocks draw their tiles from a counter, so that those before one
+// are always being worked on, whatever order blocks start in.
+#pragma once
+
+#include "zenc/work.h"
+#include "zenc_cuda/primitives/platform.h"
+
+namespace zenc {
+
+template <class Sum>
+ZENC_DEVICE Sum inclusive_in_warp(Sum value) {
+    for (u32 step = 1; step < WARP; step *= 2) {
+        const Sum other = __shfl_up_sync(ALL_LANES, value, step);
+        if (lane() >= step) value += other;
+    }
+    return value;
+}
+
+// What a tile has published: its own sum, or that of all tiles up to it; in one word, so that no fence is
+// needed.
+enum TileState : u64 { NOTHING = 0, OWN = 1, ALL = 2 };
+
+ZENC_DEVICE void publish(u64* state, u64 sum, TileState what) {
+    if (lane() == 0) store_relaxed(state, sum << 2 | what);
+}
+
+// The state of the tile that is `distance` before `tile`, once it has one. Before the first there is nothing.
+ZENC_DEVICE u64 state_before(const u64* states, u64 tile, u64 distance) {
+    if (distance > tile) return ALL;
+    u64 state;
+    while ((state = load_relaxed(states + tile - distance)) == NOTHING) __nanosleep(20);
+    return state;
+}
+
+// Publishes the sum of a tile and returns that of all tiles before it. A warp looks at 32 of them at a time.
+ZENC_DEVICE u64 sum_before(u64* states, u64 tile, u64 own) {
+    if (tile != 0) publish(states + tile, own, OWN);
+    u64 sum = 0;
+    for (u64 distance = 1 + lane();; distance += WARP) {
+        const u64 state = state_before(states, tile, distance);
+        __syncwarp();
+        const u32 all = __ballot_sync(ALL_LANES, state % 4 == ALL);
+        const bool counts = all == 0 || lane() < static_cast<u32>(__ffs(static_cast<int>(all)));
+        const u64 sums = inclusive_in_warp(counts ? state >> 2 : 0);
+        sum += __shfl_sync(ALL_LANES, sums, WARP - 1);
+        if (all != 0) break;
+    }
+    publish(states + tile, sum + own, ALL);
+    return sum;
+}
+
+// A number that all threads of the block get. Threads may not call it again before they have met.
+ZENC_DEVICE u64 draw_tile(u64* counter) {
+    ZENC_SHARED(u64, drawn, 1);
+    if (threadIdx.x == 0) *drawn = atomicAdd(counter, 1ULL);
+    __syncthreads();
+    return *drawn;
+}
+
+// The sum of the block's warps before this one, and all of it behind; `own` is the sum of this warp.
+ZENC_DEVICE u64 sum_of_warps_before(u64 own, u64* states, u64 tile) {
+    ZENC_SHARED(u64, sums, WARPS + 1);
+    if (lane() == 0) sums[threadIdx.x / WARP] = own;
+    __syncthreads();
+    if (threadIdx.x < WARP) {
+        const u64 mine = lane() < WARPS ? sums[lane()] : 0;
+        const u64 up_to = inclusive_in_warp(mine);
+        const u64 before = sum_before(states, tile, __shfl_sync(ALL_LANES, up_to, WARP - 1));
+        if (lane() < WARPS) sums[lane()] = before + up_to - mine;
+    }
+    __syncthreads();
+    return sums[threadIdx.x / WARP];
+}
+
+// store(i, sum of load(k) over k < i) for i < n, by all blocks of the row; also for some i beyond, so that
+// all lanes of a warp store together, and neighbours numbers that follow each other. Sum holds the sum of a
+// tile. `work` has scan_words(n) words, which are 0 before.
+template <class Sum, class Load, class Store>
+ZENC_DEVICE void scan(u64 n, u64* work, Load load, Store store) {
+    constexpr u32 EACH = SCAN_TILE / THREADS;
+    for (u64 tile; (tile = draw_tile(work)) < ceil_divide(n, SCAN_TILE);) {
+        const u64 first = tile * SCAN_TILE + threadIdx.x / WARP * WARP * EACH + lane();
+        Sum sums[EACH];
+        for (u32 k = 0; k < EACH; ++k) {
+            const u64 i = first + k * WARP;
+            sums[k] = i < n ? static_cast<Sum>(load(i)) : 0;
+        }
+        Sum sum = 0;
+        for (u32 k = 0; k < EACH; ++k) {
+            const Sum up_to = inclusive_in_warp(sums[k]);
+            sums[k] = sum + up_to - sums[k];
+            sum += __shfl_sync(ALL_LANES, up_to, WARP - 1);
+        }
+        const u64 before = sum_of_warps_before(sum, work + 1, tile);
+        for (u32 k = 0; k < EACH; ++k) store(first + k * WARP, before + sums[k]);
+    }
+    __syncthreads();  // the next scan may draw
+}
+
+// numbers[i] becomes the sum of those before it. Reads and writes 8 bytes a number.
+ZENC_DEVICE void scan_numbers(u64* numbers, i64 n, u64* work) {
+    scan<u64>(
+        static_cast<u64>(n), work, [&](u64 i) { return numbers[i]; },
+        [&](u64 i, u64 sum) {
+            if (i < static_cast<u64>(n)) numbers[i] = sum;
+        });
+}
+
+}  // namespace zenc

@@ -1,0 +1,92 @@
+// The way into a generated unit: it chooses the steps of the rank that calls.
+#pragma once
+
+#include "zenc_host/call/sequence.h"
+
+namespace zenc {
+
+// What one rank does in every call.
+struct Program {
+    i64 rank;
+    i64 parts;
+    const Slot* segments;
+    i64 number_of_segments;
+    void (*steps)(Sequence& rank);
+
+    void play(Call& call, Communicator& group) const {
+        Sequence sequence(call, group, parts, segments, number_of_segments);
+        steps(sequence);  // counts the uses of each segment, and nothing else
+        sequence.start();
+        steps(sequence);
+    }
+};
+
+inline void clear_results(Call& call) {
+    call.ids_out = nullptr;
+    call.values_out = nullptr;
+    call.count_out = 0;
+    call.arena_wanted = 0;
+    for (PhaseCount& phase : call.phases) phase = {};
+    call.outcome = DONE;
+    call.peer = -1;
+    call.detail = 0;
+    call.made_again = 0;
+    call.message[0] = 0;
+}
+
+// Nothing of a failed call may go on behind the caller's back; peers wait for it in vain.
+inline void give_up(Call& call, Communicator& group) {
+    abort(group);
+    if (call.report != nullptr) return;  // what is captured has not begun
+    for (void* const stream : {call.stream, call.side})
+        drain(static_cast<CUstream>(stream), group.ready, call.deadline);
+}
+
+// A call for which capacity mode had no room. Its input is as it was.
+template <class Program>
+inline void play_exactly(const Program& program, Call& call, Communicator& group) {
+    const double own_share = call.own_share;
+    const u64 wanted = call.arena_wanted;
+    call.own_share = 0;
+    call.arena_wanted = 0;
+    call.count_out = 0;
+    group.staging.reset();
+    program.play(call, group);
+    call.own_share = own_share;
+    if (wanted > call.arena_wanted) call.arena_wanted = wanted;
+}
+
+// `programs` say what they do in `play`, of one rank each.
+template <class Program>
+inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
+    Communicator& group = *static_cast<Communicator*>(call.communicator);
+    clear_results(call);
+    const Program* mine = nullptr;
+    for (u64 i = 0; i < n; ++i)
+        if (programs[i].rank == group.rank && size == group.size) mine = programs + i;
+    if (mine == nullptr)
+        fail(call, UNUSABLE_GROUP, -1, "this sequence is not for rank %lld of %lld", group.rank, group.size);
+    else if (group.broken)
+        fail(call, UNUSABLE_GROUP, -1, "an earlier call of this group failed");
+    else if (static_cast<u64>(call.units) >> RANK_BITS != 0)
+        fail(call, OUT_OF_MEMORY, -1, "%lld units are too many: fewer than 2^%llu are counted", call.units,
+             RANK_BITS);
+    if (!ok(call)) return call.outcome;
+    const BesideCaptures beside;
+    if (check(call, api.cuCtxSetCurrent(group.context), "cuCtxSetCurrent")) {
+        if (call.report == nullptr && is_captured(static_cast<CUstream>(call.stream))) {
+            fail(call, NOT_CAPTURABLE, -1,
+                 "the stream is captured for a graph, and this call waits for the device");
+            return call.outcome;
+        }
+        group.in_graphs |= call.report != nullptr;
+        group.staging.reset();
+        mine->play(call, group);
+        if (call.report != nullptr) group.staging.keep();
+        if (ok(call) && call.made_again != 0) play_exactly(*mine, call, group);
+    }
+    if (!ok(call)) give_up(call, group);
+    return call.outcome;
+}
+
+}  // namespace zenc

@@ -1,0 +1,179 @@
+// What crosses to the host, once a step: counts of own segments, what checks have found, and the control
+// messages of all peers. They are gathered on the device, exchanged, copied in one piece, and awaited.
+#pragma once
+
+#include "zenc_host/driver/await_device.h"
+
+namespace zenc {
+
+static const Kernel GATHER("zenc_gather");
+
+// A word on the device that is `right` unless something is wrong.
+struct Watched {
+    const u64* word;
+    u64 right;
+    Outcome otherwise;
+    i64 peer;
+    i64 part;
+};
+
+// A number on the device that the host wants in `to`; of ranks, where `first` is not null, the bits that are
+// set from that one on.
+struct Wanted {
+    const u64* word;
+    const u64* first;
+    u64* to;
+};
+
+class Crossing {
+public:
+    Crossing(Queue& queue, Communicator& group, const Parcels& sends, const Parcels& receives)
+        : queue_(queue), group_(group), sends_(sends), receives_(receives) {
+        for (const Parcel& parcel : sends) out_bytes_ += parcel.control();
+        for (const Parcel& parcel : receives) in_bytes_ += parcel.control();
+    }
+
+    // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
+    // with a failure. What is wanted is there in either case, unless the device has failed.
+    void run(i64 step, const Several& uncounted, const std::vector<Watched>& watched,
+             const std::vector<Wanted>& wanted) {
+        const u64 own_words = uncounted.size() + watched.size() + wanted.size();
+        const u64 crossing = in_bytes_ + 8 * own_words;
+        u8* const device = queue_.allocate<u8>(out_bytes_ + crossing);
+        const u8* const host = static_cast<u8*>(queue_.staging.take(queue_.call, crossing));
+        if (!queue_.ok()) return;
+        write_controls(device);
+        gather_own(uncounted, watched, wanted, reinterpret_cast<u64*>(device + out_bytes_ + in_bytes_));
+        exchange(device);
+        cross(device + out_bytes_, const_cast<u8*>(host), crossing);
+        await(queue_, group_, group_.there, {step, receives_});
+        if (queue_.ok()) read(host, uncounted, watched, wanted);
+    }
+
+private:
+    ControlHeader header(u64 sender, const Parcel& parcel) const {
+        const Call& call = queue_.call;
+        const u64 units = static_cast<u64>(call.units);
+        return {CONTROL_MAGIC, sender, parcel.segments.size(), call.number, call.signature, units};
+    }
+
+    // Headers, and counts as far as they are known; the others are gathered.
+    void write_controls(u8* device) {
+        std::vector<u64> words;
+        for (const Parcel& parcel : sends_) {
+            if (!parcel.announced) continue;
+            const ControlHeader made = header(static_cast<u64>(group_.rank), parcel);
+            const u64* const first = reinterpret_cast<const u64*>(&made);
+            words.insert(words.end(), first, first + sizeof made / 8);
+            for (u64 i = 0; parcel.counted && i < parcel.segments.size(); ++i) {
+                const Held& held = *parcel.segments[i];
+                if (!held.counted) gather_count(held, reinterpret_cast<u64*>(device) + words.size());
+                words.push_back(held.counted ? held.at.count : 0);
+            }
+        }
+        queue_.upload(device, words.data(), 8 * words.size());
+    }
+
+    void gather_count(const Held& held, u64* to) {
+        rows_.push_back({held.at.ranks + ranks_of(held.at.slots) - 1, held.at.ranks, to});
+    }
+
+    void gather_own(const Several& uncounted, const std::vector<Watched>& watched,
+                    const std::vector<Wanted>& wanted, u64* to) {
+        for (const Held* held : uncounted) gather_count(*held, to++);
+        for (const Watched& each : watched) rows_.push_back({each.word, nullptr, to++});
+        for (const Wanted& each : wanted) rows_.push_back({each.word, each.first, to++});
+        const Gathered* const rows = queue_.upload(rows_.data(), rows_.size());
+        const i64 n = static_cast<i64>(rows_.size());
+        if (n != 0) queue_.launch(GATHER, Queue::blocks_for(rows_.size()), 1, rows, n);
+    }
+
+    void exchange(u8* at) {
+        Exchange messages(queue_, group_);
+        for (const Parcel& parcel : sends_) {
+            messages.send(parcel.peer, at, parcel.control());
+            at += parcel.control();
+        }
+        for (const Parcel& parcel : receives_) {
+            messages.receive(parcel.peer, at, parcel.control());
+            at += parcel.control();
+        }
+        messages.run();
+    }
+
+    // On the side stream, so that the call's own stream has nothing to wait for.
+    void cross(const u8* device, u8* host, u64 bytes) {
+        const CUstream side = static_cast<CUstream>(queue_.call.side);
+        const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(device);
+        if (!queue_.ok()) return;
+        Call& call = queue_.call;
+        if (!check(call, api.cuEventRecord(group_.ready, queue_.stream), "cuEventRecord")) return;
+        if (!check(call, api.cuStreamWaitEvent(side, group_.ready, 0), "cuStreamWaitEvent")) return;
+        if (bytes != 0) check(call, api.cuMemcpyDtoHAsync_v2(host, from, bytes, side), "cuMemcpyDtoHAsync");
+        check(call, api.cuEventRecord(group_.there, side), "cuEventRecord");
+    }
+
+    void read(const u8* host, const Several& uncounted, const std::vector<Watched>& watched,
+              const std::vector<Wanted>& wanted) {
+        const u64* own = reinterpret_cast<const u64*>(host + in_bytes_);
+        for (Held* held : uncounted) know_count(*held, *own++);
+        for (const Watched& each : watched) look_at(each, *own++);
+        for (const Wanted& each : wanted) *each.to = *own++;
+        for (const Parcel& parcel : receives_) {
+            if (parcel.announced) read_control(parcel, host);
+            host += parcel.control();
+        }
+    }
+
+    void look_at(const Watched& each, u64 found) {
+        if (found == each.right || !queue_.ok()) return;
+        queue_.call.detail = static_cast<i64>(found);
+        if (each.otherwise == BAD_UNIT)
+            fail(queue_.call, BAD_UNIT, -1, "the unit id at position %llu is out of range", found);
+        else
+            fail(queue_.call, each.otherwise, each.peer,
+                 "part %lld from rank %lld is not the segment that was announced", each.part, each.peer);
+    }
+
+    void read_control(const Parcel& parcel, const u8* host) {
+        ControlHeader found;
+        std::memcpy(&found, host, sizeof found);
+        demand_same_call(parcel, found);
+        for (u64 i = 0; parcel.counted && i < parcel.segments.size() && queue_.ok(); ++i) {
+            u64 count;
+            std::memcpy(&count, host + sizeof found + 8 * i, 8);
+            Held& held = *parcel.segments[i];
+            if (count > held.at.slots)
+                fail(queue_.call, CORRUPT_SEGMENT, parcel.peer,
+                     "rank %lld announced %llu units of %llu slots", parcel.peer, count, held.at.slots);
+            know_count(held, count);
+        }
+    }
+
+    void demand_same_call(const Parcel& parcel, const ControlHeader& found) {
+        const ControlHeader mine = header(static_cast<u64>(parcel.peer), parcel);
+        if (std::memcmp(&mine, &found, sizeof mine) == 0) return;
+        const i64 peer = parcel.peer;
+        if (found.magic != mine.magic || found.sender != mine.sender || found.segments != mine.segments)
+            fail(queue_.call, DIFFERENT_CALLS, peer, "it is no message of this version of zenc");
+        else if (found.units != mine.units)
+            fail(queue_.call, DIFFERENT_CALLS, peer, "its tensor has %llu units, and this rank's has %llu",
+                 found.units, mine.units);
+        else if (found.signature != mine.signature)
+            fail(queue_.call, DIFFERENT_CALLS, peer,
+                 "its tensor, dtype, operation or scheme differs from this rank's");
+        else
+            fail(queue_.call, DIFFERENT_CALLS, peer,
+                 "it is in call %llu of this group, and this rank in call %llu", found.call, mine.call);
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    const Parcels& sends_;
+    const Parcels& receives_;
+    std::vector<Gathered> rows_;
+    u64 out_bytes_ = 0;
+    u64 in_bytes_ = 0;
+};
+
+}  // namespace zenc

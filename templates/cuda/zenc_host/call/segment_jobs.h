@@ -1,0 +1,140 @@
+// Segments made from others: bitmaps and ranks when a step needs them, values as soon as counts are known.
+// What is asked for in a row is done in one launch where it can be.
+#pragma once
+
+#include "zenc_host/call/host_sync.h"
+#include "zenc_host/launch/codec.h"
+#include "zenc_host/launch/values.h"
+
+namespace zenc {
+
+enum class Change { MERGE, FILL, SPARSIFY };
+
+struct Job {
+    Change change;
+    Held* result;
+    Several from;
+};
+
+class SegmentJobs {
+public:
+    SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack, u64 unit_bytes)
+        : queue_(queue), group_(group), values_(queue, capacity, pack, unit_bytes) {}
+
+    // A segment of this rank's own gradient, which is marked already.
+    void own(Held* held) {
+        if (!held->counted) uncounted_.push_back(held);
+        values_.add({Way::PLACE, held, {}});
+    }
+
+    // The sum of segments of one part, added in this order.
+    void merge(Held* result, Several from) { jobs_.push_back({Change::MERGE, result, std::move(from)}); }
+
+    // The same for a result that is marked, and whose count is known.
+    void sum(Held* result, Several from) { values_.add({Way::MERGE, result, std::move(from)}); }
+
+    // The same segment with the slots that `format` fills up: all, or those of its blocks.
+    void fill(Held* result, Held* from, i64 format) {
+        result->at.format = format;
+        jobs_.push_back({Change::FILL, result, {from}});
+    }
+
+    // The same segment without the units that are all zero.
+    void sparsify(Held* result, Held* from) { jobs_.push_back({Change::SPARSIFY, result, {from}}); }
+
+    // Something that the next crossing looks at.
+    void watch(const Watched& word) { watched_.push_back(word); }
+
+    // What the next crossing would look at, if there were one.
+    std::vector<Expected> watched() const {
+        std::vector<Expected> found;
+        for (const Watched& each : watched_) found.push_back({each.word, each.right});
+        return found;
+    }
+
+    // Bitmaps and ranks of all that was asked for.
+    void mark(i64 step) {
+        for (const Job& job : jobs_)
+            if (job.change != Change::MERGE || job.from.size() > WINDOWS) mark_encoded(queue_, job.from);
+        for (u64 first = 0; first < jobs_.size() && queue_.ok();) {
+            u64 end = first + 1;
+            while (end < jobs_.size() && goes_with(first, end)) ++end;
+            if (jobs_[first].change == Change::SPARSIFY) make_values(step);
+            mark(first, end);
+            first = end;
+        }
+        if (queue_.ok()) jobs_.clear();
+    }
+
+    // Values of all that is marked. The device is asked for counts that the host does not know yet.
+    void make_values(i64 step) {
+        if (!uncounted_.empty()) cross(step, {}, {});
+        values_.make();
+    }
+
+    // Exchanges controls, and learns all counts, and what else is wanted.
+    void cross(i64 step, const Parcels& sends, const Parcels& receives,
+               const std::vector<Wanted>& wanted = {}) {
+        Crossing(queue_, group_, sends, receives).run(step, uncounted_, watched_, wanted);
+        uncounted_.clear();
+        watched_.clear();
+    }
+
+private:
+    // Whether job `other` can be done in one launch with those from `first` up to it.
+    bool goes_with(u64 first, u64 other) const {
+        if (jobs_[first].change != jobs_[other].change) return false;
+        if (any_encoded(jobs_[first].from) != any_encoded(jobs_[other].from)) return false;
+        for (u64 i = first; i < other; ++i)
+            for (const Held* held : jobs_[other].from)
+                if (held == jobs_[i].result) return false;
+        return true;
+    }
+
+    void mark(u64 first, u64 end) {
+        Several results;
+        Segments to, from;
+        std::vector<Pieces> pieces;
+        for (u64 i = first; i < end; ++i) results.push_back(jobs_[i].result);
+        make_marks(queue_, results);
+        for (u64 i = first; i < end; ++i) {
+            to.push_back(jobs_[i].result->at);
+            pieces.push_back({from.size(), jobs_[i].from.size()});
+            for (const Held* held : jobs_[i].from) from.push_back(held->at);
+        }
+        if (!queue_.ok()) return;
+        const Change change = jobs_[first].change;
+        if (change == Change::MERGE)
+            unite(queue_, to, pieces, from);
+        else if (change == Change::FILL)
+            zenc::fill(queue_, from, to);
+        else
+            mark_nonzero(queue_, from, to);
+        rank(queue_, to);
+        for (u64 i = first; i < end; ++i) settle(jobs_[i]);
+    }
+
+    // The count of a result is known if it has all slots; else it will cross, unless room was made for it.
+    void settle(Job& job) {
+        Held* const result = job.result;
+        bool full = job.change == Change::FILL && result->at.format == FORMAT_DENSE;
+        for (const Held* held : job.from)
+            full |= job.change != Change::SPARSIFY && held->counted && !held->roomy &&
+                    held->at.count == held->at.slots;
+        if (full && !result->roomy)
+            know_count(*result, result->at.slots);
+        else if (!result->counted)
+            uncounted_.push_back(result);
+        const Way way = job.change == Change::MERGE ? Way::MERGE : Way::SPREAD;
+        values_.add({way, result, std::move(job.from)});
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    Values values_;
+    std::vector<Job> jobs_;
+    Several uncounted_;             // their counts are on the device alone
+    std::vector<Watched> watched_;  // not looked at yet
+};
+
+}  // namespace zenc

@@ -1,0 +1,237 @@
+// What a rank holds: segments on the device, and how far the host knows them.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "zenc_host/driver/stream.h"
+
+namespace zenc {
+
+// A segment's bitmap and ranks are there from the beginning (on the stream). Its count becomes known when it
+// has crossed to the host; its values are made after that, in a body of just the right size. In capacity mode
+// the count is the room, known from the beginning, and the actual count is the head of the body; segments
+// that surely have all slots are as ever.
+//
+// A segment whose index is written may be encoded: without a bitmap, until something needs one.
+struct Held {
+    Segment at = {};
+    bool roomy = false;        // its body has a head
+    i64 asked = FORMAT_DENSE;  // what it is sent in first; dense, which has no index, if it is not sent
+    bool counted = false;
+    bool valued = false;
+    bool indexed = false;    // the index is written, in at.format
+    bool is_sum = false;     // of others
+    bool is_result = false;  // its values are those of the call's result, in their order
+    Room bitmap;             // its own; of this rank's own gradient a part of the bitmap of all
+    Room ranks, body;        // its own; of this rank's own gradient there are no ranks
+    u64 uses = 0;            // that are still to come
+};
+
+using Several = std::vector<Held*>;
+using Numbers = std::initializer_list<i64>;
+
+// A use of a segment: `counts` those that are to come, or takes one of them. After the last one it goes to
+// `spent`, until what uses it is done.
+inline void use(Held& held, bool counts, Several& spent) {
+    if (counts)
+        ++held.uses;
+    else if (--held.uses == 0)
+        spent.push_back(&held);
+}
+
+inline void know_count(Held& held, u64 count) {
+    held.at.count = count;
+    held.counted = true;
+}
+
+// Aligned for the widest loads.
+inline u64 aligned(u64 bytes) {
+    return (bytes + 15) / 16 * 16;
+}
+
+// Memory for the bytes that rooms ask for, aligned ones: what was released, and for all others one
+// allocation.
+inline void make_rooms(Queue& queue, const std::vector<Room*>& rooms, bool for_bitmaps = false) {
+    u64 bytes = 0;
+    for (Room* room : rooms) {
+        room->at = for_bitmaps ? queue.reuse_for_bitmap(room->bytes) : queue.reuse(room->bytes);
+        if (room->at == nullptr) bytes += room->bytes;
+    }
+    u8* const first = queue.allocate<u8>(bytes);
+    if (!queue.ok()) return;
+    u8* next = first;
+    Room* last = nullptr;
+    for (Room* room : rooms) {
+        if (room->at != nullptr) continue;
+        room->at = next;
+        next += room->bytes;
+        last = room;
+    }
+    if (last != nullptr) last->bytes += Queue::whole(bytes) - bytes;
+}
+
+inline u64 bitmap_bytes(const Held& held) {
+    return aligned(8 * words_of(held.at.slots));
+}
+
+// Whether the index that is there, or comes, is the bitmap.
+inline bool index_is_bitmap(const Held& held) {
+    return held.indexed && held.at.format == FORMAT_BITMAP;
+}
+
+// What bitmap and ranks take.
+inline u64 marks_bytes(const Held& held) {
+    return bitmap_bytes(held) + aligned(8 * ranks_of(held.at.slots));
+}
+
+// Whether the slots of a segment whose index is there, or comes, shall be found in that alone. This takes
+// longer, so that it has to be worth it: marks would take more than an eighth of what the body does.
+inline bool goes_encoded(const Held& held) {
+    const i64 format = held.at.format;
+    return (format == FORMAT_COO || format == FORMAT_ELIAS_FANO) && 8 * marks_bytes(held) > held.body.bytes;
+}
+
+inline bool is_encoded(const Held& held) {
+    return held.indexed && held.at.bitmap == nullptr;
+}
+
+inline bool any_encoded(const Several& which) {
+    for (const Held* held : which)
+        if (is_encoded(*held)) return true;
+    return false;
+}
+
+inline void make_bitmaps(Queue& queue, const Several& which) {
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->bitmap.bytes = bitmap_bytes(*held);
+        rooms.push_back(&held->bitmap);
+    }
+    make_rooms(queue, rooms, true);
+    for (Held* held : which) held->at.bitmap = reinterpret_cast<u64*>(held->bitmap.at);
+}
+
+// Room for ranks of so many slots each.
+inline void make_ranks(Queue& queue, const Several& which, u64 (*slots)(const Held&)) {
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->ranks.bytes = aligned(8 * ranks_of(slots(*held)));
+        rooms.push_back(&held->ranks);
+    }
+    make_rooms(queue, rooms);
+    for (Held* held : which) held->at.ranks = reinterpret_cast<u64*>(held->ranks.at);
+}
+
+// Room for ranks, and for bitmaps unless their index is one.
+inline void make_marks(Queue& queue, const Several& which) {
+    Several separate;
+    for (Held* held : which) {
+        if (index_is_bitmap(*held))
+            held->at.bitmap = reinterpret_cast<u64*>(held->at.index);
+        else
+            separate.push_back(held);
+    }
+    make_bitmaps(queue, separate);
+    make_ranks(queue, which, [](const Held& held) { return held.at.slots; });
+}
+
+// How a segment travels when a phase asks for a format; without its head.
+inline WireLayout layout_of(const Held& held, i64 asked, u64 unit_bytes) {
+    const Segment& at = held.at;
+    return (held.roomy ? room_layout : wire_layout)(asked, at.slots, at.count, unit_bytes);
+}
+
+inline u64 head_bytes(const Held& held) {
+    return held.roomy ? 8 : 0;
+}
+
+// Where a body begins, and its bytes.
+inline u8* start_of(const Held& held) {
+    return held.at.index - head_bytes(held);
+}
+
+inline u64 body_bytes(const Held& held, i64 asked, u64 unit_bytes) {
+    return head_bytes(held) + layout_of(held, asked, unit_bytes).body_bytes;
+}
+
+// Whether its values may lie where the caller wants the result: no index has to stand in front of them.
+inline bool is_bare_result(const Held& held) {
+    return held.is_result && held.asked == FORMAT_DENSE;
+}
+
+inline Room result_room(Queue& queue, u64 bytes) {
+    const bool dense = queue.call.dense_out != nullptr;
+    return {static_cast<u8*>(dense ? queue.call.dense_out : queue.allocate_alone(bytes)), 0};
+}
+
+// Room for index and values of segments whose counts are known, in the format that each is asked for. That
+// of a result is the caller's: it is not released.
+inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->body.bytes = aligned(body_bytes(*held, held->asked, unit_bytes));
+        if (!is_bare_result(*held)) rooms.push_back(&held->body);
+    }
+    make_rooms(queue, rooms);
+    if (!queue.ok()) return;
+    for (Held* held : which) {
+        const WireLayout layout = layout_of(*held, held->asked, unit_bytes);
+        Segment& at = held->at;
+        if (is_bare_result(*held)) held->body = result_room(queue, held->body.bytes);
+        at.format = layout.format;
+        at.actual = held->roomy ? reinterpret_cast<u64*>(held->body.at) : nullptr;
+        at.index = held->body.at + head_bytes(*held);
+        at.values = at.index + layout.index_bytes;
+    }
+}
+
+// No room but for the ranks of the high words of elias_fano, which reading it takes.
+inline void make_encoded(Queue& queue, const Several& which) {
+    for (Held* held : which) held->at.bitmap = nullptr;
+    make_ranks(queue, which, [](const Held& held) {
+        const Segment& at = held.at;
+        return at.format == FORMAT_ELIAS_FANO ? 64 * EliasFano(at.slots, at.count).high_words : 0;
+    });
+}
+
+// Some of its memory, for others. Nothing uses it any more.
+inline void release(Queue& queue, Room& room) {
+    queue.release(room);
+    room = {};
+}
+
+// The same for bitmap and ranks.
+inline void release_marks(Queue& queue, Held& held) {
+    release(queue, held.bitmap);
+    release(queue, held.ranks);
+}
+
+// The same for all of it.
+inline void release(Queue& queue, Held& held) {
+    release_marks(queue, held);
+    release(queue, held.body);
+}
+
+// The values alone. The index stays.
+inline void release_values(Queue& queue, Held& held) {
+    u8* const values = static_cast<u8*>(held.at.values);
+    const u64 kept = static_cast<u64>(values - held.body.at);
+    queue.release(Room{values, held.body.bytes - kept});
+    held.body.bytes = kept;
+}
+
+// What is spent was used for the last time.
+inline void release(Queue& queue, Several& spent) {
+    if (!queue.ok()) return;
+    for (Held* held : spent) release(queue, *held);
+    spent.clear();
+}
+
+// The bitmap is in the index by now.
+inline void drop_bitmap(Queue& queue, Held& held) {
+    release(queue, held.bitmap);
+    held.at.bitmap = reinterpret_cast<u64*>(held.at.index);
+}
+
+}  // namespace zenc

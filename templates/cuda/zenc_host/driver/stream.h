@@ -1,0 +1,200 @@
+// A stream, and everything that is put on it. Nothing here waits for the device.
+//
+// A call that has failed does nothing more: callers need not look at results, but at ok() before they use
+// what an allocation gave.
+#pragma once
+
+#include "zenc_host/driver/failure.h"
+#include "zenc_host/driver/free_list.h"
+#include "zenc_host/driver/kernel_image.h"
+#include "zenc_host/driver/staging.h"
+#include "zenc_host/launch/hash_tables.h"
+
+namespace zenc {
+
+constexpr u64 MOST_BLOCKS = 1024;  // of one row of a grid: all that a GPU runs at once, about; kernels stride
+constexpr u64 ALIGNMENT = 256;
+constexpr u64 SMALL_ALIGNMENT = 16;  // of tables and counts
+
+class Queue {
+public:
+    Queue(Call& call, Staging& staging)
+        : call(call),
+          kernels(*static_cast<const Kernels*>(call.kernels)),
+          stream(static_cast<CUstream>(call.stream)),
+          staging(staging),
+          next_(static_cast<u8*>(call.arena)),
+          left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT) {
+        spare_.begin(next_);
+    }
+
+    bool ok() const { return zenc::ok(call); }
+
+    // Blocks of THREADS threads for n threads, 1 at least.
+    static u64 blocks_for(u64 n) {
+        const u64 blocks = ceil_divide(n, THREADS);
+        return blocks < 1 ? 1 : blocks > MOST_BLOCKS ? MOST_BLOCKS : blocks;
+    }
+
+    // The same for blocks that take a tile of n at a time.
+    static u64 blocks_for_tiles(u64 n, u64 tile) { return blocks_for(ceil_divide(n, tile) * THREADS); }
+
+    // Launches blocks x rows blocks; row is the segment in a kernel that takes descriptors. Nothing for no
+    // rows. Arguments are pointers, i64 or u64, in the order of the kernel's parameters.
+    template <class... Arguments>
+    void launch(const Kernel& kernel, u64 blocks, u64 rows, Arguments... arguments) {
+        u64 words[] = {word(arguments)...};
+        void* parameters[sizeof...(arguments)];
+        for (u64 i = 0; i < sizeof...(arguments); ++i) parameters[i] = words + i;
+        launch_words(kernel, blocks, rows, parameters);
+    }
+
+    // Whether the loaded kernels have one that not all mappings need.
+    bool has(const Kernel& kernel) const { return kernels.of(kernel, call.dtype) != nullptr; }
+
+    // Sets bytes of device memory to 0.
+    void clear(void* memory, u64 bytes) {
+        if (!ok() || bytes == 0) return;
+        check(call, api.cuMemsetD8Async(address(memory), 0, bytes, stream), "cuMemsetD8Async");
+    }
+
+    // Copies host memory, which may change as soon as this returns, to device memory.
+    void upload(void* device, const void* host, u64 bytes) {
+        if (!ok() || bytes == 0) return;
+        void* const pinned = staging.take(call, bytes);
+        if (pinned == nullptr) return;
+        std::memcpy(pinned, host, bytes);
+        check(call, api.cuMemcpyHtoDAsync_v2(address(device), pinned, bytes, stream), "cuMemcpyHtoDAsync");
+    }
+
+    // The same into new memory: the device's copy of n values, or null after a failure.
+    template <class T>
+    T* upload(const T* host, u64 n) {
+        T* const device = allocate<T>(n);
+        if (ok()) upload(device, host, n * sizeof(T));
+        return device;
+    }
+
+    void copy(void* to, const void* from, u64 bytes) {
+        if (!ok() || bytes == 0) return;
+        check(call, api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
+    }
+
+    // Uninitialised device memory, aligned to ALIGNMENT, or SMALL_ALIGNMENT if it is little, that lives
+    // until it is released, or the call's caller drops it. Null for no bytes and after a failure. It is what
+    // was released, or comes from the arena as long as that lasts; then small requests share what the caller
+    // is asked for, since asking may take the lock of an interpreter.
+    void* allocate(u64 bytes) {
+        if (u8* const released = reuse(whole(bytes))) return released;
+        const u64 room = rounded(bytes);
+        call.arena_wanted += room;
+        if (room > left_ && bytes > SMALL) return begin(whole(bytes));
+        if (room > left_) {
+            spare_.give({next_, left_});
+            next_ = begin(CHUNK);
+            left_ = CHUNK;
+        }
+        if (!ok() || bytes == 0) return nullptr;
+        left_ -= room;
+        if (bytes < LEAST_REUSED) return next_ + left_;  // from the end: what is released shall touch
+        return (next_ += room) - room;
+    }
+
+    template <class T>
+    T* allocate(u64 n) {
+        return static_cast<T*>(allocate(n * sizeof(T)));
+    }
+
+    // Memory of a size that is worth it that was released, or null.
+    u8* reuse(u64 bytes) { return bytes < LEAST_REUSED ? nullptr : spare_.take(bytes, ALIGNMENT); }
+
+    // From here on bitmaps alone take what is released of this memory: other requests would cut it in pieces,
+    // and bitmaps of all parts or units will be wanted again.
+    void keep_for_bitmaps(Room room) { kept_ = room; }
+
+    u8* reuse_for_bitmap(u64 bytes) {
+        u8* const released = bytes == 0 ? nullptr : bitmaps_.take(bytes, SMALL_ALIGNMENT);
+        return released != nullptr ? released : reuse(whole(bytes));
+    }
+
+    u64* allocate_bitmap(u64 words) {
+        u8* const released = reuse_for_bitmap(8 * words);
+        return released != nullptr ? reinterpret_cast<u64*>(released) : allocate<u64>(words);
+    }
+
+    // What some bytes take of memory: to be released with them, so that what lies side by side becomes one.
+    static u64 whole(u64 bytes) { return SHARES ? rounded(bytes) : bytes; }
+
+    // Nothing that is put on the queue from here on uses this memory, which came from here.
+    void release(Room room) {
+        if (!ok() || room.bytes == 0) return;
+#ifdef __SANITIZE_ADDRESS__  // who uses it all the same shall notice
+        check(call, api.cuMemsetD8Async(address(room.at), 0xCD, room.bytes, stream), "cuMemsetD8Async");
+#else
+        (kept_.has(room) ? bitmaps_ : spare_).give(room);
+#endif
+    }
+
+    template <class T>
+    void release(T* memory, u64 n) {
+        release(Room{reinterpret_cast<u8*>(memory), whole(n * sizeof(T))});
+    }
+
+    // Memory that outlives the arena, for results: the address is one that `allocate` of the call gave.
+    void* allocate_alone(u64 bytes) {
+        if (!ok() || bytes == 0) return nullptr;
+        const u64 memory = call.allocate(call.user, bytes);
+        if (memory == 0)
+            fail(call, OUT_OF_MEMORY, -1, "there is no device memory left for %llu bytes", bytes);
+        return reinterpret_cast<void*>(memory);
+    }
+
+    Call& call;
+    const Kernels& kernels;
+    const CUstream stream;
+    Staging& staging;
+
+private:
+#ifdef __SANITIZE_ADDRESS__
+    static constexpr bool SHARES = false;  // such memory has no guard, nor has what it is rounded up by
+#else
+    static constexpr bool SHARES = true;
+#endif
+    static constexpr u64 SMALL = SHARES ? 1 << 14 : 0;
+    static constexpr u64 CHUNK = 1 << 18;
+    static constexpr u64 LEAST_REUSED = 1 << 10;
+
+    static u64 rounded(u64 bytes) {
+        const u64 grain = bytes < LEAST_REUSED ? SMALL_ALIGNMENT : ALIGNMENT;
+        return (bytes + grain - 1) / grain * grain;
+    }
+
+    static u64 word(const void* pointer) { return reinterpret_cast<u64>(pointer); }
+    static u64 word(i64 number) { return static_cast<u64>(number); }
+    static u64 word(u64 number) { return number; }
+    static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+    u8* begin(u64 bytes) {
+        u8* const memory = static_cast<u8*>(allocate_alone(bytes));
+        spare_.begin(memory);
+        return memory;
+    }
+
+    void launch_words(const Kernel& kernel, u64 blocks, u64 rows, void** parameters) {
+        if (!ok() || blocks == 0 || rows == 0) return;
+        const CUfunction function = kernels.of(kernel, call.dtype);
+        if (function == nullptr) return fail(call, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
+        const CUresult result =
+            api.cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(rows), 1,
+                               THREADS, 1, 1, 0, stream, parameters, nullptr);
+        check(call, result, "cuLaunchKernel", kernel.name);
+    }
+
+    u8* next_;  // of the arena, or of memory that small requests share
+    u64 left_;
+    Spare spare_;
+    Room kept_;
+    Spare bitmaps_;  // what was released of it
+};
+
+}  // namespace zenc

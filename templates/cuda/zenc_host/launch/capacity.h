@@ -1,0 +1,81 @@
+// Launchers: what capacity mode adds to a call. Room is laid out before counts are known, so nothing waits
+// for the device; where there was not room for all, every rank finds out at the end of the call.
+#pragma once
+
+#include "zenc_host/launch/descriptor_tables.h"
+#include "zenc_host/nccl/nccl_group.h"
+
+namespace zenc {
+
+static const Kernel RAISE("zenc_raise");
+static const Kernel WEIGH("zenc_weigh");
+static const Kernel ADMIT("zenc_admit");
+
+class Capacity {
+public:
+    explicit Capacity(Queue& queue) : queue_(queue) {}
+
+    bool on() const { return queue_.call.own_share > 0; }
+
+    // On the device: 0, unless the call has to be made again. Null in exact mode.
+    u64* raised() const { return agreed_; }
+
+    // The slots that what `ranks` contributed to a part may occupy, each unit up to `spread` of them.
+    u64 room(u64 slots, i64 ranks, i64 spread) const {
+        const Call& call = queue_.call;
+        const u64 own = share_of(call.own_share, slots), sum = share_of(call.sum_share, slots);
+        const u64 most = own < sum / static_cast<u64>(ranks) ? own * static_cast<u64>(ranks) : sum;
+        return most < slots / static_cast<u64>(spread) ? most * static_cast<u64>(spread) : slots;
+    }
+
+    void begin() {
+        if (!on()) return;
+        const u64 signature = queue_.call.signature;
+        const u64 words[] = {0, signature, ~signature};
+        agreed_ = queue_.upload(words, AGREED);
+    }
+
+    // Raises unless segments, which are marked and ranked, have room.
+    void weigh(const Segments& segments) {
+        const auto [table] = upload_all(queue_, segments);
+        queue_.launch(WEIGH, Queue::blocks_for(segments.size()), 1, table, number_of(segments), raised());
+    }
+
+    // Writes how many slots segments have: none once it is raised.
+    void admit(const Segments& segments) {
+        const auto [table] = upload_all(queue_, segments);
+        queue_.launch(ADMIT, Queue::blocks_for(most_words(segments) + 1), rows_for(segments.size()), table,
+                      number_of(segments), raised());
+    }
+
+    // Raises if a word on the device is not what it should be.
+    void expect(const std::vector<Expected>& words) {
+        if (words.empty()) return;
+        const auto [table] = upload_all(queue_, words);
+        queue_.launch(RAISE, Queue::blocks_for(words.size()), 1, table, static_cast<i64>(words.size()),
+                      raised());
+    }
+
+    // From here on it is raised on all ranks or on none; also if they are in different calls: then the
+    // greatest signature, and the complement of the smallest, are not this rank's on any of them.
+    void agree(Communicator& group) {
+        if (group.size == 1) return;
+        all_reduce_max(queue_, group, agreed_, AGREED);
+        const u64 signature = queue_.call.signature;
+        expect({{agreed_ + 1, signature}, {agreed_ + 2, ~signature}});
+    }
+
+private:
+    static constexpr u64 AGREED = 3;  // raised, the signature, and its complement
+
+    static u64 share_of(double share, u64 slots) {
+        const double all = static_cast<double>(slots);
+        const u64 found = static_cast<u64>(share * all) + 1;
+        return found < slots ? found : slots;
+    }
+
+    Queue& queue_;
+    u64* agreed_ = nullptr;
+};
+
+}  // namespace zenc

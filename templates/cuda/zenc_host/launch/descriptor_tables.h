@@ -1,0 +1,77 @@
+// Descriptors on their way to the device, all tables of a launch in one copy.
+#pragma once
+
+#include <tuple>
+#include <vector>
+
+#include "zenc/launch.h"
+#include "zenc_host/driver/stream.h"
+
+namespace zenc {
+
+using Segments = std::vector<Segment>;
+
+// The device's copies of tables whose entries have multiples of 8 bytes.
+template <class... Entries>
+inline std::tuple<const Entries*...> upload_all(Queue& queue, const std::vector<Entries>&... tables) {
+    std::vector<u64> words;
+    u64 next = 0;
+    const auto append = [&](const auto& table) {
+        const u64* const first = reinterpret_cast<const u64*>(table.data());
+        words.insert(words.end(), first, first + table.size() * sizeof table[0] / 8);
+    };
+    const auto take = [&](const auto& table) {
+        const u64 at = next;
+        next += table.size() * sizeof table[0];
+        return at;
+    };
+    (append(tables), ...);
+    next = reinterpret_cast<u64>(queue.upload(words.data(), words.size()));
+    return std::tuple<const Entries*...>{reinterpret_cast<const Entries*>(take(tables))...};
+}
+
+// Whether any has no bitmap: its slots are in its index alone.
+inline bool any_encoded(const Segments& segments) {
+    for (const Segment& segment : segments)
+        if (segment.bitmap == nullptr) return true;
+    return false;
+}
+
+// Rows of a grid for n segments; kernels stride over those beyond.
+inline u64 rows_for(u64 n) {
+    constexpr u64 MOST = 65535;
+    return n < MOST ? n : MOST;
+}
+
+inline i64 number_of(const Segments& segments) {
+    return static_cast<i64>(segments.size());
+}
+
+// The largest of what `of` says of segments.
+template <class Of>
+inline u64 most(const Segments& segments, Of of) {
+    u64 found = 0;
+    for (const Segment& segment : segments) found = of(segment) > found ? of(segment) : found;
+    return found;
+}
+
+inline u64 most_words(const Segments& segments) {
+    return most(segments, [](const Segment& segment) { return words_of(segment.slots); });
+}
+
+// Blocks for kernels in which warps copy rows.
+inline u64 blocks_for_rows(const Segments& segments, u64 row_bytes) {
+    return Queue::blocks_for(
+        32 * most(segments, [&](const Segment& segment) { return warps_for_rows(segment, row_bytes); }));
+}
+
+inline i64 value_bytes(const Call& call) {
+    constexpr i64 BYTES[DTYPES] = {4, 8, 2, 2};
+    return BYTES[call.dtype];
+}
+
+inline i64 row_bytes(const Call& call) {
+    return call.width * value_bytes(call);
+}
+
+}  // namespace zenc

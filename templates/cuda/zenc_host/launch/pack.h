@@ -1,0 +1,179 @@
+// Launchers: this rank's own gradient becomes the segments of all parts. First its bitmap and ranks; then,
+// when the host knows the counts, the values.
+#pragma once
+
+#include "zenc_host/launch/capacity.h"
+#include "zenc_host/launch/hash_insert.h"
+#include "zenc_host/launch/sort_duplicates.h"
+
+namespace zenc {
+
+static const Kernel MARK_UNITS("zenc_mark_units");
+static const Kernel MARK_DENSE("zenc_mark_dense", Typed::YES);
+static const Kernel PLACE_ONCE("zenc_place_once", Typed::YES);
+static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::YES);
+static const Kernel PLACE_POPULAR("zenc_place_popular", Typed::YES);
+static const Kernel PLACE_DENSE("zenc_place_dense", Typed::YES);
+
+class Pack {
+public:
+    Pack(Queue& queue, Capacity& capacity, i64 parts) : queue_(queue), capacity_(capacity), parts_(parts) {
+        u64 largest = 0;
+        for (i64 part = 0; part < parts; ++part) {
+            const u64 slots = static_cast<u64>(queue.call.part_slots[part]);
+            if (slots > largest) largest = slots;
+        }
+        part_words_ = ranked_together(words_of(largest));
+    }
+
+    // The bitmap of all parts and its ranks.
+    void mark() {
+        const u64 words = static_cast<u64>(parts_) * part_words_, work = scan_words(words_ranked(64 * words));
+        const u64 ranks = ranks_bytes() / 8;
+        ranks_ = queue_.allocate<u64>(ranks + words + work);
+        bitmap_ = ranks_ + ranks;
+        queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
+        queue_.clear(bitmap_, 8 * (words + work));
+        whole_ = Segment{};
+        whole_.bitmap = bitmap_;
+        whole_.ranks = ranks_;
+        whole_.slots = whole_.count = 64 * words;
+        const auto [table, status] = upload_all(queue_, Segments{whole_}, std::vector<u64>{~0ULL});
+        if (queue_.call.ids != nullptr)
+            mark_units(const_cast<u64*>(status));
+        else
+            mark_dense();
+        queue_.launch(RANK, Queue::blocks_for_tiles(words, SCAN_TILE), 1, table, i64{1}, bitmap_ + words,
+                      work);
+        queue_.release(Room{reinterpret_cast<u8*>(bitmap_ + words),
+                            Queue::whole(8 * (ranks + words + work)) - 8 * (ranks + words)});
+    }
+
+    // Gives the segment of part segment.part its bitmap and ranks.
+    void show(Segment& segment) const {
+        segment.bitmap = bitmap_ + segment.part * part_words_;
+        segment.ranks = ranks_ + segment.part * (part_words_ / RANKED_WORDS);
+    }
+
+    // The same; the bitmap becomes its own.
+    void show(Held& held) const {
+        show(held.at);
+        held.bitmap = {reinterpret_cast<u8*>(held.at.bitmap), 8 * part_words_};
+    }
+
+    // Whether the ranks of a segment are still those from here.
+    bool has_ranks_of(const Segment& segment) const {
+        return segment.ranks == ranks_ + segment.part * (part_words_ / RANKED_WORDS);
+    }
+
+    // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.
+    const u64* status() const { return status_; }
+
+    // Before values are placed in capacity mode: all of them have room, or no part has any.
+    void admit(const Segments& parts) {
+        whole_.actual = queue_.allocate<u64>(1);
+        if (!queue_.ok()) return;
+        if (status_ != nullptr) capacity_.expect({{status_, ~0ULL}});
+        capacity_.weigh(parts);
+        capacity_.admit({whole_});
+    }
+
+    // The values of the segments of all parts, whose counts are known, or their room.
+    void place(const Segments& parts) {
+        place_all(parts);
+        if (queue_.ok() && slots_ != nullptr) queue_.release(slots_, static_cast<u64>(queue_.call.n));
+        slots_ = nullptr;
+    }
+
+    // The ranks of no segment are used any more.
+    void release_ranks() {
+        if (ranks_ == nullptr) return;
+        queue_.release(Room{reinterpret_cast<u8*>(ranks_), ranks_bytes()});
+        ranks_ = nullptr;
+    }
+
+private:
+    void place_all(const Segments& parts) const {
+        const u64 n = static_cast<u64>(queue_.call.n);
+        u64 rows = 0;
+        for (const Segment& part : parts) rows += part.count;
+        if (queue_.call.ids != nullptr && rows > n) rows = n;
+        if (rows == 0) return;
+        const auto [table] = upload_all(queue_, parts);
+        if (queue_.call.ids == nullptr)
+            place_dense(table, blocks_for_rows(parts, bytes_of_row()));
+        else if (n == rows && !capacity_.on())
+            place_once(table);
+        else
+            place_summed(table, rows);
+    }
+
+    void mark_units(u64* status) {
+        const Call& call = queue_.call;
+        const u64 n = static_cast<u64>(call.n);
+        status_ = status;
+        slots_ = queue_.allocate<i64>(n);
+        if (call.tables != nullptr)
+            collect_units(queue_, parts_, bitmap_, slots_, status);
+        else
+            queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, call.units, call.width, parts_, call.tables,
+                          call.ids, call.n, bitmap_, slots_, status);
+    }
+
+    void mark_dense() {
+        const Call& call = queue_.call;
+        const u64 values = static_cast<u64>(call.units) * static_cast<u64>(call.width);
+        queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, call.units, call.width,
+                      parts_, call.tables, call.values, bitmap_);
+    }
+
+    void place_once(const Segment* table) const {
+        const Call& call = queue_.call;
+        const u64 lanes = bytes_of_row() >= WIDE_ROW ? 32 / WIDE_ROWS : 1;
+        queue_.launch(PLACE_ONCE, Queue::blocks_for(lanes * static_cast<u64>(call.n)), 1, call.units,
+                      call.width, parts_, call.tables, table, slots_, call.n, call.values, call.divisor);
+    }
+
+    // There are `most` rows, or fewer in capacity mode.
+    void place_summed(const Segment* table, u64 most) const {
+        const Call& call = queue_.call;
+        const Grouped by_row = group(queue_, parts_, table, slots_, most);
+        const u64* const distinct = capacity_.on() ? whole_.actual : ranks_ + ranks_of(whole_.slots) - 1;
+        const u64 width = static_cast<u64>(call.width), rows = rows_for(ceil_divide(width, SUM_COLUMNS));
+        const u64 lanes = width < 32 ? width : 32;
+        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, call.units, call.width, parts_,
+                      call.tables, table, slots_, call.values, call.divisor, by_row.keys, by_row.shift,
+                      by_row.starts, distinct);
+        if (const u64 popular = popular_words(static_cast<u64>(call.n)) - 1)
+            queue_.launch(PLACE_POPULAR, popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS, rows,
+                          call.units, call.width, parts_, call.tables, table, slots_, call.values,
+                          call.divisor, by_row.keys, by_row.shift, by_row.starts, by_row.popular);
+        queue_.release(by_row.keys, static_cast<u64>(call.n));
+        queue_.release(by_row.starts, most + 1);
+    }
+
+    void place_dense(const Segment* table, u64 blocks) const {
+        const Call& call = queue_.call;
+        queue_.launch(PLACE_DENSE, blocks, rows_for(static_cast<u64>(parts_)), call.units, call.width, parts_,
+                      call.tables, table, call.values, call.divisor);
+    }
+
+    // In front of the bitmap.
+    u64 ranks_bytes() const { return aligned(8 * ranks_of(64 * static_cast<u64>(parts_) * part_words_)); }
+
+    u64 bytes_of_row() const { return static_cast<u64>(row_bytes(queue_.call)); }
+
+    static constexpr u64 POPULAR_BLOCKS = 128;  // most gradients have few popular rows
+
+    Queue& queue_;
+    Capacity& capacity_;
+    const i64 parts_;
+    u64 part_words_ = 0;
+    Segment whole_ = {};  // all parts, one behind the other
+    u64* bitmap_ = nullptr;
+    u64* ranks_ = nullptr;
+    i64* slots_ = nullptr;
+    const u64* status_ = nullptr;
+};
+
+}  // namespace zenc

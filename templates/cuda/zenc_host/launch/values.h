@@ -1,0 +1,100 @@
+// The values of segments, made when their counts are known: until then it is kept what is to be done.
+#pragma once
+
+#include "zenc_host/call/segment_state.h"
+#include "zenc_host/launch/expand.h"
+#include "zenc_host/launch/merge.h"
+#include "zenc_host/launch/pack.h"
+
+namespace zenc {
+
+enum class Way { PLACE, MERGE, SPREAD };
+
+// How the values of `result` come from those of others; PLACE makes those of all own segments.
+struct Recipe {
+    Way way;
+    Held* result;
+    Several from;
+};
+
+// Recipes, in an order in which they can be followed.
+class Values {
+public:
+    Values(Queue& queue, Capacity& capacity, Pack& pack, u64 unit_bytes)
+        : queue_(queue), capacity_(capacity), pack_(pack), unit_bytes_(unit_bytes) {}
+
+    void add(Recipe recipe) { recipes_.push_back(std::move(recipe)); }
+
+    // Makes all values. All counts are known.
+    void make() {
+        for (u64 first = 0; first < recipes_.size() && queue_.ok();) {
+            u64 end = first;
+            while (end < recipes_.size() && goes_with(recipes_[first], recipes_[end])) ++end;
+            follow(first, end);
+            first = end;
+        }
+        recipes_.clear();
+    }
+
+private:
+    // Whether two recipes can be followed in one launch.
+    static bool goes_with(const Recipe& first, const Recipe& other) {
+        if (first.way != other.way || any_encoded(first.from) != any_encoded(other.from)) return false;
+        for (const Held* held : other.from)
+            if (!held->valued) return false;
+        return true;
+    }
+
+    void follow(u64 first, u64 end) {
+        Several results;
+        for (u64 i = first; i < end; ++i) results.push_back(recipes_[i].result);
+        make_bodies(queue_, results, unit_bytes_);
+        if (!queue_.ok()) return;
+        if (capacity_.on()) admit(recipes_[first].way, results);
+        for (Held* held : results)
+            if (is_bare_result(*held) && queue_.call.dense_out != nullptr) occupy_all(*held);
+        Segments to, from;
+        std::vector<Pieces> pieces;
+        for (u64 i = first; i < end; ++i) {
+            to.push_back(recipes_[i].result->at);
+            pieces.push_back({from.size(), recipes_[i].from.size()});
+            for (const Held* held : recipes_[i].from) from.push_back(held->at);
+        }
+        if (recipes_[first].way == Way::PLACE)
+            pack_.place(to);
+        else if (recipes_[first].way == Way::MERGE)
+            merge(queue_, to, pieces, from);
+        else
+            spread(queue_, from, to);
+        for (Held* held : results) held->valued = true;
+    }
+
+    // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays
+    // that of the sum.
+    void occupy_all(Held& result) {
+        result.at.format = FORMAT_DENSE;
+        fill(queue_, {result.at}, {result.at});
+        rank(queue_, {result.at});
+    }
+
+    // In capacity mode nothing is written for which there is no room.
+    void admit(Way way, const Several& results) {
+        Segments roomy;
+        for (const Held* held : results)
+            if (held->roomy) roomy.push_back(held->at);
+        if (roomy.empty()) return;
+        if (way == Way::PLACE)
+            pack_.admit(roomy);
+        else
+            capacity_.weigh(roomy);
+        capacity_.admit(roomy);
+    }
+
+    Queue& queue_;
+    Capacity& capacity_;
+    Pack& pack_;
+    const u64 unit_bytes_;
+    std::vector<Recipe> recipes_;
+};
+
+}  // namespace zenc

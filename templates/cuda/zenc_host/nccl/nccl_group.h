@@ -1,0 +1,85 @@
+// What one message brings, and how the messages of a step are exchanged.
+#pragma once
+
+#include "zenc/control.h"
+#include "zenc_host/call/segment_state.h"
+#include "zenc_host/nccl/communicator.h"
+
+namespace zenc {
+
+struct Parcel {
+    i64 peer;
+    Several segments;
+    bool announced;  // by a control message
+    bool counted;    // which has the counts of the segments
+
+    u64 control() const { return announced ? control_bytes(counted ? segments.size() : 0) : 0; }
+};
+
+using Parcels = std::vector<Parcel>;
+
+// Fails unless NCCL has begun with what it returned `result` for.
+inline void demand_begun(Queue& queue, Communicator& group, ncclResult_t result, const char* what) {
+    result = settled(group, result, queue.call.deadline);
+    if (result == ncclInProgress)
+        fail(queue.call, DEADLINE_PASSED, -1, "NCCL did not begin with %s within the deadline of %g s", what,
+             queue.call.deadline / 1e6);
+    else if (result != ncclSuccess)
+        fail(queue.call, NCCL_FAILED, -1, "%s failed: %s", what, api.ncclGetErrorString(result));
+}
+
+// words [n] on the device become the greatest of all ranks, each by itself.
+inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
+    if (!queue.ok()) return;
+    const ncclResult_t result =
+        api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, group.nccl, queue.stream);
+    demand_begun(queue, group, result, "an all-reduce");
+}
+
+// The messages of one NCCL group: bytes, to and from several ranks. Messages to one rank stay in their order.
+class Exchange {
+public:
+    Exchange(Queue& queue, Communicator& group) : queue_(queue), group_(group) {}
+
+    void send(i64 peer, const void* from, u64 bytes) { add(peer, const_cast<void*>(from), bytes, true); }
+    void receive(i64 peer, void* to, u64 bytes) { add(peer, to, bytes, false); }
+
+    // Puts them on the queue.
+    void run() {
+        if (!queue_.ok() || messages_.empty()) return;
+        ncclResult_t result = api.ncclGroupStart();
+        for (const Message& message : messages_) {
+            if (result != ncclSuccess && result != ncclInProgress) break;
+            result = post(message);
+        }
+        const ncclResult_t ended = api.ncclGroupEnd();
+        if (result == ncclSuccess || result == ncclInProgress) result = ended;
+        demand_begun(queue_, group_, result, "a group of messages");
+    }
+
+private:
+    struct Message {
+        i64 peer;
+        void* memory;
+        u64 bytes;
+        bool is_send;
+    };
+
+    // Both ranks know when a message is empty.
+    void add(i64 peer, void* memory, u64 bytes, bool is_send) {
+        if (bytes != 0) messages_.push_back({peer, memory, bytes, is_send});
+    }
+
+    ncclResult_t post(const Message& message) {
+        const int peer = static_cast<int>(message.peer);
+        return message.is_send
+                   ? api.ncclSend(message.memory, message.bytes, ncclUint8, peer, group_.nccl, queue_.stream)
+                   : api.ncclRecv(message.memory, message.bytes, ncclUint8, peer, group_.nccl, queue_.stream);
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    std::vector<Message> messages_;
+};
+
+}  // namespace zenc

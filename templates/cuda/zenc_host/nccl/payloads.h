@@ -1,0 +1,144 @@
+// The bodies of a step's messages: exactly sized, all in one NCCL group.
+#pragma once
+
+#include "zenc_host/call/segment_jobs.h"
+#include "zenc_host/launch/codec.h"
+
+namespace zenc {
+
+class Bodies {
+public:
+    Bodies(Queue& queue, Communicator& group, i64 asked, u64 unit_bytes)
+        : queue_(queue), group_(group), asked_(asked), unit_bytes_(unit_bytes) {}
+
+    // All segments that are sent have their values, and the counts of those that are received are known. A
+    // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
+    // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
+    void exchange(const Parcels& sends, const Parcels& receives, Several& spent, PhaseCount& counted,
+                  SegmentJobs& workshop) {
+        write(sends);
+        if (queue_.ok())
+            for (Held* held : spent) release_marks(queue_, *held);
+        make_room(receives);
+        if (!queue_.ok()) return;
+        Exchange messages(queue_, group_);
+        for (const Parcel& parcel : sends)
+            for (const Held* held : parcel.segments) messages.send(parcel.peer, start_of(*held), body(*held));
+        for (const Parcel& parcel : receives)
+            for (const Held* held : parcel.segments)
+                messages.receive(parcel.peer, start_of(*held), body(*held));
+        messages.run();
+        if (!queue_.ok()) return;
+        release(queue_, spent);
+        read(receives, workshop);
+        count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
+        count(receives, counted.bytes_received, counted.messages_received, counted.formats_received);
+    }
+
+private:
+    i64 format(const Held& held) const { return layout_of(held, asked_, unit_bytes_).format; }
+    u64 body(const Held& held) const { return body_bytes(held, asked_, unit_bytes_); }
+
+    // The index of all segments that are sent, once each.
+    void write(const Parcels& sends) {
+        Several written;
+        Segments segments;
+        for (const Parcel& parcel : sends) {
+            for (Held* held : parcel.segments) {
+                if (held->at.format != format(*held)) lay_out_anew(*held);
+                if (held->indexed) continue;
+                held->indexed = true;
+                written.push_back(held);
+                segments.push_back(held->at);
+            }
+        }
+        if (!queue_.ok()) return;
+        encode(queue_, segments);
+        Several encoded;
+        for (Held* held : written)
+            if (index_is_bitmap(*held))
+                drop_bitmap(queue_, *held);
+            else if (held->uses != 0 && goes_encoded(*held))
+                encoded.push_back(held);
+        encode_alone(queue_, encoded);
+    }
+
+    // A segment that was sent, or received, in another format, or was not meant to be sent.
+    void lay_out_anew(Held& held) {
+        if (index_is_bitmap(held)) copy_bitmap(held);
+        mark_encoded(queue_, {&held});
+        const Segment old = held.at;
+        const Room body = held.body;
+        held.asked = asked_;
+        held.indexed = false;
+        make_bodies(queue_, {&held}, unit_bytes_);
+        if (!queue_.ok()) return;
+        queue_.copy(held.at.actual, old.actual, head_bytes(held));
+        queue_.copy(held.at.values, old.values, held.at.count * unit_bytes_);
+        queue_.release(body);
+    }
+
+    // For one whose index is the bitmap.
+    void copy_bitmap(Held& held) {
+        const u64* const old = held.at.bitmap;
+        make_bitmaps(queue_, {&held});
+        if (queue_.ok()) queue_.copy(held.at.bitmap, old, 8 * words_of(held.at.slots));
+    }
+
+    void make_room(const Parcels& receives) {
+        Several received;
+        for (const Parcel& parcel : receives) {
+            for (Held* held : parcel.segments) {
+                if (!parcel.counted && !held->counted) know_count(*held, held->at.slots);
+                held->asked = asked_;
+                held->valued = held->indexed = true;
+                received.push_back(held);
+            }
+        }
+        make_bodies(queue_, received, unit_bytes_);
+    }
+
+    // The bitmaps and ranks of what came, as far as they are worth it. Nothing is believed: what is wrong is
+    // found at the next crossing.
+    void read(const Parcels& receives, SegmentJobs& workshop) {
+        Several marked, encoded;
+        Segments received, with_marks;
+        for (const Parcel& parcel : receives)
+            for (Held* held : parcel.segments) (goes_encoded(*held) ? encoded : marked).push_back(held);
+        make_marks(queue_, marked);
+        make_encoded(queue_, encoded);
+        for (const Parcel& parcel : receives)
+            for (const Held* held : parcel.segments) received.push_back(held->at);
+        for (const Held* held : marked) with_marks.push_back(held->at);
+        if (!queue_.ok() || received.empty()) return;
+        const i64* status = decode(queue_, received);
+        if (!marked.empty()) rank(queue_, with_marks);
+        if (!queue_.ok()) return;
+        for (const Parcel& parcel : receives) {
+            for (Held* held : parcel.segments) {
+                held->at.status = status;
+                workshop.watch({reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, parcel.peer,
+                                static_cast<i64>(held->at.part)});
+            }
+        }
+    }
+
+    void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {
+        for (const Parcel& parcel : parcels) {
+            ++messages;
+            bytes += static_cast<i64>(parcel.control());
+            for (const Held* held : parcel.segments) {
+                const i64 size = static_cast<i64>(body(*held));
+                bytes += size;
+                formats[format(*held)] += size;
+            }
+        }
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    const i64 asked_;
+    const u64 unit_bytes_;
+};
+
+}  // namespace zenc
