@@ -27,7 +27,7 @@ import json, sys
 from pathlib import Path
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.templates import NOT_TARGETS, templates_dir
-from zenc.compiler import compile
+from zenc import compile
 from zenc.errors import ZencError
 
 targets = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)

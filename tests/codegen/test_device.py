@@ -18,7 +18,8 @@ from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins
 from zenc.errors import BuildError
 
 SOURCES = {
-    "kernels.cu": '#include "zenc_cuda/primitives/platform.h"\nZENC_KERNEL(answer, (zenc::i64* out)) {\n    *out = 42;\n}\n'
+    "kernels.cu": '#include "zenc_cuda/primitives/platform.h"\n'
+    "ZENC_KERNEL(answer, (zenc::i64* out)) {\n    *out = 42;\n}\n"
 }
 SM_90 = Arch(9, 0)
 ELF = b"\x7fELF"

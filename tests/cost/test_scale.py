@@ -10,10 +10,10 @@ import pytest
 PROGRAM = """
 import resource, sys, time
 from tests.cost.plans import plan_of
-from zenc.cost.predict import predict_on, network
-from zenc.cost.calibration import DEFAULTS
-from zenc.cost.synthetic import zipf
-from zenc.topology.builders import nodes
+from zenc.simulator.predict import predict_on, network
+from zenc.simulator.calibration import DEFAULTS
+from zenc.gradients.profile_generators import zipf
+from zenc.topology.shapes import nodes
 
 size, where, schemes = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 way = network(nodes(size // 8, gpus=8) if where == "nodes" else None, size, DEFAULTS)

@@ -45,7 +45,8 @@ def test_shared_headers_need_no_standard_library(tmp_path, header):
     assert built.returncode == 0, built.stderr[:4000]
 
 
-CPU = sorted(path.name for path in (templates_dir() / "cpu" / "zenc_cpu").glob("*.h"))
+ROOT = templates_dir() / "cpu" / "zenc_cpu"
+CPU = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.h"))
 
 
 @pytest.mark.parametrize("header", CPU)

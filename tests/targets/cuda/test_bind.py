@@ -13,7 +13,7 @@ from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.templates import include_dirs, templates_dir
 
 STRICT = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
-API = (templates_dir() / "cuda" / "zenc_host" / "api.h").read_text()
+API = (templates_dir() / "cuda" / "zenc_host" / "driver" / "api.h").read_text()
 CALLS = re.findall(r"X\([^,]+, (\w+),", API)
 
 

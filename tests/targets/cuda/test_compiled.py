@@ -1,7 +1,7 @@
 """The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
 
-No GPU is needed. What a launcher passes is an array of words of 8 bytes (``zenc_host/driver/stream.h``), so all that it can do
-wrong is to pass too few, too many, or in another order. How many there are is compared with what is compiled.
+No GPU is needed. What a launcher passes is an array of words of 8 bytes (``zenc_host/driver/stream.h``), so all that
+it can do wrong is to pass too few, too many, or in another order. How many there are is compared with what is compiled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ MOST_REGISTERS = 65536 // (2 * 256)
 """Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
 DTYPES = ("f32", "f64", "f16", "bf16")
 HOST = "\n".join(
-    path.read_text() for pattern in ("zenc_host/*.h", "host/*.j2") for path in (templates_dir() / "cuda").glob(pattern)
+    path.read_text()
+    for pattern in ("zenc_host/*/*.h", "host/*.j2")
+    for path in (templates_dir() / "cuda").glob(pattern)
 )
 
 

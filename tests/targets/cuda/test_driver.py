@@ -127,5 +127,5 @@ def test_the_nccl_that_is_loaded_comes_first(tmp_path):
 
 
 def test_the_oldest_versions_are_those_that_sequences_bind():
-    text = (templates_dir() / "cuda" / "zenc_host" / "api.h").read_text()
+    text = (templates_dir() / "cuda" / "zenc_host" / "driver" / "api.h").read_text()
     assert f"OLDEST_DRIVER = {OLDEST_DRIVER};" in text and f"OLDEST_NCCL = {OLDEST_NCCL};" in text

@@ -16,7 +16,8 @@ HOST = ("-fno-exceptions", "-fno-rtti")
 
 
 def headers(folder: str) -> list[str]:
-    return sorted(path.name for path in (templates_dir() / "cuda" / folder).glob("*.h"))
+    root = templates_dir() / "cuda" / folder
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*.h"))
 
 
 def check(tmp_path, include: str, flags: tuple[str, ...]) -> None:
