@@ -32,7 +32,7 @@ import torch.multiprocessing as mp
 from torch.distributed import HashStore, ProcessGroupGloo
 
 import zenc
-from zenc.runtime.backends import Stages
+from zenc.runtime.backends import Backends
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
@@ -85,10 +85,10 @@ def measure(rank: int, size: int, rounds: int, recorded: Any) -> None:
             started = time.perf_counter()
             call()
             times[name].append((time.perf_counter() - started) * 1e6)
-    communicator = collective._communicator
+    communicator = collective.communicator
     communicator.transport = listening = Listening(communicator.transport)
     artifact = collective.artifact
-    Collective(artifact, communicator, Stages(artifact, communicator, 60.0).on).all_reduce(empty, "mean")
+    Collective(artifact, communicator, Backends(artifact, communicator, 60.0).on).all_reduce(empty, "mean")
     if rank == 0:
         recorded.put((times, {key: bytes(packet.tolist()) for key, packet in listening.packets.items()}))
     dist.barrier()
@@ -148,7 +148,7 @@ def replay(size: int, packets: dict[tuple[int, int], bytes]) -> dict[str, dict[s
     nowhere: Any = None
     communicator = OneCall(nowhere, nowhere, Replaying(size, packets), Worker("replay"))
     communicator.calls = int.from_bytes(next(iter(packets.values()))[24:32], "little")  # from a message header
-    collective = Collective(artifact, communicator, Stages(artifact, communicator, 60.0).on)
+    collective = Collective(artifact, communicator, Backends(artifact, communicator, 60.0).on)
     empty = empty_gradient()
     alone = ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=60))
     state, bucket = ZencState(collective), Bucket(empty)

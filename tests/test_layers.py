@@ -102,6 +102,29 @@ def test_data_imports_no_pass(module: str) -> None:
     assert imported(MODULES[module], late=False) <= set(DATA)
 
 
+OF_OTHERS = {"_indices", "_values", "_world", "_get_backend", "_device_types", "_comm_hooks", "_replace"}
+"""What of torch and of named tuples has no public name."""
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_nobody_reaches_into_another_object(module: str) -> None:
+    """A private name of an object is used by its own methods, or at least in the module that defines it."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    used = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_private(node.attr)]
+    own = {node.attr for node in used if _is_own(node.value)} | OF_OTHERS
+    own |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    assert [ast.unparse(node) for node in used if not _is_own(node.value) and node.attr not in own] == []
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def _is_own(value: ast.expr) -> bool:
+    """Whether it is ``self``, ``cls`` or ``super()``."""
+    return ast.unparse(value) in ("self", "cls", "super()")
+
+
 def test_there_are_no_cycles() -> None:
     """Each module can be imported first. Late imports are left out: they run when all is there."""
     edges = {name: imported(path, late=False) for name, path in MODULES.items()}

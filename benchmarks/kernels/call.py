@@ -20,7 +20,7 @@ from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu import library
-from zenc.runtime.cpu.backend import host_stage
+from zenc.runtime.cpu.backend import CpuBackend
 
 RANKS = 8
 TAG_BITS = (1 << 15) - 1
@@ -54,8 +54,8 @@ class RecordedCall:
         communicator = _OneCall(nowhere, nowhere, self, Worker("recorded"))
         header = next(iter(self.packets.values()))
         communicator.calls = int.from_bytes(bytes(header[CALL_AT].tolist()), "little")
-        stage = host_stage(artifact.plan, library.load(artifact.sources), self, 60.0)
-        self.collective = Collective(artifact, communicator, lambda _: stage)
+        backend = CpuBackend(artifact.plan, library.load(artifact.sources), self, 60.0)
+        self.collective = Collective(artifact, communicator, lambda _: backend)
 
     def fresh(self) -> torch.Tensor:
         """A gradient to sum: a dense one is overwritten by its sum."""
@@ -93,7 +93,7 @@ def recorded(artifact: Any, tensors: list[torch.Tensor]) -> Packets:
     """What rank 0 receives when ``tensors`` are summed, by peer, step and packet."""
     packets: Packets = {}
     ranks = local.collectives(artifact, RANKS, deadline=300.0)
-    transport = ranks[0]._communicator.transport
+    transport = ranks[0].communicator.transport
     receive = transport.receive
 
     class Keeping:

@@ -142,10 +142,10 @@ class Damage:
         return self.change(packet)
 
 
-def outcome(text: str, damage: Damage) -> list[torch.Tensor] | None:
+def outcome(text: str, damage: Damage, deadline: float = 0.15) -> list[torch.Tensor] | None:
     """The results of a call in which a packet is damaged; None where it ends with an error by name."""
     inputs = [sparse_tensor("random", rank, SIZE, 40, 3, torch.float32, 1) for rank in range(SIZE)]
-    ranks = collectives(zenc.compile_text(text, ranks=SIZE), SIZE, deadline=0.15, on_send=damage)
+    ranks = collectives(zenc.compile_text(text, ranks=SIZE), SIZE, deadline, damage)
     try:
         return run_all(ranks, inputs)
     except ZencError as error:
@@ -156,7 +156,7 @@ def outcome(text: str, damage: Damage) -> list[torch.Tensor] | None:
 
 
 def right(text: str) -> list[torch.Tensor]:
-    found = outcome(text, Damage(-1, None))
+    found = outcome(text, Damage(-1, None), 20.0)
     assert found is not None
     return found
 

@@ -18,7 +18,7 @@ from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import Cubin
-from zenc.runtime.backends import Stages
+from zenc.runtime.backends import Backends
 from zenc.runtime.gpu import backend as stage_module
 from zenc.runtime.gpu import device as gpu_module
 from zenc.runtime.gpu import driver as driver_module
@@ -111,14 +111,14 @@ def test_a_tensor_on_another_gpu(monkeypatch):
     """Than the first: refused before a byte moves. The first GPU, and the CPU, go on."""
     monkeypatch.setattr(torch.cuda, "device", lambda _: torch.no_grad())
     monkeypatch.setattr(gpu_module, "TorchGpu", lambda device: device)
-    monkeypatch.setattr(stage_module, "gpu_stage", lambda _, gpu, *rest: f"stage on {gpu}")
-    monkeypatch.setattr(Stages, "_host", lambda self: "stage on the host")
-    stages = Stages(None, SimpleNamespace(rank=1), 3.0)
-    assert stages.on(CUDA[0]) == "stage on cuda:0"
+    monkeypatch.setattr(stage_module, "GpuBackend", lambda _, gpu, *rest: f"backend on {gpu}")
+    monkeypatch.setattr(Backends, "_cpu", lambda self: "backend on the CPU")
+    backends = Backends(None, SimpleNamespace(rank=1), 3.0)
+    assert backends.on(CUDA[0]) == "backend on cuda:0"
     with pytest.raises(zenc.TensorError) as raised:
-        stages.on(CUDA[1])
+        backends.on(CUDA[1])
     assert said(raised.value) == ("other-gpu", "the tensor is on cuda:1, and this collective sums on cuda:0")
-    assert stages.on(CUDA[0]) == "stage on cuda:0" and stages.on(torch.device("cpu")) == "stage on the host"
+    assert backends.on(CUDA[0]) == "backend on cuda:0" and backends.on(torch.device("cpu")) == "backend on the CPU"
 
 
 def test_a_tensor_on_a_device_of_another_kind():

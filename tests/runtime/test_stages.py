@@ -1,4 +1,4 @@
-"""Where the stages of a collective are made."""
+"""Where the backends of a collective are made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from zenc.runtime.backends import Stages
+from zenc.runtime.backends import Backends
 from zenc.runtime.gpu import backend, device
 
 
@@ -27,12 +27,12 @@ def current(monkeypatch) -> list[torch.device]:
     return within
 
 
-def test_a_stage_is_made_on_the_device_of_its_tensors(monkeypatch, current):
+def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch, current):
     """Whichever is current: its kernels, its events and its communicator belong to the context that is."""
     made = []
     monkeypatch.setattr(device, "TorchGpu", lambda device: ("gpu", device, tuple(current)))
-    monkeypatch.setattr(backend, "gpu_stage", lambda *given: made.append((given[1], tuple(current))) or "stage")
-    stages = Stages(None, SimpleNamespace(rank=1), 3.0)
+    monkeypatch.setattr(backend, "GpuBackend", lambda *given: made.append((given[1], tuple(current))) or "backend")
+    backends = Backends(None, SimpleNamespace(rank=1), 3.0)
     second = torch.device("cuda", 1)
-    assert stages.on(second) == "stage" and stages.on(second) == "stage"
+    assert backends.on(second) == "backend" and backends.on(second) == "backend"
     assert made == [(("gpu", second, (second,)), (second,))] and current == []

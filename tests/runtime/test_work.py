@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from zenc.errors import SynchronisationError
-from zenc.runtime.call_queue import Work, Worker
+from zenc.runtime.call_queue import Job, Work, Worker
 
 NOTHING = torch.empty(0)
 
@@ -25,7 +25,7 @@ def worker() -> Worker:
 def number(value: int, log: list[int] | None = None, seconds: float = 0.0):
     """A call that ends with ``value``."""
 
-    def call(_: Work) -> torch.Tensor:
+    def call() -> torch.Tensor:
         time.sleep(seconds)
         if log is not None:
             log.append(value)
@@ -34,7 +34,7 @@ def number(value: int, log: list[int] | None = None, seconds: float = 0.0):
     return call
 
 
-def fails(_: Work) -> torch.Tensor:
+def fails() -> torch.Tensor:
     raise ValueError("on purpose")
 
 
@@ -50,7 +50,7 @@ def test_one_call_at_a_time_whoever_makes_it(worker):
     running = threading.Semaphore(1)
     overlaps = []
 
-    def call(_: Work) -> torch.Tensor:
+    def call() -> torch.Tensor:
         overlaps.append(not running.acquire(blocking=False))
         time.sleep(0.0005)
         running.release()
@@ -72,7 +72,7 @@ def test_one_call_at_a_time_whoever_makes_it(worker):
 def test_who_waits_alone_runs_the_call_itself(worker):
     names = []
 
-    def call(_: Work) -> torch.Tensor:
+    def call() -> torch.Tensor:
         names.append(threading.current_thread().name)
         return NOTHING
 
@@ -94,7 +94,7 @@ def test_errors_come_to_who_waits_and_the_next_call_runs(worker):
 
 
 def test_an_error_that_is_no_exception_ends_the_call_too(worker):
-    def leaves(_: Work) -> torch.Tensor:
+    def leaves() -> torch.Tensor:
         raise SystemExit(3)
 
     with pytest.raises(SystemExit):
@@ -105,7 +105,7 @@ def test_an_error_that_is_no_exception_ends_the_call_too(worker):
 def test_a_wait_that_is_not_long_enough(worker):
     release = threading.Event()
 
-    def call(_: Work) -> torch.Tensor:
+    def call() -> torch.Tensor:
         release.wait(10)
         return torch.tensor(1)
 
@@ -118,17 +118,22 @@ def test_a_wait_that_is_not_long_enough(worker):
 
 
 def test_futures(worker):
-    assert int(worker.submit(number(7)).get_future().wait()) == 7
+    def future_of(call: Callable[[], torch.Tensor]) -> torch.futures.Future[torch.Tensor]:
+        work = Work()
+        worker.submit(call, work)
+        return work.get_future()
+
+    assert int(future_of(number(7)).wait()) == 7
     with pytest.raises(Exception, match="on purpose"):
-        worker.submit(fails).get_future().wait()
-    chained = worker.submit(number(8, seconds=0.01)).get_future().then(lambda future: int(future.value()) + 1)
+        future_of(fails).wait()
+    chained = future_of(number(8, seconds=0.01)).then(lambda future: int(future.value()) + 1)
     assert chained.wait() == 9
 
 
 def test_listeners_hear_of_every_end_once(worker):
     heard = []
     release = threading.Event()
-    early = worker.submit(lambda _: release.wait(10) and NOTHING)
+    early = worker.submit(lambda: release.wait(10) and NOTHING)
     early.then(lambda work: heard.append(("early", work.is_completed())))
     release.set()
     early.wait()
@@ -143,7 +148,7 @@ def test_listeners_hear_of_every_end_once(worker):
 def test_a_listener_that_fails_does_not_stop_the_worker(worker, caplog):
     heard = []
     release = threading.Event()
-    work = worker.submit(lambda _: release.wait(10) and NOTHING)
+    work = worker.submit(lambda: release.wait(10) and NOTHING)
     work.then(lambda _: 1 // 0)
     work.then(heard.append)
     release.set()
@@ -159,13 +164,13 @@ def test_a_callback_that_waits_for_another_call_is_refused(worker):
     found = []
     release = threading.Event()
 
-    def listener(_: Work) -> None:
+    def listener(_: Job[torch.Tensor]) -> None:
         try:
             worker.run(number(1))
         except SynchronisationError as error:
             found.append(error.diagnostics[0].id)
 
-    work = worker.submit(lambda _: release.wait(10) and NOTHING)
+    work = worker.submit(lambda: release.wait(10) and NOTHING)
     work.then(listener)
     release.set()
     work.wait(10)
@@ -176,7 +181,7 @@ def test_a_callback_that_waits_for_another_call_is_refused(worker):
 def test_a_callback_may_submit(worker):
     made = []
     release = threading.Event()
-    work = worker.submit(lambda _: release.wait(10) and NOTHING)
+    work = worker.submit(lambda: release.wait(10) and NOTHING)
     work.then(lambda _: made.append(worker.submit(number(11))))
     release.set()
     work.wait(10)
@@ -187,7 +192,7 @@ def test_a_callback_may_submit(worker):
 def test_a_call_inside_a_call_is_refused(worker):
     """Also where the caller runs its call itself, without the worker's thread."""
 
-    def outer(_: Work) -> torch.Tensor:
+    def outer() -> torch.Tensor:
         return worker.run(number(1))
 
     for run in (worker.run, lambda call: worker.submit(call).wait(10)):
@@ -201,13 +206,10 @@ def test_a_part_of_a_call_is_done_at_once_and_one_of_no_call_in_turn(worker):
     assert worker.within(lambda: 3) == 3
     done = []
 
-    def call(work: Work) -> torch.Tensor:
-        work.then(lambda _: done.append(failure_of(lambda: worker.within(lambda: 5))))
-        done.append(worker.within(lambda: 4))
-        return NOTHING
-
-    for run in (worker.run, lambda call: worker.submit(call).wait(10)):
-        run(call)
+    for run in (worker.run, lambda call, job: worker.submit(call, job).wait(10)):
+        job: Job[None] = Job()
+        job.then(lambda _: done.append(failure_of(lambda: worker.within(lambda: 5))))
+        run(lambda: done.append(worker.within(lambda: 4)), job)
         assert int(worker.run(number(2))) == 2
         assert done == [4, "reentrant-call"]
         done.clear()
@@ -232,7 +234,7 @@ def test_drain_ends_what_was_submitted():
 
 def test_drain_has_an_end():
     worker, release = Worker("test"), threading.Event()
-    worker.submit(lambda _: release.wait(10) and NOTHING)
+    worker.submit(lambda: release.wait(10) and NOTHING)
     started = time.perf_counter()
     assert not worker.drain(0.05)
     assert time.perf_counter() - started < 5

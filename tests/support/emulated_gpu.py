@@ -25,13 +25,13 @@ from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.sequence_code import lowered
 from zenc.runtime import load
-from zenc.runtime.backend_api import Stage
-from zenc.runtime.backends import Stages
+from zenc.runtime.backend_api import Backend
+from zenc.runtime.backends import Backends
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu import backend as stage_module
-from zenc.runtime.gpu.backend import gpu_stage
+from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.partition import Words
 
@@ -162,12 +162,12 @@ def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> lis
     monkeypatch.setattr(load, "_usual_device", lambda _: torch.device("cpu"))
     monkeypatch.setattr(load, "communicator_for", lambda rank, _: communicators[rank])
 
-    def stage(at: Stages) -> Stage:
+    def backend(at: Backends) -> Backend:
         gpu = gpus[at.communicator.rank]
         gpu.make_current()
-        return gpu_stage(at.artifact, gpu, at.communicator, at.deadline, at.capacity)
+        return GpuBackend(at.artifact, gpu, at.communicator, at.deadline, at.capacity)
 
-    monkeypatch.setattr(Stages, "_host", stage)
+    monkeypatch.setattr(Backends, "_cpu", backend)
     artifact = compile_text(text, ranks=size)
     made = [_POOL.submit(load.load_collective, lambda _: artifact, rank, 300.0) for rank in range(size)]
     return [rank.result() for rank in made]
@@ -187,8 +187,8 @@ class EmulatedRank:
     ) -> None:
         self.gpu = EmulatedGpu(rank)
         communicator = communicator_of(meeting, rank)
-        stage = gpu_stage(artifact, self.gpu, communicator, deadline, capacity)
-        self.collective = Collective(artifact, communicator, lambda _: stage)
+        backend = GpuBackend(artifact, self.gpu, communicator, deadline, capacity)
+        self.collective = Collective(artifact, communicator, lambda _: backend)
 
 
 def emulated_ranks(

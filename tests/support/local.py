@@ -16,7 +16,7 @@ from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu import library
-from zenc.runtime.cpu.backend import host_stage
+from zenc.runtime.cpu.backend import CpuBackend
 
 
 class _Mailboxes:
@@ -86,8 +86,8 @@ def collectives(
         transport = LocalTransport(boxes, rank, size, on_send)
         group: Any = _NoGroup()
         communicator = Communicator(group, group, transport, Worker("test"))
-        stage = host_stage(artifact.plan, kernels, transport, deadline)
-        made.append(Collective(artifact, communicator, lambda _, stage=stage: stage))
+        backend = CpuBackend(artifact.plan, kernels, transport, deadline)
+        made.append(Collective(artifact, communicator, lambda _, backend=backend: backend))
     return made
 
 

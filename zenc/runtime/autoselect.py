@@ -60,7 +60,7 @@ class ChoosingCollective(Collective):
     def __init__(
         self, choosing: Choosing, communicator: Communicator, first: Collective, load: Loader, device: torch.device
     ) -> None:
-        super().__init__(replace(first.artifact, choosing=choosing), communicator, first.stage_on)
+        super().__init__(replace(first.artifact, choosing=choosing), communicator, first.backend_on)
         self._choosing, self._load = choosing, load
         self._able = choosing.able(communicator.size)
         self._loaded: dict[tuple[str, torch.device], Collective] = {(first.artifact.plan.digest, device): first}
@@ -100,7 +100,9 @@ class ChoosingCollective(Collective):
         raise TensorError(Diagnostic("not-capturable", message, help=help))
 
     def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
-        layout = super()._prepared(tensor, op, rows)[0]  # what is wrong with the tensor is told before anything is sent
+        layout = (
+            super().prepared(tensor, op, rows).layout
+        )  # what is wrong with the tensor is told before anything is sent
         if self.size == 1 or not layout.units or not layout.width:
             return super()._planned(tensor, op, rows, name)
         known = self._tensor(tensor, layout, name, rows)
@@ -136,18 +138,18 @@ class ChoosingCollective(Collective):
             timed, scheme = deciding.timed, deciding.names[deciding.current]
             expected = deciding.predicted().get(scheme)
             collective = self._collective(known.artifacts[deciding.current], tensor.device)
-            prepared = collective._prepared(tensor, op, rows)
+            prepared = collective.prepared(tensor, op, rows)
         except BaseException as error:  # the others wait for this rank
-            self._give_up(error, None)
+            self._communicator.call_failed(error, None)
             raise
         if timed:
             self._communicator.allreduce_max([0.0])  # so that all ranks begin together
         deciding.begun()
-        result = collective._run(tensor, prepared, op, number, work)
-        if work.counted is not None:
-            known.took = work.counted.seconds if timed else None
-            work.counted.choice = ChoiceReport(scheme=scheme, seconds_expected=expected)
-            self._stats = work.counted
+        result, counted = prepared.run(tensor, number)
+        if counted is not None:
+            known.took = counted.seconds if timed else None
+            counted.choice = ChoiceReport(scheme=scheme, seconds_expected=expected)
+            self._stats = work.counted = counted
         return result
 
     def _settle(self, known: Tensor, tensor: torch.Tensor) -> None:

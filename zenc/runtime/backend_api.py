@@ -1,13 +1,12 @@
-"""What a collective asks of the device that its tensor is on.
+"""Backend interface: prepare(layout) -> start(header) -> reduce(tensor) -> Reduction.
 
-prepare(layout) -> open(envelope) -> Call -> reduce(tensor) -> Reduction
+A backend runs one plan on one device. What it prepares serves all calls over tensors of one layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import torch
 
@@ -41,8 +40,18 @@ class Call(Protocol):
         """By phase, in order."""
 
     def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
-        """Sum ``tensor``, each value divided by ``divisor`` first, over all ranks."""
+        """Sum ``tensor``, each value divided by ``divisor`` first, over all ranks; a dense one is overwritten."""
 
 
-Opener: TypeAlias = Callable[[CallHeader], Call]
-Stage: TypeAlias = Callable[[Layout], Opener]
+class Prepared(Protocol):
+    """A backend, ready for tensors of one layout."""
+
+    def start(self, header: CallHeader) -> Call:
+        """A call whose messages carry ``header``."""
+
+
+class Backend(Protocol):
+    """A plan on one device."""
+
+    def prepare(self, layout: Layout) -> Prepared:
+        """Be ready for tensors of ``layout``; raises TensorError for one that is too large."""

@@ -1,4 +1,4 @@
-"""Calls under way: one worker a communicator runs them in the order in which they were made."""
+"""Jobs under way: one worker a communicator runs them in the order in which they were made; a ``Work`` is a call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import torch
 
@@ -20,35 +20,24 @@ CPU = torch.device("cpu")
 T = TypeVar("T")
 
 
-class Work:
-    """The handle of an asynchronous call, whose tensors are on ``device``."""
+class Job(Generic[T]):
+    """A function to be run once, by whichever thread has the turn, and what it ended with."""
 
-    def __init__(self, device: torch.device = CPU) -> None:
-        self.device = device
-        self.counted: CallStats | None = None
+    def __init__(self) -> None:
         self._ended = False
-        self._latch = threading.Lock()  # locked until the call has ended; a threading.Event costs far more to make
+        self._latch = threading.Lock()  # locked until it has ended; a threading.Event costs far more to make
         self._latch.acquire()
-        self._result: torch.Tensor | None = None
+        self._result: T | None = None
         self._error: BaseException | None = None
-        self._listeners: list[Callable[[Work], None]] = []
+        self._listeners: list[Callable[[Job[T]], None]] = []
         self._lock = threading.Lock()
 
-    @property
-    def stats(self) -> CallReport:
-        """As ``Collective.stats``, of this call, once it has ended well."""
-        return self.counted.to_json() if self.counted else {}
-
-    def __repr__(self) -> str:
-        failed = f"failed with {type(self._error).__name__}" if self._error else "ended"
-        return f"<zenc.Work {failed if self._ended else 'under way'} on {self.device}>"
-
     def is_completed(self) -> bool:
-        """Whether the call has ended, well or not."""
+        """Whether it has ended, well or not."""
         return self._ended
 
-    def wait(self, timeout: float | None = None) -> torch.Tensor:
-        """The result; raises the call's error, or SynchronisationError after ``timeout`` seconds."""
+    def wait(self, timeout: float | None = None) -> T:
+        """The result; raises the error that it ended with, or SynchronisationError after ``timeout`` seconds."""
         if not self._ended:
             if not self._latch.acquire(timeout=-1 if timeout is None else timeout):
                 message = f"the call did not end within {timeout:g} s; it goes on"
@@ -56,18 +45,10 @@ class Work:
             self._latch.release()
         if self._error is not None:
             raise self._error
-        assert self._result is not None
-        return record_on_current_stream(self._result)
+        return cast(T, self._result)
 
-    def get_future(self) -> torch.futures.Future[torch.Tensor]:
-        """The result as a torch future, for those who compose with torch; waiting for it raises the call's error."""
-        devices: list[int | str | torch.device] = [self.device] if self.device.type == "cuda" else []
-        future: torch.futures.Future[None] = torch.futures.Future(devices=devices)
-        self.then(lambda _: future.set_result(None))
-        return future.then(lambda _: self.wait())
-
-    def then(self, listener: Callable[[Work], None]) -> None:
-        """Call ``listener(self)`` when the call has ended, from the thread that ended it, or at once.
+    def then(self, listener: Callable[[Job[T]], None]) -> None:
+        """Call ``listener(self)`` when it has ended, from the thread that ended it, or at once.
 
         What a listener raises is logged, and goes no further.
         """
@@ -77,10 +58,10 @@ class Work:
                 return
         _tell(listener, self)
 
-    def run(self, call: Callable[[Work], torch.Tensor]) -> None:
-        """Run ``call`` and end with its result or error."""
+    def run(self, function: Callable[[], T]) -> None:
+        """Run ``function`` and end with its result or error."""
         try:
-            self._result = call(self)
+            self._result = function()
         except BaseException as error:
             self._error = error
         with self._lock:
@@ -91,95 +72,115 @@ class Work:
             _tell(listener, self)
 
 
-def _tell(listener: Callable[[Work], None], work: Work) -> None:
-    """A listener that fails is its owner's error, and must not end the thread that runs the calls."""
+def _tell(listener: Callable[[Job[T]], None], job: Job[T]) -> None:
+    """A listener that fails is its owner's error, and must not end the thread that runs the jobs."""
     try:
-        listener(work)
+        listener(job)
     except Exception:
         log.exception("a callback of a call failed")
 
 
-class Worker:
-    """Runs calls one at a time, first come, first served, so that all ranks run them in one order.
+class Work(Job[torch.Tensor]):
+    """The handle of an asynchronous call, whose tensors are on ``device``."""
 
-    A caller that waits anyway runs its call itself when nothing is before it: that saves two changes of thread.
+    def __init__(self, device: torch.device = CPU) -> None:
+        super().__init__()
+        self.device = device
+        self.counted: CallStats | None = None
+
+    @property
+    def stats(self) -> CallReport:
+        """As ``Collective.stats``, of this call, once it has ended well."""
+        return self.counted.to_json() if self.counted else {}
+
+    def __repr__(self) -> str:
+        failed = f"failed with {type(self._error).__name__}" if self._error else "ended"
+        return f"<zenc.Work {failed if self._ended else 'under way'} on {self.device}>"
+
+    def wait(self, timeout: float | None = None) -> torch.Tensor:
+        """The sum, for use on the current stream; raises as ``Job.wait``."""
+        return record_on_current_stream(super().wait(timeout))
+
+    def get_future(self) -> torch.futures.Future[torch.Tensor]:
+        """The result as a torch future, for those who compose with torch; waiting for it raises the call's error."""
+        devices: list[int | str | torch.device] = [self.device] if self.device.type == "cuda" else []
+        future: torch.futures.Future[None] = torch.futures.Future(devices=devices)
+        self.then(lambda _: future.set_result(None))
+        return future.then(lambda _: self.wait())
+
+
+class Worker:
+    """Runs jobs one at a time, first come, first served, so that all ranks run them in one order.
+
+    A caller that waits anyway runs its function itself when nothing is before it: that saves two changes of thread.
     """
 
     def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[tuple[Work, Callable[[Work], torch.Tensor]] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Job[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._turn = threading.Lock()
         self._count = threading.Lock()
         self._name = name
         self._thread: threading.Thread | None = None
-        self._running: tuple[int, Work] | None = None
+        self._running: tuple[int, Job[Any]] | None = None
         """The thread that has the turn, and for what."""
 
-    def run(self, call: Callable[[Work], torch.Tensor]) -> torch.Tensor:
-        """Run ``call`` after all that were submitted before, and return its result.
+    def run(self, function: Callable[[], T], job: Job[T] | None = None) -> T:
+        """Run ``function``, as ``job``, after all that were submitted before, and return its result.
 
-        Raises SynchronisationError (``reentrant-call``) from inside a call or its callback, where it would never end.
+        Raises SynchronisationError (``reentrant-call``) from inside a job or its callback, where it would never end.
         """
         if self._own_turn() is not None:
             message = "a callback of a call can't wait for another call of the same group"
             raise SynchronisationError(Diagnostic("reentrant-call", message, help="use async_op=True there"))
+        job = job or Job()
         with self._count:
             alone = self._waiting == 0 and self._turn.acquire(blocking=False)
         if not alone:
-            return self.submit(call).wait()
+            return self.submit(function, job).wait()
         try:
-            work = Work()
-            self._take_turn(work, call)
+            self._take_turn(job, function)
         finally:
             self._turn.release()
-        return work.wait()
+        return job.wait()
 
     def within(self, part: Callable[[], T]) -> T:
-        """Do ``part`` of the call that this thread runs; or, where it runs none, of a call of its own.
+        """Do ``part`` of the job that this thread runs; or, where it runs none, run it as one.
 
         What all ranks do together, such as to load a scheme, then comes at the same place among their calls. Raises
         SynchronisationError (``reentrant-call``) from a callback: its call has ended, and on other ranks maybe not.
         """
-        work = self._own_turn()
-        if work is not None and not work.is_completed():
-            return part()
-        done: list[T] = []
+        job = self._own_turn()
+        return part() if job is not None and not job.is_completed() else self.run(part)
 
-        def call(_: Work) -> torch.Tensor:
-            done.append(part())
-            return torch.empty(0)
-
-        self.run(call)
-        return done[0]
-
-    def _own_turn(self) -> Work | None:
+    def _own_turn(self) -> Job[Any] | None:
         """What this thread has the turn for; None if it has not."""
         running = self._running
         return running[1] if running is not None and running[0] == threading.get_ident() else None
 
-    def _take_turn(self, work: Work, call: Callable[[Work], torch.Tensor]) -> None:
-        self._running = threading.get_ident(), work
+    def _take_turn(self, job: Job[T], function: Callable[[], T]) -> None:
+        self._running = threading.get_ident(), job
         try:
-            work.run(call)
+            job.run(function)
         finally:
             self._running = None
 
-    def submit(self, call: Callable[[Work], torch.Tensor], device: torch.device = CPU) -> Work:
-        """Queue ``call``, which gives a tensor on ``device``, and return at once."""
-        work = Work(device)
+    def submit(self, function: Callable[[], T], job: Job[T] | None = None) -> Job[T]:
+        """Queue ``function``, as ``job``, and return at once."""
+        job = job or Job()
         with self._count:
             self._waiting += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name=self._name, daemon=True)
                 self._thread.start()
-        self._calls.put((work, call))
-        return work
+        self._jobs.put((job, function))
+        return job
 
     def drain(self, seconds: float) -> bool:
         """Wait until all that was submitted has ended; False if ``seconds`` were not enough."""
         if self._thread is None:
             return True
-        self._calls.put(None)
+        self._jobs.put(None)
         self._thread.join(seconds)
         ended = not self._thread.is_alive()
         if ended:
@@ -187,9 +188,8 @@ class Worker:
         return ended
 
     def _loop(self) -> None:
-        while (entry := self._calls.get()) is not None:
-            work, call = entry
+        while (entry := self._jobs.get()) is not None:
             with self._turn:
-                self._take_turn(work, call)
+                self._take_turn(*entry)
             with self._count:
                 self._waiting -= 1

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, SynchronisationError
-from zenc.runtime.backend_api import Call, Opener, Stage
+from zenc.runtime.backend_api import Backend
 from zenc.runtime.call_queue import Work
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.layout import Layout, layout_of, not_a_tensor
+from zenc.runtime.layout import layout_of, not_a_tensor
 from zenc.runtime.operation import Given, Operation, operation_of
+from zenc.runtime.prepared_call import PreparedCall, signature_of
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.streams import on_stream
@@ -27,9 +24,7 @@ if TYPE_CHECKING:
     from zenc.select.online import Decision
 
 MOST_KNOWN = 256
-"""Shapes whose workshops are kept; models have far fewer."""
-Prepared: TypeAlias = tuple[Layout, Opener, int]
-"""How tensors of a shape are cut, what opens calls for them, and 64 bits that only ranks of one call share."""
+"""Shapes for which a backend stays prepared; models have far fewer."""
 Run: TypeAlias = Callable[[int, Work], torch.Tensor]
 """A call, given its number among those of the group and what it ends with."""
 
@@ -42,13 +37,13 @@ class Collective:
     """
 
     def __init__(
-        self, artifact: Artifact, communicator: Communicator, stage_on: Callable[[torch.device], Stage]
+        self, artifact: Artifact, communicator: Communicator, backend_on: Callable[[torch.device], Backend]
     ) -> None:
         self.artifact = artifact
-        self.stage_on = stage_on
+        self.backend_on = backend_on
         self._digest = artifact.plan.digest
         self._communicator = communicator
-        self._known: dict[tuple[object, ...], Prepared] = {}
+        self._known: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
         self.recorder: Recorder | None = None
         """What keeps the ranges of calls, if anything."""
@@ -131,12 +126,15 @@ class Collective:
         planned = self._planned(tensor, operation_of(op), rows, name)
         number = self._communicator.next_call()
 
-        def run(work: Work) -> torch.Tensor:
+        def run() -> torch.Tensor:
             with of_call(self.recorder, name, number):
                 return planned(number, work)
 
-        worker, call = self._communicator.worker, on_stream(run, tensor, async_op)
-        return worker.submit(call, tensor.device) if async_op else worker.run(call)
+        worker, work, call = self._communicator.worker, Work(tensor.device), on_stream(run, tensor, async_op)
+        if not async_op:
+            return worker.run(call, work)
+        worker.submit(call, work)
+        return work
 
     def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
         """An ``all_reduce`` of ``tensor`` that a CUDA graph can hold: see ``Captured``. All ranks ask for it together.
@@ -162,29 +160,17 @@ class Collective:
 
     def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
         """What makes the call, on the worker's turn; raises TensorError for a tensor that can't be summed."""
-        prepared = self._prepared(tensor, op, rows)
-        return lambda number, work: self._run(tensor, prepared, op, number, work)
+        prepared = self.prepared(tensor, op, rows)
 
-    def _run(self, tensor: torch.Tensor, prepared: Prepared, op: Operation, number: int, work: Work) -> torch.Tensor:
-        """One call, on the worker's turn. A call that fails here breaks the communicator: peers wait for it."""
-        self._communicator.ensure_healthy()
-        layout, open_call, signature = prepared
-        if not layout.units or not layout.width:
-            return _without_elements(tensor)
-        started = time.perf_counter()
-        opened = open_call(CallHeader(number, signature, layout.units))
-        try:
-            found = opened.reduce(tensor, self.size if op == "mean" else 1)
-        except BaseException as error:  # an interrupted call leaves peers waiting just the same
-            self._give_up(error, opened)
-            raise
-        seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
-        counts = found.counts_in, found.counts_out
-        counted = CallStats(number, layout, self.size, *counts, opened.stats, *seconds, found.made_again, found.waited)
-        self._stats = work.counted = counted
-        return found.tensor
+        def run(number: int, work: Work) -> torch.Tensor:
+            result, counted = prepared.run(tensor, number)
+            if counted is not None:
+                self._stats = work.counted = counted
+            return result
 
-    def _prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> Prepared:
+        return run
+
+    def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> PreparedCall:
         """What calls with this shape, dtype and operation share; raises TensorError as ``layout_of``."""
         if not isinstance(tensor, torch.Tensor):
             raise not_a_tensor(tensor)
@@ -197,24 +183,12 @@ class Collective:
             unit = self.artifact.plan.unit
             if rows and unit is Unit.AUTO and not sparse_dim:
                 unit = Unit.ROW
-            known = self._known[key] = self._prepare(layout_of(tensor, unit), op, tensor.device)
+            layout = layout_of(tensor, unit)
+            signature, divisor = signature_of(self._digest, layout, op), self.size if op == "mean" else 1
+            backend = self.backend_on(tensor.device).prepare(layout)
+            known = self._known[key] = PreparedCall(self._communicator, layout, backend, signature, divisor)
         return known
-
-    def _prepare(self, layout: Layout, op: Operation, device: torch.device) -> Prepared:
-        meaning = (self._digest, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op)
-        signature = int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
-        return layout, self.stage_on(device)(layout), signature
-
-    def _give_up(self, error: BaseException, call: Call | None) -> None:
-        if self.size > 1:
-            cause = error if isinstance(error, SynchronisationError) else None
-            text = f"this rank failed: {type(error).__name__}: {error}"
-            self._communicator.abort(cause or SynchronisationError(Diagnostic("call-failed", text)), call)
 
     def __repr__(self) -> str:
         plan = self.artifact.plan
         return f"<zenc.Collective {plan.scheme} {self._digest[:12]} rank {self.rank} of {self.size}>"
-
-
-def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.coalesce() if tensor.layout is torch.sparse_coo else tensor

@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -28,6 +28,21 @@ if TYPE_CHECKING:
     from zenc.runtime.gpu.nccl import NcclGroup
 
 PLEDGE_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pledge:
+    """What a rank shows all others before they go on together; as JSON at most ``PLEDGE_BYTES``.
+
+    ``error`` is what it has failed with; empty if all is well. The other fields are of what they agree on.
+    """
+
+    scheme: str = ""
+    digest: str = ""
+    profiles: str = ""
+    holds: str = ""
+    nccl_id: str = ""
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -93,12 +108,16 @@ class Communicator:
         self.group = None
         self.transport.close()
 
-    def handshake(self, pledge: dict[str, str], deadline: float) -> None:
-        """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ.
+    def call_failed(self, error: BaseException, kept: object) -> None:
+        """Give up after ``error`` in a call, for which peers wait; a rank that is alone goes on."""
+        if self.size > 1:
+            text = f"this rank failed: {type(error).__name__}: {error}"
+            known = error if isinstance(error, SynchronisationError) else None
+            self.abort(known or SynchronisationError(Diagnostic("call-failed", text)), kept)
 
-        ``pledge`` has the keys ``digest``, ``scheme`` and ``error`` (empty if all is well).
-        """
-        pledges = [f"{other['scheme']} ({other['digest'][:12]})" for other in self._gather(pledge, deadline)]
+    def handshake(self, pledge: Pledge, deadline: float) -> None:
+        """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ."""
+        pledges = [f"{other.scheme} ({other.digest[:12]})" for other in self._gather(pledge, deadline)]
         if notes := _who_has_which(pledges):
             help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
             message = "the ranks hold different schemes"
@@ -106,20 +125,20 @@ class Communicator:
 
     def agree_on_profiling(self, how: str, deadline: float) -> None:
         """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
-        pledges = self._gather({"digest": "", "scheme": how, "error": ""}, deadline)
-        if notes := _who_has_which([other["scheme"] for other in pledges]):
+        pledges = self._gather(Pledge(profiles=how), deadline)
+        if notes := _who_has_which([other.profiles for other in pledges]):
             help = "give all ranks a profiler with the same numbers, or none of them"
             message = "the ranks would profile different steps"
             raise self._of_all(Diagnostic("different-profilers", message, notes=notes, help=help))
 
     def all(self, holds: bool, error: str, deadline: float) -> bool:
         """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
-        pledges = self._gather({"digest": "", "scheme": "yes" if holds else "no", "error": error}, deadline)
-        return {other["scheme"] for other in pledges} == {"yes"}
+        pledges = self._gather(Pledge(holds=str(holds), error=error), deadline)
+        return all(other.holds == str(True) for other in pledges)
 
-    def broadcast(self, name: bytes, deadline: float) -> bytes:
-        """The ``name`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
-        return bytes.fromhex(self._gather({"digest": name.hex(), "scheme": "", "error": ""}, deadline)[0]["digest"])
+    def broadcast(self, nccl_id: bytes, deadline: float) -> bytes:
+        """The ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
+        return bytes.fromhex(self._gather(Pledge(nccl_id=nccl_id.hex()), deadline)[0].nccl_id)
 
     def allreduce_sum(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of ``marks`` over the ranks, in place, and the ``number`` of each; [n] int64.
@@ -177,9 +196,9 @@ class Communicator:
         found: list[float] = torch.stack(every).amax(dim=0).tolist()
         return found
 
-    def _gather(self, pledge: dict[str, str], deadline: float) -> list[dict[str, str]]:
+    def _gather(self, pledge: Pledge, deadline: float) -> list[Pledge]:
         """The pledges of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
-        text = json.dumps(pledge).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)
+        text = json.dumps(asdict(pledge)).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)
         mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         every = [torch.empty_like(mine) for _ in range(self.size)]
         assert self.group is not None
@@ -190,7 +209,7 @@ class Communicator:
             self.abort(lost, every)
             raise lost from error
         pledges = [_read_pledge(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
-        failed = {rank: other["error"] for rank, other in enumerate(pledges) if other["error"]}
+        failed = {rank: other.error for rank, other in enumerate(pledges) if other.error}
         if failed:
             notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
             ranks = ", ".join(map(str, failed))
@@ -222,10 +241,10 @@ def in_a_line(error: Exception) -> str:
     return " ".join(text.encode("ascii", "replace").decode().split())[:400]
 
 
-def _read_pledge(data: bytes, rank: int) -> dict[str, str]:
+def _read_pledge(data: bytes, rank: int) -> Pledge:
     try:
         read = json.loads(data)
-        return {key: str(read[key]) for key in ("digest", "scheme", "error")}
+        return Pledge(**{each.name: str(read[each.name]) for each in fields(Pledge)})
     except (ValueError, KeyError, TypeError) as error:
         message = f"rank {rank} runs another version of zenc, or no zenc at all"
         raise SynchronisationError(Diagnostic("different-schemes", message)) from error

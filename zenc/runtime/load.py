@@ -11,9 +11,9 @@ import torch.distributed as dist
 from zenc.codegen.artifact import Artifact
 from zenc.errors import ZencError
 from zenc.runtime.autoselect import ChoosingCollective, names_of
-from zenc.runtime.backends import Stages
+from zenc.runtime.backends import Backends
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
+from zenc.runtime.communicator import Communicator, Pledge, communicator_for, in_a_line
 from zenc.runtime.gpu.fixed_capacity import Shares, capacity_of
 
 
@@ -56,28 +56,28 @@ class _Loading:
         """
         try:
             capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
-            stages = Stages(artifact, self.communicator, self.deadline, capacity)
+            backends = Backends(artifact, self.communicator, self.deadline, capacity)
             if device.type == "cpu":
-                stages.on(device)  # what can fail fails here, on all ranks at once
+                backends.on(device)  # what can fail fails here, on all ranks at once
         except Exception as failure:
             self.tell(failure)
             raise
         whole = of or artifact
         scheme = whole.name[:60] + (f" with {capacity}" if capacity else "")
-        self._agree({"digest": whole.digest, "scheme": scheme, "error": ""})
+        self._agree(Pledge(scheme=scheme, digest=whole.digest))
         if device.type != "cpu":
-            stages.on(device)  # has an agreement of its own
-        return Collective(artifact, self.communicator, stages.on)
+            backends.on(device)  # has an agreement of its own
+        return Collective(artifact, self.communicator, backends.on)
 
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""
         try:
-            self._agree({"digest": "", "scheme": "", "error": in_a_line(failure)})
+            self._agree(Pledge(error=in_a_line(failure)))
         except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
             if isinstance(failure, ZencError) and self.communicator.rank != 0:
                 failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
 
-    def _agree(self, pledge: dict[str, str]) -> None:
+    def _agree(self, pledge: Pledge) -> None:
         self.communicator.worker.within(lambda: self.communicator.handshake(pledge, self.deadline))
 
 

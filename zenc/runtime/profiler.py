@@ -24,7 +24,7 @@ from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_lin
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import dump_profiles
 from zenc.gradients.sample import Accumulator
-from zenc.runtime.call_queue import Work
+from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.presence import PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
@@ -66,7 +66,7 @@ class Profiler:
         self.every, self.sample = every, sample
         self._calls: dict[str, int] = {}
         self._tallies: dict[str, Accumulator] = {}
-        self._pending: dict[str, Work] = {}
+        self._pending: dict[str, Job[None]] = {}
         self._marker = PresenceSampler(sample)
         self._lock = threading.Lock()
 
@@ -97,13 +97,12 @@ class Profiler:
     def count(self, marks: Marks, communicator: Communicator, reduced: Work | None = None) -> None:
         """Queue the sum of ``marks`` over the ranks behind the call ``reduced``, whose gradient they are of, if any."""
 
-        def run(_: Work) -> torch.Tensor:
+        def run() -> None:
             communicator.ensure_healthy()
             sent = reduced.counted.bytes_sent if reduced and reduced.counted else 0
             holders, bytes_sent = communicator.allreduce_sum(marks.held.to(count_dtype(communicator.size)), sent)
             if not holders[-1]:
                 self._add(marks, communicator.size, holders[:-1], bytes_sent)
-            return holders
 
         self._pending[marks.name] = communicator.worker.submit(run)
 

@@ -13,12 +13,10 @@ from typing import TypeVar
 
 import torch
 
-WorkT = TypeVar("WorkT")
+T = TypeVar("T")
 
 
-def on_stream(
-    call: Callable[[WorkT], torch.Tensor], tensor: torch.Tensor, asynchronous: bool
-) -> Callable[[WorkT], torch.Tensor]:
+def on_stream(call: Callable[[], T], tensor: torch.Tensor, asynchronous: bool) -> Callable[[], T]:
     """``call`` on the right stream of the device of ``tensor``, whichever thread runs it."""
     if not tensor.is_cuda:
         return call
@@ -26,11 +24,11 @@ def on_stream(
     stream = _own_stream(device) if asynchronous else current
     ready = current.record_event()
 
-    def run(work: WorkT) -> torch.Tensor:
+    def run() -> T:
         with torch.cuda.device(device), torch.cuda.stream(stream):
             stream.wait_event(ready)
             used_by(tensor, stream)
-            return call(work)
+            return call()
 
     return run
 

@@ -104,7 +104,7 @@ class ZencState:
         except ZencError as error:
             self.error = error
             raise
-        work.then(lambda ended: self.record(name, ended))
+        work.then(lambda _: self.record(name, work))
         if self.profiler and marks:
             self.profiler.count(marks, self.collective.communicator, work)
         return work.get_future()

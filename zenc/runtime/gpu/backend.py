@@ -1,47 +1,65 @@
-"""A plan on a GPU: the generated call sequence of this rank, its kernels, and NCCL between the ranks.
-
-Stage = CallSequence of this rank, kernels in the GPU's context, communicator
-prepare(layout) -> open(envelope) -> GpuCall
-"""
+"""GPU backend: the generated call sequence of this rank, its kernels, and NCCL between the ranks."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.sequence_code import lowered, render_sequences
-from zenc.runtime.backend_api import Opener, Stage
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu import library as targets
 from zenc.runtime.gpu.call import GpuCall, GpuContext, Workspace
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.nccl import nccl_group, tell
-from zenc.runtime.gpu.partition import DevicePartitions
+from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
 from zenc.runtime.layout import Layout
 
 
-def gpu_stage(
-    artifact: Artifact, gpu: GpuDevice, group: Communicator, deadline: float, capacity: FixedCapacity | None = None
-) -> Stage:
-    """Make the plan of ``artifact`` ready on ``gpu``; all ranks of ``group`` do so together.
+class GpuBackend:
+    """The plan of ``artifact`` on ``gpu``, made by all ranks of ``group`` together.
 
     Raises VerificationError, BuildError, TargetError, and SynchronisationError ``group-not-made``.
     """
-    plan, parts = artifact.plan, artifact.plan.parts(group.size)
-    try:
-        steps = lowered(plan, group.size, group.rank)
-        library = targets.load(render_sequences([steps]), deadline_s=deadline, scheme=plan.scheme)
-        library.bind(*gpu.libraries(group.size))
-        kernels = library.load_kernels(gpu.image(artifact))
-    except Exception as error:
-        tell(group, error, deadline)
-        raise
-    communicator = nccl_group(group, gpu.name, library, deadline)
-    nothing, announces = gpu.memory(8), bool(plan.announce)
-    loaded = GpuContext(plan.scheme, parts, announces, library, kernels, communicator, gpu, nothing, deadline, capacity)
-    cuts = DevicePartitions(plan.mapping, parts, library, gpu.uploaded)
 
-    def prepare(layout: Layout) -> Opener:
-        cut, workspace = cuts.of(layout.units), Workspace()
-        return lambda envelope: GpuCall(loaded, layout, cut, envelope, workspace)
+    def __init__(
+        self,
+        artifact: Artifact,
+        gpu: GpuDevice,
+        group: Communicator,
+        deadline: float,
+        capacity: FixedCapacity | None = None,
+    ) -> None:
+        plan, parts = artifact.plan, artifact.plan.parts(group.size)
+        try:
+            steps = lowered(plan, group.size, group.rank)
+            library = targets.load(render_sequences([steps]), deadline_s=deadline, scheme=plan.scheme)
+            library.bind(*gpu.libraries(group.size))
+            kernels = library.load_kernels(gpu.image(artifact))
+        except Exception as error:
+            tell(group, error, deadline)
+            raise
+        nccl, nothing, announces = nccl_group(group, gpu.name, library, deadline), gpu.memory(8), bool(plan.announce)
+        self._loaded = GpuContext(
+            plan.scheme, parts, announces, library, kernels, nccl, gpu, nothing, deadline, capacity
+        )
+        self._cuts = DevicePartitions(plan.mapping, parts, library, gpu.uploaded)
 
-    return prepare
+    def prepare(self, layout: Layout) -> GpuPrepared:
+        """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
+        return GpuPrepared(self._loaded, layout, self._cuts.of(layout.units), Workspace())
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPrepared:
+    """What calls over tensors of one ``layout`` share."""
+
+    loaded: GpuContext
+    layout: Layout
+    cut: DevicePartition
+    workspace: Workspace
+
+    def start(self, header: CallHeader) -> GpuCall:
+        """A call whose messages carry ``header``."""
+        return GpuCall(self.loaded, self.layout, self.cut, header, self.workspace)

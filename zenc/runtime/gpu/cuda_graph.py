@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
-from zenc.runtime.call_queue import Work
-from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call import GpuCall
 from zenc.runtime.gpu.call_args import CallOutcome
 from zenc.runtime.gpu.device import Arena, GpuDevice
@@ -41,8 +39,7 @@ class Captured:
 
     def __init__(self, collective: Collective, tensor: torch.Tensor, op: Operation, rows: bool) -> None:
         self._collective, self._tensor, self._op, self._rows = collective, tensor, op, rows
-        layout, self._open, self._signature = collective._prepared(tensor, op, rows)
-        self._units = layout.units
+        self._communicator, self._prepared = collective.communicator, collective.prepared(tensor, op, rows)
         call = self._opened()
         if not tensor.is_sparse and not tensor.is_contiguous():
             raise _refused("a dense tensor with gaps has no room for its sum", "pass a contiguous one")
@@ -68,7 +65,7 @@ class Captured:
         call = self._call
         if call is None:
             raise _refused("nothing has been captured", "call enqueue() while a graph is captured, and replay it")
-        self._collective._communicator.ensure_healthy()
+        self._communicator.ensure_healthy()
         loaded = call.loaded
         outcome, why = loaded.library.drain(loaded.communicator, loaded.gpu.streams()[0], loaded.deadline)
         if outcome is not CallOutcome.DONE:
@@ -80,24 +77,22 @@ class Captured:
         return call.sparse(self._arena, int(self._report[1 + self._parts :].sum())).clone()
 
     def _opened(self) -> GpuCall:
-        number = self._collective._communicator.next_call()
-        call = self._open(CallHeader(number, self._signature, self._units))
+        call = self._prepared.start(self._communicator.next_call())
         if not isinstance(call, GpuCall) or call.loaded.capacity is None:
             raise _refused("only calls on a GPU in capacity mode can be captured", "zenc.load(..., capacity=0.05)")
         return call
 
     def _put(self, call: GpuCall, tensor: torch.Tensor, report: torch.Tensor | None) -> None:
         """Make the call, or with a report put it on the stream; in turn with the others of its group."""
-        communicator, divisor = self._collective._communicator, self._collective.size if self._op == "mean" else 1
+        communicator, divisor = self._communicator, self._prepared.divisor
 
-        def run(_: Work) -> torch.Tensor:
+        def run() -> None:
             communicator.ensure_healthy()
             try:
                 call.run(tensor, None if tensor.is_sparse else tensor, divisor, self._arena.allocate, report)
             except BaseException as error:
-                self._collective._give_up(error, call)
+                communicator.call_failed(error, call)
                 raise
-            return tensor
 
         communicator.worker.run(on_stream(run, tensor, False))
 
@@ -109,7 +104,7 @@ class Captured:
         message = f"a replay of {loaded.scheme} {ended}"
         error = SynchronisationError(Diagnostic("cuda-failed" if why else "deadline", message, help=help))
         loaded.library.abort_communicator(loaded.communicator)
-        self._collective._communicator.abort(error, self)
+        self._communicator.abort(error, self)
         return error
 
 

@@ -1,0 +1,57 @@
+"""Prepared calls: what all-reduces of tensors of one shape, dtype and operation share, and how one is made."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+import torch
+
+from zenc.runtime.backend_api import Call, Prepared
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.cpu.headers import CallHeader
+from zenc.runtime.layout import Layout
+from zenc.runtime.operation import Operation
+from zenc.runtime.stats import CallStats
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCall:
+    """``signature``: 64 bits that only ranks of one call share. ``divisor``: of each value, before it is summed."""
+
+    communicator: Communicator
+    layout: Layout
+    prepared: Prepared
+    signature: int
+    divisor: int
+
+    def start(self, number: int) -> Call:
+        """Call ``number`` of the group."""
+        return self.prepared.start(CallHeader(number, self.signature, self.layout.units))
+
+    def run(self, tensor: torch.Tensor, number: int) -> tuple[torch.Tensor, CallStats | None]:
+        """The sum of ``tensor``, by call ``number``, on the worker's turn, and what was counted; None without elements.
+
+        A call that fails here breaks the communicator: peers wait for it.
+        """
+        communicator, layout = self.communicator, self.layout
+        communicator.ensure_healthy()
+        if not layout.units or not layout.width:
+            return (tensor.coalesce() if layout.is_sparse else tensor), None
+        started = time.perf_counter()
+        call = self.start(number)
+        try:
+            found = call.reduce(tensor, self.divisor)
+        except BaseException as error:  # an interrupted call leaves peers waiting just the same
+            communicator.call_failed(error, call)
+            raise
+        seconds = time.perf_counter() - started, found.seconds_pack, found.seconds_expand
+        counted = number, layout, communicator.size, found.counts_in, found.counts_out, call.stats
+        return found.tensor, CallStats(*counted, *seconds, found.made_again, found.waited)
+
+
+def signature_of(plan: str, layout: Layout, op: Operation) -> int:
+    """What headers say of a call under the plan of digest ``plan``: 64 bits."""
+    meaning = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
+    return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")
