@@ -1,0 +1,41 @@
+"""The page about the architecture: its table of rooms is the order of imports, and what it points at is there."""
+
+from __future__ import annotations
+
+import re
+
+from tests.docs.pages import ROOT
+from tests.test_layers import LAYERS, PACKAGE
+
+PAGE = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
+
+
+def section(heading: str) -> str:
+    return PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return lines[2:]
+
+
+def test_rooms_are_the_layers_in_their_order() -> None:
+    shown = [{f"zenc.{name.strip('`/ ')}" for name in cells[0].split(",")} for cells in rows(section("Rooms"))]
+    assert shown == [set(layer) for layer in LAYERS]
+
+
+def test_the_picture_shows_folders_that_are_there() -> None:
+    shown = set(re.findall(r"(\w+)/", section("The house").split("```")[1]))
+    assert len(shown) > 12
+    homes = (PACKAGE, PACKAGE / "codegen", PACKAGE / "runtime")
+    assert {name for name in shown if not any((home / name / "__init__.py").exists() for home in homes)} == set()
+
+
+def test_what_is_asked_for_is_where_the_page_says() -> None:
+    paths = re.findall(r"`([\w/.]+\.(?:py|h)|templates/[\w/]+/)`", section("Where is ..."))
+    assert len(paths) > 15
+    lacking = []
+    for path in paths:
+        homes = (PACKAGE / path, ROOT / path, ROOT / "templates" / "cuda" / path, PACKAGE / "simulator" / path)
+        lacking += [path] if not any(home.exists() for home in homes) else []
+    assert lacking == []
