@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cost.plans import SHIPPED, plan_of
+from tests.simulator.plans import SHIPPED, plan_of
 from zenc.analysis.exact_traffic import weigh
 from zenc.errors import CostError, TopologyError
 from zenc.gradients.generators import GradientSpec, drawn

@@ -15,7 +15,7 @@ from math import log2
 
 import pytest
 
-from tests.cost.plans import plan_of as shipped
+from tests.simulator.plans import plan_of as shipped
 from tests.support.plans import plan_of
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import common_core, random_subset, zipf

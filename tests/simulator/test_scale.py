@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import resource, sys, time
-from tests.cost.plans import plan_of
+from tests.simulator.plans import plan_of
 from zenc.simulator.predict import predict_on, network
 from zenc.simulator.calibration import DEFAULTS
 from zenc.gradients.profile_generators import zipf

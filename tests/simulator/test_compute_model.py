@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cost.plans import SHIPPED, plan_of
+from tests.simulator.plans import SHIPPED, plan_of
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.simulator.calibration import KERNELS, bandwidth_only
