@@ -45,6 +45,8 @@ DATA = (
     "zenc.language.schedule",
     "zenc.language.topology_syntax",
     "zenc.scheme.model",
+    "zenc.wire.constants",
+    "zenc.wire.structs",
     "zenc.topology.model",
     "zenc.plan.ir",
     "zenc.rank_ir.ir",

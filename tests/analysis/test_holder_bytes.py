@@ -13,7 +13,7 @@ from tests.support.holder_bytes import weigh_by_holders
 from zenc.analysis.holder_bytes import weights
 from zenc.analysis.volume import volumes
 from zenc.verify.proof import verify
-from zenc.wire.formats import MESSAGE_HEADER_BYTES
+from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 UNITS, UNIT_BYTES = 50_000, 64
 

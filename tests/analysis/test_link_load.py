@@ -20,7 +20,7 @@ from zenc.plan.unroll import Rounds, expand
 from zenc.topology.model import Topology
 from zenc.topology.shapes import dgx, fat_tree, nodes, ring
 from zenc.verify.proof import prove
-from zenc.wire.formats import MESSAGE_HEADER_BYTES
+from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]))
 RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))

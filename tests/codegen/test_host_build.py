@@ -190,11 +190,6 @@ def test_a_library_without_kernels_is_refused():
     assert id_of(raised) == "library-broken"
 
 
-def test_the_abi_versions_of_header_and_package_are_equal():
-    header = next(text for name, text in building.headers("cpu").items() if name.endswith("zenc/formats.h"))
-    assert f"#define ZENC_ABI_VERSION {toolchain.ABI_VERSION}\n" in header
-
-
 def test_a_process_opens_a_library_once():
     assert load(_rendered()) is load(_rendered())
     assert len(cache.entries()) == 1

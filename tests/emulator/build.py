@@ -34,6 +34,8 @@ MODES = {
     "thread": ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
 }
 """Flags for kernels and programs; the engine needs none, whatever it is loaded by."""
+DRAWING = ("shared/zenc/config.h", "shared/zenc/constants.h", "shared/zenc/mix.h")
+"""The headers of zenc by which the engine draws the order of threads."""
 ALIGNED = {"plain": ("-fsanitize=alignment", "-Wl,--as-needed")}
 """Further ones for kernels. What the compiler calls is in ``engine/alignment.cpp``: its own library is not needed."""
 
@@ -45,8 +47,8 @@ class CompileError(Exception):
 def engine() -> Path:
     """The library that runs kernels, and stands in for CUDA's driver and NCCL."""
     sources = sorted(path for path in HERE.glob("*/*.cpp") if path.parent.name in ("engine", "driver", "nccl"))
-    command = [*COMMON, *ENGINE, f"-I{INCLUDE}", f"-I{HERE}", *map(str, sources), "-lpthread", "-ldl"]
-    return compiled(command, own_texts())
+    command = [*COMMON, *ENGINE, *include_flags(), f"-I{HERE}", *map(str, sources), "-lpthread", "-ldl"]
+    return compiled(command, own_texts() | {name: headers("cuda")[name] for name in DRAWING})
 
 
 def kernels(sources: Mapping[str, str], mode: str = "plain") -> Path:

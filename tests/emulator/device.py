@@ -14,29 +14,17 @@ from typing import Any
 import numpy as np
 
 from tests.emulator.build import engine, kernels
-
-THREADS = 256
-"""Of every block: the twin of ``THREADS`` in ``templates/shared/zenc/segment.h``."""
+from zenc.wire.constants import THREADS
+from zenc.wire.structs import SEGMENT, ctypes_fields
 
 Argument = Any
 """A contiguous array (its address), an array of a ctypes type such as ``Segment * 3``, an integer, or None."""
 
 
 class Segment(ctypes.Structure):
-    """The twin of ``zenc::Segment``; addresses are integers, or None."""
+    """Fields of SEGMENT; addresses are integers, or None."""
 
-    _fields_ = (
-        ("bitmap", ctypes.c_void_p),
-        ("ranks", ctypes.c_void_p),
-        ("index", ctypes.c_void_p),
-        ("values", ctypes.c_void_p),
-        ("slots", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-        ("format", ctypes.c_int64),
-        ("part", ctypes.c_uint64),
-        ("actual", ctypes.c_void_p),
-        ("status", ctypes.c_void_p),
-    )
+    _fields_ = ctypes_fields(SEGMENT)
 
 
 class LaunchError(Exception):

@@ -14,8 +14,8 @@ from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.api import compile
 from zenc.plan.requirements import allowed
-from zenc.runtime.gpu.call_args import CallOutcome
 from zenc.scheme.model import Holders
+from zenc.wire.constants import CallOutcome
 
 EVERY = cases(range(1, 9))
 """Every shipped scheme with every number of ranks up to 8 that it allows."""

@@ -26,9 +26,9 @@ from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.ir import Plan
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.geometry import Geometry
-from zenc.runtime.gpu.call_args import DTYPE_NUMBERS
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.scheme.model import HierarchicalHash
+from zenc.wire.constants import DTYPE_NUMBERS
 
 FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 UNOPTIMISED = "-O0"

@@ -1,4 +1,4 @@
-"""Kernels on numpy arrays, launched one at a time by CUDA's driver: the twin of ``tests/emulator/device.py``."""
+"""Kernels on numpy arrays, launched one at a time by CUDA's driver: as ``tests/emulator/device.py`` has them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.emulator.device import THREADS, LaunchError
+from tests.emulator.device import LaunchError
 from tests.emulator.libraries import Failed, Libraries
 from tests.gpu.machine import Machine
 from tests.gpu.mirror import Mirror
+from zenc.wire.constants import THREADS
 
 
 class GpuDevice:
@@ -32,8 +33,8 @@ class GpuDevice:
     ) -> None:
         """Run the kernel ``name`` on copies of ``arguments``, and write back what it has changed.
 
-        Arguments are those of the twin, which is also the one that compares them with the kernel's parameters; the
-        order of threads is the device's, whatever ``seed`` says. Raises LaunchError.
+        Arguments are those of the emulator's, which also compares them with the kernel's parameters; the order of
+        threads is the device's, whatever ``seed`` says. Raises LaunchError.
         """
         self._libraries.make_current(self._ordinal)
         function = self._libraries.new("cuModuleGetFunction", self._module, name.encode())

@@ -14,7 +14,7 @@ import zenc
 from tests.support.cases import COMBINATIONS, FORMATS, assert_same_bits, scheme_text, sparse_tensor
 from tests.support.local import collectives, run_all
 from zenc.errors import SynchronisationError, TensorError, ZencError
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 BALANCED = scheme_text(*COMBINATIONS[-1])
 

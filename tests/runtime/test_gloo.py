@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
 from tests.support.ranks import Ranks, RanksFailed
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 JOBS = "tests.runtime.jobs:"
 BALANCED = scheme_text(*COMBINATIONS[-1])

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from zenc.errors import SynchronisationError
 from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
+from zenc.wire.constants import WIRE_FORMATS
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 WORD = st.integers(0, 2**64 - 1)
 ENVELOPES = st.builds(CallHeader, WORD, WORD, WORD)

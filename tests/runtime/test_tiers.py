@@ -30,7 +30,7 @@ from tests.support.cases import (
 from tests.support.local import collectives, run_all
 from tests.support.plans import explain
 from zenc.gradients.generators import GradientSpec
-from zenc.wire.formats import MESSAGE_HEADER_BYTES
+from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 JOBS = "tests.runtime.jobs:"
 SIZES = ((1, 1), (1, 3), (2, 1), (2, 2), (2, 3), (3, 2), (4, 2), (2, 4), (3, 3), (2, 2, 2), (5, 1), (7, 1))

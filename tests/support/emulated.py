@@ -24,10 +24,11 @@ from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.codegen.statements import HolderSequence, Sequence
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.ir import Plan
-from zenc.runtime.gpu.call_args import ALLOCATE, DTYPE_NUMBERS, CallArgs, CallOutcome, failure_of
+from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, failure_of
 from zenc.runtime.gpu.library import CallSequence
 from zenc.runtime.gpu.partition import DevicePartitions, Words
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
+from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 
 DEADLINE = 60.0
 STRICT = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")

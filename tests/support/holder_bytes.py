@@ -18,8 +18,9 @@ from zenc.plan.ir import Phase, Plan
 from zenc.scheme.model import Format
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, index_bytes, padded, wire_format
+from zenc.wire.formats import index_bytes, padded, wire_format
 from zenc.wire.owners import owners_of
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,8 +20,9 @@ from tests.support.shipped import cases, plan_of_shipped
 from zenc.codegen.sequence_code import FILE, lowered, render_sequences
 from zenc.codegen.templates import headers, include_dirs
 from zenc.plan.ir import Plan
-from zenc.runtime.gpu.call_args import CallArgs, CallOutcome
+from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallSequence
+from zenc.wire.constants import CallOutcome
 
 UNIT = "unit.cpp"
 FIRST = "zenc_all_reduce"

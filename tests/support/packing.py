@@ -11,10 +11,8 @@ import numpy as np
 
 from tests.emulator.device import Device
 from tests.support.pieces import Piece, ranks_of, rubbish, set_between, table, words_of
-from zenc.runtime.cpu.geometry import RANKED_WORDS
+from zenc.wire.constants import DIGIT_BITS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
 
-SCAN_TILE, SORT_TILE, DIGIT_BITS, MOST_INPUTS = 2048, 4096, 8, 64
-"""The twins of those in ``templates/shared/zenc/work.h``."""
 NOWHERE = (1 << 64) - 1
 
 

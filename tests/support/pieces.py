@@ -9,16 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tests.emulator.device import Segment
-from zenc.runtime.cpu.geometry import RANKED_WORDS
-from zenc.runtime.cpu.kernels import WIRE_NUMBERS
 from zenc.scheme.model import Format
-from zenc.wire.formats import WIRE_FORMATS, index_bytes
+from zenc.wire.constants import RANK_BITS, RANKED_WORDS, WIRE_FORMATS, WIRE_NUMBERS
+from zenc.wire.formats import index_bytes
 
 RUBBISH = 0xA5A5A5A5A5A5A5A5
-
-
-RANK_BITS = 37
-"""The twin of that in ``templates/shared/zenc/ranks.h``."""
 
 
 def rubbish(words: int) -> np.ndarray:

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
+from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import (
-    MESSAGE_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES,
-    WIRE_FORMATS,
     SegmentShape,
     body_bytes,
     index_bytes,
@@ -24,6 +22,7 @@ from zenc.wire.formats import (
     wire_format,
     wire_layout,
 )
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zenc.gradients.index_sets import Gradients, Words, occupancy
+from zenc.gradients.index_sets import Gradients, occupancy
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Round, Rounds
 from zenc.scheme.model import Format
 from zenc.verify.provenance import Deliveries, by_part
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS, wire_layout
+from zenc.wire.constants import WIRE_FORMATS
+from zenc.wire.formats import wire_layout
+from zenc.wire.mix import Words
 from zenc.wire.partitioning import UnitPartition, cut, owned, whole
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 _NAMES = (*(str(format.value) for format in WIRE_FORMATS), "values")
 """As statistics name them; the last is of values that travel alone, by holders."""

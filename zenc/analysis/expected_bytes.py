@@ -18,14 +18,9 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, Plan
 from zenc.scheme.model import Format
 from zenc.verify.provenance import Deliveries
-from zenc.wire.formats import (
-    DTYPE_BYTES,
-    MESSAGE_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES,
-    SegmentShape,
-    body_bytes,
-    wire_format,
-)
+from zenc.wire.constants import DTYPE_BYTES
+from zenc.wire.formats import SegmentShape, body_bytes, wire_format
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats = npt.NDArray[np.float64]
 

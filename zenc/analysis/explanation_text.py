@@ -8,7 +8,7 @@ from zenc.analysis.scaling_text import symbolic_text
 from zenc.gradients.stats import Figures
 from zenc.plan.ir import Plan
 from zenc.plurals import count
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.constants import DTYPE_BYTES
 
 MOST_MESSAGES = 40
 

@@ -11,7 +11,8 @@ import numpy as np
 from zenc.plan.expressions import Ints, Mask
 from zenc.scheme.model import Format
 from zenc.verify.provenance import Deliveries
-from zenc.wire.formats import SEGMENT_HEADER_BYTES, index_bytes, padded, wire_format
+from zenc.wire.formats import index_bytes, padded, wire_format
+from zenc.wire.structs import SEGMENT_HEADER_BYTES
 
 
 def announced_bytes(units: int, density: float) -> int:

@@ -19,7 +19,7 @@ from zenc.plan.ir import Phase, Plan
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.constants import DTYPE_BYTES
 
 INDEX_BYTES = 8
 

@@ -12,7 +12,7 @@ from zenc.codegen.statements import HolderSequence, Sequence, Statement
 from zenc.plan.ir import Plan
 from zenc.rank_ir.lower import lower
 from zenc.scheme.model import Format
-from zenc.wire.formats import WIRE_FORMATS
+from zenc.wire.constants import WIRE_FORMATS
 
 TEMPLATES = {Sequence: "cuda/host/sequence.cpp.j2", HolderSequence: "cuda/host/holders.cpp.j2"}
 FILE = "sequence.cpp"

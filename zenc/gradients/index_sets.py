@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from zenc.errors import Diagnostic, SchemeError, first_line
 from zenc.plan.expressions import Ints
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.constants import DTYPE_BYTES
+from zenc.wire.mix import Words
 from zenc.wire.partitioning import UnitPartition
-
-Words = npt.NDArray[np.uint64]
 
 MOST_UNITS = 1 << 26
 """Units that can be cut and drawn from: half a gigabyte a number of each."""

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.errors import CostError, Diagnostic
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.constants import DTYPE_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Range: TypeAlias = tuple[tuple[float, float], ...]

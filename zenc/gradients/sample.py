@@ -17,8 +17,9 @@ import numpy as np
 from zenc.gradients.profile import MOST_RANGES, Floats, Profile, Recorded
 from zenc.gradients.profile_fit import by_range, fitted, misfit, ranges_for
 from zenc.plan.expressions import Ints
+from zenc.wire.constants import GOLDEN
+from zenc.wire.mix import mix
 
-_MIX, _MIX_AGAIN = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # SplitMix64's (Steele, Lea and Flood, OOPSLA 2014)
 _HITS = 128
 """What all samples together should hold of a range, for its density to be known within a tenth."""
 _MOST_POOLED = 4096
@@ -29,9 +30,7 @@ def sample_ids(units: int, most: int) -> Ints:
     """The units that are looked at, ``most`` of them, or all of fewer; ascending."""
     if units <= most:
         return np.arange(units)
-    mixed = np.arange(1, most + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_MIX)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_MIX_AGAIN)
+    mixed = mix(np.arange(1, most + 1, dtype=np.uint64) * np.uint64(GOLDEN))
     places = (np.arange(most) + (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53) * (units / most)
     return np.asarray(np.minimum(places.astype(np.int64), units - 1))
 

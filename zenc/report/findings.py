@@ -1,7 +1,7 @@
 """The data of a report: schemes on one topology, predicted, and measured where a file says so.
 
 Findings = place Subject* Measured? notes          # the least predicted seconds first
-Subject  = scheme text drawing Outcome Row?
+Subject  = scheme text drawing SweepOutcome Row?
 """
 
 from __future__ import annotations

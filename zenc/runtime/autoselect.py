@@ -32,11 +32,10 @@ from zenc.runtime.sparsity_probe import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector
+from zenc.wire.constants import MOST_HASHED_UNITS
 
 MOST_TENSORS = 256
 """Whose choices are kept; models have far fewer tables."""
-MOST_HASHED = (1 << 32) - 1
-"""Units of a tensor that hierarchical hashing takes."""
 
 Loader = Callable[[Artifact, torch.device], Collective]
 """Loads a candidate, on the worker's turn of all ranks."""
@@ -182,7 +181,7 @@ class ChoosingCollective(Collective):
 
 
 def _takes(artifact: Artifact, layout: Layout) -> bool:
-    return not isinstance(artifact.plan.mapping, HierarchicalHash) or layout.units <= MOST_HASHED
+    return not isinstance(artifact.plan.mapping, HierarchicalHash) or layout.units <= MOST_HASHED_UNITS
 
 
 def names_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:

@@ -18,7 +18,7 @@ from zenc.gradients.profile import Profile
 from zenc.plan.ir import Phase, Plan
 from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
 from zenc.simulator.contributor_counts import CountedStep, DeliveryCounts
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,8 +1,8 @@
 """Many schemes at many points: which is best where.
 
-Simulation = Point* and skipped*
-Point      = ranks density bandwidth Outcome*          # best first
-Outcome    = scheme seconds (profile -> Prediction)    # of a training step: all gradients, one after another
+Simulation   = Point* and skipped*
+Point        = ranks density bandwidth SweepOutcome*          # best first
+SweepOutcome = scheme seconds (profile -> Prediction)    # of a training step: all gradients, one after another
 """
 
 from __future__ import annotations

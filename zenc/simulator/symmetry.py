@@ -25,9 +25,9 @@ from zenc.simulator.contributor_counts import CountedStep, play
 from zenc.simulator.message_bytes import ProfileBytes
 from zenc.simulator.network import Network
 from zenc.simulator.reuse import ONE, Shared, Sharing
+from zenc.wire.mix import Words, mix
 
 Floats = npt.NDArray[np.float64]
-Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,7 +140,7 @@ def _if_all_alike(scales: ProfileBytes) -> ClassProgram | None:
 
 def _marks(bytes: Floats) -> tuple[Floats, Floats]:
     """Two whole numbers below 2^24 for each; sums of them are exact, and tell different collections apart."""
-    mixed = _mixed(bytes.view(np.uint64))
+    mixed = mix(bytes.view(np.uint64))
     return (mixed >> np.uint64(40)).astype(np.float64), (mixed & np.uint64(0xFFFFFF)).astype(np.float64)
 
 
@@ -186,24 +186,24 @@ def _all(steps: list[MessageClasses], network: Network) -> _All:
 def _refined(every: _All, network: Network) -> tuple[Ints, Ints, Ints]:
     """Classes of ranks, of links and of messages: colours that are refined until there are no more of them."""
     ranks: Words = np.zeros(network.size, dtype=np.uint64)
-    links = _mixed(network.bandwidths.view(np.uint64) ^ _mixed(network.latencies.view(np.uint64)))
-    base = _mixed(every.bytes.view(np.uint64)) ^ _mixed(every.number.astype(np.uint64) + np.uint64(7))
+    links = mix(network.bandwidths.view(np.uint64) ^ mix(network.latencies.view(np.uint64)))
+    base = mix(every.bytes.view(np.uint64)) ^ mix(every.number.astype(np.uint64) + np.uint64(7))
     first = np.flatnonzero(np.r_[True, every.pair[1:] != every.pair[:-1]]) if len(every.pair) else every.pair
     within = (np.arange(len(every.pair)) - first[every.pair]).astype(np.uint64) if len(first) else every.pair
     before = 0
     while True:
-        flows = _mixed(base ^ _mixed(ranks[every.src]) ^ _mixed(ranks[every.dst] + np.uint64(1 << 32)))
+        flows = mix(base ^ mix(ranks[every.src]) ^ mix(ranks[every.dst] + np.uint64(1 << 32)))
         if len(first):
-            way = _mixed(links[every.link] + within.astype(np.uint64))
-            flows = _mixed(flows + np.add.reduceat(way, first))
+            way = mix(links[every.link] + within.astype(np.uint64))
+            flows = mix(flows + np.add.reduceat(way, first))
         found = len(np.unique(ranks)) + len(np.unique(links))
         if found == before:
             break
         before = found
         ends = ((every.src, flows), (every.dst, ~flows))
         for at, what in ends:
-            ranks = _mixed(ranks + _gathered(at, what, network.size))
-        links = _mixed(links + _gathered(every.link, flows[every.pair], len(links)))
+            ranks = mix(ranks + _gathered(at, what, network.size))
+        links = mix(links + _gathered(every.link, flows[every.pair], len(links)))
     return _numbered(ranks), _numbered(links), _numbered(flows)
 
 
@@ -211,7 +211,7 @@ def _gathered(at: Ints, what: Words, size: int) -> Words:
     """A colour for what each of ``size`` places gathers, in no order."""
     high, low = (what >> np.uint64(40)).astype(np.float64), (what & np.uint64(0xFFFFFF)).astype(np.float64)
     sums = [np.bincount(at, part, minlength=size).astype(np.uint64) for part in (high, low)]
-    return _mixed(sums[0] ^ _mixed(sums[1]))
+    return mix(sums[0] ^ mix(sums[1]))
 
 
 def _numbered(colours: Words) -> Ints:
@@ -244,19 +244,6 @@ def _of_classes(classes: Ints) -> tuple[Ints, Ints]:
     """How many are in each class, and the first of them."""
     _, member, sizes = np.unique(classes, return_index=True, return_counts=True)
     return sizes, member
-
-
-def _mixed(values: Words) -> Words:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
-    mixed: Words = values >> np.uint64(30)
-    mixed ^= values
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    shifted = mixed >> np.uint64(27)
-    mixed ^= shifted
-    mixed *= np.uint64(0x94D049BB133111EB)
-    np.right_shift(mixed, np.uint64(31), out=shifted)
-    mixed ^= shifted
-    return mixed
 
 
 def bytes_by_rank(stages: Iterable[Stage], sizes: Ints) -> tuple[Floats, Floats]:

@@ -34,8 +34,9 @@ from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
 from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Round, Rounds, expand
 from zenc.scheme.model import Partition
-from zenc.verify.provenance import Deliveries, Provenance, Words, named
+from zenc.verify.provenance import Deliveries, Provenance, named
 from zenc.verify.sizes.survey import survey
+from zenc.wire.mix import Words
 
 UNPINNED_SIZES = tuple(range(1, 17))
 """A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""

@@ -11,7 +11,6 @@ contribution is counted exactly once.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +20,7 @@ from zenc.plan.expressions import Ints
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Round, Rounds
 from zenc.plurals import count
-
-Words: TypeAlias = npt.NDArray[np.uint64]
+from zenc.wire.mix import Words, mix
 
 _NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
 MOST_MERGED = 1 << 14
@@ -62,7 +60,7 @@ class Provenance:
         self.rounds, self.size, self.parts = rounds, size, parts
         self.have = self._each_its_own()
         ranks = np.arange(size, dtype=np.uint64)
-        self.tree: Words = np.repeat(_mixed(ranks + np.uint64(1))[:, None], parts, axis=1)
+        self.tree: Words = np.repeat(mix(ranks + np.uint64(1))[:, None], parts, axis=1)
         self.name, self.one_shot, self.pushes = "", False, 0
         self.apart, self.before = self.have, self.have
         self.deliveries: Deliveries | None = None
@@ -102,8 +100,8 @@ class Provenance:
             row, origin = np.divmod(np.flatnonzero(bits.view(np.bool_)), bits.shape[1])
             first = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])
             position = np.arange(len(row)) - first[row]
-            mixed = _mixed(before[origin, part[row]] ^ _mixed(position.astype(np.uint64)))
-            self.tree[rank, part] = _mixed(np.add.reduceat(mixed, first))
+            mixed = mix(before[origin, part[row]] ^ mix(position.astype(np.uint64)))
+            self.tree[rank, part] = mix(np.add.reduceat(mixed, first))
 
     def complete(self) -> npt.NDArray[np.bool_]:
         """[size, parts]: where a rank holds a part with the contributions of all ranks."""
@@ -186,8 +184,8 @@ class Provenance:
         key, prints = key[ordered], prints[ordered]
         first = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
         position = np.arange(len(key)) - np.repeat(first, np.diff(np.r_[first, len(key)]))
-        mixed = _mixed(prints ^ _mixed(position.astype(np.uint64)))
-        self.tree[dst[starts], part[starts]] = _mixed(np.add.reduceat(mixed, first))
+        mixed = mix(prints ^ mix(position.astype(np.uint64)))
+        self.tree[dst[starts], part[starts]] = mix(np.add.reduceat(mixed, first))
 
     def pull(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play one round of the pull: what arrives is complete and takes the place of what was held."""
@@ -277,13 +275,6 @@ def by_part(round_: Round) -> Deliveries:
     part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(round_.first, lengths)
     src, dst, origin, line = columns
     return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY, _NOBODY, _NOBODY)
-
-
-def _mixed(values: Words) -> Words:
-    """The finaliser of splitmix64: a bijection that spreads every bit."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(values ^ (values >> np.uint64(31)))
 
 
 def ranks_in(words: Words) -> list[int]:

@@ -25,19 +25,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zenc.scheme.model import BLOCKS, Format
-
-MESSAGE_HEADER_BYTES = 48
-SEGMENT_HEADER_BYTES = 16
-WIRE_FORMATS = (Format.DENSE, Format.COO, Format.BITMAP, Format.ELIAS_FANO, *BLOCKS)
-"""The formats that a segment can have on the wire; the header carries the position in this tuple."""
+from zenc.wire.constants import WIRE_FORMATS
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 FILLING = frozenset({Format.DENSE, *BLOCKS})
 """The formats that a segment is filled up for, with +0: to all slots, or to whole blocks."""
 
 _DENSE, _COO, _BITMAP, _ELIAS_FANO = WIRE_FORMATS[:4]  # found faster than in their enum
 _AUTO = Format.AUTO
-
-DTYPE_BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Owners among holders without a kernel, for predictions: the twin of ``templates/cpu/zenc_cpu/owners/owners.h``.
+"""Owners among holders for predictions, without a kernel: as ``templates/cpu/zenc_cpu/owners/owners.h`` chooses them.
 
 A unit that c of n ranks hold takes c - 1 messages to its owner and n - 1 from it. The units of one holder are its own.
 Each other one goes, in ascending order, to the holder under which the squares of what all send and receive grow least.
@@ -11,11 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from zenc.plan.expressions import Ints
-
-RECEIVED = 8
-"""How much more than a message sent one received counts."""
-MESSAGE = 16
-"""How much more than a unit owned a message counts."""
+from zenc.wire.constants import MESSAGE_WEIGHT, RECEIVED_WEIGHT
 
 
 def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
@@ -30,7 +26,7 @@ def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
     sent, received, owned = _given([len(mine) for mine in held], owners[counts == 1], ranks)
     for at in np.flatnonzero(counts > 1).tolist():
         start, count = int(starts[at]), int(counts[at])
-        sending, receiving = (ranks - 2) * MESSAGE, (count - 2) * RECEIVED * MESSAGE
+        sending, receiving = (ranks - 2) * MESSAGE_WEIGHT, (count - 2) * RECEIVED_WEIGHT * MESSAGE_WEIGHT
         those = holder[start : start + count].tolist()
         costs = [sent[k] * sending + received[k] * receiving + owned[k] for k in those]
         owner = owners[at] = those[costs.index(min(costs))]

@@ -1,24 +1,20 @@
 """How many slots each part has: equal cuts, or under hierarchical hashing what the hash makes of the units.
 
-The twin of ``templates/shared/zenc/hash.h`` for h0, the function that chooses parts.
+h0, the function that chooses parts, is as in ``templates/shared/zenc/hash.h``.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from zenc.scheme.model import HierarchicalHash, Mapping
+from zenc.wire.constants import GOLDEN
 from zenc.wire.formats import slots_of
+from zenc.wire.mix import ALL_BITS, Words, mix, mixed
 
-GOLDEN = 0x9E3779B97F4A7C15
 MOST_HASHED = 1 << 22
 """Units that are hashed one by one to be counted."""
 _CHUNK = 1 << 16
-_ALL = (1 << 64) - 1
-
-Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 def part_sizes(mapping: Mapping, units: int, parts: int) -> list[int]:
@@ -37,23 +33,9 @@ def part_sizes(mapping: Mapping, units: int, parts: int) -> list[int]:
 
 def parts_of_units(mapping: HierarchicalHash, units: Words, parts: int) -> Words:
     """h0 of ``units``, in [0, parts), for up to 2^32 parts."""
-    key = np.uint64(_mix_int((_mix_int(mapping.seed) + GOLDEN) & _ALL))
-    with np.errstate(over="ignore"):
-        random = _mix(key + (units + np.uint64(1)) * np.uint64(GOLDEN))
+    key = np.uint64(mixed((mixed(mapping.seed) + GOLDEN) & ALL_BITS))
+    random = mix(key + (units + np.uint64(1)) * np.uint64(GOLDEN))
     half, cuts = np.uint64(32), np.uint64(parts)
     below: Words = (random & np.uint64(0xFFFFFFFF)) * cuts >> half
     found: Words = ((random >> half) * cuts + below) >> half
     return found
-
-
-def _mix(x: Words) -> Words:
-    """The finaliser of SplitMix64."""
-    with np.errstate(over="ignore"):
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Words = x ^ (x >> np.uint64(31))
-    return mixed
-
-
-def _mix_int(x: int) -> int:
-    return int(_mix(np.array([x], np.uint64))[0])

@@ -1,4 +1,4 @@
-"""Units to parts and slots without a kernel: the twin of what the headers in ``templates`` do, for predictions."""
+"""Parts and slots of units for predictions, without a kernel: as the headers in ``templates`` work them out."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import numpy as np
 
 from zenc.plan.expressions import Ints
 from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
+from zenc.wire.constants import DRAW_FIRST, DRAW_SECOND, GOLDEN, PERMUTATION_ROUNDS
 from zenc.wire.formats import slots_of
+from zenc.wire.mix import ALL_BITS, mixed
 from zenc.wire.owners import owners_of
 from zenc.wire.part_sizes import parts_of_units
-
-_ROUNDS = 3
-_GOLDEN = 0x9E3779B97F4A7C15
-_MOST = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,21 +83,14 @@ def _forward(cells: Ints, columns: int, rows: int, keys: list[int]) -> Ints:
 
 def _draw(numbers: Ints, key: int, below: int) -> Ints:
     """Pseudo-random numbers in [0, below), from 32 bits of each number."""
-    hashed = (numbers.astype(np.uint32) ^ np.uint32(key)) * np.uint32(0x7FEB352D)
-    hashed = (hashed ^ (hashed >> np.uint32(15))) * np.uint32(0x846CA68B)
+    hashed = (numbers.astype(np.uint32) ^ np.uint32(key)) * np.uint32(DRAW_FIRST)
+    hashed = (hashed ^ (hashed >> np.uint32(15))) * np.uint32(DRAW_SECOND)
     return np.asarray(hashed.astype(np.uint64) * np.uint64(below) >> np.uint64(32)).astype(np.int64)
 
 
 def _keys(seed: int, units: int) -> list[int]:
-    state, keys = _mix(seed) ^ _mix(units + _GOLDEN & _MOST), []
-    for _ in range(2 * _ROUNDS):
-        state = state + _GOLDEN & _MOST
-        keys.append(_mix(state) >> 32)
+    state, keys = mixed(seed) ^ mixed(units + GOLDEN & ALL_BITS), []
+    for _ in range(2 * PERMUTATION_ROUNDS):
+        state = state + GOLDEN & ALL_BITS
+        keys.append(mixed(state) >> 32)
     return keys
-
-
-def _mix(x: int) -> int:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & _MOST
-    x = (x ^ x >> 27) * 0x94D049BB133111EB & _MOST
-    return x ^ x >> 31

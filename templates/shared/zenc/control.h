@@ -5,14 +5,12 @@
 // The segments themselves are known on both sides, from the proved plan.
 #pragma once
 
-#include "zenc/config.h"
+#include "zenc/constants.h"
 
 namespace zenc {
 
-constexpr u64 CONTROL_MAGIC = 0x3130436d6e657aULL;  // "zenmC01": changes with everything that travels
-
 struct ControlHeader {
-    u64 magic;
+    u64 magic;  // CONTROL_MAGIC
     u64 sender;
     u64 segments;
     u64 call;

@@ -1,6 +1,7 @@
 // The bytes that travel, agreed between all ranks and targets: how a segment's index part is laid out.
 //
-//     body  = index, zeros up to a multiple of 8 bytes, values [count, width], zeros up to a multiple of 8
+//     message = MessageHeader, SegmentHeader of every segment, body of every segment
+//     body    = index, zeros up to a multiple of 8 bytes, values [count, width], zeros up to a multiple of 8
 //     bytes
 //
 // dense:      no index; every slot of the part is there
@@ -17,35 +18,13 @@
 // Everything is little endian.
 #pragma once
 
-#include "zenc/config.h"
-
-// Changes whenever the bytes on the wire or an entry point of the kernels change;
-// zenc.codegen.build.toolchain has its twin.
-#define ZENC_ABI_VERSION 11
+#include "zenc/constants.h"
 
 #if defined(__BYTE_ORDER__)
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "zenc's wire formats are little endian");
 #endif
 
 namespace zenc {
-
-constexpr i64 FORMAT_DENSE = 0;
-constexpr i64 FORMAT_COO = 1;
-constexpr i64 FORMAT_BITMAP = 2;
-constexpr i64 FORMAT_ELIAS_FANO = 3;
-constexpr i64 FORMAT_BLOCK = 4;  // block(2); block(4) is 5, and so on to block(2^16)
-constexpr i64 LAST_FORMAT = FORMAT_BLOCK + 15;
-constexpr i64 FORMAT_AUTO = LAST_FORMAT + 1;  // never on the wire: the smallest for each segment
-
-// What a kernel returns instead of a count, if it can't do its work.
-constexpr i64 UNKNOWN_FORMAT = -1;
-constexpr i64 WRONG_COUNT = -2;
-constexpr i64 NOT_ASCENDING = -3;
-constexpr i64 OUT_OF_RANGE = -4;
-constexpr i64 STRAY_BITS = -5;
-constexpr i64 NOT_MARKED = -6;
-constexpr i64 NO_MEMORY = -7;
-constexpr i64 NO_MEMORY_FOR_IDS = -(1LL << 62);  // where -1 - i is said of id number i
 
 ZENC_HD inline u64 padded(u64 bytes) {
     return (bytes + 7) / 8 * 8;

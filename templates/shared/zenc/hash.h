@@ -28,9 +28,6 @@ struct HashFamily {
     }
 };
 
-// Larger tensors are not hashed: a unit has 32 bits in the tables, and unit + 1 has them in the memory.
-constexpr u64 MOST_HASHED_UNITS = 0xffffffff;
-
 // What a hashed mapping looks up, for one number of units and parts, in one array of 64-bit words.
 struct HashTables {
     u64* largest;   // 1: slots of the largest part

@@ -22,8 +22,7 @@ ZENC_HD inline u64 warps_that_sum(u64 pieces) {
 }
 
 // Index sets of all ranks are read a tile at a time: a block has the same words of all of them in shared
-// memory, so many together. Of more ranks than that a tile has one word of each, in far memory.
-constexpr u64 SET_WORDS = 2048;
+// memory, SET_WORDS together. Of more ranks than that a tile has one word of each, in far memory.
 constexpr u64 FAR_BLOCKS = 16;  // that share far memory
 
 // Words of a tile, at most one for each thread. Each tile has a number for each rank in memory: no more than

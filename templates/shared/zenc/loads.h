@@ -31,17 +31,14 @@ struct Load {
 class Cost {
 public:
     ZENC_HD Cost(u64 ranks, u64 holders)
-        : sending_((static_cast<i64>(ranks) - 2) * MESSAGE),
-          receiving_((static_cast<i64>(holders) - 2) * RECEIVED * MESSAGE) {}
+        : sending_((static_cast<i64>(ranks) - 2) * MESSAGE_WEIGHT),
+          receiving_((static_cast<i64>(holders) - 2) * RECEIVED_WEIGHT * MESSAGE_WEIGHT) {}
 
     ZENC_HD i64 of(const Load& load) const {
         return load.sent * sending_ + load.received * receiving_ + load.owned;
     }
 
 private:
-    static constexpr i64 RECEIVED = 8;
-    static constexpr i64 MESSAGE = 16;
-
     i64 sending_;
     i64 receiving_;
 };

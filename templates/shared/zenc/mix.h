@@ -1,16 +1,14 @@
 // Pseudo-random numbers from numbers: what permutations and hashes are made of.
 #pragma once
 
-#include "zenc/config.h"
+#include "zenc/constants.h"
 
 namespace zenc {
 
-constexpr u64 GOLDEN = 0x9e3779b97f4a7c15ULL;  // 2^64 / golden ratio, the step of SplitMix64
-
 // The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 ZENC_HD inline u64 mix(u64 x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    x = (x ^ (x >> 30)) * MIX_FIRST;
+    x = (x ^ (x >> 27)) * MIX_SECOND;
     return x ^ (x >> 31);
 }
 

@@ -45,8 +45,7 @@ private:
 struct Permutation {
     static constexpr bool IS_IDENTITY = false;
     static constexpr bool HAS_TABLES = false;
-    // Each round moves both halves. 2 pass every balance test that we have; the third is a margin (ADR 0003).
-    static constexpr int ROUNDS = 3;
+    static constexpr int ROUNDS = PERMUTATION_ROUNDS;  // each moves both halves
 
     u64 units;
     Divider columns;
@@ -120,15 +119,15 @@ private:
     // (nullprogram.com/blog/2018/07/31), then multiply-shift (Lemire, TOMACS 2019), which looks at the upper
     // bits only. A bias below range / 2^32 remains within the grid, where parts are far coarser.
     ZENC_HD static u32 draw(u32 x, u32 key, u32 range) {
-        u32 hash = (x ^ key) * 0x7feb352dU;
-        hash = (hash ^ (hash >> 15)) * 0x846ca68bU;
+        u32 hash = (x ^ key) * DRAW_FIRST;
+        hash = (hash ^ (hash >> 15)) * DRAW_SECOND;
         return static_cast<u32>((static_cast<u64>(hash) * range) >> 32);
     }
 
     // The same for range <= 2^16, in products of 32 bits, which more processors have for all lanes.
     ZENC_HD static u32 draw_small(u32 x, u32 key, u32 range) {
-        u32 hash = (x ^ key) * 0x7feb352dU;
-        hash = (hash ^ (hash >> 15)) * 0x846ca68bU;
+        u32 hash = (x ^ key) * DRAW_FIRST;
+        hash = (hash ^ (hash >> 15)) * DRAW_SECOND;
         return ((hash >> 16) * range + ((hash & 0xffff) * range >> 16)) >> 16;
     }
 

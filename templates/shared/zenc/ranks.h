@@ -9,9 +9,7 @@
 
 namespace zenc {
 
-constexpr u64 RANKED_WORDS = 8;
-constexpr u64 RANK_BITS = 37;  // of the number below the first word: no GPU has room for 2^37 rows
-constexpr u64 MORE_BITS = 9;   // of each of the others: 6 words have 384 bits
+constexpr u64 MORE_BITS = 9;  // of each of the others: 6 words have 384 bits
 
 // Words from one bitmap to the next in an array of bitmaps that are ranked as one.
 ZENC_HD inline u64 ranked_together(u64 words) {

@@ -5,26 +5,6 @@
 
 namespace zenc {
 
-// Threads of every block of every kernel.
-constexpr u32 THREADS = 256;
-
-// One part's occupied slots and their values. Pointers are addresses of the device; those that a kernel has
-// no use for are null. A segment without a bitmap is encoded: its slots are in its index alone.
-struct Segment {
-    u64* bitmap;   // [words_of(slots)]: occupied local slots; bits beyond `slots` are 0
-    u64* ranks;    // [ranks_of(slots)]: those of the bitmap; they may count from any number on. Of an encoded
-                   // segment those of the high words of elias_fano
-    u8* index;     // the index part of its body, aligned to 8
-    void* values;  // [count, width]: ascending slots, aligned to 8
-    u64 slots;     // of the part
-    u64 count;     // occupied slots
-    i64 format;    // FORMAT_...: how `index` is written
-    u64 part;
-    u64* actual;  // null; or the number of occupied slots, ahead of the index, where `count` is only the
-                  // room that there is for them (docs/adr/0024-capacity-mode.md)
-    const i64* status;  // of an encoded segment: null, or what decoding found; unless 0 it has no slots
-};
-
 // The segments [first, first + number) of a table: those that one target is made of.
 struct Pieces {
     u64 first;

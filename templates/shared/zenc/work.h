@@ -5,9 +5,6 @@
 
 namespace zenc {
 
-constexpr u64 SCAN_TILE = 8 * THREADS;   // numbers that a block scans at a time
-constexpr u64 SORT_TILE = 16 * THREADS;  // keys that a block ranks at a time
-constexpr u64 DIGIT_BITS = 8;            // that are sorted at a time
 constexpr u64 DIGITS = 1 << DIGIT_BITS;
 
 // The words of a bitmap whose bits are counted for its ranks; the last one is behind all others.
@@ -28,10 +25,8 @@ ZENC_HD inline u64 digit_words(u64 n) {
 // Columns of a row that are summed together: row y of the grid has range y.
 constexpr u64 SUM_COLUMNS = 64;
 
-// Rows of more inputs than this are popular: blocks sum them, others are summed by a thread a column.
-constexpr u64 MOST_INPUTS = 64;
-
-// The list of popular rows of n inputs: their number, which is 0 before, and they.
+// The list of popular rows of n inputs: their number, which is 0 before, and they. Rows of more than
+// MOST_INPUTS are popular: blocks sum them, others are summed by a thread a column.
 ZENC_HD inline u64 popular_words(u64 n) {
     return 1 + n / (MOST_INPUTS + 1);
 }

@@ -1,6 +1,8 @@
 // What the environment says about every launch. Read once.
 #pragma once
 
+#include "zenc/mix.h"
+
 namespace emulator {
 
 struct Settings {
@@ -11,12 +13,9 @@ struct Settings {
 
 const Settings& settings();
 
-// splitmix64: the next of a row of numbers.
+// SplitMix64: the next of a row of numbers.
 inline unsigned long long draw(unsigned long long& state) {
-    unsigned long long x = state += 0x9e3779b97f4a7c15U;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31);
+    return zenc::mix(state += zenc::GOLDEN);
 }
 
 }  // namespace emulator

@@ -262,7 +262,7 @@ void sealed_and_opened(u64 slots, i64 format) {
         if (format == FORMAT_DENSE || below(3) == 0) bitmap[slot / 64] |= 1ULL << (slot % 64);
     const u64 count = population(bitmap.data(), words);
     const u64 value_bytes = count * 6;
-    const MessageHeader call = {{'z', 'e', 'n', 'M'}, {3, 0}, {0, 0}, 0, 3, 0, 7, 8, slots};
+    const MessageHeader call = {{'z', 'e', 'n', 'M'}, 3, 0, 0, 3, 0, 7, 8, slots};
     const u64 bytes = FRAME_BYTES + index_bytes(format, slots, count) + padded(value_bytes);
     std::vector<u64> frame(bytes / 8);
     u8* const message = reinterpret_cast<u8*>(frame.data());

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.support.corrupt import CORRUPT_INDICES
 from zenc.errors import InternalError, SynchronisationError
 from zenc.scheme.model import Format
-from zenc.wire.formats import WIRE_FORMATS, SegmentShape, body_bytes, index_bytes
+from zenc.wire.constants import WIRE_FORMATS
+from zenc.wire.formats import SegmentShape, body_bytes, index_bytes
 
 FORMATS = [format for format in WIRE_FORMATS if format.block in (0, 2, 8, 64, 256)]
 COUNTED = [Format.COO, Format.ELIAS_FANO, Format.BLOCK_8]

@@ -8,7 +8,8 @@ import subprocess
 from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.templates import templates_dir
 from zenc.scheme.model import Format
-from zenc.wire.formats import WIRE_FORMATS, index_bytes, wire_layout
+from zenc.wire.constants import WIRE_FORMATS
+from zenc.wire.formats import index_bytes, wire_layout
 
 PROGRAM = """
 #include <cstdio>

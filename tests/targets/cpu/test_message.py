@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.scheme.model import Format
-from zenc.wire.formats import FILLING, MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS, index_bytes, padded
+from zenc.wire.constants import WIRE_FORMATS
+from zenc.wire.formats import FILLING, index_bytes, padded
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 CALL = CallHeader(call=7, signature=0x1234567890ABCDEF, units=900)
 GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES

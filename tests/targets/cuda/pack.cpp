@@ -37,34 +37,15 @@ u64 word(Call& call, const u64* from) {
 
 }  // namespace
 
-struct Gradient {
-    i64 units, width, dtype;
-    u64* tables;
-    const i64* part_slots;
-    const i64* ids;
-    i64 n;
-    const void* values;
-    i64 divisor;
-    void* kernels;
-    void* stream;
-    double r1, r2;
-    u64 (*allocate)(void* user, u64 bytes);
-};
-
-u64 part_words(const Gradient& of, i64 parts) {
+u64 part_words(const Call& of, i64 parts) {
     return ranked_together(
         words_of(static_cast<u64>(*std::max_element(of.part_slots, of.part_slots + parts))));
 }
 
 // Writes the bitmap of all parts, the counts [parts], and the rows, one after another. Returns the position
 // of an id out of range, or ~0; or ~1 with a message after a failure.
-extern "C" u64 pack(const Gradient* of, i64 parts, u64* bitmap, i64* counts, u8* rows, char* message) {
-    Call call = {};
-    call.units = of->units, call.width = of->width, call.dtype = of->dtype, call.tables = of->tables;
-    call.part_slots = of->part_slots, call.ids = of->ids, call.n = of->n, call.values = of->values;
-    call.divisor = of->divisor, call.kernels = of->kernels, call.stream = of->stream;
-    call.r1 = of->r1, call.r2 = of->r2;
-    call.allocate = of->allocate;
+extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* rows, char* message) {
+    Call call = *of;
     Staging staging;
     Queue queue(call, staging);
     Capacity capacity(queue);

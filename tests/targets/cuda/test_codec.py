@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
 from tests.support.pieces import ENCODED, Piece, high_ranks, rubbish, table, words_of
-from zenc.runtime.cpu.kernels import WIRE_NUMBERS
 from zenc.scheme.model import Format
-from zenc.wire.formats import WIRE_FORMATS, index_bytes
+from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
+from zenc.wire.formats import index_bytes
 
 SLOTS = (0, 1, 63, 64, 65, 1000, 4097)
 DENSITIES = (0.0, 0.003, 0.02, 0.3, 0.5, 0.9, 1.0)

@@ -16,7 +16,8 @@ from tests.emulator.libraries import Libraries
 from tests.targets.cuda.conftest import INPUTS
 from zenc.codegen.render import render
 from zenc.codegen.templates import headers, include_dirs
-from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, CallOutcome
+from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs
+from zenc.wire.constants import CallOutcome
 
 SOURCE = Path(__file__).with_name("collect.cpp")
 FLAGS = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")

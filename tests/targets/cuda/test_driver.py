@@ -12,10 +12,9 @@ import pytest
 
 from tests.support.drivers import NCCL, compiled, driver
 from zenc.codegen.build.arch import Arch
-from zenc.codegen.templates import templates_dir
 from zenc.errors import BuildError
 from zenc.runtime.gpu import driver as module
-from zenc.runtime.gpu.driver import OLDEST_DRIVER, OLDEST_NCCL, Driver, GpuInfo, find_nccl
+from zenc.runtime.gpu.driver import Driver, GpuInfo, find_nccl
 
 
 def refused(raised) -> str:
@@ -124,8 +123,3 @@ def test_the_nccl_that_is_loaded_comes_first(tmp_path):
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "Nccl(path='libnccl.so.2', version=23007)\n"
-
-
-def test_the_oldest_versions_are_those_that_sequences_bind():
-    text = (templates_dir() / "cuda" / "zenc_host" / "driver" / "api.h").read_text()
-    assert f"OLDEST_DRIVER = {OLDEST_DRIVER};" in text and f"OLDEST_NCCL = {OLDEST_NCCL};" in text

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from tests.emulator.device import Device
 from tests.support.pieces import Piece, encoded, rubbish, table, words_of
 from zenc.runtime.cpu.holder_kernels import HolderKernels
+from zenc.wire.constants import SET_WORDS
 
 FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SIZES = (1, 63, 64, 65, 1000)
 WORDS = (1, 3, 16)
 """Of a tile."""
-SET_WORDS = 2048
-"""Of all sets in a tile: the twin of that in ``templates/shared/zenc/launch.h``."""
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.pieces import Piece, encoded, rubbish, table, words_of
-from zenc.runtime.cpu.kernels import WIRE_NUMBERS
 from zenc.scheme.model import Format
-from zenc.wire.formats import WIRE_FORMATS
+from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
 
 BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
 MANTISSA = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}

@@ -15,29 +15,12 @@ from tests.support.emulated import Device
 from tests.targets.cuda.conftest import INPUTS
 from zenc.codegen.render import render
 from zenc.codegen.templates import headers, include_dirs
-from zenc.runtime.gpu.call_args import ALLOCATE
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs
+from zenc.wire.constants import DTYPE_NUMBERS
 
 SOURCE = Path(__file__).with_name("pack.cpp")
 FLAGS = ("-std=c++17", "-O0", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 FINE = (1 << 64) - 1
-
-
-class Gradient(ctypes.Structure):
-    """The twin of the one in ``pack.cpp``."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("units", "width", "dtype")),
-        *((name, ctypes.c_void_p) for name in ("tables", "part_slots", "ids")),
-        ("n", ctypes.c_int64),
-        ("values", ctypes.c_void_p),
-        ("divisor", ctypes.c_int64),
-        ("kernels", ctypes.c_void_p),
-        ("stream", ctypes.c_void_p),
-        ("r1", ctypes.c_double),
-        ("r2", ctypes.c_double),
-        ("allocate", ALLOCATE),
-    )
 
 
 @pytest.fixture(scope="module", params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
@@ -83,13 +66,15 @@ def pack(request, library, machine, device, kernels_of, at):
         g, message = tensors.geometry, ctypes.create_string_buffer(512)
         part_slots = np.array([g.slots_of(part) for part in range(parts)])
         bitmap, counts, rows = np.zeros(g.words, np.uint64), np.zeros(parts, np.int64), tensors.values(units)
-        gradient = Gradient(
-            units, width, list(DTYPE_BYTES).index(dtype.name), tables_of(g), part_slots.ctypes.data,
-            there(ids), 0 if ids is None else len(ids), there(values), divisor,
-            loaded, device.streams[0], INPUTS[request.param].r1, INPUTS[request.param].r2, allocate,
+        inputs = INPUTS[request.param]
+        call = CallArgs(
+            units=units, width=width, dtype=DTYPE_NUMBERS[dtype.name], tables=tables_of(g),
+            part_slots=part_slots.ctypes.data, ids=there(ids), n=0 if ids is None else len(ids),
+            values=there(values), divisor=divisor, kernels=loaded, stream=device.streams[0],
+            r1=inputs.r1, r2=inputs.r2, allocate=allocate,
         )  # fmt: skip
         outs = (ctypes.c_void_p(array.ctypes.data) for array in (bitmap, counts, rows))
-        status = library.pack(ctypes.byref(gradient), ctypes.c_int64(parts), *outs, message)
+        status = library.pack(ctypes.byref(call), ctypes.c_int64(parts), *outs, message)
         device.free_all()
         assert message.value == b""
         return tensors, status, bitmap, counts, rows[: counts.sum()]

@@ -12,11 +12,10 @@ from tests.emulator.build import compiled, engine
 from tests.emulator.libraries import Libraries
 from tests.support.emulated import STRICT
 from zenc.codegen.templates import headers, include_dirs
-from zenc.runtime.gpu.call_args import CallArgs, CallOutcome
+from zenc.runtime.gpu.call_args import CallArgs
+from zenc.wire.constants import STAGING_BYTES, CallOutcome
 
 SOURCE = Path(__file__).with_name("staging.cpp")
-CHUNK = 1 << 18
-"""The twin of the one in ``staging.h``."""
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +52,15 @@ def test_small_pieces_follow_each_other_in_memory_that_was_there_before(take, cu
     call = CallArgs()
     first = take(call, 1)
     assert first % 16 == 0 and [take(call, size) - first for size in (16, 17, 8)] == [16, 32, 64]
-    assert take(call, CHUNK - 80) == first + 80
+    assert take(call, STAGING_BYTES - 80) == first + 80
 
 
 def test_what_does_not_fit_gets_memory_of_its_own(take):
     call = CallArgs()
-    first, large, small = take(call, 16), take(call, 5 * CHUNK), take(call, 16)
-    ctypes.memset(large, 7, 5 * CHUNK)
+    first, large, small = take(call, 16), take(call, 5 * STAGING_BYTES), take(call, 16)
+    ctypes.memset(large, 7, 5 * STAGING_BYTES)
     take.reset()
-    assert (take(call, 16), take(call, 5 * CHUNK)) == (first, large) and take(call, 16) == small
+    assert (take(call, 16), take(call, 5 * STAGING_BYTES)) == (first, large) and take(call, 16) == small
     assert call.outcome == CallOutcome.DONE
 
 
@@ -71,22 +70,22 @@ def test_what_is_kept_stays_and_the_rest_is_free_again(take, cuda):
     first = take(call, 100)
     take.keep()
     cuda.fail_on("cuMemHostAlloc:1=2")
-    second = take(call, CHUNK - 112 - 64)
+    second = take(call, STAGING_BYTES - 112 - 64)
     assert second == first + 112
     take.keep()
     for _ in range(2):
-        assert take(call, 64) == first + CHUNK - 64
+        assert take(call, 64) == first + STAGING_BYTES - 64
         take.reset()
     cuda.fail_on("")
-    large = take(call, 2 * CHUNK)
+    large = take(call, 2 * STAGING_BYTES)
     take.keep()
-    assert take(call, 2 * CHUNK) != large and call.outcome == CallOutcome.DONE
+    assert take(call, 2 * STAGING_BYTES) != large and call.outcome == CallOutcome.DONE
 
 
 def test_without_more_memory_the_call_fails(take, cuda):
     cuda.fail_on("cuMemHostAlloc:1=2")
     call = CallArgs()
-    assert take(call, CHUNK + 1) is None
+    assert take(call, STAGING_BYTES + 1) is None
     assert (
         call.outcome == CallOutcome.CUDA_FAILED and b"cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY" in call.message
     )

@@ -10,9 +10,10 @@ from pathlib import Path
 from zenc._version import __version__
 from zenc.codegen.build import cache
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build, run
-from zenc.codegen.build.toolchain import ABI_VERSION, NATIVE, Toolchain, toolchain
+from zenc.codegen.build.toolchain import NATIVE, Toolchain, toolchain
 from zenc.codegen.templates import headers, include_dirs
 from zenc.log import notice
+from zenc.wire.constants import ABI_VERSION
 
 
 def build(

@@ -13,9 +13,6 @@ from functools import cache
 
 from zenc.errors import BuildError, Diagnostic
 
-ABI_VERSION = 11
-"""The twin of ``ZENC_ABI_VERSION`` in ``templates/shared/zenc/formats.h``."""
-
 NATIVE = "-march=native"
 
 # -O2 with vectors: as fast as -O3, in 60 % of the time to compile (GCC's -O2 alone hardly vectorises).

@@ -7,9 +7,8 @@ from ctypes import c_int64, c_void_p
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from zenc.codegen.build.toolchain import ABI_VERSION
 from zenc.errors import BuildError, Diagnostic
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.constants import ABI_VERSION, DTYPE_BYTES
 
 DTYPES = tuple(DTYPE_BYTES)
 

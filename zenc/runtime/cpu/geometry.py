@@ -5,9 +5,8 @@
                      part_words is a multiple of RANKED_WORDS
 
 Parts are equal but for the last ones. Where a mapping has tables, each part has a size of its own, and ``part_slots``
-is that of the largest: behind the others there are gaps, numbers that are no slots.
-
-The twin of ``templates/shared/zenc/geometry.h``.
+is that of the largest: behind the others there are gaps, numbers that are no slots. Kernels cut by
+``templates/shared/zenc/geometry.h``.
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, InternalError, TensorError
+from zenc.wire.constants import MOST_VALUES, RANKED_WORDS
 
-MOST_VALUES = 1 << 62
 WORD_BITS = 64
-RANKED_WORDS = 8
-"""Of which ranks are kept together on GPUs: the twin of that in ``templates/shared/zenc/ranks.h``."""
 MOST_WORDS = MOST_VALUES // 16
 
 

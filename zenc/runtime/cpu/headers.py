@@ -1,29 +1,30 @@
 """Message and segment headers: what travels before the bodies that the kernels write.
 
-    message = "zenM" version:u16 0:u16 segments:u32 sender:u32 bytes:u64 call:u64 signature:u64 units:u64     48 bytes
-    segment = part:u32 origin:u24|format:u8 count:u64                                                        16 bytes
+    message = MESSAGE_HEADER, SEGMENT_HEADER of every segment, bodies      # zenc.wire.structs
 
-Everything is little endian. ``signature`` stands for the scheme, the tensor's shape and dtype and the operation, and
-``call`` counts the calls of this group, so that a rank that is elsewhere is told from one that is merely late.
+``signature`` stands for the scheme, the tensor's shape and dtype and the operation, and ``call`` counts the calls of
+this group, so that a rank that is elsewhere is told from one that is merely late.
 """
 
 from __future__ import annotations
 
 import ctypes
-import struct
 from dataclasses import dataclass
 
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.scheme.model import Format
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, WIRE_FORMATS
+from zenc.wire.constants import MAGIC, WIRE_FORMATS, WIRE_VERSION
+from zenc.wire.structs import (
+    MESSAGE_HEADER,
+    MESSAGE_HEADER_BYTES,
+    SEGMENT_HEADER,
+    SEGMENT_HEADER_BYTES,
+    offset_of,
+    packing,
+)
 
-MAGIC = b"zenM"
-WIRE_VERSION = 3
-
-_MESSAGE = struct.Struct("<4sHHIIQQQQ")
-_BYTES_AT = struct.calcsize("<4sHHII")
-_SEGMENT = struct.Struct("<IIQ")
-assert _MESSAGE.size == MESSAGE_HEADER_BYTES and _SEGMENT.size == SEGMENT_HEADER_BYTES
+_MESSAGE, _SEGMENT = packing(MESSAGE_HEADER), packing(SEGMENT_HEADER)
+_BYTES_AT = offset_of(MESSAGE_HEADER, "bytes")
 
 
 @dataclass(slots=True)  # not frozen: one is made in every call

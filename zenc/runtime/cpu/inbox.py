@@ -19,7 +19,8 @@ from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, r
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
 from zenc.runtime.stats import PhaseStats
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES, most_body_bytes
+from zenc.wire.formats import most_body_bytes
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 
 @dataclass(slots=True)

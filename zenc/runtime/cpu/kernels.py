@@ -23,21 +23,7 @@ from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorE
 from zenc.runtime.cpu.bindings import opened
 from zenc.runtime.cpu.geometry import Geometry, HashTables
 from zenc.scheme.model import Format
-from zenc.wire.formats import WIRE_FORMATS
-
-WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
-"""Format -> its place in WIRE_FORMATS, which is how kernels and headers name it."""
-
-_NOT_MARKED = -6
-_NO_MEMORY = -7
-_NO_MEMORY_FOR_IDS = -(1 << 62)
-_REASONS = {
-    -1: "its format is unknown",
-    -2: "its index does not have as many slots as its header says",
-    -3: "its slots do not ascend",
-    -4: "it has a slot beyond the end of its part",
-    -5: "it has bits where there must be none",
-}
+from zenc.wire.constants import WIRE_NUMBERS, KernelStatus
 
 Outgoing: TypeAlias = tuple[int, int, int, int, int, int, int, int, int]
 """A message to seal: its frame and bitmap; slots, count, bytes of the values, part, origin; the format's place in
@@ -150,7 +136,7 @@ class Kernels:
         g = geometry
         status = self._mark_units(*g.cut, units, n, bitmap, slots_out)
         if status:
-            _count(_NO_MEMORY if status == _NO_MEMORY_FOR_IDS else 0)
+            _count(KernelStatus.NO_MEMORY if status == KernelStatus.NO_MEMORY_FOR_IDS else 0)
             _unit_out_of_range(g, units, -1 - status)
 
     def mark_dense(self, dtype: str, geometry: Geometry, tensor: int, bitmap: int) -> int:
@@ -245,8 +231,8 @@ class Kernels:
         """
         status = self._decode_index(WIRE_NUMBERS[wire], index, slots, count, bitmap)
         if status:
-            why = _REASONS.get(status, f"status {status}")
-            message = f"a segment of {count} out of {slots} slots, format {wire.value}, can't be read: {why}"
+            segment = f"a segment of {count} out of {slots} slots, format {wire.value}"
+            message = f"{segment}, can't be read: {_reason(status)}"
             raise SynchronisationError(Diagnostic("corrupt-segment", message))
 
     def seal(self, head: bytes, messages: Sequence[Outgoing]) -> None:
@@ -318,10 +304,14 @@ def _count(status: int) -> int:
     """``status`` itself, or the error that it stands for. Only wrong calls and a full memory end here."""
     if status >= 0:
         return status
-    if status == _NO_MEMORY:
+    if status == KernelStatus.NO_MEMORY:
         raise TensorError(Diagnostic("out-of-memory", "there is no memory left for a kernel's work space"))
-    reason = "a unit is not marked" if status == _NOT_MARKED else _REASONS.get(status, f"status {status}")
-    raise InternalError(Diagnostic("internal", f"a kernel was called with arrays that contradict each other: {reason}"))
+    message = f"a kernel was called with arrays that contradict each other: {_reason(status)}"
+    raise InternalError(Diagnostic("internal", message))
+
+
+def _reason(status: int) -> str:
+    return KernelStatus(status).reason if status in KernelStatus.__members__.values() else f"status {status}"
 
 
 def _unit_out_of_range(geometry: Geometry, units: int, position: int) -> NoReturn:

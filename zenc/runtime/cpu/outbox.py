@@ -18,7 +18,7 @@ from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, Se
 from zenc.runtime.cpu.transport import EAGER_BYTES
 from zenc.runtime.stats import PhaseStats
 from zenc.scheme.model import Format
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 
 class Outbox:

@@ -21,19 +21,13 @@ import torch
 from zenc.errors import Diagnostic, InternalError
 from zenc.plan.rank_schedule import RankStep
 from zenc.runtime.cpu.geometry import Geometry
-from zenc.runtime.cpu.kernels import NO_PART, WIRE_NUMBERS, Expected, Kernels, Outgoing
+from zenc.runtime.cpu.kernels import NO_PART, Expected, Kernels, Outgoing
 from zenc.runtime.cpu.transport import EAGER_BYTES
 from zenc.runtime.layout import Contribution, Layout
 from zenc.scheme.model import Format
-from zenc.wire.formats import (
-    MESSAGE_HEADER_BYTES,
-    SEGMENT_HEADER_BYTES,
-    WIRE_FORMATS,
-    index_bytes,
-    padded,
-    wire_format,
-    wire_layout,
-)
+from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
+from zenc.wire.formats import index_bytes, padded, wire_format, wire_layout
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
 

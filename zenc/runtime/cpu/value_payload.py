@@ -19,7 +19,8 @@ import torch
 
 from zenc.runtime.cpu.headers import CallHeader, corrupt, message_header, read_headers
 from zenc.runtime.cpu.ownership import Agreement, Ranks
-from zenc.wire.formats import MESSAGE_HEADER_BYTES, padded
+from zenc.wire.formats import padded
+from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 HEADER = MESSAGE_HEADER_BYTES
 

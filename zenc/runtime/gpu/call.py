@@ -12,7 +12,7 @@ import torch
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu import library as targets
-from zenc.runtime.gpu.call_args import ALLOCATE, DTYPE_NUMBERS, CallArgs, CallOutcome, PhaseCount, failure_of
+from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.partition import DevicePartition
@@ -20,6 +20,7 @@ from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_re
 from zenc.runtime.ranges import within
 from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.scheme.model import Format
+from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 

@@ -18,9 +18,9 @@ import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
 from zenc.runtime.gpu.call import GpuCall
-from zenc.runtime.gpu.call_args import CallOutcome
 from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.runtime.streams import on_stream
+from zenc.wire.constants import CallOutcome
 
 if TYPE_CHECKING:
     from zenc.runtime.collective import Collective

@@ -15,13 +15,10 @@ from functools import cache
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.cuda_paths import candidates
 from zenc.errors import BuildError, Diagnostic
+from zenc.wire.constants import OLDEST_DRIVER, OLDEST_NCCL
 
 DRIVER = "libcuda.so.1"
 NCCL = "libnccl.so.2"
-OLDEST_DRIVER = 12000
-"""major * 1000 + minor * 10: the twin of ``api.h``."""
-OLDEST_NCCL = 22800
-"""major * 10000 + minor * 100 + patch: the twin of ``api.h``."""
 
 _NOT_INITIALISED, _NO_DEVICE = 3, 100
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR

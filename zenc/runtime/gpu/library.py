@@ -12,9 +12,9 @@ from typing import Any
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
-from zenc.runtime.gpu.call_args import CallArgs, CallOutcome
+from zenc.runtime.gpu.call_args import CallArgs
+from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
 
-ID_BYTES = 128
 _ERROR_BYTES = 1024
 _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
@@ -95,7 +95,7 @@ class CallSequence:
 
     def unique_id(self) -> bytes:
         """A new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""
-        text, made = _Text(), ctypes.create_string_buffer(ID_BYTES)
+        text, made = _Text(), ctypes.create_string_buffer(NCCL_ID_BYTES)
         if not self._library.zenc_unique_id(made, *text.arguments):
             raise _not_made(text.value)
         return made.raw

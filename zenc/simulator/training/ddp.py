@@ -26,7 +26,7 @@ from zenc.simulator.calibration import KERNELS, Calibration
 from zenc.simulator.kernels.curve import linear_kernel
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, predict_on
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.constants import DTYPE_BYTES
 
 GATHER = "scheme ddp_sparse { communication: ring aggregation: one_shot partition: centralization push: coo pull: coo }"
 """Each rank passes on what came from the one before, n - 1 times."""

@@ -26,7 +26,7 @@ from typing import Any
 from zenc.errors import CostError, Diagnostic, ZencError
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import dump_profiles, parsed, profiles_in
-from zenc.wire.formats import DTYPE_BYTES
+from zenc.wire.constants import DTYPE_BYTES
 
 LAYOUTS = ("sparse", "dense")
 

@@ -2,7 +2,6 @@
 // and taken apart by the run time, segment by segment.
 #pragma once
 
-#include "zenc/message.h"
 #include "zenc_cpu/codec/codec.h"
 
 namespace zenc {

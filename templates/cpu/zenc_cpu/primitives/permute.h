@@ -109,8 +109,8 @@ private:
     // `moved` goes by a pseudo-random number below `range` that depends on the other coordinate:
     // Permutation::draw.
     static void turn(Numbers& moved, Numbers other, Numbers key, Numbers range) {
-        const Numbers once = (other ^ key) * Numbers::all(0x7feb352dU);
-        const Numbers hash = (once ^ once.shifted(15)) * Numbers::all(0x846ca68bU);
+        const Numbers once = (other ^ key) * Numbers::all(DRAW_FIRST);
+        const Numbers hash = (once ^ once.shifted(15)) * Numbers::all(DRAW_SECOND);
         const Numbers by = hash.multiply_high(range);
         if (BACKWARD)
             moved = (moved - by).smaller(moved - by + range);

@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "zenc/segment.h"
 #include "zenc_host/driver/stream.h"
 
 namespace zenc {

@@ -8,7 +8,7 @@
 
 #include <cstdio>
 
-#include "zenc/config.h"
+#include "zenc_host/call/call_args.h"
 
 // What is called from outside.
 #define ZENC_EXPORT __attribute__((visibility("default")))
@@ -29,13 +29,12 @@ constexpr CUresult CUDA_ERROR_NOT_READY = 600;
 constexpr unsigned CU_EVENT_DISABLE_TIMING = 2;
 constexpr int CU_STREAM_CAPTURE_STATUS_NONE = 0;
 constexpr int CU_STREAM_CAPTURE_MODE_RELAXED = 2;
-constexpr int OLDEST_DRIVER = 12000;  // major * 1000 + minor * 10
 
 using ncclResult_t = int;
 using ncclComm_t = struct ncclComm*;
 
 struct ncclUniqueId {
-    char internal[128];
+    char internal[NCCL_ID_BYTES];
 };
 
 // As far as NCCL 2.18 has it: NCCL takes shorter ones, by `size`, and gives what came after `version` its
@@ -60,7 +59,6 @@ constexpr int ncclUint8 = 1;
 constexpr int ncclUint64 = 5;
 constexpr int ncclSum = 0;  // operations of ncclAllReduce
 constexpr int ncclMax = 2;
-constexpr int OLDEST_NCCL = 22800;  // major * 10000 + minor * 100 + patch
 
 #define ZENC_CUDA_CALLS(X)                                                                                \
     X(CUresult, cuInit, (unsigned flags))                                                                 \

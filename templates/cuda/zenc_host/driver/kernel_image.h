@@ -6,8 +6,6 @@
 
 namespace zenc {
 
-constexpr i64 DTYPES = 4;
-constexpr const char* DTYPE_NAMES[DTYPES] = {"f32", "f64", "f16", "bf16"};
 constexpr i64 MOST_KERNELS = 64;
 
 enum class Typed { NO, YES };

@@ -21,7 +21,7 @@ public:
 
     // Takes some memory before there are calls. To ask for pinned memory may wait for all that runs on the
     // device, and so, in a call, for messages of other groups that wait for this rank.
-    CUresult prepare() { return add(CHUNK); }
+    CUresult prepare() { return add(STAGING_BYTES); }
 
     // Makes memory free again. The device must have passed what was copied from it.
     void reset() { go_to(0); }
@@ -46,8 +46,6 @@ public:
     }
 
 private:
-    static constexpr u64 CHUNK = 1 << 18;
-
     struct Chunk {
         u8* memory;
         u64 bytes;
@@ -60,7 +58,7 @@ private:
     }
 
     bool grow(Call& call, u64 bytes) {
-        return check(call, add(bytes < CHUNK ? CHUNK : bytes), "cuMemHostAlloc");
+        return check(call, add(bytes < STAGING_BYTES ? STAGING_BYTES : bytes), "cuMemHostAlloc");
     }
 
     CUresult add(u64 bytes) {

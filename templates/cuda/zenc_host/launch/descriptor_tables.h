@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "zenc/launch.h"
+#include "zenc/segment.h"
 #include "zenc_host/driver/stream.h"
 
 namespace zenc {
@@ -66,8 +67,7 @@ inline u64 blocks_for_rows(const Segments& segments, u64 row_bytes) {
 }
 
 inline i64 value_bytes(const Call& call) {
-    constexpr i64 BYTES[DTYPES] = {4, 8, 2, 2};
-    return BYTES[call.dtype];
+    return DTYPE_BYTES[call.dtype];
 }
 
 inline i64 row_bytes(const Call& call) {

@@ -1,0 +1,124 @@
+"""Constants on which Python, the headers in ``templates`` and all ranks agree.
+
+Here they are written; ``python -m zenc.codegen.constants`` makes ``templates/shared/zenc/constants.h`` of them, and
+``templates/cuda/zenc_host/call/call_args.h``. The layouts of structures are in ``zenc.wire.structs``.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from zenc.scheme.model import BLOCKS, Format
+
+ABI_VERSION = 11
+"""Changes whenever the bytes on the wire or an entry point of the kernels change."""
+
+# Messages
+MAGIC = b"zenM"
+WIRE_VERSION = 3
+CONTROL_MAGIC = int.from_bytes(b"zenmC01", "little")
+"""Of control messages between GPUs: changes with everything that travels there."""
+WIRE_FORMATS = (Format.DENSE, Format.COO, Format.BITMAP, Format.ELIAS_FANO, *BLOCKS)
+"""The formats that a segment can have on the wire; the header carries the position in this tuple."""
+WIRE_NUMBERS = {wire: number for number, wire in enumerate(WIRE_FORMATS)}
+"""Format -> its place in WIRE_FORMATS, which is how kernels and headers name it."""
+DTYPE_BYTES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}
+"""dtype -> bytes of a value; a call of a GPU carries the place in this table."""
+DTYPE_NUMBERS = {name: number for number, name in enumerate(DTYPE_BYTES)}
+
+# Limits
+MOST_VALUES = 1 << 62
+"""A tensor has fewer values than this."""
+MOST_HASHED_UNITS = (1 << 32) - 1
+"""Larger tensors are not hashed: a unit has 32 bits in the tables, and unit + 1 has them in the memory."""
+
+# SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): its step, 2^64 / golden ratio, and the products of its finaliser
+GOLDEN = 0x9E3779B97F4A7C15
+MIX_FIRST = 0xBF58476D1CE4E5B9
+MIX_SECOND = 0x94D049BB133111EB
+
+# The permutation (docs/adr/0003-permutation.md): each round moves both halves, by Wellons' lowbias32
+PERMUTATION_ROUNDS = 3
+"""2 pass every balance test that we have; the third is a margin."""
+DRAW_FIRST = 0x7FEB352D
+DRAW_SECOND = 0x846CA68B
+
+# The choice of an owner (docs/adr/0017-holders.md)
+RECEIVED_WEIGHT = 8
+"""How much more than a message sent one received counts."""
+MESSAGE_WEIGHT = 16
+"""How much more than a unit owned a message counts."""
+
+# Kernels of GPUs
+THREADS = 256
+"""Of every block of every kernel."""
+RANKED_WORDS = 8
+"""Words of a bitmap whose ranks are kept together."""
+RANK_BITS = 37
+"""Of the number of bits below those words: no GPU has room for 2^37 rows."""
+SCAN_TILE = 8 * THREADS
+"""Numbers that a block scans at a time."""
+SORT_TILE = 16 * THREADS
+"""Keys that a block ranks at a time."""
+DIGIT_BITS = 8
+"""Of a key, that are sorted at a time."""
+MOST_INPUTS = 64
+"""Rows of more inputs than this are popular: blocks sum them, others are summed by a thread a column."""
+SET_WORDS = 2048
+"""Words of all index sets in a tile, which a block has in shared memory."""
+
+# The host's side of a GPU
+OLDEST_DRIVER = 12000
+"""major * 1000 + minor * 10."""
+OLDEST_NCCL = 22800
+"""major * 10000 + minor * 100 + patch."""
+NCCL_ID_BYTES = 128
+STAGING_BYTES = 1 << 18
+"""Pinned memory that a communicator takes at a time."""
+MOST_MESSAGE = 512
+"""Bytes of the text of a failure."""
+
+
+class KernelStatus(IntEnum):
+    """What a kernel returns instead of a count, if it can't do its work; ``reason`` goes on from "a segment ..."."""
+
+    reason: str
+
+    def __new__(cls, value: int, reason: str = "") -> KernelStatus:
+        self = int.__new__(cls, value)
+        self._value_ = value
+        self.reason = reason
+        return self
+
+    UNKNOWN_FORMAT = -1, "its format is unknown"
+    WRONG_COUNT = -2, "its index does not have as many slots as its header says"
+    NOT_ASCENDING = -3, "its slots do not ascend"
+    OUT_OF_RANGE = -4, "it has a slot beyond the end of its part"
+    STRAY_BITS = -5, "it has bits where there must be none"
+    NOT_MARKED = -6, "a unit is not marked"
+    NO_MEMORY = -7
+    NO_MEMORY_FOR_IDS = -(1 << 62)
+    """Where -1 - i is said of id number i."""
+
+
+class CallOutcome(IntEnum):
+    """How a call of a GPU ended. All but DONE break the communicator for all later calls, unless no byte has moved."""
+
+    about: str
+
+    def __new__(cls, value: int, about: str = "") -> CallOutcome:
+        self = int.__new__(cls, value)
+        self._value_ = value
+        self.about = about
+        return self
+
+    DONE = 0, "the result is there"
+    CUDA_FAILED = 1, "`message` names the call and the driver's error"
+    NCCL_FAILED = 2, "the same of NCCL"
+    DEADLINE_PASSED = 3, "the communicator was aborted"
+    DIFFERENT_CALLS = 4, "a peer is in another call: `peer`, and what differs in `message`"
+    OUT_OF_MEMORY = 5, "`allocate` returned 0"
+    BAD_UNIT = 6, "a unit id out of range at position `detail`"
+    CORRUPT_SEGMENT = 7, "what came from `peer` is no segment of the count that it promised"
+    UNUSABLE_GROUP = 8, "an earlier call broke the communicator, or the sequence is for other ranks"
+    NOT_CAPTURABLE = 9, "a graph captures the stream, and `report` is null; nothing has been done"
