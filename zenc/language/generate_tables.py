@@ -1,4 +1,4 @@
-"""The tables of a grammar, which lark reads and works out.
+"""Generator of the parse tables: lark reads the grammar and builds its LALR(1) automaton.
 
     python -m zenc.language.generate_tables         # or: make tables; writes grammar/zen.json anew
 
@@ -29,11 +29,12 @@ Data = dict[str, Any]
 
 
 class WholeWords:
-    """Tells lark so."""
+    """A postlex of lark that changes no token: its ``always_accept`` keeps ``WORD`` in every state's scanner."""
 
     always_accept = (WORD,)
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        """The same stream; lark asks for this method of every postlex."""
         return stream
 
 
@@ -172,6 +173,7 @@ def _lines(value: object) -> str:
 
 
 def main() -> None:
+    """Write ``grammar/zen.json`` from ``grammar/zen.lark``."""
     folder = directory("grammar")
     text = (folder / "zen.lark").read_text(encoding="utf-8")
     (folder / "zen.json").write_text(text_of(worked_out(text)), encoding="utf-8")

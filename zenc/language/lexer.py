@@ -29,6 +29,7 @@ class Token(NamedTuple):
 
     @property
     def end(self) -> int:
+        """The offset behind the last character."""
         return self.start + len(self.text)
 
 

@@ -1,4 +1,4 @@
-"""How deep a tree nests. Every pass walks trees by recursion, so none may be deep enough to overrun Python's stack."""
+"""The limit on nesting of a syntax tree: passes recurse, and no tree may overrun Python's stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text that parses -> its outline: what stands in which block, token for token, comments included.
+"""The outline of a text that parses: blocks, clauses and tokens with their comments, for the formatter.
 
     Body    = kind x beside: Comment? x Item* x below: Comment* x broken   # what braces hold; or a whole file
     Item    = Clause+                        # a declaration, doc, entry, phase or statement; `else` starts a clause
@@ -34,6 +34,8 @@ _TOKEN = re.compile(
 
 
 class OutlineToken(NamedTuple):
+    """A token or a comment as written; ``kind`` is a group of ``_TOKEN``: comment, string, number, word or mark."""
+
     kind: str
     text: str
     breaks: int

@@ -1,4 +1,4 @@
-"""Text -> syntax tree, by the tables of ``grammar/zen.lark``; or all of its syntax errors in words."""
+"""The LALR(1) parser: text to syntax tree by the tables of ``grammar/zen.lark``, or all of its syntax errors."""
 
 from __future__ import annotations
 

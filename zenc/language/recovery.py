@@ -1,4 +1,4 @@
-"""A coarse look at a text that does not parse: where blocks open and close, and where reading may go on.
+"""Recovery from syntax errors: where blocks open and close in a text that does not parse, and where to resume.
 
 It knows strings, comments, words and braces, and nothing of the grammar; so it works on any text.
 """
@@ -26,11 +26,15 @@ _PIECE = re.compile(r'"[^"]*"|#[^\n]*|[A-Za-z_0-9]+|[{}]')
 
 
 class Lexeme(NamedTuple):
+    """A word or a brace; ``offset`` counts characters from the start of the text."""
+
     text: str
     offset: int
 
 
 class Resumption(NamedTuple):
+    """A point where parsing goes on after an error; ``offset`` counts characters from the start of the text."""
+
     offset: int
     top: bool
     """Whether a declaration starts there; otherwise reading goes on in the block that was open."""

@@ -1,4 +1,4 @@
-"""What all rules share that turn the steps of reading into a tree: where a node stands in the text, and what is wrong.
+"""Base of the tree builders: a stack of values with their spans, reduced rule by rule; problems as diagnostics.
 
 A step is a token, or the number of a rule that takes what was read last as its symbols: a tree in postfix order.
 """

@@ -1,4 +1,4 @@
-"""Schedules as data: what the author of a scheme says about who sends what to whom.
+"""Schedules as data: which rank sends what to whom, as statements and integer expressions.
 
     Block     = Statement*
     Statement = For(variable, first, last, Block)          # first .. last, inclusive; empty if last < first
@@ -37,18 +37,24 @@ BINARY_OPERATORS = (
 
 @dataclass(frozen=True, slots=True)
 class Integer:
+    """A literal from 0 to 2^64 - 1."""
+
     value: int
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
+    """A parameter, a ``let`` or ``for`` variable, or one of ``BUILTIN_NAMES``."""
+
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Unary:
+    """``OPERATOR OPERAND``, with an operator of ``UNARY_OPERATORS``."""
+
     operator: str
     operand: Expression
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -56,6 +62,8 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
+    """``LEFT OPERATOR RIGHT``, with an operator of ``BINARY_OPERATORS``."""
+
     operator: str
     left: Expression
     right: Expression
@@ -64,6 +72,8 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
+    """``FUNCTION(ARGUMENTS)``, with a function of ``FUNCTIONS``."""
+
     function: str
     arguments: tuple[Expression, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -74,17 +84,23 @@ Expression: TypeAlias = Integer | Variable | Unary | Binary | Apply
 
 @dataclass(frozen=True, slots=True)
 class All:
+    """``all``: every part of the tensor."""
+
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
+    """``part INDEX``, from 0 to ``parts`` - 1."""
+
     index: Expression
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class PartRange:
+    """``parts FIRST .. LAST``: both ends included; none if LAST < FIRST."""
+
     first: Expression
     last: Expression
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -95,6 +111,8 @@ Parts: TypeAlias = All | Part | PartRange
 
 @dataclass(frozen=True, slots=True)
 class Send:
+    """``send PARTS of ORIGIN to TO where WHERE``: each rank for which WHERE is not 0 sends once."""
+
     parts: Parts
     to: Expression
     origin: Expression | None = None
@@ -104,12 +122,16 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Step:
+    """``step { ... }``: all its moves run together, and the next step starts from what they brought."""
+
     body: Block
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class For:
+    """``for VARIABLE in FIRST .. LAST { ... }``: both ends included; never if LAST < FIRST."""
+
     variable: str
     first: Expression
     last: Expression
@@ -119,6 +141,8 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class If:
+    """``if CONDITION { ... } else { ... }``: of each rank by itself; ``else if`` is an If in ``otherwise``."""
+
     condition: Expression
     then: Block
     otherwise: Block = ()
@@ -127,6 +151,8 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Let:
+    """``let NAME = VALUE``, for the statements after it in its block."""
+
     name: str
     value: Expression
     span: Span | None = field(default=None, compare=False, repr=False)

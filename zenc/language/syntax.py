@@ -1,4 +1,4 @@
-"""The syntax tree: what the text says, before it is known to mean anything.
+"""The syntax tree: names and values as they were written, before they have a meaning.
 
     File         = Import* Schedule* SchemeSyntax* TopologySyntax*  # in any order in the text
     SchemeSyntax = name Parameter* doc? EntrySyntax* TierSyntax* ChoiceSyntax*
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Name:
+    """A word of the text, with the place where it is written."""
+
     text: str
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -53,6 +55,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Word:
+    """``NAME(ARGUMENTS)``: the name of a strategy, a format or a scheme."""
+
     name: Name
     arguments: tuple[Argument, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -69,6 +73,8 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
+    """``NAME = DEFAULT`` in the head of a declaration; without a default the caller must give a value."""
+
     name: Name
     default: Expression | Number | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -97,6 +103,8 @@ Value: TypeAlias = Phrase | Schedule
 
 @dataclass(frozen=True, slots=True)
 class EntrySyntax:
+    """``KEY: VALUE`` in a scheme, a dimension or an option."""
+
     key: Name
     value: Value
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -124,6 +132,8 @@ class ChoiceSyntax:
 
 @dataclass(frozen=True, slots=True)
 class SchemeSyntax:
+    """``scheme NAME(PARAMETERS) { "DOC" ... }``, with entries, tiers and choices each in the order of the text."""
+
     name: Name
     parameters: tuple[Parameter, ...]
     doc: str | None
@@ -135,12 +145,16 @@ class SchemeSyntax:
 
 @dataclass(frozen=True, slots=True)
 class Import:
+    """``import "PATH"``; ``path`` is relative to the folder of the importing file."""
+
     path: str
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
+    """The declarations of one text, by kind, each kind in the order of the text."""
+
     source: Source
     imports: tuple[Import, ...] = ()
     schedules: tuple[Schedule, ...] = ()

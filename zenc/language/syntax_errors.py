@@ -1,4 +1,4 @@
-"""A place where the text leaves the grammar -> a diagnostic in words.
+"""Diagnostics of syntax errors: the parser's situation, where the text leaves the grammar, to a message in words.
 
 Situation = source, before: Token*, found: Token?, accepted: terminals, opened: Token*
 """
@@ -72,9 +72,11 @@ class Situation:
         return self.before[-place].text if len(self.before) >= place else ""
 
     def span(self) -> Span:
+        """The token or the character that was found; one character at the end of the text."""
         return Span(self.source, self.offset, self.offset + max(1, len(self.text)))
 
     def span_of(self, token: Token) -> Span:
+        """The place of a token of ``before`` or ``opened``."""
         return Span(self.source, token.start, token.end)
 
 

@@ -1,4 +1,4 @@
-"""Steps of reading -> topologies, as data. One method a node; the others are in ``build``."""
+"""Builder of topology syntax: parser steps to ``TopologySyntax``; the other nodes are in ``tree_builder``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zenc.language.syntax import Name
 
 
 class ClusterRules(Rules):
-    """The rules of topologies."""
+    """The rules of topologies. ``Rules`` calls the method named like a node with its span and its children."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)

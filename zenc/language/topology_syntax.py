@@ -1,4 +1,4 @@
-"""Topologies as data: what the author of one says about ranks, switches and links.
+"""Topologies as data: ranks, switches and links as their author wrote them.
 
     TopologySyntax = name Parameter* doc? Declaration*
     Declaration    = Like(what, Setting*)                     # start from a builder, another topology, or a file
@@ -29,6 +29,8 @@ from zenc.language.syntax import Name, Number, Parameter
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
+    """``300 GB/s``, ``2 us``, ``80 GB``: a number with a unit, which has no meaning yet."""
+
     value: Expression | Number
     unit: Name
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -36,6 +38,8 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class PlaceSyntax:
+    """``gpu(n, g)``, ``network``: a rank, a switch or another node by the name of its level and its indices."""
+
     name: Name
     indices: tuple[Expression, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -43,6 +47,8 @@ class PlaceSyntax:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
+    """``NAME = VALUE`` or ``VALUE`` in the parentheses of ``like``."""
+
     value: Expression | Number | Quantity
     name: Name | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -61,6 +67,8 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class LevelOf:
+    """``node(4)``: each member of the level outside of it has ``count`` of them."""
+
     name: Name
     count: Expression
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -68,18 +76,24 @@ class LevelOf:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
+    """``levels: node(4), gpu(8)``: outermost first; members of the innermost level are the ranks."""
+
     levels: tuple[LevelOf, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchOf:
+    """``switch PLACE``: a node that forwards and is no rank."""
+
     place: PlaceSyntax
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOf:
+    """``link SOURCE - TARGET: BANDWIDTH[, LATENCY]``: one link each way; ``->`` (``one_way``) is one link alone."""
+
     source: PlaceSyntax
     target: PlaceSyntax
     one_way: bool
@@ -90,6 +104,8 @@ class LinkOf:
 
 @dataclass(frozen=True, slots=True)
 class Unlink:
+    """``unlink SOURCE - TARGET``: removes what ``like`` or an earlier line has linked."""
+
     source: PlaceSyntax
     target: PlaceSyntax
     one_way: bool
@@ -98,6 +114,8 @@ class Unlink:
 
 @dataclass(frozen=True, slots=True)
 class MemoryOf:
+    """``memory PLACE: SIZE``: of a device, of a machine, or of each member of a level."""
+
     place: PlaceSyntax
     size: Quantity
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -105,6 +123,8 @@ class MemoryOf:
 
 @dataclass(frozen=True, slots=True)
 class ForEach:
+    """``for VARIABLE in FIRST .. LAST { ... }`` over declarations; both ends included."""
+
     variable: str
     first: Expression
     last: Expression
@@ -114,6 +134,8 @@ class ForEach:
 
 @dataclass(frozen=True, slots=True)
 class When:
+    """``if CONDITION { ... } else { ... }`` over declarations."""
+
     condition: Expression
     then: Declarations
     otherwise: Declarations = ()
@@ -127,6 +149,8 @@ Declarations: TypeAlias = tuple[Declaration, ...]
 
 @dataclass(frozen=True, slots=True)
 class TopologySyntax:
+    """``topology NAME(PARAMETERS) { "DOC" ... }``."""
+
     name: Name
     parameters: tuple[Parameter, ...]
     doc: str | None

@@ -1,4 +1,4 @@
-"""Steps of reading -> the syntax tree. One method a node of ``grammar/zen.lark``; only numbers are checked."""
+"""Builder of the syntax tree: parser steps to dataclasses. Only numbers are checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def _one_line(string: Token) -> str:
 
 
 class Builder(ClusterRules):
-    """Builds the syntax tree of one source; ``problems`` holds what is wrong with its numbers."""
+    """Builds the syntax tree of one source; ``problems`` holds what is wrong with its numbers.
+
+    ``Rules`` calls the method named like a node of ``grammar/zen.lark`` with its span and its children, and the one
+    named like a terminal with its token; what a method returns is a child of the node above.
+    """
 
     # Tokens
 
