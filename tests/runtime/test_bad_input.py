@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -11,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zenc
-from tests.support.cases import COMBINATIONS, FORMATS, assert_same_bits, scheme_text, sparse_tensor
+from tests.support.cases import COMBINATIONS, FORMATS, assert_same_bits, scheme_text
 from tests.support.local import collectives, run_all
-from zenc.errors import SynchronisationError, TensorError, ZencError
+from tests.support.packets import Damage, flipped, outcome, right
+from zenc.errors import SynchronisationError, TensorError
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 BALANCED = scheme_text(*COMBINATIONS[-1])
@@ -126,57 +125,36 @@ SIZE = 3
 SCHEMES = [scheme_text(*combination, push) for combination in COMBINATIONS for push in FORMATS]
 
 
-class Damage:
-    """Changes one packet of one call: the ``turn``-th that is sent."""
-
-    def __init__(self, turn: int, change) -> None:
-        self.turn, self.change = turn, change
-        self.count, self.lock, self.done = 0, threading.Lock(), False
-
-    def __call__(self, packet: torch.Tensor) -> torch.Tensor | None:
-        with self.lock:
-            self.count += 1
-            if self.count - 1 != self.turn:
-                return packet
-        self.done = True
-        return self.change(packet)
+CALL_AT = 24
+"""Where a message begins to say in which call, of which tensor, it was sent: see ``zenc.wire.structs``."""
+FORMAT_AT, ORIGIN_AT, COUNT_AT = (MESSAGE_HEADER_BYTES + at for at in (4, 5, 8))
 
 
-def outcome(text: str, damage: Damage, deadline: float = 0.15) -> list[torch.Tensor] | None:
-    """The results of a call in which a packet is damaged; None where it ends with an error by name."""
-    inputs = [sparse_tensor("random", rank, SIZE, 40, 3, torch.float32, 1) for rank in range(SIZE)]
-    ranks = collectives(zenc.compile_text(text, ranks=SIZE), SIZE, deadline, damage)
-    try:
-        return run_all(ranks, inputs)
-    except ZencError as error:
-        assert error.diagnostics[0].id in (
-            "corrupt-message", "corrupt-segment", "different-calls", "deadline", "peer-lost",
-        )  # fmt: skip
-        return None
+def compiled(text: str) -> zenc.Artifact:
+    return zenc.compile_text(text, ranks=SIZE)
 
 
-def right(text: str) -> list[torch.Tensor]:
-    found = outcome(text, Damage(-1, None), 20.0)
-    assert found is not None
-    return found
+def ids_of(place: int) -> tuple[str, ...]:
+    """What a header says that is wrong at ``place``."""
+    if CALL_AT <= place < MESSAGE_HEADER_BYTES:
+        return ("different-calls",)
+    of_body = place == FORMAT_AT or place >= COUNT_AT
+    return ("corrupt-message", "corrupt-segment") if of_body else ("corrupt-message",)
 
 
 @settings(max_examples=80, deadline=None)
 @given(
     text=st.sampled_from(SCHEMES),
-    turn=st.integers(0, 11),
+    turn=st.integers(0, 5),
     place=st.integers(0, MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES - 1),
     flip=st.integers(1, 255),
 )
 def test_a_byte_of_a_header_that_changes(text, turn, place, flip):
-    def change(packet: torch.Tensor) -> torch.Tensor:
-        if place < packet.numel():
-            packet[place] ^= flip
-        return packet
-
-    found = outcome(text, Damage(turn, change))
+    damage = Damage(turn, flipped(place, flip))
+    found = outcome(compiled(text), SIZE, damage, *ids_of(place))
     if found is not None:
-        assert_same_bits([*right(text), *found])
+        assert not damage.done or place >= MESSAGE_HEADER_BYTES
+        assert_same_bits([*right(compiled(text), SIZE), *found])
 
 
 @pytest.mark.parametrize("text", SCHEMES[::30])
@@ -185,40 +163,29 @@ def test_a_message_that_claims_another_size(text, byte):
     """Up to sizes that no machine has memory for."""
     for place in (8, 16):  # the number of segments, and of bytes
         if place + byte < 24 and (place > 8 or byte < 4):
-            found = outcome(text, Damage(0, lambda packet, at=place + byte: _flipped(packet, at)))
-            assert found is None
+            damage = Damage(0, flipped(place + byte, 0x41))
+            assert outcome(compiled(text), SIZE, damage, "corrupt-message") is None
 
 
 @pytest.mark.parametrize("combination", [c for c in COMBINATIONS if c[1] == "one_shot"])
 @pytest.mark.parametrize("turn", [0, 3])
 def test_a_contribution_under_another_name(combination, turn):
     """Under one-shot aggregation the header says whose a segment is, and sums are made in that order."""
-    text, place = scheme_text(*combination), MESSAGE_HEADER_BYTES + 5
+    artifact = compiled(scheme_text(*combination))
     for flip in (1, 2, 3, 128):
-
-        def change(packet: torch.Tensor, flip: int = flip) -> torch.Tensor:
-            packet[place] ^= flip
-            return packet
-
-        damage = Damage(turn, change)
-        found = outcome(text, damage)
+        found = outcome(artifact, SIZE, Damage(turn, flipped(ORIGIN_AT, flip)), "corrupt-message")
         if found is not None:
-            assert_same_bits([*right(text), *found])
-
-
-def _flipped(packet: torch.Tensor, at: int) -> torch.Tensor:
-    packet[at] ^= 0x41
-    return packet
+            assert_same_bits([*right(artifact, SIZE), *found])
 
 
 @pytest.mark.parametrize("text", SCHEMES[::10])
 def test_a_packet_that_is_lost(text):
-    assert outcome(text, Damage(1, lambda _: None)) is None
+    assert outcome(compiled(text), SIZE, Damage(1, lambda _: None)) is None
 
 
 @settings(max_examples=30, deadline=None)
 @given(text=st.sampled_from(SCHEMES), turn=st.integers(0, 11), rubbish=st.binary(min_size=1, max_size=300))
 def test_rubbish(text, turn, rubbish):
     damage = Damage(turn, lambda _: torch.frombuffer(bytearray(rubbish), dtype=torch.uint8))
-    found = outcome(text, damage)
+    found = outcome(compiled(text), SIZE, damage, "corrupt-message")
     assert found is None or not damage.done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 
@@ -28,6 +27,7 @@ from tests.support.cases import (
     tiered_text,
 )
 from tests.support.local import collectives, run_all
+from tests.support.packets import Damage, flipped, outcome, right
 from tests.support.plans import explain
 from zenc.gradients.generators import GradientSpec
 from zenc.wire.structs import MESSAGE_HEADER_BYTES
@@ -164,22 +164,10 @@ def test_a_piece_under_another_name(inner, turn):
     """Of a one-shot tier headers say which rank of the group held a piece: another name is an error, or no change."""
     text, place = tiered_text((2,), (inner, UNMERGED[turn % len(UNMERGED)])), MESSAGE_HEADER_BYTES + 5
     artifact = zenc.compile_text(text, ranks=4, scheme="tiered")
-    inputs = [sparse_tensor("random", rank, 4, 40, 3, torch.float32, 1) for rank in range(4)]
-    right = run_all(collectives(artifact, 4), inputs)
     for flip in (1, 2, 3, 128):
-        sent = itertools.count()
-
-        def change(packet: torch.Tensor, flip: int = flip, sent: Iterator[int] = sent) -> torch.Tensor:
-            if next(sent) == turn:
-                packet[place] ^= flip
-            return packet
-
-        try:
-            found = run_all(collectives(artifact, 4, deadline=0.15, on_send=change), inputs)
-        except zenc.ZencError as error:
-            assert error.diagnostics[0].id in ("corrupt-message", "deadline", "peer-lost", "different-calls")
-        else:
-            assert_same_bits([*right, *found])
+        found = outcome(artifact, 4, Damage(turn, flipped(place, flip)), "corrupt-message")
+        if found is not None:
+            assert_same_bits([*right(artifact, 4), *found])
 
 
 def process_texts(sizes: tuple[int, ...], turn: int, count: int) -> list[str]:
