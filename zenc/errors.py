@@ -1,4 +1,4 @@
-"""What can go wrong, as data: spans, diagnostics, and one exception class a stage.
+"""Errors as data: spans, diagnostics, and one exception class a stage.
 
     Source     = a named text
     Span       = Source x [start, end)                      # offsets in characters
@@ -62,10 +62,12 @@ class Span:
 
     @property
     def line(self) -> int:
+        """The line of the first character, from 1."""
         return self.source.line_of(self.start)
 
     @property
     def column(self) -> int:
+        """The column of the first character, from 1."""
         return self.source.column_of(self.start)
 
     @property

@@ -1,4 +1,4 @@
-"""What zenc tells a user who did not ask: the logger ``zenc``.
+"""The logger ``zenc``: notices to a user who did not ask.
 
 A program that configures logging decides alone where notices go. One that does not still sees them, on stderr.
 """

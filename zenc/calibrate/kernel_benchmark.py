@@ -1,4 +1,4 @@
-"""What kernels take here, on gradients of a few shapes.
+"""Benchmark of the CPU kernels on gradients of a few shapes: seconds of each kernel.
 
 Single values of several densities make the curve of a kernel, and rows say at which speed it moves bytes. They run as a
 call has them, with the memory that it makes; what cuts and collects elements is PyTorch.
@@ -45,6 +45,7 @@ class Shape:
 
     @property
     def density(self) -> float:
+        """The share of the units that a rank holds."""
         return self.held / self.units
 
 

@@ -1,4 +1,4 @@
-"""Latency as schemes meet it: by empty calls of schemes with few steps and with many.
+"""Latencies, fitted to empty calls of schemes with few steps and with many.
 
 Plain messages of the process group would say little: they go another way than a scheme's. Where ranks share processors
 even these are mostly work of theirs, which longer messages hide behind the wire, so they are an upper bound.

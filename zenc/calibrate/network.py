@@ -1,4 +1,4 @@
-"""What the cluster and the processors of a process group take: the numbers of ``zenc.simulator.calibration``, measured.
+"""Measurement of the network and the kernels of a process group: the numbers of ``zenc.simulator.calibration``.
 
     call, step,     empty calls of schemes with few and with many steps: see ``zenc.calibrate.latency_fit``
     message

@@ -1,4 +1,4 @@
-"""``zenc advise``: whether zenc is worth it for a model, before anything is changed in its training."""
+"""``zenc advise``: predicted gain of zenc for a model, before anything is changed in its training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zenc check``: is a scheme right?"""
+"""``zenc check``: the proof of a scheme, or its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verbs share: their common options, where schemes are found, and how errors reach the user."""
+"""Common parts of the verbs: options, the search for schemes, and the report of errors."""
 
 from __future__ import annotations
 
@@ -88,11 +88,13 @@ def as_bug(error: Exception) -> InternalError:
 
 
 def show_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print them to standard error, with their places and help."""
     for diagnostic in diagnostics:
         print(diagnostic.render(), file=sys.stderr)
 
 
 def print_json(value: object) -> None:
+    """Print to standard output, indented by two."""
     print(json_text.dumps(value, indent=2))
 
 

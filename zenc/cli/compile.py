@@ -26,6 +26,8 @@ from zenc.codegen.build.arch import USUAL, listed
 
 
 class Target(str, Enum):
+    """The targets of ``--target``; ``plan`` compiles nothing."""
+
     CPU = "cpu"
     CUDA = "cuda"
     PLAN = "plan"

@@ -30,6 +30,8 @@ from zenc.cli.common import (
 
 
 class PhaseName(str, Enum):
+    """The phases that ``--phase`` can restrict a drawing to."""
+
     ANNOUNCE = "announce"
     PUSH = "push"
     PULL = "pull"

@@ -1,4 +1,4 @@
-"""``zenc explain``: what a scheme does and costs, before anything runs."""
+"""``zenc explain``: the steps and the costs of a scheme, before anything runs."""
 
 from __future__ import annotations
 

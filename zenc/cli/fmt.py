@@ -40,9 +40,11 @@ class FormattedText:
 
     @property
     def changed(self) -> bool:
+        """Whether the file is not in canonical layout."""
         return self.before != self.after
 
     def to_json(self) -> dict[str, object]:
+        """JSON data; the text is there for standard input alone."""
         text = {"text": self.after} if self.file == STDIN else {}
         return {"file": self.file, "changed": self.changed, **text}
 

@@ -1,4 +1,4 @@
-"""``zenc profile``: how sparse gradients are, from a run, from recorded index sets, or from a few numbers."""
+"""``zenc profile``: sparsity profiles from a run, from recorded index sets, or from a few numbers."""
 
 from __future__ import annotations
 

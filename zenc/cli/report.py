@@ -1,4 +1,4 @@
-"""``zenc report``: all that is known of schemes at one place, in one HTML file."""
+"""``zenc report``: schemes on one topology, predicted and measured, in one HTML file."""
 
 from __future__ import annotations
 

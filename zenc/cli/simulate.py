@@ -1,4 +1,4 @@
-"""``zenc simulate``: how long schemes take, on how many ranks you like, before anything runs."""
+"""``zenc simulate``: predicted seconds of schemes, on any number of ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zenc topo``: what a cluster is, as zenc sees it."""
+"""``zenc topo``: levels, links and routes of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``zenc tune``: which scheme takes least on a cluster, and a file of it."""
+"""``zenc tune``: the scheme that takes least on a cluster, and a file of it."""
 
 from __future__ import annotations
 

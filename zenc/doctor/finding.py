@@ -29,6 +29,7 @@ class Finding:
     id: str | None = None
 
     def to_json(self) -> dict[str, object]:
+        """The fields as JSON data."""
         return {
             "name": self.name,
             "status": self.status,

@@ -29,6 +29,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
+        """Whether it reaches this machine alone (127.0.0.0/8, ::1)."""
         return ip_address(self.text).is_loopback
 
     def __str__(self) -> str:

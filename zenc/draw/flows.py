@@ -65,6 +65,7 @@ class Flows:
 
     @property
     def moves(self) -> int:
+        """The number of moves of all phases."""
         return sum(flow.moves for flow in self.flows)
 
     @property

@@ -1,4 +1,4 @@
-"""Where ranks, parts and steps of a scheme's drawing lie.
+"""Layout of a scheme's drawing, in pixels: ranks, parts and steps.
 
 Time runs down. Every rank is a column; what it holds of each part is a bar in that column, as high as the share of
 the ranks that have contributed. Of a tensor in one part, the bars stand for the contributors instead.
@@ -31,6 +31,7 @@ class Grid:
 
     @classmethod
     def of(cls, size: int, parts: int) -> Grid:
+        """The grid for ``size`` ranks: the more of them, the narrower bars and gaps."""
         bars = max(size, parts)
         pitch = max(3.0, min(11.0, 72.0 / bars))
         node = pitch * bars + 2 * PAD
@@ -39,14 +40,17 @@ class Grid:
 
     @property
     def bars(self) -> int:
+        """The number of bars that a node has room for."""
         return max(self.size, self.parts)
 
     @property
     def node_width(self) -> float:
+        """The width of what a rank holds, with its padding."""
         return self.pitch * self.bars + 2 * PAD
 
     @property
     def right(self) -> float:
+        """The right edge of the last column."""
         return MARGIN + LABELS + self.column * self.size
 
     def left_of(self, rank: int) -> float:
@@ -54,6 +58,7 @@ class Grid:
         return MARGIN + LABELS + self.column * rank + (self.column - self.node_width) / 2
 
     def middle_of(self, rank: int) -> float:
+        """The middle of a rank's nodes."""
         return self.left_of(rank) + self.node_width / 2
 
     def bar(self, rank: int, index: int) -> float:

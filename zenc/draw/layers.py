@@ -1,4 +1,4 @@
-"""Where the nodes of a topology stand: ranks in a row, switches above them by their distance from the ranks.
+"""Layout of a topology's drawing: ranks in a row, switches above them by their distance from the ranks.
 
 Where there is no switch, ranks stand in a circle, or in a grid if the topology has two levels and links along both.
 """

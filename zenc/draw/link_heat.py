@@ -33,9 +33,11 @@ class Heat:
 
     @property
     def limit(self) -> float:
+        """The most seconds of any move: what the hottest colour stands for; 0 before any round."""
         return max((warmth.seconds for warmth in self.of.values()), default=0.0)
 
     def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+        """Take what moved in round ``number`` of ``phase``."""
         before = self.meter.total.copy()
         self.meter.observe(kind, phase, number, moved)
         busy = (self.meter.total - before) / self.meter.widths

@@ -28,6 +28,7 @@ class Curve:
 
     @property
     def path(self) -> str:
+        """The curve as data of an SVG ``path``."""
         (x0, y0), (x1, y1), (x2, y2), (x3, y3) = self.start, self.near, self.far, self.end
         return f"M{x0:.1f} {y0:.1f}C{x1:.1f} {y1:.1f} {x2:.1f} {y2:.1f} {x3:.1f} {y3:.1f}"
 
@@ -59,6 +60,7 @@ class Room:
     height: float
 
     def meets(self, other: Room) -> bool:
+        """Whether it overlaps ``other``."""
         across, down = (self.width + other.width) / 2, (self.height + other.height) / 2
         return abs(self.x - other.x) < across and abs(self.y - other.y) < down
 

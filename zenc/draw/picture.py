@@ -1,4 +1,4 @@
-"""What a drawing is made of, in pixels: plain data that the templates write down.
+"""The elements of a drawing, in pixels: plain data that the templates write down.
 
 Picture = width height id title description Row* Band* ...
 Text    = x y words style                               # style: a class of ``templates/draw/style.css.j2``
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """Words at a point; ``anchor`` is SVG's text-anchor, ``style`` a class of the style sheet."""
+
     x: float
     y: float
     words: str
@@ -67,6 +69,8 @@ class ColourGradient:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """What all ranks hold between two steps."""
+
     nodes: tuple[Node, ...]
     bars: tuple[Bars, ...]
 
@@ -95,6 +99,8 @@ class Swatch:
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """A straight line from (``x1``, ``y1``) to (``x2``, ``y2``): a lifeline of a rank, or a rule between phases."""
+
     x1: float
     y1: float
     x2: float

@@ -1,4 +1,4 @@
-"""What a drawing of a scheme shows: its moves, step by step, and who holds what before and after each.
+"""The steps of a scheme's drawing: moves, and the contributions that every rank holds before and after each.
 
     Steps     = size parts DrawnStep*
     DrawnStep = phase number Move* before after                 # have[rank, part, contributor]
@@ -37,6 +37,11 @@ MOST_MOVES = 2_500
 
 @dataclass(frozen=True, slots=True)
 class Move:
+    """Parts ``first`` .. ``last`` from rank ``src`` to ``dst``; ``place`` is the FILE:LINE of the send.
+
+    ``origin`` is the rank whose contributions alone are sent, or -1 for all.
+    """
+
     src: int
     dst: int
     first: int
@@ -100,6 +105,7 @@ class Steps:
 
     @property
     def moves(self) -> int:
+        """The number of moves that are shown."""
         return sum(len(step.moves) for step in self.steps)
 
     @property

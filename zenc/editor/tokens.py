@@ -40,6 +40,8 @@ _BEFORE = {
 
 
 class TokenRule(NamedTuple):
+    """A regular expression, and the kind of what each of its groups matches."""
+
     pattern: str
     kinds: tuple[str, ...]
 

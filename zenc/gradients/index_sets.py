@@ -1,4 +1,4 @@
-"""Gradients without their values: which units each rank holds, drawn at random or recorded from a run.
+"""Index sets: which units each rank holds, without values; drawn at random or recorded from a run.
 
     Gradients = units width dtype (unit id*)*           # one ascending list of ids a rank
 
@@ -40,10 +40,12 @@ class Gradients:
 
     @property
     def size(self) -> int:
+        """The number of ranks."""
         return len(self.held)
 
     @property
     def unit_bytes(self) -> int:
+        """The bytes of one unit's values."""
         return self.width * DTYPE_BYTES[self.dtype]
 
     @property

@@ -1,4 +1,4 @@
-"""How sparse a gradient is, on every number of ranks: one model for what is drawn, recorded or assumed.
+"""Sparsity profiles: the distribution of the probability that a rank holds a unit, for any number of ranks.
 
     Profile = name units width dtype ranks? Range+          # equal contiguous ranges of the units, which carry the skew
     Range   = (probability share)+                          # the share of its units that a rank holds so likely

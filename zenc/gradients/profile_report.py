@@ -1,4 +1,4 @@
-"""A profile in numbers that a person reads: Zen's three characteristics (OSDI 2025, section 2.3), and holders.
+"""The characteristics of a profile: overlap, densification, skewness (Zen, OSDI 2025, section 2.3), and holders.
 
 overlap         the share of a rank's units that another rank holds, too
 densification   gamma^k = d_k / d: how much denser the sum of k ranks is than the gradient of one

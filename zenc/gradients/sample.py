@@ -1,4 +1,4 @@
-"""Some units that stand for all: which ones, and how many ranks were seen to hold them.
+"""A sample of units, the same on all ranks, and the number of ranks that hold each of them.
 
     Sample      = units, ids [s] ascending                       # all units where there are few
     Accumulator = a Sample, steps that were counted, and of each unit the ranks that held it

@@ -1,4 +1,4 @@
-"""What gradients are like, and what no scheme can go below.
+"""Statistics of gradients: density, densification, skewness, and the least bytes that any scheme must move.
 
 Densification and skewness are those of Zen (OSDI 2025), section 2. The bandwidth bound: a unit that c of n ranks hold
 takes c - 1 one-way messages to be summed and n - 1 more to be known everywhere, evenly over the ranks; indices and

@@ -1,4 +1,4 @@
-"""A gradient in four numbers, for which loads and memory are expected."""
+"""A uniform gradient: units, width, dtype and density, for expected loads and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which candidates of a choice a number of ranks allows."""
+"""Candidates of a choice that are right for a number of ranks."""
 
 from __future__ import annotations
 

@@ -46,6 +46,7 @@ class Scope:
         return Scope(self.ranks[mask], values)
 
     def bind(self, name: str, value: Value) -> Scope:
+        """The scope with one name more, or with another value of it."""
         return Scope(self.ranks, {**self.values, name: value})
 
 

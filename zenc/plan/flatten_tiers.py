@@ -89,7 +89,7 @@ def places(tiers: Sequence[TierDeclaration]) -> tuple[TierPlace, ...]:
         one_shot = Integer(int(tier.aggregation is Aggregation.ONE_SHOT))
         width = _width(tiers, number, inner)
         found.append(TierPlace(rank, size, parts, one_shot, inner, group, owned, width))
-        owned = add(owned, times(rank, width)) if cut else owned
+        owned = _add(owned, _times(rank, width)) if cut else owned
         inner *= tier.size or 1
     return tuple(found)
 
@@ -98,10 +98,10 @@ def _counting(inner: int, members: int | None) -> tuple[Expression, Expression, 
     """The rank in the tier, the size of the tier, and the first rank of the group."""
     if members is None:
         first = Binary("mod", RANK, Integer(inner)) if inner > 1 else ZERO
-        return over(RANK, inner), over(SIZE, inner), first
-    rank = Binary("mod", over(RANK, inner), Integer(members))
-    whole = times(over(RANK, inner * members), Integer(inner * members))
-    first = add(whole, Binary("mod", RANK, Integer(inner))) if inner > 1 else whole
+        return _over(RANK, inner), _over(SIZE, inner), first
+    rank = Binary("mod", _over(RANK, inner), Integer(members))
+    whole = _times(_over(RANK, inner * members), Integer(inner * members))
+    first = _add(whole, Binary("mod", RANK, Integer(inner))) if inner > 1 else whole
     return rank, Integer(members), first
 
 
@@ -110,7 +110,7 @@ def _width(tiers: Sequence[TierDeclaration], number: int, inner: int) -> Express
     width = ONE
     for tier in tiers[number:]:
         if tier is not tiers[number] and tier.partition is Partition.PARALLELISM:
-            width = times(width, Integer(tier.size) if tier.size else over(SIZE, inner))
+            width = _times(width, Integer(tier.size) if tier.size else _over(SIZE, inner))
         inner *= tier.size or 1
     return width
 
@@ -136,14 +136,14 @@ def _statement(statement: Statement, place: TierPlace) -> Statement:
 
 def _global(member: Expression, place: TierPlace) -> Expression:
     """The rank whose place in this rank's group is ``member``."""
-    return add(place.group, times(member, Integer(place.inner)))
+    return _add(place.group, _times(member, Integer(place.inner)))
 
 
 def _parts(parts: Parts, place: TierPlace) -> Parts:
     match parts:
         case All():
-            whole = times(place.parts, place.width)
-            return PartRange(place.owned, minus_one(add(place.owned, whole)), parts.span)
+            whole = _times(place.parts, place.width)
+            return PartRange(place.owned, _minus_one(_add(place.owned, whole)), parts.span)
         case Part(index):
             first, last = _fine(index, place)
             return Part(first, parts.span) if place.width == ONE else PartRange(first, last, parts.span)
@@ -153,20 +153,20 @@ def _parts(parts: Parts, place: TierPlace) -> Parts:
 
 def _fine(part: Expression, place: TierPlace) -> tuple[Expression, Expression]:
     """The first and the last of the parts of all that are ``part`` of a tier."""
-    first = add(place.owned, times(part, place.width))
+    first = _add(place.owned, _times(part, place.width))
     if place.width == ONE:
         return first, first
-    return first, minus_one(add(place.owned, times(add(part, ONE), place.width)))
+    return first, _minus_one(_add(place.owned, _times(_add(part, ONE), place.width)))
 
 
 # Expressions without what goes without saying ----------------------------------------------------------------------
 
 
-def over(value: Expression, divisor: int) -> Expression:
+def _over(value: Expression, divisor: int) -> Expression:
     return Binary("/", value, Integer(divisor)) if divisor > 1 else value
 
 
-def times(left: Expression, right: Expression) -> Expression:
+def _times(left: Expression, right: Expression) -> Expression:
     match left, right:
         case Integer(a), Integer(b):
             return Integer(a * b)
@@ -177,7 +177,7 @@ def times(left: Expression, right: Expression) -> Expression:
     return Binary("*", left, right)
 
 
-def add(left: Expression, right: Expression) -> Expression:
+def _add(left: Expression, right: Expression) -> Expression:
     match left, right:
         case Integer(a), Integer(b):
             return Integer(a + b)
@@ -186,7 +186,7 @@ def add(left: Expression, right: Expression) -> Expression:
     return Binary("+", left, right)
 
 
-def minus_one(value: Expression) -> Expression:
+def _minus_one(value: Expression) -> Expression:
     match value:
         case Integer(number) if number > 0:
             return Integer(number - 1)

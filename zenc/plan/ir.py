@@ -1,4 +1,4 @@
-"""What a plan is: a scheme made ready to run, as data that a reader can execute by hand.
+"""The plan: a scheme lowered to phases of statements, as data that a reader can execute by hand.
 
     Plan  = scheme doc parameters
             size?                                 # the number of ranks it is pinned to; None serves any number
@@ -60,6 +60,7 @@ class Tier:
 
     @property
     def one_shot(self) -> bool:
+        """Whether received pieces are kept apart until the push ends, and then merged at once."""
         return self.aggregation is Aggregation.ONE_SHOT
 
 

@@ -1,4 +1,4 @@
-"""What one rank does: its own view of the rounds of a plan.
+"""The schedule of one rank: which pieces it sends to and receives from whom, in every step.
 
     RankSchedule = announce: Phase  (pushes: Phase*  pulls: Phase*)
     Phase        = RankStep*
@@ -21,18 +21,24 @@ from zenc.plan.unroll import Round, Rounds
 
 @dataclass(frozen=True, slots=True, order=True)
 class Piece:
+    """A part, or what rank ``origin`` contributed to it; -1 for all that its sender holds."""
+
     part: int
     origin: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """All that goes to or comes from rank ``peer`` in a step; pieces ascending."""
+
     peer: int
     pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RankStep:
+    """The messages of one round of one rank; ``number`` counts the rounds of all phases from 1."""
+
     number: int
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
@@ -40,7 +46,7 @@ class RankStep:
 
 @dataclass(frozen=True, slots=True)
 class RankSchedule:
-    """What ``rank`` does.
+    """The steps of ``rank`` by phase, and when its parts are complete or no longer needed.
 
     ``last[k][part]`` is the last step of push k that moves a part from or to this rank. ``needless[k]`` are the parts
     of which it needs nothing that it holds when phase k (pushes, then pulls) ends: a pull brings them before they

@@ -1,4 +1,4 @@
-"""What a schedule requires of the number of ranks, and the numbers that meet it.
+"""Requirements of a schedule on the number of ranks, and the numbers that meet them.
 
 A ``require`` may stand anywhere. Those before the first step and the first loop of a phase are looked at before any
 move is made, so that the numbers of ranks that a scheme allows can be told without playing it.

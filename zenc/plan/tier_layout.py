@@ -1,4 +1,4 @@
-"""Where the ranks and the parts of each tier lie among all ranks and parts.
+"""Layout of tiers: the ranks and the parts of each tier's groups among all ranks and parts.
 
     rank = ((... + r2) * n1 + r1) * n0 + r0           # r0 of n0 members of the innermost tier, as torchrun counts
     part = (p0 * P1 + p1) * P2 + p2 ...               # p0 of P0 parts of the innermost tier, which cuts first

@@ -1,4 +1,4 @@
-"""From a plan and a number of ranks to the moves themselves.
+"""Unrolling: a plan and a number of ranks to rounds of moves.
 
     Rounds = announce: Phase?  (pushes: Phase*  pulls: Phase*) sends
     Phase  = Round*                                             # one round for every step that moves anything
@@ -29,6 +29,12 @@ MOST_MOVES = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Round:
+    """Moves that run together, as int64 arrays [moves]: ``src`` sends parts ``first`` .. ``last`` to ``dst``.
+
+    ``origin`` is the rank whose contributions alone are sent, or -1 for all; ``line`` the place of the statement in
+    ``Rounds.sends``.
+    """
+
     src: Ints
     dst: Ints
     first: Ints

@@ -46,6 +46,7 @@ class Subject:
         return self.outcome.seconds / self.measured.seconds - 1
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data: the prediction, what was measured of it, and the relative error of the prediction."""
         measured = self.measured.to_json() if self.measured else None
         return {"doc": self.doc, **self.outcome.to_json(), "measured": measured, "error": self.error}
 
@@ -63,6 +64,7 @@ class Findings:
 
     @property
     def errors(self) -> list[float]:
+        """The relative errors of the predictions that were also measured."""
         return [subject.error for subject in self.subjects if subject.error is not None]
 
     def to_json(self) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class MeasuredRow:
     rounds: int | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data: seconds, and bytes of the busiest rank."""
         return {name: getattr(self, name) for name in ("seconds", "low", "high", "sent", "rounds")}
 
 
@@ -57,6 +58,7 @@ class Conditions:
     drawn: bool = False
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data, with null for what the file does not say."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "drawn"}
 
 
@@ -70,6 +72,7 @@ class Measured:
     at: Conditions = field(default_factory=Conditions)
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data: the name of the file, its title, conditions, and rows by scheme."""
         rows = {name: row.to_json() for name, row in self.rows.items()}
         return {"file": self.name, "title": self.title, "conditions": self.at.to_json(), "rows": rows}
 

@@ -28,6 +28,8 @@ class Gauge:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
+    """The bars of one scheme; ``anchor`` is the id of its section, ``error`` that of the prediction, in words."""
+
     name: str
     anchor: str
     gauges: tuple[Gauge, ...]
@@ -38,18 +40,24 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
+    """A term and what is said of it, both in words."""
+
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class HtmlTable:
+    """A table of words; each row is as long as ``head``."""
+
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GradientPart:
+    """One gradient: its facts, how its sums grow denser, and by how many ranks its units are held."""
+
     name: str
     facts: tuple[Fact, ...]
     growth: HtmlTable

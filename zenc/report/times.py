@@ -19,6 +19,7 @@ GOOD, FAIR = 0.1, 0.25
 
 
 def answer(found: Findings) -> Iterator[str]:
+    """Sentences: the scheme that is predicted to be the fastest, by how much, and the slowest."""
     best, *others = found.subjects
     what = "call" if len(found.place.profiles) == 1 else "step"
     seconds = f"{seconds_text(best.outcome.seconds)} a {what}"
@@ -59,6 +60,7 @@ def _signed(error: float) -> str:
 
 
 def compares(found: Findings) -> Iterator[Compare]:
+    """The bars of each scheme, on one scale: predicted first, then those that were measured alone."""
     rows = [subject.measured for subject in found.subjects if subject.measured] + list(found.others)
     most = _scale([subject.outcome.seconds for subject in found.subjects] + [row.high for row in rows])
     for place, subject in enumerate(found.subjects):

@@ -1,1 +1,1 @@
-"""What a scheme is, and how a syntax tree becomes one."""
+"""Schemes: a syntax tree to a scheme, every name resolved."""

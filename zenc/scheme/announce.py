@@ -1,4 +1,4 @@
-"""What ``balanced by holders`` takes beside it, and what it excludes."""
+"""The announce of a scheme: the schedule that gathers all index sets under ``balanced by holders``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The problems of one scheme, gathered so that its author sees all of them at once; and how choices are named."""
+"""The collector of a scheme's diagnostics, raised together; and the wording of choices."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ class Collector:
     def error(
         self, id: str, message: str, span: Span | None, *, notes: tuple[str, ...] = (), help: str | None = None
     ) -> None:
+        """Take an error; ``id`` is one of ``docs/reference/diagnostics.md``."""
         self.found.append(Diagnostic(id, message, span, notes, help))
 
     def warn(self, id: str, message: str, span: Span | None, *, help: str | None = None) -> None:
+        """Take a warning; it does not stop the compilation."""
         self.found.append(Diagnostic(id, message, span, help=help, severity="warning"))
 
     @property

@@ -45,6 +45,7 @@ class Environment:
     used: set[str] = field(default_factory=set)
 
     def names(self) -> tuple[str, ...]:
+        """The names of all parameters, in the order of the text, for suggestions of a spelling."""
         return tuple(self.values)
 
 

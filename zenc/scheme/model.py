@@ -29,6 +29,8 @@ from zenc.language.schedule import Block
 
 
 class Aggregation(str, Enum):
+    """When segments of the same part are merged in a push (Zen, section 2)."""
+
     INCREMENTAL = "incremental"
     """Merge a segment at every hop."""
     ONE_SHOT = "one_shot"
@@ -36,6 +38,8 @@ class Aggregation(str, Enum):
 
 
 class Partition(str, Enum):
+    """The number of parts that a tensor is cut into (Zen, section 2)."""
+
     CENTRALIZATION = "centralization"
     """One part: the tensor travels whole."""
     PARALLELISM = "parallelism"
@@ -43,6 +47,8 @@ class Partition(str, Enum):
 
 
 class Unit(str, Enum):
+    """What is present or absent as a whole, with one index: a row, or an element."""
+
     AUTO = "auto"
     """The sparse dimensions of a COO tensor; single elements of a dense one."""
     ROW = "row"
@@ -50,6 +56,8 @@ class Unit(str, Enum):
 
 
 class Format(str, Enum):
+    """The wire format of a phase: ``zenc.wire.formats`` has the bytes of each."""
+
     DENSE = "dense"
     COO = "coo"
     BITMAP = "bitmap"
@@ -161,22 +169,27 @@ class Scheme:
 
     @property
     def communication(self) -> Communication:
+        """The moves of the outermost tier."""
         return self.tiers[-1].communication
 
     @property
     def aggregation(self) -> Aggregation:
+        """The aggregation of the outermost tier."""
         return self.tiers[-1].aggregation
 
     @property
     def partition(self) -> Partition:
+        """The partition of the outermost tier."""
         return self.tiers[-1].partition
 
     @property
     def push(self) -> Format:
+        """The wire format of the outermost tier's push."""
         return self.tiers[-1].push
 
     @property
     def pull(self) -> Format:
+        """The wire format of the outermost tier's pull."""
         return self.tiers[-1].pull
 
 

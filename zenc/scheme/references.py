@@ -1,4 +1,4 @@
-"""A word that names a scheme, in a tier or in a choice -> that scheme, resolved.
+"""Scheme references: the word of a tier or of a choice to the scheme that it names, resolved.
 
 It is a scheme of this file, of an imported one, or one that comes with zenc, in this order.
 """

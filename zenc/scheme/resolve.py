@@ -1,4 +1,4 @@
-"""Syntax tree -> scheme: every name gets its meaning, or its author hears of all that have none."""
+"""Resolution of schemes: syntax tree to Scheme, with all errors of a scheme in one exception."""
 
 from __future__ import annotations
 

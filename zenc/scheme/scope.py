@@ -1,4 +1,4 @@
-"""Whether the statements of a schedule mean something: names, functions, and what may stand where."""
+"""Scope check of schedules: every name declared, every function with its arguments, sends inside of steps alone."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class Checker:
     """The ids of those ``let`` statements whose names were met."""
 
     def check(self, block: Block) -> None:
+        """Report what is wrong in ``block``, the body of a push or a pull."""
         self._block(block, dict.fromkeys((*BUILTIN_NAMES, *self.parameters)), in_step=False)
 
     def _block(self, block: Block, scope: dict[str, Let | None], in_step: bool) -> None:

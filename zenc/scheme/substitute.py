@@ -1,4 +1,4 @@
-"""Values put in for the names of a schedule's parameters."""
+"""Substitution of parameters in a schedule by their values."""
 
 from __future__ import annotations
 

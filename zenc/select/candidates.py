@@ -1,4 +1,4 @@
-"""Schemes that a search tries, as texts: what is predicted is what is written, to be read and committed.
+"""Candidate schemes of a search, as texts: what is predicted is what is written.
 
 SchemeDraft = name imports parameters doc body               # body: entries, or tiers
 shipped   every scheme that comes with zenc, with other values of its parameters
@@ -61,6 +61,7 @@ class SchemeDraft:
         return format_text("\n".join(lines) + "\n", name)
 
     def entry(self, key: str) -> str | None:
+        """The value of ``key``; None where the draft does not say."""
         return dict(self.entries).get(key)
 
     def with_entries(self, label: str, **changes: str) -> SchemeDraft:

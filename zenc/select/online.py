@@ -1,4 +1,4 @@
-"""Which of several schemes sums a tensor: prediction, a few timed calls, and no hurry to change.
+"""Online selection of a scheme for a tensor: by prediction, then by a few timed calls.
 
     call 1          a look: what the gradient holds, so what each candidate would take, by the model
     then            trials: the first candidate, timed; what it took tells how fast links and ranks are; then those
@@ -49,6 +49,7 @@ class Speeds:
     transfer: float = 1.0
 
     def seconds(self, model: Model) -> float:
+        """The seconds that ``model`` comes to here."""
         return model.fixed * self.fixed + model.transfer * self.transfer
 
 
@@ -93,6 +94,7 @@ class Decision:
     afterwards: float | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """The fields as JSON data, for ``of_json``."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @staticmethod
@@ -135,6 +137,7 @@ class Records:
     found: dict[tuple[str, int], tuple[Model, float]] = field(default_factory=dict)
 
     def speeds(self) -> Speeds:
+        """The speeds that fit all records so far."""
         return fit_speeds(list(self.found.values()))
 
 

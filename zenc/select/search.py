@@ -1,4 +1,4 @@
-"""The scheme that is predicted to take least: a search over texts, each round from the best of the one before.
+"""Search for the scheme with the least predicted seconds, in rounds that each refine the best of the one before.
 
 1. what is shipped, with several values of parameters; all combinations of the four dimensions; tiers
 2. the best of them with other wire formats and units
@@ -56,6 +56,7 @@ class SearchResult:
 
     @property
     def steps(self) -> int:
+        """The most steps that any of its calls has."""
         return max(prediction.steps for prediction in self.predictions)
 
     @property
@@ -65,6 +66,7 @@ class SearchResult:
         return f"{seconds_text(self.seconds)}, {size_text(self.bytes)} at the busiest rank, {steps}"
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data with the text of the scheme; seconds, and bytes of the busiest rank."""
         return {
             "scheme": self.draft.label,
             "seconds": self.seconds,
@@ -118,6 +120,7 @@ class TunedScheme:
         ]
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data: the setting, what was tried and refused, and the best."""
         return {
             "ranks": self.size,
             "network": self.where,
@@ -130,6 +133,7 @@ class TunedScheme:
 
 
 def profile_text(profile: Profile, size: int) -> str:
+    """The profile in a sentence: units, width, dtype, and the densities of a gradient and of the sum."""
     union = float(profile.union(size))
     return (
         f"Gradient {profile.name}: {profile.units:,} units of {profile.width} {profile.dtype}, "

@@ -1,1 +1,1 @@
-"""What a cluster is: a graph of ranks, switches and links; how it is built, read and routed."""
+"""Topologies: clusters as graphs of ranks, switches and links; built, read from files, and routed."""

@@ -1,4 +1,4 @@
-"""A cluster that is being put together, by a builder, a text or an importer; ``finish`` makes a Topology of it."""
+"""The builder of a topology: nodes, links, levels and hosts, collected and checked; ``finish`` gives a Topology."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ class TopologyBuilder:
             self.add_rank(rank, label_of(levels[-1][0], place), memory)
 
     def add_rank(self, rank: int, label: str, memory: int | None = None) -> None:
+        """Declare the device of ``rank``; ``memory`` in bytes, None where unknown."""
         self.nodes[rank] = {"kind": RANK, "label": label, "memory": memory}
 
     def add_switch(self, name: str, kind: str = "switch", span: Span | None = None) -> str:
@@ -128,6 +129,7 @@ class TopologyBuilder:
         return None
 
     def label(self, node: Node) -> str:
+        """The name of ``node`` in messages: ``gpu(0, 3)``."""
         return str(self.nodes[node]["label"])
 
     def find(self, name: str, indices: tuple[int, ...]) -> Node | Diagnostic:

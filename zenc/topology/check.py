@@ -1,4 +1,4 @@
-"""Whether a draft of a cluster is one: numbers that make sense, ranks that can all reach each other."""
+"""Checks of a finished draft: positive bandwidths, latencies from 0, and a route between any two ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarations of a text, carried out: each adds to a draft, or takes from it."""
+"""Elaboration: the declarations of a text, carried out one after another on a draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``like``: what a topology starts from, a builder, another topology or a file."""
+"""Inheritance: ``like``, the builder, topology or file that a topology starts from."""
 
 from __future__ import annotations
 

@@ -34,6 +34,7 @@ class Group:
 
     @property
     def ends(self) -> str:
+        """``SOURCE - TARGET``; with ``->`` where the links go one way alone."""
         return f"{self.source} {'-' if self.both_ways else '->'} {self.target}"
 
 
@@ -53,9 +54,11 @@ class TopologySummary:
 
     @property
     def pairs(self) -> int:
+        """The ordered pairs of different ranks."""
         return self.topology.size * (self.topology.size - 1)
 
     def to_json(self) -> dict[str, object]:
+        """JSON data; memory in bytes, bandwidths in bytes a second, latencies in seconds."""
         topology = self.topology
         return {
             "name": topology.name,

@@ -1,4 +1,4 @@
-"""What a user calls a topology -> the topology: a file, one of several in a file, a shipped one, or a builder."""
+"""Loading of topologies: a file, one of several in a file, a shipped one or a builder, by what the user wrote."""
 
 from __future__ import annotations
 

@@ -84,6 +84,7 @@ class Topology:
 
     @property
     def ranks(self) -> range:
+        """0 to ``size`` - 1."""
         return range(self.size)
 
     @cached_property
@@ -119,6 +120,7 @@ class Topology:
         return str(self.graph.nodes[node]["label"])
 
     def kind(self, node: Node) -> str:
+        """``rank``, ``switch``, ``nic`` or ``cpu``."""
         return str(self.graph.nodes[node]["kind"])
 
     def memory(self, rank: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Whether the declarations of a topology mean something: the names and functions of their expressions."""
+"""Name check of topologies: the names and functions in the expressions of their declarations."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Names:
         self._checker = Checker((), self.report)
 
     def check(self, topology: topology_syntax.TopologySyntax) -> None:
+        """Report unknown names and functions in ``topology``; without those, also parameters that are used nowhere."""
         parameters = [parameter.name for parameter in topology.parameters]
         self._block(topology.body, dict.fromkeys(name.text for name in parameters))
         if self.report.failed:  # what uses it may be what is wrong

@@ -1,4 +1,4 @@
-"""Which links a message takes.
+"""Routing: the links of a message from one rank to another.
 
 The rule, from the first to the last that decides:
 
@@ -54,6 +54,10 @@ class Router:
         self._routes: dict[tuple[int, int], tuple[Link, ...] | None] = {}
 
     def route(self, source: int, target: int) -> tuple[Link, ...] | None:
+        """The links from rank ``source`` to rank ``target``, in order; None where there is no way.
+
+        Raises ValueError for a rank that the topology does not have.
+        """
         for rank in (source, target):
             if not 0 <= rank < self._size:
                 raise ValueError(f"{self._name} has ranks 0 to {self._size - 1}, not {rank}")

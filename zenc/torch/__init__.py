@@ -1,0 +1,1 @@
+"""zenc in PyTorch's DistributedDataParallel: the hook, and what surrounds it."""

@@ -1,4 +1,4 @@
-"""Metrics of synchronisation for the loggers that people have: TensorBoard, Weights & Biases, Lightning, Prometheus.
+"""Metrics of synchronisation for loggers: TensorBoard, Weights & Biases, Lightning, Prometheus.
 
     Writer = add_scalar(tag, value, step)                        # torch.utils.tensorboard.SummaryWriter and its like
            | log_metrics(metrics, step)                          # Lightning's loggers
@@ -87,16 +87,19 @@ class StepLog:
         self._lock = threading.Lock()
 
     def begins(self, parameter: str) -> None:
+        """A call for ``parameter`` begins; if it has been called in this step, a new step does."""
         if parameter in self._calls:
             self.flush()
         if not self._calls:
             self._number = self._steps if self._step is None else self._step()
 
     def ended(self, parameter: str, call: CallStats) -> None:
+        """Take what a call did; from the thread that ran it."""
         with self._lock:
             self._calls[parameter] = call
 
     def flush(self) -> None:
+        """Write the step that is collected, if it is an ``every``-th one; then nothing is collected."""
         with self._lock:
             calls, self._calls = self._calls, {}
         if calls:
@@ -139,9 +142,11 @@ class PrometheusLog:
         }
 
     def begins(self, parameter: str) -> None:
+        """Nothing: counters do not know steps."""
         return None
 
     def ended(self, parameter: str, call: CallStats) -> None:
+        """Count a call, and show its densities."""
         self._calls.labels(parameter).inc()
         for metric, value in metrics_of(call).items():
             if metric in self._gauges:
@@ -150,4 +155,5 @@ class PrometheusLog:
                 self._counters[metric].labels(parameter).inc(value)
 
     def flush(self) -> None:
+        """Nothing: counters are always up to date."""
         return None

@@ -1,4 +1,4 @@
-"""The communication hook of a DDP model, which it takes once and for good, and who has it now: a state, or nobody.
+"""The slot of a DDP model's communication hook, which can't be removed: its tenant is a state, or nobody.
 
 DDP can't let go of a hook. What is registered is therefore a Slot, whose tenant may go, and another one come; without
 a tenant gradients go DDP's own way, as if there was no hook.
@@ -22,7 +22,8 @@ Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 class Tenant(Protocol):
     """What averages the gradients of a bucket over the ranks."""
 
-    def reduce(self, bucket: GradBucket) -> Averaged: ...
+    def reduce(self, bucket: GradBucket) -> Averaged:
+        """The future average of the bucket's buffer, with its shape, dtype and layout."""
 
 
 class Slot:

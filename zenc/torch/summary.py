@@ -91,6 +91,7 @@ class TrainingSummary:
 
     @property
     def total(self) -> Totals:
+        """The totals of all parameters."""
         return summed(self.parameters.values())
 
     @property

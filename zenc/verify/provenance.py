@@ -1,4 +1,4 @@
-"""Who has contributed to what: the state of a plan while its moves are played, as sets of ranks.
+"""Provenance: the set of ranks whose contributions each rank holds of each part, while the moves are played.
 
     have[rank, part]  = the ranks whose contributions ``rank`` holds of ``part``, as bits
     tree[rank, part]  = a fingerprint of the order in which they were added

@@ -1,4 +1,4 @@
-"""What a message weighs: the byte layout that every target writes, counted without writing it.
+"""Wire formats: the byte layout of a message, and its size in bytes without writing it.
 
     message = message header | segment header * | body *        # headers of all segments first
     body    = index, padded with zeros to 8 bytes | values, padded to 8 bytes
@@ -46,6 +46,7 @@ class SegmentShape:
 
     @property
     def value_bytes(self) -> int:
+        """The bytes of all values, without padding."""
         return self.count * self.width * self.itemsize
 
 

@@ -1,4 +1,4 @@
-"""Owners among holders for predictions, without a kernel: as ``templates/cpu/zenc_cpu/owners/owners.h`` chooses them.
+"""The assignment of owners among holders, for predictions: equal to ``templates/cpu/zenc_cpu/owners/owners.h``.
 
 A unit that c of n ranks hold takes c - 1 messages to its owner and n - 1 from it. The units of one holder are its own.
 Each other one goes, in ascending order, to the holder under which the squares of what all send and receive grow least.

@@ -1,4 +1,4 @@
-"""How many slots each part has: equal cuts, or under hierarchical hashing what the hash makes of the units.
+"""Part sizes in slots: equal cuts, or under hierarchical hashing the counts that the hash h0 gives.
 
 h0, the function that chooses parts, is as in ``templates/shared/zenc/hash.h``.
 """

@@ -1,4 +1,4 @@
-"""Parts and slots of units for predictions, without a kernel: as the headers in ``templates`` work them out."""
+"""Partitioning of units to parts and slots, in numpy: equal to the headers in ``templates``, for predictions."""
 
 from __future__ import annotations
 

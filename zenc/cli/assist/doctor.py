@@ -1,4 +1,4 @@
-"""``zenc doctor``: whether this machine has what zenc needs."""
+"""``zenc doctor``: a check of this machine for what zenc needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which compiler makes kernels for GPUs: the NVRTC or the nvcc that is found, and what it compiles for."""
+"""CUDA compilers: NVRTC or nvcc, whichever is found, and the architectures that it compiles for."""
 
 from __future__ import annotations
 

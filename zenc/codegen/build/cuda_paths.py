@@ -1,4 +1,4 @@
-"""Where NVIDIA's shared libraries lie: in wheels beside torch, in a toolkit, or where the system's loader looks."""
+"""Paths of NVIDIA's shared libraries: in wheels beside torch, in a toolkit, or on the loader's path."""
 
 from __future__ import annotations
 

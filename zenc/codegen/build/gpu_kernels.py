@@ -1,4 +1,4 @@
-"""From a rendered ``kernels.cu`` to a cubin for a GPU architecture: by NVRTC, or by nvcc where that is missing.
+"""Build of a rendered ``kernels.cu`` to a cubin for a GPU architecture: by NVRTC, or by nvcc where that is missing.
 
 No GPU and no driver are needed. Compiled kernels are kept in the cache, as libraries for the host are.
 """

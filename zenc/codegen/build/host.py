@@ -1,4 +1,4 @@
-"""From rendered C++ to a shared library, by g++."""
+"""Build of rendered C++ to a shared library, by g++."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiler: which one, its version, and what it makes of ``-march=native`` on this machine."""
+"""The C++ toolchain: its command, its version, and the flags that ``-march=native`` stands for on this machine."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ class Toolchain:
 
     @property
     def name(self) -> str:
+        """The first line of ``--version``, or the command."""
         return self.version.partition("\n")[0] or self.command[0]
 
 

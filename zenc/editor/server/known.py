@@ -26,6 +26,7 @@ class Document:
     """Whether they are of ``text``."""
 
     def read(self, text: str) -> None:
+        """Take a new text; program and symbols stay those before if it does not parse."""
         self.text, self.is_current = text, False
         try:
             self.program = load_text(text, str(self.path), self.path)

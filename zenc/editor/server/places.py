@@ -10,6 +10,7 @@ from zenc.errors import Span
 
 
 def position_at(text: str, offset: int) -> types.Position:
+    """The line and column of ``offset``, which counts characters from the start of the text."""
     start = text.rfind("\n", 0, offset) + 1
     return types.Position(text.count("\n", 0, start), _units(text[start:offset]))
 
@@ -32,6 +33,7 @@ def offset_at(text: str, position: types.Position) -> int:
 
 
 def range_of(span: Span) -> types.Range:
+    """The range of ``span`` in its own text."""
     text = span.source.text
     return types.Range(position_at(text, span.start), position_at(text, max(span.end, span.start)))
 

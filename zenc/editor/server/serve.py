@@ -56,6 +56,7 @@ class Server(LanguageServer):
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, told, version))
 
     def refuse(self, error: ZencError) -> JsonRpcInvalidParams:
+        """The answer to a request that ``error`` stops."""
         return JsonRpcInvalidParams(error.diagnostics[0].message)
 
 

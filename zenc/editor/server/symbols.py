@@ -24,6 +24,8 @@ _OF_SCHEDULES = ("communication", "announce")
 
 @dataclass
 class Symbol:
+    """A name that is declared in a program; ``uses`` are all other places where it stands."""
+
     kind: Kind
     name: str
     declared: Span

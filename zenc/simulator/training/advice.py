@@ -49,6 +49,7 @@ class Way:
     missing: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data; seconds of a step's calls, bytes of the busiest rank."""
         own = {name: getattr(self, name) for name in ("name", "seconds", "sent", "missing")}
         return {**own, "schemes": dict(self.schemes)}
 
@@ -67,6 +68,7 @@ class Advice:
     notes: tuple[str, ...]
 
     def way(self, name: str) -> Way:
+        """The way called ``name``; raises StopIteration for any other."""
         return next(way for way in self.ways if way.name == name)
 
     @property
@@ -90,6 +92,7 @@ class Advice:
 
     @property
     def answer(self) -> str:
+        """``yes``, ``hardly`` or ``no``."""
         if not self.load.tables or self.size < 2 or self.ratio < 1:
             return "no"
         speedup = self.speedup(self.way(ZENC))
@@ -97,6 +100,7 @@ class Advice:
 
     @property
     def verdict(self) -> str:
+        """The answer, with its reason."""
         return f"{self.answer}: {self._because()}"
 
     def _because(self) -> str:

@@ -47,6 +47,7 @@ class ParameterProfile:
 
     @property
     def rows(self) -> int:
+        """The length of the first dimension; 1 of a scalar."""
         return self.shape[0] if self.shape else 1
 
     @property

@@ -26,6 +26,8 @@ _CPU_CLASS = "0x068001"
 
 @dataclass
 class ListedGpu:
+    """A ``gpu`` element, and the bus id of the PCIe slot around it."""
+
     element: Element
     busid: str
 

@@ -15,6 +15,7 @@ from zenc.topology.importers.xml import line_span, parse_xml
 
 
 def fill(draft: TopologyBuilder, data: bytes, source: Source) -> None:
+    """Fill ``draft`` from GraphML; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     start = Span(source, 0, 1)
     found = too_large(data.count(b"<node"), data.count(b"<edge"), start)
     if found:

@@ -1,4 +1,4 @@
-"""What NCCL writes to ``NCCL_TOPO_DUMP_FILE``: one machine as XML.
+"""Importer of NCCL's topology dump (``NCCL_TOPO_DUMP_FILE``): one machine as XML.
 
     system > cpu* > (pci* > gpu > (nvlink | xgmi)*) | (pci* > nic > net*)    # pci nests: bridges, then a slot
 
@@ -27,6 +27,7 @@ _MOST_GPUS = 1024
 
 
 def read(data: bytes, source: Source, options: Options) -> Machine:
+    """The machine of a dump; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     root = parse_xml(data, source, MOST_NODES)
     if root.tag != "system":
         message = f"the outermost element is <{root.tag[:40]}>, and NCCL's is <system>"

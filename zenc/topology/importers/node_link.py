@@ -14,6 +14,7 @@ _DEEPEST = 100
 
 
 def fill(draft: TopologyBuilder, data: bytes, source: Source) -> None:
+    """Fill ``draft`` from JSON; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     start = Span(source, 0, 1)
     found = too_large(data.count(b'"id"'), data.count(b'"source"'), start)
     if found:

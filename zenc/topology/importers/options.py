@@ -1,4 +1,4 @@
-"""What files leave open, and whoever reads them may say."""
+"""Import options: numbers that a file leaves open, given by its reader. Bandwidths bytes a second, latency seconds."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class Options:
 
     @classmethod
     def of(cls, values: Mapping[str, int | float | None], span: Span | None) -> Options:
+        """The options that are not None; raises TopologyError (``wrong-range``) for fewer than one node."""
         known: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         options = cls(**known, given=tuple(known), span=span)
         if options.nodes < 1:

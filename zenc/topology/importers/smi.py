@@ -35,6 +35,7 @@ _MOST_COLUMNS = 1024
 
 
 def read(data: bytes, source: Source, options: Options) -> Machine:
+    """The machine of a matrix; raises TopologyError (``malformed-topology``, ``topology-too-large``)."""
     return _machine(_read(source), options)
 
 

@@ -1,4 +1,4 @@
-"""XML as a tree of elements, without anything that makes XML dangerous.
+"""A safe XML parser: a tree of elements with line numbers, without document types and entities.
 
 Document types, and with them entities and references to other files, are refused where they start: before anything is
 expanded, and nothing is ever fetched. The number of elements and their depth are bounded.
@@ -21,6 +21,8 @@ _DEEPEST = 100
 
 @dataclass
 class Element:
+    """An element; ``line`` counts from 1."""
+
     tag: str
     attributes: Mapping[str, str]
     line: int
@@ -165,6 +167,7 @@ class Attributes:
         self._lines = Lines(self.source)
 
     def at(self, element: Element) -> Span:
+        """The line of ``element``."""
         return self._lines.span(element.line)
 
     def number(self, element: Element, name: str, default: float) -> float:
@@ -178,4 +181,5 @@ class Attributes:
         return float(text)
 
     def integer(self, element: Element, name: str, default: int) -> int:
+        """The same, cut to a whole number."""
         return int(self.number(element, name, default))

@@ -15,6 +15,8 @@ MOST_TERMS = 6
 
 
 class Condition(NamedTuple):
+    """A condition on ``size``: ``text`` in the language, ``words`` in English, ``holds`` as a function."""
+
     text: str
     words: str
     holds: Callable[[int], bool]
