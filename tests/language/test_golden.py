@@ -1,4 +1,4 @@
-"""The syntax trees of all shipped schemes."""
+"""The syntax trees of all shipped schemes; of the patterns that they use, plans show what becomes of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zenc.errors import Source, Span
 from zenc.language.parse import parse
 from zenc.resources import directory
 
-SHIPPED = sorted(directory("schemes").rglob("*.zen"))
+SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen") if path.stem != "patterns")
 
 
 def lines(node: object, label: str = "", indent: int = 0) -> Iterator[str]:

@@ -10,8 +10,11 @@ import torch
 import zenc
 from tests.emulator.libraries import Libraries
 from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
-from tests.support.emulated_gpu import EmulatedRank, choosing_ranks, emulated_ranks
+from tests.support.emulated_gpu import EmulatedGpu, EmulatedRank, alone, choosing_ranks, emulated_ranks, only_current
 from tests.support.local import collectives, run_all
+from zenc.runtime.backends import Backends
+from zenc.runtime.collective import Collective
+from zenc.runtime.gpu import device
 
 SCHEMES = ("balanced", "dense_ring", "zen", "holders")
 
@@ -39,6 +42,24 @@ def test_sums_and_counts_are_those_of_the_cpu(name, size):
                     assert mine["phases"][phase]["imbalance"] == theirs["phases"][phase]["imbalance"]
                     sent = {wire: size for wire, size in theirs["phases"][phase]["formats_sent"].items() if size}
                     assert mine["phases"][phase]["formats_sent"] == sent
+
+
+def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch):
+    """Whatever is current, here nothing: its kernels and its events belong to the context that is; and it is kept."""
+    second, of_second = torch.device("cuda", 1), EmulatedGpu(1)
+    monkeypatch.setattr(torch.cuda, "device", only_current)
+    monkeypatch.setattr(device, "TorchGpu", {second: of_second}.__getitem__)
+    Libraries().call("cuCtxSetCurrent", 0)
+    artifact = zenc.compile("balanced", ranks=1)
+    backends = Backends(artifact, alone(), 60)
+    made = backends.on(second)
+    assert backends.on(second) is made
+    with pytest.raises(zenc.TensorError, match="other-gpu"):
+        backends.on(torch.device("cuda", 0))
+    tensor = sparse_tensor("many_times", 0, 1, 70, 3, torch.float32, 1)
+    with only_current(second):
+        found = Collective(artifact, alone(), lambda _: made).all_reduce(tensor)
+    assert_same_bits([*run_all(collectives(artifact, 1), [tensor]), found])
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))

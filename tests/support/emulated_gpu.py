@@ -6,9 +6,10 @@ as by ``tests.support.emulated``: unoptimised, and of all ranks at once, not onc
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -106,6 +107,17 @@ def _destroy(libraries: Libraries, streams: list[int], graphs: Captured) -> None
         libraries.call("cuStreamDestroy_v2", stream)
 
 
+@contextlib.contextmanager
+def only_current(device: torch.device) -> Iterator[None]:
+    """As ``torch.cuda.device``, where no device is current before and after."""
+    libraries = Libraries()
+    libraries.make_current(device.index)
+    try:
+        yield
+    finally:
+        libraries.call("cuCtxSetCurrent", 0)
+
+
 class _Meeting:
     """Where the ranks of a group meet: the group, as far as loading uses it."""
 
@@ -152,6 +164,11 @@ class _Ranked:
 
     def close(self) -> None:
         """It has nothing."""
+
+
+def alone() -> Communicator:
+    """The communicator of one rank."""
+    return communicator_of(_Meeting(1), 0)
 
 
 def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> list[Collective]:
