@@ -1,0 +1,44 @@
+"""Artifacts on disk that were changed: by mistake, or by somebody who knows how."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zenc.codegen.artifact import load_artifact
+from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.gpu_kernels import Cubin
+from zenc.errors import ArtifactError
+
+CUBINS = tuple(
+    Cubin(arch, b"\x7fELF" + bytes(range(256)) * 20, "NVRTC 13.0.88", 13) for arch in (Arch(8, 0), Arch(9, 0))
+)
+"""For two architectures; no GPU could run them."""
+
+
+def refused(directory: Path) -> str:
+    """The id of the error that loading gives."""
+    with pytest.raises(ArtifactError) as caught:
+        load_artifact(directory)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message and diagnostic.help
+    return diagnostic.id
+
+
+def edit(directory: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def rewrite(directory: Path, name: str, text: str) -> None:
+    """Change a file, and its checksum with it, as somebody who knows how would."""
+    (directory / name).write_text(text)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    edit(directory, lambda manifest: manifest["files"].update({name: digest}))
