@@ -80,7 +80,7 @@ class Report:
         return f"<zenc.Report {self.name}, proved for {sizes} ranks, {len(self.warnings)} warnings>"
 
     @property
-    def rounds(self) -> dict[str, int]:
+    def rounds(self) -> Mapping[str, int]:
         """Rounds by kind of phase at the largest size that was proved."""
         return self.proofs[-1].rounds
 

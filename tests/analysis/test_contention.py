@@ -46,7 +46,7 @@ def measured(
 ) -> tuple[LinkLoads, list[Diagnostic], ExpectedBytes]:
     rounds = expand(plan, topology.size)
     weigher = ExpectedBytes(plan, topology.size, 5_000, 30, "f32", density)
-    meter = LinkLoadObserver(plan, routes(plan, rounds, topology), weigher)
+    meter = LinkLoadObserver(routes(rounds, topology), weigher)
     prove(plan, rounds, meter.observe)
     return meter.loads(), contention(meter.loads(), rounds, weigher), weigher
 

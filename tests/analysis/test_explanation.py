@@ -17,6 +17,7 @@ from zenc.errors import SchemeError, VerificationError
 from zenc.gradients.generators import GradientSpec, drawn
 from zenc.gradients.index_sets import gradients
 from zenc.gradients.stats import figures
+from zenc.plan.ir import PhaseKind
 from zenc.verify.proof import verify
 
 HASHED = ("point_to_point", "incremental", "partition: parallelism balance: balanced by hierarchical_hash")
@@ -131,7 +132,7 @@ def test_blocks_are_expected_to_fill_up():
     load = GradientSpec(100_000, 1, "f32", 0.01)
     explained = explain(plan, 4, 0, load)
     weigher = ExpectedBytes(plan, 4, load.units, load.width, load.dtype, load.density)
-    for phase, contributors in ((plan.pushes[0], 1), (plan.pulls[0], 4)):
+    for phase, contributors in ((plan.of(PhaseKind.PUSH)[0], 1), (plan.of(PhaseKind.PULL)[0], 4)):
         expected = 3 * (48 + weigher.segments(phase.format, contributors, 1))
         kind = "push" if contributors == 1 else "pull"
         assert explained.traffic[kind].sent == pytest.approx(expected, rel=0.05)

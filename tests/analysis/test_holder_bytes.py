@@ -26,8 +26,8 @@ def test_expected_bytes(communication, aggregation, size, density):
     plan, rng = holders(communication, aggregation), np.random.default_rng(size)
     expected: dict[str, float] = defaultdict(float)
 
-    def observe(kind, phase, number, moved):
-        expected[kind] += weights(kind, moved, size, UNITS, density, UNIT_BYTES).sum()
+    def observe(phase, number, moved):
+        expected[phase.name] += weights(phase.kind, moved, size, UNITS, density, UNIT_BYTES).sum()
 
     verify(plan, size, observe)
     held = [np.flatnonzero(rng.random(UNITS) < density) for _ in range(size)]

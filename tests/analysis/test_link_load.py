@@ -14,8 +14,8 @@ from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
-from zenc.analysis.paths import every_round, routes
-from zenc.plan.ir import Plan
+from zenc.analysis.paths import routes
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.unroll import Rounds, expand
 from zenc.topology.model import Topology
 from zenc.topology.shapes import dgx, fat_tree, nodes, ring
@@ -33,7 +33,7 @@ def weigher(plan: Plan, size: int, density: float = 0.03) -> ExpectedBytes:
 
 def measured(plan: Plan, topology: Topology) -> tuple[LinkLoads, Rounds]:
     rounds = expand(plan, topology.size)
-    meter = LinkLoadObserver(plan, routes(plan, rounds, topology), weigher(plan, topology.size))
+    meter = LinkLoadObserver(routes(rounds, topology), weigher(plan, topology.size))
     prove(plan, rounds, meter.observe)
     return meter.loads(), rounds
 
@@ -45,9 +45,7 @@ def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
     held = [[{rank} for _ in range(rounds.parts)] for rank in range(size)]
     total: Counter = Counter()
     steps = {}
-    for phase, number, round_ in every_round(plan, rounds):
-        of = plan.pushes[0] if phase == "push" else plan.pulls[0]
-        apart = phase == "push" and plan.one_shot(of)
+    for phase, number, round_ in rounds:
         before = [[set(part) for part in rank] for rank in held]
         messages: dict = defaultdict(lambda: MESSAGE_HEADER_BYTES)
         columns = zip(round_.src, round_.dst, round_.first, round_.last, round_.origin, strict=True)
@@ -55,13 +53,15 @@ def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
             for part in range(first, last + 1):
                 carried = before[src][part] if origin < 0 else {origin}
                 held[dst][part] |= carried
-                messages[src, dst] += weigh.segments(of.format, len(carried), len(carried) if apart else 1)
+                messages[src, dst] += weigh.segments(
+                    phase.format, len(carried), len(carried) if phase.keeps_apart else 1
+                )
         here: Counter = Counter()
         for (src, dst), bytes in messages.items():
             for link in topology.route(src, dst) or ():
                 here[link.source, link.target] += bytes
         total.update(here)
-        steps[phase, number] = max(bytes / topology.graph.edges[ends]["bandwidth"] for ends, bytes in here.items())
+        steps[phase.name, number] = max(bytes / topology.graph.edges[ends]["bandwidth"] for ends, bytes in here.items())
     return total, steps
 
 
@@ -106,5 +106,5 @@ def test_blocks_weigh_whole() -> None:
     plan = plan_of(scheme_text(*COMBINATIONS[-1], "block(16)", "coo"))
     weigh = ExpectedBytes(plan, 4, 1 << 16, 8, "f32", 0.03)
     values = weigh.slots * 32
-    share = weigh.segments(plan.pushes[0].format, 1, 1) / values
+    share = weigh.segments(plan.of(PhaseKind.PUSH)[0].format, 1, 1) / values
     assert share == pytest.approx(1 - 0.97**16, rel=0.02)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, plan_of, plan_with
-from zenc.analysis.paths import Routes, every_round, routes
+from zenc.analysis.paths import Routes, routes
 from zenc.errors import Diagnostic, TopologyError
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
@@ -20,7 +20,7 @@ DIRECT = plan_of(scheme_text("point_to_point", "incremental", COMBINATIONS[1][2]
 
 
 def routed(plan: Plan, topology: Topology) -> Routes:
-    return routes(plan, expand(plan, topology.size), topology)
+    return routes(expand(plan, topology.size), topology)
 
 
 def refused(plan: Plan, topology: Topology) -> tuple[Diagnostic, ...]:
@@ -94,11 +94,11 @@ def test_one_way_links_count_one_way() -> None:
 
 def test_another_number_of_ranks() -> None:
     with pytest.raises(TopologyError) as caught:
-        routes(RING, expand(RING, 5), ring(4))
+        routes(expand(RING, 5), ring(4))
     (found,) = caught.value.diagnostics
     assert (found.id, found.message) == ("wrong-topology-size", "ring has 4 ranks, and the moves are among 5 ranks")
 
 
 def test_rounds_come_in_order_with_their_names() -> None:
-    names = [(phase, number) for phase, number, _ in every_round(RING, expand(RING, 3))]
+    names = [(phase.name, number) for phase, number, _ in expand(RING, 3)]
     assert names == [("push", 1), ("push", 2), ("pull", 1), ("pull", 2)]

@@ -64,9 +64,9 @@ def test_pieces_that_are_kept_apart_are_there_until_the_push_ends() -> None:
     ledger = MemoryModel(apart, 4, ExpectedBytes(apart, 4, 640, 2, "f32", 0.25))
     held = {}
 
-    def observe(kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
-        ledger.observe(kind, phase, number, moved)
-        held[kind] = ledger.held.tolist()
+    def observe(phase: Phase, number: int, moved: Deliveries) -> None:
+        ledger.observe(phase, number, moved)
+        held[phase.name] = ledger.held.tolist()
 
     prove(apart, expand(apart, 4), observe)
     one, whole = int(ledger.table[1]), int(ledger.table[4])

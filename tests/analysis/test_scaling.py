@@ -19,7 +19,7 @@ from zenc.analysis.scaling_text import symbolic_text
 from zenc.analysis.volume import volumes
 from zenc.gradients.generators import GradientSpec
 from zenc.language.files import load_file, locate
-from zenc.plan.ir import Plan
+from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.plan.lower import lower
 from zenc.plan.rank_schedule import program
 from zenc.plan.unroll import expand
@@ -89,10 +89,10 @@ def weighed(volume: dict[int, Fraction], density: float) -> float:
 def brute_force(plan: Plan, size: int, direction: str) -> list[dict[str, dict[int, Fraction]]]:
     """k -> share, for every rank and phase."""
     rounds = expand(plan, size)
-    one_shot = plan.one_shot(plan.pushes[0])
+    one_shot = plan.of(PhaseKind.PUSH)[0].keeps_apart
     held = [[{rank} for _ in range(rounds.parts)] for rank in range(size)]
     found = [{"push": defaultdict(Fraction), "pull": defaultdict(Fraction)} for _ in range(size)]
-    for kind, phases in (("push", rounds.pushes), ("pull", rounds.pulls)):
+    for kind, phases in ((kind.value, rounds.of(kind)) for kind in VALUE_KINDS):
         for round_ in (round_ for phase in phases for round_ in phase):
             before = [[set(part) for part in rank] for rank in held]
             columns = zip(round_.src, round_.dst, round_.first, round_.last, round_.origin, strict=True)
@@ -111,9 +111,9 @@ def test_messages_are_those_of_the_busiest_program() -> None:
     rounds = expand(plan, 6)
     programs = [program(rounds, rank) for rank in range(6)]
     counted = volumes(plan, 6, 0.1)
-    for kind, phases in (("push", [p.pushes for p in programs]), ("pull", [p.pulls for p in programs])):
-        sends = [sum(len(step.sends) for phase in rank for step in phase) for rank in phases]
-        receives = [sum(len(step.receives) for phase in rank for step in phase) for rank in phases]
+    for number, kind in enumerate(("push", "pull")):
+        sends = [sum(len(step.sends) for step in p.phases[number].steps) for p in programs]
+        receives = [sum(len(step.receives) for step in p.phases[number].steps) for p in programs]
         assert (counted[kind].messages_sent, counted[kind].messages_received) == (max(sends), max(receives))
 
 

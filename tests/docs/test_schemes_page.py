@@ -12,7 +12,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
@@ -67,14 +67,14 @@ class Count:
         _, proof = verify(self.plan, self.size, self.observe)
         self.steps = sum(proof.rounds.values())
 
-    def observe(self, kind: str, phase: Phase, number: int, rows: Deliveries) -> None:
+    def observe(self, phase: Phase, number: int, rows: Deliveries) -> None:
         pairs = np.unique(np.stack((rows.src, rows.dst)), axis=1)
         np.add.at(self.messages, pairs[0], 1)
-        if kind == "announce":
+        if phase.kind is PhaseKind.ANNOUNCE:
             return  # of indices alone
         carried = zip(rows.contributors.tolist(), rows.pieces.tolist(), strict=True)
         weights = [self.weight(phase.format, contributors, pieces) for contributors, pieces in carried]
-        if self.plan.announce and kind == "push":
+        if self.plan.announces and phase.kind is PhaseKind.PUSH:
             weights = [self.held_by_others(contributors) for contributors in rows.contributors.tolist()]
         np.add.at(self.volume, rows.dst, np.array(weights) / self.plan.parts(self.size))
 

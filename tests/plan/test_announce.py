@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.plans import plan_of
 from zenc.errors import ArtifactError, SchemeError, VerificationError
 from zenc.plan.from_json import plan_from_json
-from zenc.plan.ir import Plan
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.unroll import Round
 from zenc.verify.incoming import verify_with_cargo
 from zenc.verify.proof import verify, verify_all
@@ -35,7 +35,7 @@ def holders(communication: str = "point_to_point then ring", aggregation: str = 
 @pytest.mark.parametrize("announce", ["", "announce: ring", "announce: point_to_point"])
 def test_it_is_proved_for_1_to_40_ranks(announce):
     for proof in verify_all(holders(more=announce), range(1, 41)):
-        assert proof.announce_rounds == (min(proof.size - 1, 1) if "ring" not in announce else proof.size - 1)
+        assert proof.rounds["announce"] == (min(proof.size - 1, 1) if "ring" not in announce else proof.size - 1)
         assert proof.parts == proof.size
 
 
@@ -113,12 +113,12 @@ def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int
     """Each rank's units in the end, with how often every contribution is in them: moves of whole parts, by hand."""
     rounds, _, _ = verify_with_cargo(plan, size, 0)
     cargo = [verify_with_cargo(plan, size, rank)[2] for rank in range(size)]
-    first = len(rounds.announce) + 1
+    first = len(rounds.of(PhaseKind.ANNOUNCE)[0]) + 1
     held = [
         [Counter({(unit, rank): 1 for unit in units if part_of(unit) == part}) for part in range(size)]
         for rank, units in enumerate(units_of)
     ]
-    for number, round_ in enumerate(rounds.pushes[0], first):
+    for number, round_ in enumerate(rounds.of(PhaseKind.PUSH)[0], first):
         before = [[Counter(part) for part in row] for row in held]
         for src, dst, part, origin in moves(round_):
             sent = Counter({k: n for k, n in before[src][part].items() if origin < 0 or k[1] == origin})
@@ -128,7 +128,7 @@ def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int
             if origin < 0:
                 known = {unit for rank in ranks for unit in units_of[rank] if part_of(unit) == part}
                 assert {unit for unit, _ in sent} == known, "a length that both sides know is wrong"
-    for round_ in rounds.pulls[0]:
+    for round_ in rounds.of(PhaseKind.PULL)[0]:
         before = [[Counter(part) for part in row] for row in held]
         for src, dst, part, _ in moves(round_):
             held[dst][part] = before[src][part]

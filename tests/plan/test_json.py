@@ -18,7 +18,7 @@ from tests.support.survival import assert_planned
 from zenc.errors import ArtifactError
 from zenc.language.files import load_file, locate
 from zenc.plan.from_json import plan_from_json
-from zenc.plan.ir import Plan
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.lower import lower
 from zenc.plan.to_json import plan_text, plan_to_json
 from zenc.plan.unroll import expand
@@ -59,13 +59,13 @@ def test_parameters_keep_their_order_and_kind():
 def test_places_come_back():
     """With the texts a place points into them; without, it still has its name, line and column."""
     plan = plan_with(DIRECT_PUSH, DIRECT_PULL)
-    source = plan.pushes[0].span.source
+    source = plan.of(PhaseKind.PUSH)[0].span.source
     data = plan_to_json(plan)
     for sources in ((source,), ()):
         again = plan_from_json(data, sources)
         mine = [send.span for send in expand(plan, 3).sends]
         assert [str(send.span) for send in expand(again, 3).sends] == [str(span) for span in mine]
-    assert plan_from_json(data, (source,)).pushes[0].span.source.text == source.text
+    assert plan_from_json(data, (source,)).of(PhaseKind.PUSH)[0].span.source.text == source.text
 
 
 def test_the_digest_is_of_the_meaning_alone():
@@ -210,7 +210,7 @@ AMONG_HOLDERS = plan_to_json(shipped_plan("holders", None))
     ],
 )
 def test_what_is_not_for_holders(change):
-    assert plan_from_json(AMONG_HOLDERS).announce
+    assert plan_from_json(AMONG_HOLDERS).announces
     with pytest.raises(ArtifactError, match="bad-plan"):
         plan_from_json({**AMONG_HOLDERS, **change})
 

@@ -10,6 +10,7 @@ from zenc.errors import VerificationError
 from zenc.language.parse import parse_expression
 from zenc.language.schedule import Block, For, If, Let, Send, Step
 from zenc.plan.expressions import Scope
+from zenc.plan.ir import PhaseKind
 from zenc.plan.lower import LARGEST_SIZE, partial_eval
 from zenc.plan.unroll import expand
 from zenc.verify.proof import verify_all
@@ -66,27 +67,28 @@ def test_patterns_lose_the_branches_that_cannot_run():
     for communication in ("ring", "hierarchy", "point_to_point"):
         for cut in (ONE, CUT):
             plan = plan_of(scheme_text(communication, "incremental", cut), size=8)
-            assert "If" not in kinds(plan.pushes[0].block) + kinds(plan.pulls[0].block)
+            assert "If" not in kinds(plan.of(PhaseKind.PUSH)[0].block) + kinds(plan.of(PhaseKind.PULL)[0].block)
 
 
 def test_centralization_is_known_without_a_size():
     plan = plan_of(scheme_text("point_to_point", "incremental", ONE))
-    (step,) = plan.pushes[0].block
+    (step,) = plan.of(PhaseKind.PUSH)[0].block
     assert isinstance(step, Step) and kinds(step.body) == ["For", "Send"]
-    assert plan.pulls[0].block == ()
+    assert plan.of(PhaseKind.PULL)[0].block == ()
 
 
 def test_a_size_is_needed_to_settle_what_depends_on_parts():
     """Among 1 rank there is 1 part under parallelism too, so that the condition stays in a plan for any number."""
     unpinned = plan_of(scheme_text("point_to_point", "incremental", CUT))
-    assert "If" in kinds(unpinned.pushes[0].block)
-    assert "If" not in kinds(plan_of(scheme_text("point_to_point", "incremental", CUT), size=4).pushes[0].block)
+    assert "If" in kinds(unpinned.of(PhaseKind.PUSH)[0].block)
+    pinned = plan_of(scheme_text("point_to_point", "incremental", CUT), size=4)
+    assert "If" not in kinds(pinned.of(PhaseKind.PUSH)[0].block)
 
 
 def test_one_shot_settles_the_ring():
     for aggregation, forwards in (("one_shot", True), ("incremental", False)):
         plan = plan_of(scheme_text("ring", aggregation, ONE))
-        (loop,) = plan.pushes[0].block
+        (loop,) = plan.of(PhaseKind.PUSH)[0].block
         assert isinstance(loop, For)
         (step,) = loop.body
         assert isinstance(step, Step)
@@ -96,17 +98,17 @@ def test_one_shot_settles_the_ring():
 
 def test_conditions_of_ranks_stay():
     plan = plan_with("if rank == 0 { step { send all to 1 } } else { step { send all to 0 } }", "", size=2)
-    assert kinds(plan.pushes[0].block) == ["If", "Step", "Send", "Step", "Send"]
+    assert kinds(plan.of(PhaseKind.PUSH)[0].block) == ["If", "Step", "Send", "Step", "Send"]
 
 
 def test_empty_blocks_are_dropped_with_what_holds_them():
     push = "for s in 0 .. 3 { step { if one_shot { send all to 0 } } }\nlet k = 1\n" + DIRECT_PUSH
-    assert kinds(plan_with(push, DIRECT_PULL).pushes[0].block) == ["Let", "Step", "For", "Send"]
+    assert kinds(plan_with(push, DIRECT_PULL).of(PhaseKind.PUSH)[0].block) == ["Let", "Step", "For", "Send"]
 
 
 def test_a_condition_that_fails_is_left_for_the_proof():
     plan = plan_with("if 1 / (size - 2) > 0 { step { send all to 0 where rank == 9 } }", "", size=2)
-    assert kinds(plan.pushes[0].block)[0] == "If"
+    assert kinds(plan.of(PhaseKind.PUSH)[0].block)[0] == "If"
     with pytest.raises(VerificationError, match="division-by-zero"):
         expand(plan, 2)
 
@@ -117,12 +119,9 @@ def test_settling_changes_no_move(combination):
     for size in (1, 2, 3, 6, 8):
         text = scheme_text(*combination)
         pinned, free = expand(plan_of(text, size), size), expand(plan_of(text), size)
-        for phase in ("pushes", "pulls"):
-            (mine,), (other,) = getattr(pinned, phase), getattr(free, phase)
-            assert len(mine) == len(other)
-            for a, b in zip(mine, other, strict=True):
-                for column in ("src", "dst", "first", "last", "origin"):
-                    assert getattr(a, column).tolist() == getattr(b, column).tolist()
+        for (_, _, a), (_, _, b) in zip(pinned, free, strict=True):
+            for column in ("src", "dst", "first", "last", "origin"):
+                assert getattr(a, column).tolist() == getattr(b, column).tolist()
 
 
 @pytest.mark.parametrize("size", [0, -1, LARGEST_SIZE + 1])
@@ -141,4 +140,4 @@ def test_a_pinned_plan_is_proved_for_its_size_alone():
 
 def test_let_is_kept():
     plan = plan_of(scheme_text("hierarchy", "incremental", CUT), size=8)
-    assert any(isinstance(statement, Let) for statement in plan.pushes[0].block)
+    assert any(isinstance(statement, Let) for statement in plan.of(PhaseKind.PUSH)[0].block)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, INNER, tiered_text
 from tests.support.plans import explain, plan_of
-from tests.support.steps import assert_plays, steps_of
+from tests.support.steps import assert_plays, phases_of
 from zenc.errors import ArtifactError, VerificationError
 from zenc.gradients.generators import GradientSpec
 from zenc.plan.from_json import plan_from_json
@@ -62,8 +62,7 @@ def test_whatever_schemes_are_composed_the_sum_is_proved(inner, outer, sizes, co
     again = plan_from_json(json.loads(plan_text(plan)))
     assert again == plan and again.digest == plan.digest
     pinned = expand(plan_of(text, size, scheme="tiered"), size)
-    for mine, others in zip((*pinned.pushes, *pinned.pulls), (*rounds.pushes, *rounds.pulls), strict=True):
-        assert steps_of(mine) == steps_of(others)
+    assert phases_of(pinned) == phases_of(rounds)
 
 
 def test_ranks_count_from_the_inside_and_the_inner_tier_cuts_first():
@@ -97,16 +96,15 @@ def test_moves_stay_in_their_tier():
     plan, size = plan_of(THREE), 24
     rounds = expand(plan, size)
     levels = levels_of(plan, size)
-    for phase, moves in zip((*plan.pushes, *plan.pulls), (*rounds.pushes, *rounds.pulls), strict=True):
-        level = levels[phase.tier]
-        for round_ in moves:
-            assert (level.group(round_.src) == level.group(round_.dst)).all()
+    for phase, _, round_ in rounds:
+        level = levels[phase.tier.depth]
+        assert (level.group(round_.src) == level.group(round_.dst)).all()
 
 
 def test_steps_are_numbered_through_all_phases():
     rounds = expand(plan_of(TWO), 8)
     done = program(rounds, 5)
-    numbers = [step.number for phase in (*done.pushes, *done.pulls) for step in phase]
+    numbers = [step.number for phase in done.phases for step in phase.steps]
     assert numbers == list(range(1, 3 + 1 + 1 + 3 + 1))
 
 
@@ -189,7 +187,7 @@ def test_one_shot_is_merged_when_its_tier_ends():
     )
     seen = []
     plan = plan_of(text, scheme="tiered")
-    verify(plan, 6, lambda kind, phase, number, found: seen.append((phase.tier, found.contributors, found.pieces)))
+    verify(plan, 6, lambda phase, number, found: seen.append((phase.tier.depth, found.contributors, found.pieces)))
     assert [tier for tier, _, _ in seen] == [0, 1, 1]
     assert all((counts == 1 + tier).all() and (pieces == 1).all() for tier, counts, pieces in seen)
     id, message = refused(plan_of(text.replace("(rank - s)", "(rank - s - 1)"), scheme="tiered"), 6)

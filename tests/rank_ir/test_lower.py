@@ -17,7 +17,7 @@ from zenc.rank_ir.lower import lower, lower_all
 from zenc.scheme.model import Format
 from zenc.wire.formats import FILLING
 
-WITH_A_CUT = [name for name in SHIPPED if plan_of_shipped(name).announce is None]
+WITH_A_CUT = [name for name in SHIPPED if not plan_of_shipped(name).announces]
 Tree = Any
 """A rank, or the tuple of trees that were added, in order; a pair ("filled", tree) or ("sparse", tree)."""
 

@@ -18,9 +18,8 @@ def measured() -> list[Plan]:
 
 def played(plan: Plan, size: int, of: Latency) -> float:
     """Seconds of an empty call: steps follow each other, and a rank's messages of a step go out one by one."""
-    rounds = expand(plan, size)
     seconds = of.call
-    for step in (step for phase in (*rounds.pushes, *rounds.pulls) for step in phase):
+    for _, _, step in expand(plan, size):
         if len(step.src):
             seconds += of.step + of.message * int(np.bincount(step.src).max())
     return seconds

@@ -51,7 +51,7 @@ def test_it_sums(name, size, third):
 WITHOUT_TIERS = [name for name in SHIPPED if len(plan_of_shipped(name).tiers) == 1]
 
 
-WITH_FORMATS = [name for name in WITHOUT_TIERS if plan_of_shipped(name).announce is None]
+WITH_FORMATS = [name for name in WITHOUT_TIERS if not plan_of_shipped(name).announces]
 """By holders values travel without an index, in no format."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
@@ -58,24 +58,24 @@ class _Scales:
         self.sets = np.array([_set_bytes(units, len(ids)) for ids in held], dtype=np.int64)
         self.known: dict[tuple[int, bytes], int] = {}
 
-    def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+    def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         pairs, index = np.unique(moved.src * self.size + moved.dst, return_inverse=True)
-        weights = np.array([self._row(kind, phase, moved, row) for row in range(len(moved.src))], dtype=np.int64)
+        weights = np.array([self._row(phase, moved, row) for row in range(len(moved.src))], dtype=np.int64)
         bytes = np.zeros(len(pairs), dtype=np.int64)
         np.add.at(bytes, index.reshape(-1), weights)
         sent = bytes > 0
         src, dst = np.divmod(pairs[sent], self.size)
-        self.rounds.append(RoundBytes(kind, number, src, dst, bytes[sent] + MESSAGE_HEADER_BYTES))
+        self.rounds.append(RoundBytes(phase.kind.value, number, src, dst, bytes[sent] + MESSAGE_HEADER_BYTES))
 
-    def _row(self, kind: str, phase: Phase, moved: Deliveries, row: int) -> int:
+    def _row(self, phase: Phase, moved: Deliveries, row: int) -> int:
         """One part of a message, without the message's header."""
         part = int(moved.part[row])
-        if kind == "pull":
+        if phase.kind is PhaseKind.PULL:
             return padded(int(self.slots[part]) * self.unit_bytes)
         ranks = _members(moved.members[row], self.size)
-        if kind == "announce":
+        if phase.kind is PhaseKind.ANNOUNCE:
             return int(self.sets[ranks].sum())
-        pieces = [np.array([rank]) for rank in ranks] if self.plan.one_shot(phase) else [ranks]
+        pieces = [np.array([rank]) for rank in ranks] if phase.keeps_apart else [ranks]
         return sum(padded(self._count(part, piece) * self.unit_bytes) for piece in pieces)
 
     def _count(self, part: int, ranks: Ints) -> int:

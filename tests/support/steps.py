@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.executor import Held, Move, Shape, Steps, execute
-from zenc.plan.ir import Plan
+from zenc.plan.ir import VALUE_KINDS, Plan
 from zenc.plan.unroll import Round, Rounds
 from zenc.scheme.model import Partition
 
@@ -28,5 +28,10 @@ def shapes_of(plan: Plan, size: int) -> list[Shape]:
 
 def assert_plays(plan: Plan, rounds: Rounds) -> Held:
     """Play ``rounds``; raises Wrong unless they do what ``plan`` is for. What is held in the end comes back."""
-    pushes, pulls = ([steps_of(phase) for phase in phases] for phases in (rounds.pushes, rounds.pulls))
-    return execute(pushes, pulls, shapes_of(plan, rounds.size))
+    return execute(*phases_of(rounds), shapes_of(plan, rounds.size))
+
+
+def phases_of(rounds: Rounds) -> tuple[list[Steps], list[Steps]]:
+    """The steps of all pushes, and of all pulls."""
+    pushes, pulls = ([steps_of(phase) for phase in rounds.of(kind)] for kind in VALUE_KINDS)
+    return pushes, pulls

@@ -15,10 +15,10 @@ import pytest
 from tests.support.cases import COMBINATIONS, INNER, scheme_text, tiered_text
 from tests.support.executor import Steps, Wrong, execute
 from tests.support.plans import plan_of
-from tests.support.steps import shapes_of, steps_of
+from tests.support.steps import phases_of, shapes_of
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
-from zenc.plan.unroll import Round, Rounds, expand
+from zenc.plan.unroll import Round, Rounds, Unrolled, expand
 from zenc.verify.proof import prove
 
 MUTATIONS = pytest.mark.parametrize("turns", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -90,8 +90,8 @@ CHANGES = (dropped, doubled, redirected, resent, moved, swapped, of_another_part
 
 def verdicts(plan: Plan, rounds: Rounds, pushes: list[Steps], pulls: list[Steps]) -> tuple[bool, bool]:
     """(what the verifier says, what the executor says)"""
-    phases = [tuple(rounds_of(steps, 0) for steps in phases) for phases in (pushes, pulls)]
-    mutated = Rounds(rounds.size, rounds.parts, *phases, rounds.sends)
+    phases = zip(plan.phases, (*pushes, *pulls), strict=True)
+    mutated = replace(rounds, phases=tuple(Unrolled(phase, rounds_of(steps, 0)) for phase, steps in phases))
     try:
         prove(plan, mutated)
         verified = True
@@ -111,10 +111,6 @@ def test_right_schedules_are_right_to_both(combination):
     for size in range(1, 10):
         rounds = expand(plan, size)
         assert verdicts(plan, rounds, *phases_of(rounds)) == (True, True)
-
-
-def phases_of(rounds: Rounds) -> tuple[list[Steps], list[Steps]]:
-    return [steps_of(phase) for phase in rounds.pushes], [steps_of(phase) for phase in rounds.pulls]
 
 
 def assert_agreement(cases: Callable[[int, random.Random], tuple[Plan, Rounds]], turns: int) -> None:

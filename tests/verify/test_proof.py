@@ -9,6 +9,7 @@ import pytest
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
 from zenc.errors import VerificationError
+from zenc.plan.ir import PhaseKind
 from zenc.verify.proof import UNPINNED_SIZES, verify, verify_all
 
 
@@ -40,7 +41,7 @@ def test_patterns_can_be_mixed_under_parallelism():
 
 def test_one_rank_does_nothing():
     rounds, proof = verify(plan_with(DIRECT_PUSH, DIRECT_PULL), 1)
-    assert rounds.pushes == rounds.pulls == ((),) and proof.owners == (0,)
+    assert rounds.of(PhaseKind.PUSH) == rounds.of(PhaseKind.PULL) == ((),) and proof.owners == (0,)
 
 
 def test_every_rank_owns_its_part_in_the_shipped_patterns():

@@ -11,6 +11,7 @@ import zenc
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from tests.support.steps import assert_plays
 from zenc.errors import VerificationError
+from zenc.plan.ir import VALUE_KINDS, PhaseKind
 from zenc.plan.requirements import allowed
 from zenc.plan.unroll import expand
 from zenc.verify.proof import verify, verify_all
@@ -71,13 +72,11 @@ def test_kylix_talks_along_the_axes(size, d2, d3):
     rounds, _ = verify(plan, size)
     d1 = size // d2 // d3
     degrees = [degree for degree in (d1, d2, d3) if degree > 1]
-    for round_, degree in [
-        *zip(rounds.pushes[0], degrees, strict=True),
-        *zip(rounds.pulls[0], degrees[::-1], strict=True),
-    ]:
+    ((push,), (pull,)) = (rounds.of(kind) for kind in VALUE_KINDS)
+    for round_, degree in [*zip(push, degrees, strict=True), *zip(pull, degrees[::-1], strict=True)]:
         assert (np.bincount(round_.src) == degree - 1).all()
     points = np.stack(np.unravel_index(np.arange(size), (d1, d2, d3)))
-    for round_ in (*rounds.pushes[0], *rounds.pulls[0]):
+    for _, _, round_ in rounds:
         assert ((points[:, round_.src] != points[:, round_.dst]).sum(axis=0) == 1).all()
 
 
@@ -95,8 +94,9 @@ def test_a_torus_talks_to_its_neighbours(size, columns):
     rounds, _ = verify(plan_of_shipped("torus2d", columns=columns), size)
     width = min(columns, size)
     rows = size // width
-    assert len(rounds.pushes[0]) == len(rounds.pulls[0]) == width + rows - 2
-    for number, round_ in enumerate(rounds.pushes[0]):
+    ((push,), (pull,)) = (rounds.of(kind) for kind in VALUE_KINDS)
+    assert len(push) == len(pull) == width + rows - 2
+    for number, round_ in enumerate(push):
         (row, column), (to_row, to_column) = divmod(round_.src, width), divmod(round_.dst, width)
         along_rows = number < width - 1
         assert (to_row == (row if along_rows else (row + 1) % rows)).all()
@@ -116,7 +116,7 @@ def test_each_rank_is_inner_in_one_tree_at_most(size, chunks):
     """Two trees over all ranks: one parent each but for the root, two children at most, and heights that halve."""
     rounds, proof = verify(plan_of_shipped("double_binary_tree", chunks=chunks), size)
     above = [{}, {}]
-    for round_ in rounds.pushes[0]:
+    for round_ in rounds.of(PhaseKind.PUSH)[0]:
         for src, dst, first, last in zip(round_.src, round_.dst, round_.first, round_.last, strict=True):
             tree = int(first >= size // 2)
             assert (last < size // 2) == (tree == 0), "a tree carries its own half"
@@ -127,13 +127,14 @@ def test_each_rank_is_inner_in_one_tree_at_most(size, chunks):
         assert len(parents) == (size - 1 if rounds.parts > 1 else 0), "one rank is the root, and all others send"
         assert all(list(parents.values()).count(rank) <= 2 for rank in inner[tree])
     assert len(set(proof.owners)) == min(size, 2)
-    assert len(rounds.pushes[0]) == len(rounds.pulls[0]) <= max(0, size.bit_length() - 1 + chunks - 1)
+    ((push,), (pull,)) = (rounds.of(kind) for kind in VALUE_KINDS)
+    assert len(push) == len(pull) <= max(0, size.bit_length() - 1 + chunks - 1)
 
 
 def test_the_trees_are_pipelines():
     """Among 64 ranks with 8 chunks a level of a tree is busy in 8 steps that follow each other."""
     rounds, _ = verify(plan_of_shipped("double_binary_tree", chunks=8), 64)
-    busy = [np.unique(round_.src[round_.first < 32]) for round_ in rounds.pushes[0]]
+    busy = [np.unique(round_.src[round_.first < 32]) for round_ in rounds.of(PhaseKind.PUSH)[0]]
     for rank in range(63):
         steps = [number for number, ranks in enumerate(busy) if rank in ranks]
         height = ((rank + 1) & -(rank + 1)).bit_length() - 1
@@ -144,7 +145,7 @@ def test_the_trees_are_pipelines():
 def test_rabenseifner_folds_what_is_beyond_a_power_of_two(size):
     """Each way one step to fold, log2 steps, and one to unfold; those that take others in carry at most 4/3 more."""
     rounds, _ = verify(plan_of_shipped("dense_halving_doubling"), size)
-    for phase, end in ((rounds.pushes[0], "dst"), (rounds.pulls[0], "src")):
+    for phase, end in ((rounds.of(PhaseKind.PUSH)[0], "dst"), (rounds.of(PhaseKind.PULL)[0], "src")):
         assert len(phase) == size.bit_length() - 1 + 2
         carried = np.zeros(size)
         for round_ in phase:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from zenc.gradients.index_sets import Gradients, occupancy
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds
 from zenc.scheme.model import Format
 from zenc.verify.provenance import Deliveries, by_part
@@ -105,17 +105,14 @@ def weigh(plan: Plan, rounds: Rounds, of: Gradients) -> Weight:
     """Play ``rounds``, which ``plan`` was proved for, with the gradients of ``rounds.size`` ranks."""
     messages: list[MessageCounts] = []
     traffic: dict[str, ExactTraffic] = {}
-    if plan.announce is not None:
-        announcing = _Play(plan, whole(of.units), of, unit_bytes=0)
-        messages += announcing.phase("announce", plan.announce, rounds.announce)
-        traffic |= announcing.traffic
-    by = owned(of.held, of.units, rounds.parts) if plan.announce else cut(plan.mapping, of.units, rounds.parts)
-    play = _Play(plan, by, of, of.unit_bytes, bare=plan.announce is not None)
-    for kind, phases, played in (("push", plan.pushes, rounds.pushes), ("pull", plan.pulls, rounds.pulls)):
-        for phase, rounds_of_phase in zip(phases, played, strict=True):
-            messages += play.phase(kind, phase, rounds_of_phase)
-    full = play.slots if play.dense else play.counts.max(axis=0)
-    return Weight(tuple(messages), traffic | play.traffic, full)
+    by = owned(of.held, of.units, rounds.parts) if plan.announces else cut(plan.mapping, of.units, rounds.parts)
+    values = _Play(by, of, of.unit_bytes, bare=plan.announces)
+    for phase, played in rounds.phases:
+        play = _Play(whole(of.units), of, unit_bytes=0) if phase.kind is PhaseKind.ANNOUNCE else values
+        messages += play.phase(phase, played)
+        traffic |= play.traffic
+    full = values.slots if values.dense else values.counts.max(axis=0)
+    return Weight(tuple(messages), traffic, full)
 
 
 class _Play:
@@ -127,8 +124,8 @@ class _Play:
     without headers of segments and indices, and a message without any is not sent.
     """
 
-    def __init__(self, plan: Plan, by: UnitPartition, of: Gradients, unit_bytes: int, bare: bool = False) -> None:
-        self.plan, self.size, self.parts = plan, of.size, len(by.sizes)
+    def __init__(self, by: UnitPartition, of: Gradients, unit_bytes: int, bare: bool = False) -> None:
+        self.size, self.parts = of.size, len(by.sizes)
         self.unit_bytes, self.bare = unit_bytes, bare
         self.slots, self.held = by.sizes, occupancy(of, by)
         self.counts, self.dense = _counts(self.held), False
@@ -136,21 +133,20 @@ class _Play:
         self.apart: Words | None = None
         self.traffic: dict[str, ExactTraffic] = {}
 
-    def phase(self, kind: str, phase: Phase, played: Iterable[Round]) -> Iterator[MessageCounts]:
+    def phase(self, phase: Phase, played: Iterable[Round]) -> Iterator[MessageCounts]:
         """Play all rounds of a phase."""
-        self.traffic.setdefault(kind, _no_traffic(self.size))
+        traffic = self.traffic.setdefault(phase.kind.value, _no_traffic(self.size))
         self._reshape(phase.format)
-        name, one_shot = self.plan.name_of(kind, phase), kind != "pull" and self.plan.one_shot(phase)
-        self.apart = _each_its_own(self.size, self.parts) if one_shot else None
+        self.apart = _each_its_own(self.size, self.parts) if phase.keeps_apart else None
         for number, round_ in enumerate(played, start=1):
             rows = by_part(round_)
-            yield MessageCounts(name, number, *self._round(kind, phase.format, rows))
-            self._deliver(kind, rows)
+            yield MessageCounts(phase.name, number, *self._round(traffic, phase.format, rows))
+            self._deliver(phase.kind, rows)
         if self.apart is not None:
             self._merge_collected(self.apart)
             self.apart = None
 
-    def _round(self, kind: str, format: Format, rows: Deliveries) -> tuple[Ints, Ints, Ints]:
+    def _round(self, traffic: ExactTraffic, format: Format, rows: Deliveries) -> tuple[Ints, Ints, Ints]:
         """Sender, receiver and bytes of each message of a round."""
         pairs, index = np.unique(rows.src * self.size + rows.dst, return_inverse=True)
         bytes = np.full(len(pairs), MESSAGE_HEADER_BYTES, dtype=np.int64)
@@ -160,11 +156,11 @@ class _Play:
         for row, count, part in self._segments(rows):
             formats, bodies = self._bodies(format, self.slots[part], count)
             bytes += np.bincount(message[row], bodies + header, len(pairs)).astype(np.int64)
-            self._count_formats(kind, formats, bodies, rows.src[row], rows.dst[row])
+            self._count_formats(traffic, formats, bodies, rows.src[row], rows.dst[row])
         if self.bare:
             sent = bytes > MESSAGE_HEADER_BYTES
             src, dst, bytes = src[sent], dst[sent], bytes[sent]
-        self._count(kind, src, dst, bytes)
+        self._count(traffic, src, dst, bytes)
         return src, dst, bytes
 
     def _segments(self, rows: Deliveries) -> Iterator[tuple[Ints, Ints, Ints]]:
@@ -206,22 +202,20 @@ class _Play:
         bodies = np.array([body for _, _, body in layouts], dtype=np.int64)
         return chosen[index.reshape(-1)], bodies[index.reshape(-1)]
 
-    def _count_formats(self, kind: str, formats: Ints, bodies: Ints, src: Ints, dst: Ints) -> None:
-        traffic = self.traffic[kind]
+    def _count_formats(self, traffic: ExactTraffic, formats: Ints, bodies: Ints, src: Ints, dst: Ints) -> None:
         for number in np.unique(formats).tolist():
             name, chosen = _NAMES[number], formats == number
             for by_format, ranks in ((traffic.formats_sent, src), (traffic.formats_received, dst)):
                 counted = by_format.setdefault(name, np.zeros(self.size, dtype=np.int64))
                 np.add.at(counted, ranks[chosen], bodies[chosen])
 
-    def _count(self, kind: str, src: Ints, dst: Ints, bytes: Ints) -> None:
-        traffic = self.traffic[kind]
+    def _count(self, traffic: ExactTraffic, src: Ints, dst: Ints, bytes: Ints) -> None:
         np.add.at(traffic.sent, src, bytes)
         np.add.at(traffic.received, dst, bytes)
         traffic.messages_sent += np.bincount(src, minlength=self.size)
         traffic.messages_received += np.bincount(dst, minlength=self.size)
 
-    def _deliver(self, kind: str, rows: Deliveries) -> None:
+    def _deliver(self, kind: PhaseKind, rows: Deliveries) -> None:
         """What arrives takes the place of what was held, or is joined to it; all rows see what was there before."""
         if self.apart is not None:
             _join(self.apart, self._pieces(self.apart, rows, slice(None)), rows.dst, rows.part)
@@ -255,13 +249,13 @@ def _no_traffic(size: int) -> ExactTraffic:
     return ExactTraffic(sent, received, messages_sent, messages_received)
 
 
-def _exchange(kind: str, held: Words, rows: Deliveries) -> None:
+def _exchange(kind: PhaseKind, held: Words, rows: Deliveries) -> None:
     """Deliver all rows, some at a time."""
     some = max(1, MOST_WORDS // max(1, held.shape[2]))
     before = held if len(rows.src) <= some else held.copy()
     for start in range(0, len(rows.src), some):
         src, dst, part = (column[start : start + some] for column in (rows.src, rows.dst, rows.part))
-        if kind == "pull":
+        if kind is PhaseKind.PULL:
             held[dst, part] = before[src, part]
         else:
             _join(held, before[src, part], dst, part)

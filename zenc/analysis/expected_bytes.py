@@ -62,16 +62,10 @@ class ExpectedBytes:
         """The units that so many ranks hold together."""
         return self.units * (1 - (1 - self.density) ** ranks)
 
-    def kind_of(self, phase: Phase) -> str:
-        """What ``phase`` is in the plan."""
-        if phase is self.plan.announce:
-            return "announce"
-        return "pull" if any(phase is pull for pull in self.plan.pulls) else "push"
-
     def messages(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
         """The bytes of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
-        if self.plan.announce:
-            rows = by_holders(self.kind_of(phase), moved, self.size, self.units, self.density, self.unit_bytes)
+        if self.plan.announces:
+            rows = by_holders(phase.kind, moved, self.size, self.units, self.density, self.unit_bytes)
             return np.asarray(np.bincount(message, rows, minlength=count) + MESSAGE_HEADER_BYTES)
         columns = moved.contributors * (self.size + 1) + moved.pieces
         kinds, inverse = np.unique(columns, return_inverse=True)

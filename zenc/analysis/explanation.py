@@ -130,7 +130,7 @@ def explain(plan: Plan, rank: int, of: Gradients, load: GradientSpec, source: st
     """
     size = of.size
     ensure([(not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}")])
-    moves = _Moves(plan, rank)
+    moves = _Moves(rank)
     rounds, proof = verify(plan, size, moves.observe)
     weight = weigh(plan, rounds, of)
     bytes = _bytes(weight, rank)
@@ -161,12 +161,11 @@ def _bytes(weight: Weight, rank: int) -> dict[_What, int]:
 class _Moves:
     """Notes the messages of one rank while the verifier plays: what, parts, most contributors, line."""
 
-    def __init__(self, plan: Plan, rank: int) -> None:
-        self.plan, self.rank = plan, rank
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
         self.found: list[tuple[_What, str, int, int]] = []
 
-    def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        name = self.plan.name_of(kind, phase)
+    def observe(self, phase: Phase, number: int, deliveries: Deliveries) -> None:
         for direction, mine, peer in (
             ("send", deliveries.src, deliveries.dst),
             ("receive", deliveries.dst, deliveries.src),
@@ -175,7 +174,7 @@ class _Moves:
                 rows = np.flatnonzero((mine == self.rank) & (peer == other))
                 parts = _ranges(np.unique(deliveries.part[rows]).tolist())
                 most, line = int(deliveries.contributors[rows].max()), int(deliveries.line[rows[0]])
-                self.found.append(((name, number, direction, other), parts, most, line))
+                self.found.append(((phase.name, number, direction, other), parts, most, line))
 
 
 def _traffic(weight: Weight, rank: int) -> dict[str, Traffic]:

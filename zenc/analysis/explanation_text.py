@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from zenc.analysis.explanation import Explanation, MessageCost
 from zenc.analysis.placement_text import placement_text
 from zenc.analysis.scaling_text import symbolic_text
@@ -49,7 +51,7 @@ def _heading(explanation: Explanation) -> list[str]:
     ]
 
 
-def _rounds(rounds: dict[str, int]) -> str:
+def _rounds(rounds: Mapping[str, int]) -> str:
     (first, count), *others = rounds.items()
     return ", ".join([f"{first} in {count} rounds", *(f"{name} in {more}" for name, more in others)])
 

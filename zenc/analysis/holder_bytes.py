@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from zenc.plan.expressions import Ints, Mask
+from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Format
 from zenc.verify.provenance import Deliveries
 from zenc.wire.formats import index_bytes, padded, wire_format
@@ -29,18 +30,18 @@ def held_rows(units: int, density: float, size: int, ranks: int, with_owner: boo
     return round((units * (1 - (1 - density) ** ranks) - ranks * slots) / (size - ranks))
 
 
-def has_owner(kind: str, deliveries: Deliveries, size: int) -> Mask:
+def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int) -> Mask:
     """Whether the rank that owns the part has contributed to each row of ``deliveries``."""
     part, everyone = deliveries.part, np.asarray(deliveries.contributors == size)
-    if kind == "pull":
+    if kind is PhaseKind.PULL:
         return everyone
     bit = deliveries.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
     return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
 
 
-def weights(kind: str, deliveries: Deliveries, size: int, units: int, density: float, unit_bytes: int) -> Ints:
+def weights(kind: PhaseKind, deliveries: Deliveries, size: int, units: int, density: float, unit_bytes: int) -> Ints:
     """The bytes of each row of ``deliveries``, without those of message headers."""
-    if kind == "announce":
+    if kind is PhaseKind.ANNOUNCE:
         return deliveries.contributors * announced_bytes(units, density)
     owned = has_owner(kind, deliveries, size)  # by one piece: the only one, or the owner's own
     ranks, index = np.unique(deliveries.contributors // deliveries.pieces, return_inverse=True)

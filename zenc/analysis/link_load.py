@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import ExpectedBytes
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase
 from zenc.verify.provenance import Deliveries
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ class LinkLoads:
 class LinkLoadObserver:
     """Measures the load of all links while a plan is played: ``observe`` is told of every round."""
 
-    def __init__(self, plan: Plan, routes: Routes, weigher: ExpectedBytes) -> None:
-        self.plan, self.routes, self.weigher = plan, routes, weigher
+    def __init__(self, routes: Routes, weigher: ExpectedBytes) -> None:
+        self.routes, self.weigher = routes, weigher
         self.widths = np.array([link.bandwidth for link in routes.topology.links], dtype=np.float64)
         self.total = np.zeros(len(self.widths))
         self.steps: list[StepLoad] = []
 
-    def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+    def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         size = self.routes.topology.size
         pairs, first, inverse = np.unique(moved.src * size + moved.dst, return_index=True, return_inverse=True)
         weights = self.weigher.messages(phase, moved, inverse.reshape(-1), len(pairs))
@@ -136,9 +136,9 @@ class LinkLoadObserver:
         worst = int(busy.argmax())
         ports = float(busy[~crowds].max(initial=0.0))
         on = pair[link == worst]
-        name, line = self.plan.name_of(kind, phase), int(moved.line[first[on[0]]])
+        line = int(moved.line[first[on[0]]])
         load = (worst, float(loads[worst]), float(busy[worst]), len(on), bool(crowds[worst]))
-        self.steps.append(StepLoad(name, number, *load, ports, line))
+        self.steps.append(StepLoad(phase.name, number, *load, ports, line))
 
     def loads(self) -> LinkLoads:
         """What was measured."""

@@ -15,7 +15,7 @@ from zenc.analysis.expected_bytes import ExpectedBytes, Floats
 from zenc.analysis.holder_memory import IndexSets, bitmap_bytes
 from zenc.analysis.memory import MemoryPeak, Need
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries
@@ -30,13 +30,13 @@ class MemoryModel:
     def __init__(self, plan: Plan, size: int, weigher: ExpectedBytes) -> None:
         parts = plan.parts(size)
         self.plan, self.size, self.weigher = plan, size, weigher
-        self.filled = any(phase.format is Format.DENSE for phase in plan.pushes)
+        self.filled = any(phase.format is Format.DENSE for phase in plan.of(PhaseKind.PUSH))
         self.table = np.array([self._segment(k) for k in range(size + 1)], dtype=np.int64)
         self.count = np.ones((size, parts), dtype=np.int64)
         self.bytes = np.full((size, parts), self.table[1])
         self.phase: Phase | None = None
         self.own = parts * int(self.table[1])
-        self.sets = IndexSets(size, weigher.units, self._units(size, weigher.units)) if plan.announce else None
+        self.sets = IndexSets(size, weigher.units, self._units(size, weigher.units)) if plan.announces else None
         if self.sets:  # the gradient is packed as one segment, whose bitmap is the index set
             self.own = self._units(1, weigher.units) * self._unit_bytes
         self.held = np.full(size, self.own)
@@ -46,23 +46,23 @@ class MemoryModel:
         self.moments: list[tuple[str, int]] = [("before the first step", 0)]
         self.when = np.zeros(size, dtype=np.int64)
 
-    def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+    def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         weights = self._weights(phase, moved)
         messages = np.bincount(moved.src, weights, self.size) + np.bincount(moved.dst, weights, self.size)
         if phase is not self.phase:
             self._merge_complete()
             self.phase = phase
         if self.sets:
-            self._take_sets(self.sets, kind, moved)
-        if kind == "announce":
+            self._take_sets(self.sets, phase.kind, moved)
+        if phase.kind is PhaseKind.ANNOUNCE:
             pass  # brings no values
-        elif kind == "pull":
+        elif phase.kind is PhaseKind.PULL:
             self._replace(moved)
-        elif self.plan.one_shot(phase):
+        elif phase.keeps_apart:
             self._keep(moved)
         else:
             self._merge(moved)
-        self._note(messages.astype(np.int64), 0, self.plan.name_of(kind, phase), number)
+        self._note(messages.astype(np.int64), 0, phase.name, number)
 
     def capacity(self, topology: Topology) -> MemoryPeak:
         """What every rank needed at the most."""
@@ -86,12 +86,12 @@ class MemoryModel:
         sets = self.sets.held if self.sets else np.zeros_like(messages)
         return np.stack((np.full_like(messages, self.gradient), self.held, sets, messages, result))
 
-    def _take_sets(self, sets: IndexSets, kind: str, moved: Deliveries) -> None:
-        if kind == "announce":
+    def _take_sets(self, sets: IndexSets, kind: PhaseKind, moved: Deliveries) -> None:
+        if kind is PhaseKind.ANNOUNCE:
             sets.announce(moved)
         else:
             self._agree(sets)
-        if kind == "push":
+        if kind is PhaseKind.PUSH:
             sets.push(moved)
 
     def _agree(self, sets: IndexSets) -> None:
@@ -140,7 +140,7 @@ class MemoryModel:
         """A part in memory: the values of slots that are there; and a bitmap of these, where no index sets say it."""
         slots = self.weigher.slots
         there = slots if self.filled else self._units(contributors, slots)
-        bitmap = 0 if self.plan.announce else bitmap_bytes(slots)
+        bitmap = 0 if self.plan.announces else bitmap_bytes(slots)
         return bitmap + there * self._unit_bytes
 
     def _coo(self, contributors: int) -> int:

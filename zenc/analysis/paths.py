@@ -8,16 +8,15 @@ A move is a message from one rank to another. Switches, NICs and CPUs on the way
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from zenc.errors import Diagnostic, TopologyError
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Plan
 from zenc.plan.requirements import format_ranks
-from zenc.plan.unroll import Round, Rounds
+from zenc.plan.unroll import Rounds
 from zenc.plurals import count
 from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
 from zenc.topology.model import Topology
@@ -43,8 +42,8 @@ class Routes:
         return pair, self.paths.links[self.starts[places][pair] + within]
 
 
-def routes(plan: Plan, rounds: Rounds, topology: Topology) -> Routes:
-    """The ways of all moves of ``rounds``, which are those of ``plan``.
+def routes(rounds: Rounds, topology: Topology) -> Routes:
+    """The ways of all moves of ``rounds``.
 
     Raises TopologyError: ``wrong-topology-size``, or ``no-route`` for every statement with a move that has no way.
     """
@@ -53,7 +52,7 @@ def routes(plan: Plan, rounds: Rounds, topology: Topology) -> Routes:
         message = f"{topology.name} has {count(topology.size, 'rank')}, and the moves are {format_ranks(size)}"
         raise TopologyError(Diagnostic("wrong-topology-size", message))
     used = np.zeros((size, size), dtype=bool)
-    for _, _, round_ in every_round(plan, rounds):
+    for _, _, round_ in rounds:
         used[round_.src, round_.dst] = True
     src, dst = np.nonzero(used)
     table = RouteTable(topology)
@@ -62,29 +61,20 @@ def routes(plan: Plan, rounds: Rounds, topology: Topology) -> Routes:
     place[src, dst] = np.arange(len(src))
     found = Routes(topology, table, place, paths, paths.starts)
     if (paths.counts == NO_ROUTE).any():
-        raise TopologyError(_lacking(plan, rounds, found))
+        raise TopologyError(_lacking(rounds, found))
     return found
 
 
-def every_round(plan: Plan, rounds: Rounds) -> Iterator[tuple[str, int, Round]]:
-    """All rounds in their order, with the names of their phases and their numbers in these, from 1."""
-    yield from (("announce", number, round_) for number, round_ in enumerate(rounds.announce, 1))
-    pushes, pulls = zip(plan.pushes, rounds.pushes, strict=True), zip(plan.pulls, rounds.pulls, strict=True)
-    for kind, phases in (("push", pushes), ("pull", pulls)):
-        for phase, played in phases:
-            yield from ((plan.name_of(kind, phase), number, round_) for number, round_ in enumerate(played, 1))
-
-
-def _lacking(plan: Plan, rounds: Rounds, found: Routes) -> list[Diagnostic]:
+def _lacking(rounds: Rounds, found: Routes) -> list[Diagnostic]:
     """One diagnostic for every statement with a move that has no way: the first such move."""
     blamed: dict[int, Diagnostic] = {}
-    for phase, number, round_ in every_round(plan, rounds):
+    for phase, number, round_ in rounds:
         lost = np.flatnonzero(found.paths.counts[found.place[round_.src, round_.dst]] == NO_ROUTE)
         for line in np.unique(round_.line[lost]).tolist():
             if line not in blamed:
                 mine = lost[round_.line[lost] == line]
                 src, dst = int(round_.src[mine[0]]), int(round_.dst[mine[0]])
-                message = f"rank {src} has no way to rank {dst} on {found.topology.name} ({phase}, step {number})"
+                message = f"rank {src} has no way to rank {dst} on {found.topology.name} ({phase.name}, step {number})"
                 notes, help = _alternatives(found, src, dst, len(mine) - 1)
                 blamed[line] = Diagnostic("no-route", message, rounds.sends[line].span, notes, help)
     return list(blamed.values())

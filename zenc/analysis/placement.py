@@ -77,12 +77,12 @@ def place(plan: Plan, topology: Topology, weigher: ExpectedBytes) -> Placement:
         raise TopologyError(Diagnostic("wrong-topology-size", message, help=help))
     rounds = expand(plan, topology.size)
     raise_if_any(TopologyError, found := list(tier_problems(plan, topology)))
-    meter = LinkLoadObserver(plan, routes(plan, rounds, topology), weigher)
+    meter = LinkLoadObserver(routes(rounds, topology), weigher)
     ledger = MemoryModel(plan, topology.size, weigher)
 
-    def observe(kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
-        meter.observe(kind, phase, number, moved)
-        ledger.observe(kind, phase, number, moved)
+    def observe(phase: Phase, number: int, moved: Deliveries) -> None:
+        meter.observe(phase, number, moved)
+        ledger.observe(phase, number, moved)
 
     proof = prove(plan, rounds, observe)
     loads, capacity = meter.loads(), ledger.capacity(topology)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from zenc.analysis.holder_bytes import has_owner
 from zenc.plan.expressions import Ints, Mask
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
@@ -62,16 +62,15 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
 
     Raises VerificationError as ``verify`` does.
     """
-    phases = [plan.name_of(kind, phase) for kind, phases in _phases(plan) for phase in phases]
-    tallies = {name: _Tally(size) for name in phases}
+    tallies = {phase.name: _Tally(size) for phase in plan.of(*VALUE_KINDS)}
 
-    def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        if kind == "announce":
+    def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
+        if phase.kind is PhaseKind.ANNOUNCE:
             return  # brings no values
-        tally = tallies[plan.name_of(kind, phase)]
+        tally = tallies[phase.name]
         tally.count(deliveries)
-        if plan.announce:
-            tally.weigh_held(deliveries, has_owner(kind, deliveries, size))
+        if plan.announces:
+            tally.weigh_held(deliveries, has_owner(phase.kind, deliveries, size))
         else:
             tally.weigh(deliveries, phase.format is Format.DENSE)
 
@@ -86,16 +85,11 @@ def blocks_of(plan: Plan) -> dict[str, int]:
     What was filled up stays so in later phases, until a dense one, behind which zeros are left out.
     """
     found, filled = {}, 1
-    for kind, phases in _phases(plan):
-        for phase in phases:
-            filled = max(filled, phase.format.block)
-            found[plan.name_of(kind, phase)] = filled
-            filled = 1 if phase.format is Format.DENSE else filled
+    for phase in plan.of(*VALUE_KINDS):
+        filled = max(filled, phase.format.block)
+        found[phase.name] = filled
+        filled = 1 if phase.format is Format.DENSE else filled
     return found
-
-
-def _phases(plan: Plan) -> tuple[tuple[str, tuple[Phase, ...]], ...]:
-    return ("push", plan.pushes), ("pull", plan.pulls)
 
 
 class _Tally:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from zenc.codegen.cuts import Cuts, Key
 from zenc.codegen.statements import Fill, HolderSequence, Merge, Parcel, Segment, Sequence, Sparsify, Stretch, Transfer
+from zenc.plan.ir import PhaseKind
 from zenc.rank_ir import ir
 from zenc.rank_ir.ir import WHOLE, Message, RankProgram, made_by
 from zenc.scheme.model import Format
@@ -50,7 +51,7 @@ def holder_sequence(program: RankProgram) -> HolderSequence:
         return tuple(Parcel(m.peer, tuple(numbers[s] for s in m.segments), announced, announced) for m in messages)
 
     for phase in program.phases:
-        statements, announced = list[Transfer | Merge | Fill | Sparsify](), phase.kind == "announce"
+        statements, announced = list[Transfer | Merge | Fill | Sparsify](), phase.kind is PhaseKind.ANNOUNCE
         for statement in phase.statements:
             match statement:
                 case ir.Exchange(number, sends, receives):

@@ -29,7 +29,7 @@ class SequenceInputs:
 def lowered(plan: Plan, size: int, rank: int) -> Sequence | HolderSequence:
     """What ``rank`` of ``size`` does under ``plan``; raises VerificationError."""
     program = lower(plan, size, rank)
-    return sequence(program) if plan.announce is None else holder_sequence(program)
+    return holder_sequence(program) if plan.announces else sequence(program)
 
 
 def render_sequences(sequences: Iterable[Sequence | HolderSequence]) -> dict[str, str]:

@@ -16,13 +16,12 @@ call, and is ``counted`` when that brings the counts of its segments.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from zenc.codegen.cuts import Cut
+from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import FULL
 from zenc.scheme.model import Format
-
-Kind = Literal["announce", "push", "pull"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ Statement: TypeAlias = Transfer | Merge | Fill | Sparsify
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    kind: Kind
+    kind: PhaseKind
     format: Format
     statements: tuple[Statement, ...]
 

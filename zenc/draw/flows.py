@@ -17,12 +17,11 @@ import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.draw.link_heat import Heat
-from zenc.draw.steps import ANNOUNCE, StepRange, ensure_ranks, ensure_steps, heat_of, phases_of
+from zenc.draw.steps import StepRange, counts_of, ensure_ranks, ensure_steps, heat_of
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Round, expand
 from zenc.topology.model import Topology
 from zenc.verify.proof import prove
-from zenc.verify.provenance import Deliveries
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -108,30 +107,25 @@ def flows_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    heat = heat_of(plan, rounds, on, weigher) if on and weigher else None
-    prove(plan, rounds, heat.observe if heat else _nothing)
-    phases = phases_of(plan, rounds)
-    counts = tuple((name, len(played)) for name, played in phases)
-    chosen = [(name, [(i, r) for i, r in enumerate(played, 1) if choice.takes(name, i)]) for name, played in phases]
-    flows = tuple(_flow(name, played, rounds.parts, size, heat) for name, played in chosen if played)
-    found = Flows(size, rounds.parts, counts, flows, on.name if on else "", heat.limit if heat else 0.0)
-    ensure_steps(size, counts, found.drawn, choice)
+    heat = heat_of(rounds, on, weigher) if on and weigher else None
+    prove(plan, rounds, heat.observe if heat else None)
+    chosen = [
+        (phase, [(i, r) for i, r in enumerate(played, 1) if choice.takes(phase, i)]) for phase, played in rounds.phases
+    ]
+    flows = tuple(_flow(phase, played, plan.parts_in(phase, size), size, heat) for phase, played in chosen if played)
+    found = Flows(size, rounds.parts, counts_of(rounds), flows, on.name if on else "", heat.limit if heat else 0.0)
+    ensure_steps(rounds, found.drawn, choice)
     return found
 
 
-def _nothing(kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
-    """Of the rounds that are played, nothing has to be kept."""
-
-
-def _flow(name: str, played: Sequence[tuple[int, Round]], parts: int, size: int, heat: Heat | None) -> Flow:
+def _flow(phase: Phase, played: Sequence[tuple[int, Round]], parts: int, size: int, heat: Heat | None) -> Flow:
     shares, first = np.zeros((size, size)), np.zeros((size, size), np.int64)
     seconds = np.zeros((size, size)) if heat else None
     for number, moves in played:
-        pieces = 1 if name == ANNOUNCE else parts
-        np.add.at(shares, (moves.src, moves.dst), (moves.last - moves.first + 1) / pieces)
+        np.add.at(shares, (moves.src, moves.dst), (moves.last - moves.first + 1) / parts)
         new = first[moves.src, moves.dst] == 0
         first[moves.src[new], moves.dst[new]] = number
         for src, dst in zip(moves.src.tolist(), moves.dst.tolist(), strict=True) if heat else ():
             assert heat is not None and seconds is not None
-            seconds[src, dst] = max(seconds[src, dst], heat.of[name, number, src, dst].seconds)
-    return Flow(name, len(played), sum(len(moves) for _, moves in played), shares, first, seconds)
+            seconds[src, dst] = max(seconds[src, dst], heat.of[phase.name, number, src, dst].seconds)
+    return Flow(phase.name, len(played), sum(len(moves) for _, moves in played), shares, first, seconds)

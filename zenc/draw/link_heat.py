@@ -36,15 +36,15 @@ class Heat:
         """The most seconds of any move: what the hottest colour stands for; 0 before any round."""
         return max((warmth.seconds for warmth in self.of.values()), default=0.0)
 
-    def observe(self, kind: str, phase: Phase, number: int, moved: Deliveries) -> None:
+    def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Take what moved in round ``number`` of ``phase``."""
         before = self.meter.total.copy()
-        self.meter.observe(kind, phase, number, moved)
+        self.meter.observe(phase, number, moved)
         busy = (self.meter.total - before) / self.meter.widths
-        name, size, loads = self.meter.plan.name_of(kind, phase), self.routes.topology.size, self.meter.loads()
+        size, loads = self.routes.topology.size, self.meter.loads()
         src, dst = np.divmod(np.unique(moved.src * size + moved.dst), size)
         pair, link = self.routes.over(src, dst)
         for i, (one, other) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
             mine = link[pair == i]
             worst = int(mine[busy[mine].argmax()])
-            self.of[name, number, one, other] = Warmth(loads.name(worst), float(busy[worst]))
+            self.of[phase.name, number, one, other] = Warmth(loads.name(worst), float(busy[worst]))

@@ -13,7 +13,7 @@ from zenc.draw.arrows import STEP, Painter
 from zenc.draw.colour import ramp
 from zenc.draw.lanes import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
 from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
-from zenc.draw.steps import ANNOUNCE, DrawnStep, Have, Steps
+from zenc.draw.steps import DrawnStep, Have, Steps
 from zenc.draw.text_metrics import cut, wrapped
 from zenc.format_units import seconds_text
 from zenc.plan.ir import Plan
@@ -133,23 +133,23 @@ class _SchemeSheet:
         title = f"{step.phase}, step {step.number}: {moves}"
         self.bands.append(Band(step.phase, step.number, title, texts, labels, arrows))
         self.y = bottom
-        self._row(grid, painter, step.after, f"after {step.phase} step {step.number}")
+        self._row(grid, painter, step, step.after, "after")
         self.last = step.after
 
     def _begin(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
         """A phase, or a part of one, begins: what is held then, if it is not what was shown last."""
         if step.before is not self.last:
             self.y += 12 if self.bands else 0
-            self._row(grid, painter, step.before, f"before {step.phase} step {step.number}")
+            self._row(grid, painter, step, step.before, "before")
         else:
             self.rules.append(Line(MARGIN, self.y - NODE_HEIGHT / 2, MARGIN + LABELS - 26, self.y - NODE_HEIGHT / 2))
 
-    def _row(self, grid: Grid, painter: Painter, have: Have, when: str) -> None:
+    def _row(self, grid: Grid, painter: Painter, step: DrawnStep, have: Have, when: str) -> None:
         cut = have.shape[1] > 1
         held = have.mean(axis=2) if cut else have[:, 0, :].astype(float)
         whole: Have = np.asarray(have.all(axis=2))
         nodes = tuple(
-            Node(grid.left_of(rank), self.y, grid.node_width, NODE_HEIGHT, _told(have[rank], rank, when))
+            Node(grid.left_of(rank), self.y, grid.node_width, NODE_HEIGHT, _told(step, have[rank], rank, when))
             for rank in range(grid.size)
         )
         bars: list[Bars] = []
@@ -210,9 +210,9 @@ class _SchemeSheet:
             self._write(MARGIN, 18, line, "quiet")
 
 
-def _told(have: Have, rank: int, when: str) -> str:
-    parts, size = have.shape
+def _told(step: DrawnStep, have: Have, rank: int, when: str) -> str:
+    (parts, size), at = have.shape, f"rank {rank} {when} {step.phase} step {step.number}"
     if parts == 1:
-        what = "index sets" if ANNOUNCE in when else "contributions"
-        return f"rank {rank} {when}: {what} of {int(have.sum())} of {count(size, 'rank')}"
-    return f"rank {rank} {when}: {int(have.all(axis=1).sum())} of {parts} parts complete"
+        what = "index sets" if step.announces else "contributions"
+        return f"{at}: {what} of {int(have.sum())} of {count(size, 'rank')}"
+    return f"{at}: {int(have.all(axis=1).sum())} of {parts} parts complete"

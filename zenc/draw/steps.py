@@ -1,7 +1,7 @@
 """The steps of a scheme's drawing: moves, and the contributions that every rank holds before and after each.
 
     Steps     = size parts DrawnStep*
-    DrawnStep = phase number Move* before after                 # have[rank, part, contributor]
+    DrawnStep = Phase number Move* before after                 # have[rank, part, contributor]
     Move      = src dst first..last origin place warmth?        # the load of the links on its way
 
 The plan is proved along the way, so what is drawn is right.
@@ -9,7 +9,7 @@ The plan is proved along the way, so what is drawn is right.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ from zenc.analysis.link_load import LinkLoadObserver
 from zenc.analysis.paths import routes
 from zenc.draw.link_heat import Heat, Warmth
 from zenc.errors import Diagnostic, DrawingError
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds, expand
 from zenc.topology.model import Topology
 from zenc.verify.proof import prove
@@ -29,7 +29,6 @@ from zenc.verify.provenance import Deliveries
 
 Have: TypeAlias = npt.NDArray[np.bool_]
 
-ANNOUNCE = "announce"
 MOST_RANKS = 16
 MOST_MOVES = 2_500
 """In one drawing. Beyond either of them nobody can follow an arrow; ``zenc.draw.flows`` is for more ranks."""
@@ -58,16 +57,21 @@ class DrawnStep:
     In an announce they are [size, 1, size]: whose index sets it has.
     """
 
-    phase: str
+    of: Phase
     number: int
     moves: tuple[Move, ...]
     before: Have
     after: Have
 
     @property
+    def phase(self) -> str:
+        """Its name."""
+        return self.of.name
+
+    @property
     def announces(self) -> bool:
         """Whether index sets are moved, and no parts."""
-        return self.phase == ANNOUNCE
+        return self.of.kind is PhaseKind.ANNOUNCE
 
     @property
     def whole(self) -> bool:
@@ -83,11 +87,11 @@ class StepRange:
     first: int = 1
     last: int | None = None
 
-    def takes_phase(self, phase: str) -> bool:
+    def takes_phase(self, phase: Phase) -> bool:
         """Whether ``phase`` is wanted; "push" means the pushes of all tiers."""
-        return self.phase in (None, phase, phase.partition(" ")[0])
+        return self.phase in (None, phase.name, phase.kind.value)
 
-    def takes(self, phase: str, number: int) -> bool:
+    def takes(self, phase: Phase, number: int) -> bool:
         """Whether step ``number`` of ``phase`` is wanted."""
         return self.takes_phase(phase) and self.first <= number and (self.last is None or number <= self.last)
 
@@ -142,13 +146,15 @@ def steps_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    player = _Player(plan, size, heat_of(plan, rounds, on, weigher) if on and weigher else None)
+    player = _Player(size, rounds.parts, heat_of(rounds, on, weigher) if on and weigher else None)
     prove(plan, rounds, player.observe)
-    steps = tuple(step for step in player.steps(rounds) if choice.takes(step.phase, step.number))
-    counts = tuple((name, len(phase)) for name, phase in phases_of(plan, rounds))
+    steps = tuple(step for step in player.steps(rounds) if choice.takes(step.of, step.number))
     limit = player.heat.limit if player.heat else 0.0
-    found = Steps(size, rounds.parts, counts, steps, on.name if on else "", limit)
-    _ensure_drawable(found, choice)
+    found = Steps(size, rounds.parts, counts_of(rounds), steps, on.name if on else "", limit)
+    if found.moves > MOST_MOVES:
+        message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
+        raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
+    ensure_steps(rounds, found.drawn, choice)
     return found
 
 
@@ -159,64 +165,53 @@ def ensure_ranks(size: int, most: int) -> None:
         raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
 
 
-def heat_of(plan: Plan, rounds: Rounds, topology: Topology, weigher: ExpectedBytes) -> Heat:
+def heat_of(rounds: Rounds, topology: Topology, weigher: ExpectedBytes) -> Heat:
     """An observer of the proof that weighs each move on the links of ``topology``."""
-    ways = routes(plan, rounds, topology)
-    return Heat(ways, LinkLoadObserver(plan, ways, weigher))
+    ways = routes(rounds, topology)
+    return Heat(ways, LinkLoadObserver(ways, weigher))
 
 
-def _ensure_drawable(found: Steps, choice: StepRange) -> None:
-    if found.moves > MOST_MOVES:
-        message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
-        raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
-    ensure_steps(found.size, found.rounds, found.drawn, choice)
+def counts_of(rounds: Rounds) -> tuple[tuple[str, int], ...]:
+    """Name and number of steps of each phase, in their order."""
+    return tuple((phase.name, len(played)) for phase, played in rounds.phases)
 
 
-def ensure_steps(size: int, rounds: Sequence[tuple[str, int]], drawn: int, choice: StepRange) -> None:
+def ensure_steps(rounds: Rounds, drawn: int, choice: StepRange) -> None:
     """Raise DrawingError (``no-such-step``) where steps were asked for, and none of them is there."""
-    there = [count for phase, count in rounds if choice.takes_phase(phase)]
+    there = [len(played) for phase, played in rounds.phases if choice.takes_phase(phase)]
     if not drawn and (any(there) or not there):
-        counts = ", ".join(f"{phase} {count}" for phase, count in rounds)
-        message = f"among {size} ranks the scheme has no such step"
+        counts = ", ".join(f"{phase} {count}" for phase, count in counts_of(rounds))
+        message = f"among {rounds.size} ranks the scheme has no such step"
         raise DrawingError(Diagnostic("no-such-step", message, notes=(f"steps of each phase: {counts}",)))
-
-
-def phases_of(plan: Plan, rounds: Rounds) -> list[tuple[str, tuple[Round, ...]]]:
-    """The phases by name, in their order."""
-    announce = [(ANNOUNCE, rounds.announce)] if plan.announce else []
-    pushes = [plan.name_of("push", phase) for phase in plan.pushes]
-    pulls = [plan.name_of("pull", phase) for phase in plan.pulls]
-    return [*announce, *zip((*pushes, *pulls), (*rounds.pushes, *rounds.pulls), strict=True)]
 
 
 class _Player:
     """Follows the proof, and keeps who holds what after each step."""
 
-    def __init__(self, plan: Plan, size: int, heat: Heat | None) -> None:
-        self.plan, self.heat = plan, heat
-        self.sets, self.have = _each_its_own(size, 1), _each_its_own(size, plan.parts(size))
+    def __init__(self, size: int, parts: int, heat: Heat | None) -> None:
+        self.heat = heat
+        self.sets, self.have = _each_its_own(size, 1), _each_its_own(size, parts)
         self.changes: list[tuple[Have, Have]] = []
-        self.begun: tuple[str, Have] = ("", self.have)
+        self.begun = self.have
 
-    def observe(self, kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
-        announcing = kind == ANNOUNCE
-        before, name = self.sets if announcing else self.have, self.plan.name_of(kind, phase)
-        if name != self.begun[0]:
-            self.begun = (name, before)
+    def observe(self, phase: Phase, number: int, deliveries: Deliveries) -> None:
+        announcing = phase.kind is PhaseKind.ANNOUNCE
+        before = self.sets if announcing else self.have
+        if number == 1:
+            self.begun = before
         after = before.copy()
         pieces = before[deliveries.src, deliveries.part]
         forwarded = deliveries.origin >= 0
-        pieces[forwarded] = self.begun[1][deliveries.origin[forwarded], deliveries.part[forwarded]]
+        pieces[forwarded] = self.begun[deliveries.origin[forwarded], deliveries.part[forwarded]]
         np.logical_or.at(after, (deliveries.dst, deliveries.part), pieces)
         self.changes.append((before, after))
         self.sets, self.have = (after, self.have) if announcing else (self.sets, after)
         if self.heat:
-            self.heat.observe(kind, phase, number, deliveries)
+            self.heat.observe(phase, number, deliveries)
 
     def steps(self, rounds: Rounds) -> Iterator[DrawnStep]:
-        played = [(name, i, r) for name, phase in phases_of(self.plan, rounds) for i, r in enumerate(phase, 1)]
-        for (phase, number, round_), (before, after) in zip(played, self.changes, strict=True):
-            moves = (replace(move, warmth=self._warmth(phase, number, move)) for move in _moves(round_, rounds))
+        for (phase, number, round_), (before, after) in zip(rounds, self.changes, strict=True):
+            moves = (replace(move, warmth=self._warmth(phase.name, number, move)) for move in _moves(round_, rounds))
             yield DrawnStep(phase, number, tuple(moves), before, after)
 
     def _warmth(self, phase: str, number: int, move: Move) -> Warmth | None:

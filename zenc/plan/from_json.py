@@ -23,7 +23,7 @@ from zenc.language.schedule import (
     Statement,
     Step,
 )
-from zenc.plan.ir import PLAN_VERSION, Phase, Plan, Tier
+from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.to_json import Json
 from zenc.scheme.balance import MOST_CELLS, MOST_FUNCTIONS
@@ -110,15 +110,17 @@ class _PlanReader:
             message = f"this plan is of version {version!r:.20}; this zenc reads version {PLAN_VERSION}"
             raise ArtifactError(Diagnostic("other-version", message, help="compile the scheme again"))
         size = None if data["size"] is None else _in_range(_of_type(data["size"], int), 1, LARGEST_SIZE)
-        tiers = tuple(self.tier(tier) for tier in _of_type(data["tiers"], list))
+        tiers = tuple(self.tier(tier, depth) for depth, tier in enumerate(_of_type(data["tiers"], list)))
         _ensure_nested(tiers)
-        inward = range(len(tiers))
-        pushes, pulls = self.phases(data["pushes"], inward), self.phases(data["pulls"], reversed(inward))
-        announce, mapping = self.announce(data), _mapping_from_json(data["mapping"])
-        phases = (*([announce] if announce else []), *pushes, *pulls)
-        if (announce is not None) != isinstance(mapping, Holders):
+        mapping, announces = _mapping_from_json(data["mapping"]), "announce" in data
+        phases = (
+            *((self.phase(data["announce"], PhaseKind.ANNOUNCE, tiers),) if announces else ()),
+            *self.phases(data["pushes"], PhaseKind.PUSH, tiers),
+            *self.phases(data["pulls"], PhaseKind.PULL, tiers[::-1]),
+        )
+        if announces != isinstance(mapping, Holders):
             raise ValueError("units are announced under the mapping 'holders', and under no other")
-        if announce:
+        if announces:
             _ensure_alone(tiers, phases)
         _ensure_meaning(phases)
         return Plan(
@@ -129,12 +131,10 @@ class _PlanReader:
             mapping=mapping,
             unit=Unit(data["unit"]),
             tiers=tiers,
-            pushes=pushes,
-            pulls=pulls,
-            announce=announce,
+            phases=phases,
         )
 
-    def tier(self, value: object) -> Tier:
+    def tier(self, value: object, depth: int) -> Tier:
         data = _of_type(value, dict)
         return Tier(
             name=_of_type(data["name"], str),
@@ -142,22 +142,22 @@ class _PlanReader:
             communication=_of_type(data["communication"], str),
             partition=Partition(data["partition"]),
             aggregation=Aggregation(data["aggregation"]),
+            depth=depth,
             span=self.place(data),
         )
 
-    def announce(self, data: Json) -> Phase | None:
-        return self.phase(data["announce"]) if "announce" in data else None
-
-    def phases(self, value: object, tiers: Iterable[int]) -> tuple[Phase, ...]:
+    def phases(self, value: object, kind: PhaseKind, tiers: tuple[Tier, ...]) -> tuple[Phase, ...]:
         """One phase for each of ``tiers``, in this order."""
-        phases = tuple(self.phase(item) for item in _of_type(value, list))
-        if [phase.tier for phase in phases] != list(tiers):
+        phases = tuple(self.phase(item, kind, tiers) for item in _of_type(value, list))
+        if tuple(phase.tier for phase in phases) != tiers:
             raise ValueError("its phases are not one a tier")
         return phases
 
-    def phase(self, value: object) -> Phase:
+    def phase(self, value: object, kind: PhaseKind, tiers: tuple[Tier, ...]) -> Phase:
         data = _of_type(value, dict)
-        return Phase(self.block(data["moves"]), Format(data["format"]), _of_type(data["tier"], int), self.place(data))
+        depth = _in_range(_of_type(data["tier"], int), 0, len(tiers) - 1)
+        (tier,) = (tier for tier in tiers if tier.depth == depth)
+        return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, self.place(data))
 
     def place(self, data: Json) -> Span | None:
         if "at" not in data:
@@ -203,7 +203,7 @@ def _ensure_nested(tiers: tuple[Tier, ...]) -> None:
 def _ensure_alone(tiers: tuple[Tier, ...], phases: Iterable[Phase]) -> None:
     """Among holders the whole group shares the units out, and values travel alone."""
     cut = [tier.partition for tier in tiers] == [Partition.PARALLELISM]
-    if not cut or any(phase.tier or phase.format is not Format.AUTO for phase in phases):
+    if not cut or any(phase.format is not Format.AUTO for phase in phases):
         raise ValueError("under the mapping 'holders' there is one tier, of parallelism, and every format is auto")
 
 

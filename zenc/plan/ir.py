@@ -4,11 +4,9 @@
             size?                                 # the number of ranks it is pinned to; None serves any number
             mapping unit                          # as in zenc.scheme.model
             tiers: Tier+                          # inner to outer; a scheme without tiers has one, named ""
-            pushes: Phase+                        # one a tier, inner first
-            pulls: Phase+                         # one a tier, outer first
-            announce: Phase?                      # before all others, where the mapping is Holders
-    Tier  = name size? communication partition aggregation      # size: ranks in a group of it; None: what is left
-    Phase = Block Format tier                     # the moves, in the language of zenc.language.schedule
+            phases: Phase+                        # an announce under Holders; pushes, inner first; pulls, outer first
+    Tier  = name size? communication partition aggregation depth    # size: ranks in a group; None: what is left
+    Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
 
 The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over
 the tiers of 1 (centralization) or of the tier's size (parallelism). At first every rank holds, of every part, its own
@@ -39,23 +37,40 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field
+from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.model import Aggregation, Format, Mapping, Partition, Unit
+from zenc.scheme.model import Aggregation, Format, Holders, Mapping, Partition, Unit
 
 PLAN_VERSION = 2
 
 
+class PhaseKind(str, Enum):
+    """What the moves of a phase carry; the values are the keys of bytes, rounds and statistics by kind."""
+
+    ANNOUNCE = "announce"
+    PUSH = "push"
+    PULL = "pull"
+
+
+VALUE_KINDS = (PhaseKind.PUSH, PhaseKind.PULL)
+"""Kinds of phases whose moves carry values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """``size``: how many members of the tier below make a group; None for the outermost, which takes all of them."""
+    """``size``: how many members of the tier below make a group; None for the outermost, which takes all of them.
+
+    ``depth`` is its place among the tiers of a plan: 0 for the innermost.
+    """
 
     name: str
     size: int | None
     communication: str
     partition: Partition
     aggregation: Aggregation
+    depth: int = 0
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -66,12 +81,28 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """``tier`` is the place among the plan's tiers, whose aggregation is that of the phase."""
+    """Moves of one ``kind`` in one ``tier``, whose segments travel in ``format``."""
 
+    kind: PhaseKind
     block: Block
     format: Format
-    tier: int = 0
+    tier: Tier
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """In words: push; push of node."""
+        return f"{self.kind.value} of {self.tier.name}" if self.tier.name else self.kind.value
+
+    @property
+    def one_shot(self) -> bool:
+        """Whether the aggregation is one-shot: what the moves know as ``one_shot``."""
+        return self.kind is PhaseKind.ANNOUNCE or self.tier.one_shot
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether what arrives is kept apart until the phase ends."""
+        return self.kind is not PhaseKind.PULL and self.one_shot
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +114,16 @@ class Plan:
     mapping: Mapping
     unit: Unit
     tiers: tuple[Tier, ...]
-    pushes: tuple[Phase, ...]
-    pulls: tuple[Phase, ...]
-    announce: Phase | None = None
+    phases: tuple[Phase, ...]
+
+    def of(self, *kinds: PhaseKind) -> tuple[Phase, ...]:
+        """The phases of ``kinds``, in their order."""
+        return tuple(phase for phase in self.phases if phase.kind in kinds)
+
+    @property
+    def announces(self) -> bool:
+        """Whether ranks announce their index sets, and values then travel alone."""
+        return isinstance(self.mapping, Holders)
 
     def counts(self, size: int) -> tuple[int, ...]:
         """The members of a group of each tier among ``size`` ranks."""
@@ -99,16 +137,7 @@ class Plan:
 
     def parts_in(self, phase: Phase, size: int) -> int:
         """The number of parts that the moves of ``phase`` know: index sets are announced whole."""
-        return 1 if phase is self.announce else self.parts(size)
-
-    def one_shot(self, phase: Phase) -> bool:
-        """Whether ``phase`` keeps what arrives apart until it ends."""
-        return phase is self.announce or self.tiers[phase.tier].one_shot
-
-    def name_of(self, kind: str, phase: Phase) -> str:
-        """``phase``, which is a ``kind`` ("announce", "push" or "pull"), in words: push; push of node."""
-        name = self.tiers[phase.tier].name
-        return f"{kind} of {name}" if name else kind
+        return 1 if phase.kind is PhaseKind.ANNOUNCE else self.parts(size)
 
     def to_json(self) -> dict[str, object]:
         """The plan as JSON data; ``zenc.plan.to_json`` reads it back."""

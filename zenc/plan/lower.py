@@ -29,7 +29,7 @@ from zenc.language.schedule import (
 )
 from zenc.plan.expressions import EvaluationError, Scope, evaluate
 from zenc.plan.flatten_tiers import places, rewritten
-from zenc.plan.ir import Phase, Plan, Tier
+from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
 from zenc.scheme.model import Aggregation, Format, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16
@@ -43,7 +43,11 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
     if size is not None and not 1 <= size <= LARGEST_SIZE:
         message = f"a plan is for 1 to {LARGEST_SIZE:,} ranks, not {size:,}"
         raise VerificationError(Diagnostic("bad-size", message))
-    phases = [_phases(scheme, number, size) for number in range(len(scheme.tiers))]
+    tiers = tuple(
+        Tier(tier.name, tier.size, tier.communication.name, tier.partition, tier.aggregation, depth, tier.span)
+        for depth, tier in enumerate(scheme.tiers)
+    )
+    pushes, pulls = zip(*(_push_and_pull(scheme, tier, size) for tier in tiers), strict=True)
     return Plan(
         scheme=scheme.name,
         doc=scheme.doc,
@@ -51,34 +55,32 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         size=size,
         mapping=scheme.mapping,
         unit=scheme.unit,
-        tiers=tuple(
-            Tier(tier.name, tier.size, tier.communication.name, tier.partition, tier.aggregation, tier.span)
-            for tier in scheme.tiers
-        ),
-        pushes=tuple(push for push, _ in phases),
-        pulls=tuple(pull for _, pull in reversed(phases)),
-        announce=_announce(scheme, size),
+        tiers=tiers,
+        phases=(*_announce(scheme, tiers[0], size), *pushes, *reversed(pulls)),
     )
 
 
-def _announce(scheme: Scheme, size: int | None) -> Phase | None:
-    """The push of a schedule, among ranks that gather one part unmerged: their index sets."""
+def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
+    """The push of a schedule, among ranks that gather one part unmerged: their index sets. None of most schemes."""
     if scheme.announce is None:
-        return None
+        return
     whole = Scope(np.zeros(1, dtype=np.int64), {"one_shot": 1, "parts": 1, **({} if size is None else {"size": size})})
-    return Phase(_settled(scheme.announce.push, whole), Format.AUTO, 0, scheme.announce.push_span)
+    block, span = _settled(scheme.announce.push, whole), scheme.announce.push_span
+    yield Phase(PhaseKind.ANNOUNCE, block, Format.AUTO, tier, span)
 
 
-def _phases(scheme: Scheme, number: int, size: int | None) -> tuple[Phase, Phase]:
-    """Push and pull of a tier, as moves of the whole group."""
-    tier = scheme.tiers[number]
-    moves, known = tier.communication, _known(scheme, size)
+def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase, Phase]:
+    """Of a tier, as moves of the whole group."""
+    of, known = scheme.tiers[tier.depth], _known(scheme, size)
+    moves = of.communication
     push, pull = moves.push, moves.pull
     if len(scheme.tiers) > 1:
-        place = places(scheme.tiers)[number]
+        place = places(scheme.tiers)[tier.depth]
         push, pull = rewritten(push, place), rewritten(pull, place)
-    push_phase = Phase(_settled(push, known), tier.push, number, moves.push_span)
-    return push_phase, Phase(_settled(pull, known), tier.pull, number, moves.pull_span)
+    return (
+        Phase(PhaseKind.PUSH, _settled(push, known), of.push, tier, moves.push_span),
+        Phase(PhaseKind.PULL, _settled(pull, known), of.pull, tier, moves.pull_span),
+    )
 
 
 def _known(scheme: Scheme, size: int | None) -> Scope:

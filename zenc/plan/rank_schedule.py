@@ -1,7 +1,7 @@
 """The schedule of one rank: which pieces it sends to and receives from whom, in every step.
 
-    RankSchedule = announce: Phase  (pushes: Phase*  pulls: Phase*)
-    Phase        = RankStep*
+    RankSchedule = rank PhaseSteps+                              # one for each phase of the plan, in their order
+    PhaseSteps   = Phase RankStep* last needless
     RankStep     = number  sends: Message*  receives: Message*   # of round ``number``; rounds without it are left out
     Message      = peer Piece+                                   # one message a peer and round
     Piece        = part origin?                                  # origin: only what that rank contributed
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zenc.plan.ir import Phase, PhaseKind
 from zenc.plan.unroll import Round, Rounds
 
 
@@ -45,50 +46,49 @@ class RankStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RankSchedule:
-    """The steps of ``rank`` by phase, and when its parts are complete or no longer needed.
+class PhaseSteps:
+    """What a rank does in one phase.
 
-    ``last[k][part]`` is the last step of push k that moves a part from or to this rank. ``needless[k]`` are the parts
-    of which it needs nothing that it holds when phase k (pushes, then pulls) ends: a pull brings them before they
-    are moved again.
+    ``last[part]`` is the last step that moves a part from or to this rank. ``needless`` are the parts of which it needs
+    nothing that it holds when the phase ends: a pull brings them before they are moved again.
     """
 
+    phase: Phase
+    steps: tuple[RankStep, ...]
+    last: Mapping[int, int]
+    needless: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RankSchedule:
+    """What ``rank`` does."""
+
     rank: int
-    pushes: tuple[tuple[RankStep, ...], ...]
-    pulls: tuple[tuple[RankStep, ...], ...]
-    last: tuple[Mapping[int, int], ...]
-    needless: tuple[frozenset[int], ...]
-    announce: tuple[RankStep, ...] = ()
+    phases: tuple[PhaseSteps, ...]
 
 
 def program(rounds: Rounds, rank: int) -> RankSchedule:
     """The steps of ``rank``; round numbers count from 1, and go on from phase to phase."""
-    announce = tuple(_steps(rounds.announce, rank, 1))
-    phases, first = [], 1 + len(rounds.announce)
-    for phase in (*rounds.pushes, *rounds.pulls):
-        phases.append(tuple(_steps(phase, rank, first)))
-        first += len(phase)
-    pushes, pulls = tuple(phases[: len(rounds.pushes)]), tuple(phases[len(rounds.pushes) :])
-    last = tuple(
-        {piece.part: step.number for step in push for m in (*step.sends, *step.receives) for piece in m.pieces}
-        for push in pushes
-    )
-    return RankSchedule(rank, pushes, pulls, last, _needless(pushes, pulls), announce)
+    phases, first = list[tuple[Phase, tuple[RankStep, ...]]](), 1
+    for phase, played in rounds.phases:
+        phases.append((phase, tuple(_steps(played, rank, first))))
+        first += len(played)
+    found, needless = list[PhaseSteps](), frozenset[int]()
+    for phase, steps in reversed(phases):
+        found.append(PhaseSteps(phase, steps, _last(steps), needless))
+        needless = _needless(phase, steps, needless)
+    return RankSchedule(rank, tuple(reversed(found)))
 
 
-def _needless(
-    pushes: tuple[tuple[RankStep, ...], ...], pulls: tuple[tuple[RankStep, ...], ...]
-) -> tuple[frozenset[int], ...]:
-    """By phase, from the last one back: what a later pull brings is not needed, unless a phase between moves it."""
-    needless: frozenset[int] = frozenset()
-    found = [needless]
-    for pull in reversed(pulls):
-        needless |= {piece.part for step in pull for m in step.receives for piece in m.pieces}
-        found.append(needless)
-    for push in reversed(pushes[1:]):
-        needless -= {piece.part for step in push for m in (*step.sends, *step.receives) for piece in m.pieces}
-        found.append(needless)
-    return tuple(reversed(found))
+def _last(steps: tuple[RankStep, ...]) -> dict[int, int]:
+    return {piece.part: step.number for step in steps for m in (*step.sends, *step.receives) for piece in m.pieces}
+
+
+def _needless(phase: Phase, steps: tuple[RankStep, ...], after: frozenset[int]) -> frozenset[int]:
+    """What is not needed when ``phase`` begins: what it or a later pull brings, unless a push moves it before."""
+    if phase.kind is PhaseKind.PULL:
+        return after | {piece.part for step in steps for m in step.receives for piece in m.pieces}
+    return after - _last(steps).keys()
 
 
 def _steps(rounds: Iterable[Round], rank: int, first_number: int) -> Iterator[RankStep]:

@@ -107,9 +107,8 @@ def _ensure_all(plan: Plan, size: int) -> None:
     unequal = indivisible(plan, size)
     if unequal:
         raise UnmetError(unequal)
-    announced = (plan.announce,) if plan.announce else ()
-    for phase in (*announced, *plan.pushes, *plan.pulls):
-        scope = scope_of(size, plan.parts_in(phase, size), plan.one_shot(phase))
+    for phase in plan.phases:
+        scope = scope_of(size, plan.parts_in(phase, size), phase.one_shot)
         try:
             _ensure_leading(phase.block, scope)
         except EvaluationError:

@@ -27,7 +27,7 @@ from zenc.language.schedule import (
     Statement,
     Step,
 )
-from zenc.plan.ir import PLAN_VERSION, Phase, Plan, Tier
+from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.scheme.model import (
     Contiguous,
     HierarchicalHash,
@@ -50,9 +50,9 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
         "mapping": _mapping_to_json(plan.mapping),
         "unit": plan.unit.value,
         "tiers": [written.tier(tier) for tier in plan.tiers],
-        "pushes": [written.phase(phase) for phase in plan.pushes],
-        "pulls": [written.phase(phase) for phase in plan.pulls],
-        **({"announce": written.phase(plan.announce)} if plan.announce else {}),
+        "pushes": [written.phase(phase) for phase in plan.of(PhaseKind.PUSH)],
+        "pulls": [written.phase(phase) for phase in plan.of(PhaseKind.PULL)],
+        **{phase.kind.value: written.phase(phase) for phase in plan.of(PhaseKind.ANNOUNCE)},
     }
     return data if meaning_only else {**data, "doc": plan.doc}
 
@@ -92,7 +92,7 @@ class _Writer:
         }
 
     def phase(self, phase: Phase) -> Json:
-        moves = {"tier": phase.tier, "format": phase.format.value, "moves": self.block(phase.block)}
+        moves = {"tier": phase.tier.depth, "format": phase.format.value, "moves": self.block(phase.block)}
         return {**moves, **self.place(phase.span)}
 
     def block(self, block: Block) -> list[Json]:

@@ -1,8 +1,8 @@
 """Unrolling: a plan and a number of ranks to rounds of moves.
 
-    Rounds = announce: Phase?  (pushes: Phase*  pulls: Phase*) sends
-    Phase  = Round*                                             # one round for every step that moves anything
-    Round  = (src dst first last origin line)*                # arrays, one entry a move
+    Rounds = size parts Unrolled+ sends               # one for each phase of the plan, in their order
+    Unrolled = Phase Round*                           # one round for every step that moves anything
+    Round  = (src dst first last origin line)*        # arrays, one entry a move
 
 ``first .. last`` are the parts of a move (inclusive, never empty); ``origin`` is the rank whose contribution alone
 is forwarded, or -1; ``sends[line]`` is the statement that made the move.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from zenc.errors import Diagnostic, Span, VerificationError
 from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
 from zenc.plan.expressions import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.requirements import ensure, ensure_all, format_ranks
 from zenc.plan.tier_layout import TierLayout, first_part, levels_of
 
@@ -50,16 +51,30 @@ class Round:
         return Round(*(getattr(self, name)[chosen] for name in self.__slots__))
 
 
+class Unrolled(NamedTuple):
+    """The moves of one phase, among some number of ranks."""
+
+    phase: Phase
+    rounds: tuple[Round, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Rounds:
     """All moves of a plan among ``size`` ranks."""
 
     size: int
     parts: int
-    pushes: tuple[tuple[Round, ...], ...]
-    pulls: tuple[tuple[Round, ...], ...]
+    phases: tuple[Unrolled, ...]
     sends: tuple[Send, ...]
-    announce: tuple[Round, ...] = ()
+
+    def of(self, *kinds: PhaseKind) -> tuple[tuple[Round, ...], ...]:
+        """The rounds of each phase of ``kinds``, in their order."""
+        return tuple(rounds for phase, rounds in self.phases if phase.kind in kinds)
+
+    def __iter__(self) -> Iterator[tuple[Phase, int, Round]]:
+        """All rounds in their order, with their phases and their numbers in these, from 1."""
+        for phase, rounds in self.phases:
+            yield from ((phase, number, round_) for number, round_ in enumerate(rounds, 1))
 
 
 def expand(plan: Plan, size: int) -> Rounds:
@@ -70,32 +85,22 @@ def expand(plan: Plan, size: int) -> Rounds:
     ensure_all(plan, size)
     parts = plan.parts(size)
     unroller = _Unroller(size, parts, _whole(size))
-
-    def unrolled(kind: str, phase: Phase) -> tuple[Round, ...]:
-        scope = unroller.enter(plan, phase)
-        return tuple(unroller.phase(plan.name_of(kind, phase), phase.block, scope))
-
-    announce = unrolled("announce", plan.announce) if plan.announce else ()
-    pushes = tuple(unrolled("push", phase) for phase in plan.pushes)
-    pulls = tuple(unrolled("pull", phase) for phase in plan.pulls)
+    phases = tuple(Unrolled(phase, tuple(unroller.phase(plan, phase))) for phase in plan.phases)
     if unroller.found:
         raise VerificationError(unroller.found)
-    return Rounds(size, parts, pushes, pulls, tuple(unroller.sends), announce)
+    return Rounds(size, parts, phases, tuple(unroller.sends))
 
 
-def stream(plan: Plan, size: int) -> Iterator[tuple[str, Phase, Iterator[Iterator[Round]]]]:
-    """The moves of ``plan`` among ``size`` ranks without keeping them: of each phase its kind and its steps.
+def stream(plan: Plan, size: int) -> Iterator[tuple[Phase, Iterator[Iterator[Round]]]]:
+    """The moves of ``plan`` among ``size`` ranks without keeping them: each phase with its steps.
 
     A step is an iterator over the moves of one statement after another, to be used up before the next step; some
     steps move nothing. Raises as ``expand`` does, at the end of the phase that is wrong.
     """
     ensure_all(plan, size)
     unroller = _Unroller(size, plan.parts(size), _whole(size))
-    announce = [("announce", plan.announce)] if plan.announce else []
-    kinds = [*announce, *(("push", phase) for phase in plan.pushes), *(("pull", phase) for phase in plan.pulls)]
-    for kind, phase in kinds:
-        scope = unroller.enter(plan, phase)
-        yield kind, phase, unroller.stream(plan.name_of(kind, phase), phase.block, scope)
+    for phase in plan.phases:
+        yield phase, unroller.stream(plan, phase)
 
 
 def _whole(size: int) -> TierLayout:
@@ -120,26 +125,27 @@ class _Unroller:
     lines: dict[int, int] = field(default_factory=dict)
     blamed: set[tuple[int, str]] = field(default_factory=set)
 
-    def enter(self, plan: Plan, phase: Phase) -> Scope:
+    def _enter(self, plan: Plan, phase: Phase) -> Scope:
         """Be ready for the moves of ``phase``; the scope that they start in."""
-        levels, announcing = levels_of(plan, self.size), phase is plan.announce
-        self.parts = plan.parts_in(phase, self.size)
-        self.inside = () if announcing else levels[: phase.tier]
-        self.level = _whole(self.size) if announcing else levels[phase.tier]
-        return scope_of(self.size, self.parts, plan.one_shot(phase))
+        levels, announcing = levels_of(plan, self.size), phase.kind is PhaseKind.ANNOUNCE
+        self.phase_name, self.iterations, self.parts = phase.name, 0, plan.parts_in(phase, self.size)
+        self.inside = () if announcing else levels[: phase.tier.depth]
+        self.level = _whole(self.size) if announcing else levels[phase.tier.depth]
+        return scope_of(self.size, self.parts, phase.one_shot)
 
-    def phase(self, name: str, block: Block, scope: Scope) -> Iterator[Round]:
-        self.phase_name, self.iterations = name, 0
+    def phase(self, plan: Plan, phase: Phase) -> Iterator[Round]:
+        """The moves of ``phase``, a step at a time."""
+        scope = self._enter(plan, phase)
         try:
-            yield from self._steps(block, scope)
+            yield from self._steps(phase.block, scope)
         except EvaluationError as error:
             self.found.append(self._noted(error.diagnostic))
 
-    def stream(self, name: str, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
+    def stream(self, plan: Plan, phase: Phase) -> Iterator[Iterator[Round]]:
         """As ``phase``, a statement at a time, and any number of moves; raises VerificationError."""
-        self.phase_name, self.iterations, self.most = name, 0, 1 << 62
+        scope, self.most = self._enter(plan, phase), 1 << 62
         try:
-            yield from self._lazily(block, scope)
+            yield from self._lazily(phase.block, scope)
         except EvaluationError as error:
             self.found.append(self._noted(error.diagnostic))
         if self.found:

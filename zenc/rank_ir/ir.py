@@ -35,11 +35,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
+from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Format
-
-PhaseKind = Literal["announce", "push", "pull"]
 
 WHOLE = -1
 """The part of a segment of all units."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.rank_schedule import Message as ScheduledMessage
-from zenc.plan.rank_schedule import RankSchedule, RankStep, program
+from zenc.plan.rank_schedule import PhaseSteps, RankSchedule, RankStep, program
 from zenc.rank_ir.ir import (
     FULL,
     WHOLE,
@@ -25,7 +25,6 @@ from zenc.rank_ir.ir import (
     Merge,
     Message,
     Pack,
-    PhaseKind,
     RankPhase,
     RankProgram,
     SegmentSpec,
@@ -53,19 +52,17 @@ def lower_all(plan: Plan, size: int, ranks: Iterable[int] | None = None) -> tupl
 
 def _lowered(plan: Plan, schedule: RankSchedule, size: int, pieces: Pieces) -> RankProgram:
     lowering = _Lowering(plan, schedule.rank, size, plan.parts(size), pieces)
-    if plan.announce is not None:
-        lowering.announce(plan.announce, schedule)
-    else:
-        lowering.pack((*plan.pushes, *plan.pulls)[0])
-    phases = (*plan.pushes, *plan.pulls)
-    formats = [*(phase.format for phase in phases[1:]), None]
-    steps = (*schedule.pushes, *schedule.pulls)
-    for number, (phase, following) in enumerate(zip(phases, formats, strict=True)):
-        kind: PhaseKind = "push" if number < len(plan.pushes) else "pull"
-        lowering.play(kind, phase, steps[number])
+    phases = schedule.phases
+    if not plan.announces:
+        lowering.pack(plan.phases[0])
+    for of, following in zip(phases, (*phases[1:], None), strict=True):
+        if of.phase.kind is PhaseKind.ANNOUNCE:
+            lowering.announce(of, phases)
+            continue
+        lowering.play(of)
         if following is not None:
-            lowering.reshape(schedule.needless[number], following)
-        lowering.close(phase)
+            lowering.reshape(of.needless, following.phase.format)
+        lowering.close(of.phase)
     return with_uses(lowering.done())
 
 
@@ -85,7 +82,7 @@ class _Lowering:
     sets: tuple[int, ...] = ()
     phases: list[RankPhase] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
-    kind: PhaseKind = "push"
+    kind: PhaseKind = PhaseKind.PUSH
     format: Format = Format.AUTO
     one_shot: bool = False
     spread: int = 1
@@ -96,23 +93,23 @@ class _Lowering:
         self.own = tuple(self._filled(segment, first.format) for segment in self.packed.results)
         self._hold(self.own)
 
-    def announce(self, phase: Phase, schedule: RankSchedule) -> None:
+    def announce(self, of: PhaseSteps, phases: Iterable[PhaseSteps]) -> None:
         """A push of index sets, of one part; then the ranks agree, and this one cuts what it has."""
         own = self._made(WHOLE, self.rank, (self.rank,))
         self.packed = Pack((own,))
         self._hold([own])
-        self.play("announce", phase, schedule.announce)
+        self.play(of)
         self.sets = tuple(segment for _, segment in self.held[0])
         self.own = tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.parts))
-        self.statements += [Agree(self.sets, _peers(schedule)), Split(self.own, own)]
+        self.statements += [Agree(self.sets, _peers(phases)), Split(self.own, own)]
         self._hold(self.own)
-        self.close(phase)
+        self.close(of.phase)
 
-    def play(self, kind: PhaseKind, phase: Phase, steps: Iterable[RankStep]) -> None:
+    def play(self, of: PhaseSteps) -> None:
         """The steps of a phase."""
-        self.kind, self.format, self.one_shot = kind, phase.format, self.plan.one_shot(phase)
+        self.kind, self.format, self.one_shot = of.phase.kind, of.phase.format, of.phase.one_shot
         self.spread = max(self.spread, self._block)
-        for step in steps:
+        for step in of.steps:
             self._step(step)
 
     def reshape(self, needless: frozenset[int], following: Format) -> None:
@@ -130,9 +127,10 @@ class _Lowering:
 
     def close(self, phase: Phase) -> None:
         """What was written down since the last one is a phase."""
-        carries = Carries.SETS if self.kind == "announce" else Carries.ROWS if self._bare else Carries.SEGMENTS
-        name, statements = self.plan.name_of(self.kind, phase), tuple(self.statements)
-        self.phases.append(RankPhase(self.kind, name, phase.tier, phase.format, self.one_shot, carries, statements))
+        announcing, depth = phase.kind is PhaseKind.ANNOUNCE, phase.tier.depth
+        carries = Carries.SETS if announcing else Carries.ROWS if self._bare else Carries.SEGMENTS
+        statements = tuple(self.statements)
+        self.phases.append(RankPhase(phase.kind, phase.name, depth, phase.format, phase.one_shot, carries, statements))
         self.statements = []
 
     def done(self) -> RankProgram:
@@ -144,7 +142,7 @@ class _Lowering:
     @property
     def _bare(self) -> bool:
         """Whether segments have no index of their own: they are not filled up either."""
-        return self.plan.announce is not None
+        return self.plan.announces
 
     @property
     def _block(self) -> int:
@@ -179,13 +177,13 @@ class _Lowering:
         """What a message brings: the segments of a part in the order of their origins."""
         complete = ((message.peer, tuple(range(self.size))),)
         return tuple(
-            self._made(WHOLE if self.kind == "announce" else part, origin, ranks, self._block, self.spread)
+            self._made(WHOLE if self.kind is PhaseKind.ANNOUNCE else part, origin, ranks, self._block, self.spread)
             for part in sorted({piece.part for piece in message.pieces})
             for origin, ranks in self.pieces.get((step.number, message.peer, part), complete)
         )
 
     def _take(self, part: int, pieces: list[tuple[int, int]]) -> None:
-        if self.kind == "pull":
+        if self.kind is PhaseKind.PULL:
             self.held[part] = pieces
             return
         joined = sorted([*self.held[part], *pieces])
@@ -224,9 +222,9 @@ class _Lowering:
         return result
 
 
-def _peers(schedule: RankSchedule) -> tuple[int, ...]:
+def _peers(phases: Iterable[PhaseSteps]) -> tuple[int, ...]:
     """The ranks that have messages with this one after the announce."""
-    steps = chain.from_iterable((*schedule.pushes, *schedule.pulls))
+    steps = chain.from_iterable(of.steps for of in phases if of.phase.kind is not PhaseKind.ANNOUNCE)
     return tuple(sorted({message.peer for step in steps for message in (*step.sends, *step.receives)}))
 
 

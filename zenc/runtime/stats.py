@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from zenc.plan.ir import PhaseKind
 from zenc.runtime.layout import Layout
 from zenc.scheme.model import Format
 
@@ -177,7 +178,7 @@ class CallStats:
             "bytes_sent": self.bytes_sent,
             "bytes_received": self.bytes_received,
             "phases": {
-                name: phase.to_json(imbalance(self.counts_out if name == "pull" else self.counts_in))
+                name: phase.to_json(imbalance(self.counts_out if name == PhaseKind.PULL else self.counts_in))
                 for name, phase in self.phases.items()
             },
             "seconds": self.seconds,

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Plan
+from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Contiguous, Format, Holders
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.kernels.curve import Kernel
@@ -107,7 +107,7 @@ class _Kernels:
     def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> tuple[Floats, Floats]:
         """Units and pieces in the ``messages`` of a rank of each class, [classes] each."""
         bytes, number = (np.bincount(ranks, each, minlength=self.ranks) for each in (messages * stage.bytes, messages))
-        units = bytes * self.scales.units_a_byte(stage.kind, stage.name)
+        units = bytes * self.scales.units_a_byte(stage.phase)
         return np.asarray(units, np.float64), np.asarray(number * stage.shared.pieces, np.float64)
 
 
@@ -115,11 +115,11 @@ class _OverACut(_Kernels):
     """Parts are ranges of slots, and segments have indices."""
 
     def works(self) -> Iterator[KernelWork]:
-        formats, slots = _formats(self.scales.plan), self.scales.slots
+        slots = self.scales.slots
         for stage in self.stages:
-            listed = formats[stage.name] in LISTED
+            listed = stage.phase.format in LISTED
             after = self.read(stage, slots, listed)
-            if stage.kind == "push":
+            if stage.phase.kind is PhaseKind.PUSH:
                 after = after + self.merged(stage, slots)
             yield KernelWork(self.written(stage, slots, listed), self.nothing, after)
 
@@ -131,15 +131,15 @@ class _ByHolders(_Kernels):
     """Index sets of all units are announced; then segments are values alone, whose slots all ranks know."""
 
     def works(self) -> Iterator[KernelWork]:
-        kinds, units, slots = [stage.kind for stage in self.stages], self.scales.units, self._slots()
+        kinds, units, slots = [stage.phase.kind for stage in self.stages], self.scales.units, self._slots()
         for number, stage in enumerate(self.stages):
             before, beside, after = self.nothing, self.nothing, self.nothing
-            is_first = number == kinds.index(stage.kind)
-            if stage.kind == "announce":
+            is_first = number == kinds.index(kinds[number])
+            if kinds[number] is PhaseKind.ANNOUNCE:
                 before, after = self.written(stage, units), self.read(stage, units)
-                if kinds[number + 1 : number + 2] != ["announce"]:
+                if kinds[number + 1 : number + 2] != [PhaseKind.ANNOUNCE]:
                     after = after + self._chosen()
-            elif stage.kind == "push":
+            elif kinds[number] is PhaseKind.PUSH:
                 beside = beside + (self._of_all(self.by.shares) if is_first else 0.0)
                 after = self.merged(stage, slots, held=slots)
             else:
@@ -149,7 +149,7 @@ class _ByHolders(_Kernels):
 
     def last(self) -> float:
         """What came last is still to be put in its place."""
-        pulled = [stage for stage in self.stages if stage.kind == "pull"]
+        pulled = [stage for stage in self.stages if stage.phase.kind is PhaseKind.PULL]
         return self.by.call / 2 + (self._arrived(pulled[-1]) if pulled else 1.0) * self.expansion()
 
     def _slots(self) -> float:
@@ -168,9 +168,3 @@ class _ByHolders(_Kernels):
     def _arrived(self, stage: Stage) -> float:
         """Of all parts, the share that comes to a rank in ``stage`` of the pull, on average."""
         return float(stage.into @ self.sizes[stage.dst]) * stage.shared.pieces / self.scales.size**2
-
-
-def _formats(plan: Plan) -> dict[str, Format]:
-    """By phase."""
-    both = (("push", plan.pushes), ("pull", plan.pulls))
-    return {plan.name_of(kind, phase): phase.format for kind, phases in both for phase in phases}

@@ -1,7 +1,7 @@
 """What the messages of a plan carry, counted: how many ranks' contributions, in how many pieces.
 
     Played         = CountedStep*
-    CountedStep    = kind phase name number DeliveryCounts*               # steps in which nothing moves are left out
+    CountedStep    = Phase number DeliveryCounts*               # steps in which nothing moves are left out
     DeliveryCounts = (src dst part pieces contributors owned)*    # arrays, one entry for every part of every move
 
 Of a plan that is right no contribution arrives twice, so those of a piece are the sum of what was there and what came,
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, stream
 
 Small = npt.NDArray[np.int32]
@@ -46,9 +46,7 @@ class DeliveryCounts:
 class CountedStep:
     """One step of ``phase``, which is the ``number``-th of it that moves anything; ``carried`` is used up once."""
 
-    kind: str
     phase: Phase
-    name: str
     number: int
     carried: Iterator[DeliveryCounts]
 
@@ -59,19 +57,19 @@ def play(plan: Plan, size: int) -> Iterator[CountedStep]:
     ``plan`` counts as proved. Raises VerificationError as ``zenc.plan.unroll.expand`` does.
     """
     state, pushes = _State(size, plan.parts(size)), 0
-    for kind, phase, steps in stream(plan, size):
-        of_phase = _State(size, 1) if kind == "announce" else state
-        one_shot = kind != "pull" and plan.one_shot(phase)
-        of_phase.begin(one_shot, later=pushes > 0)
-        pushes += kind == "push"
+    for phase, steps in stream(plan, size):
+        of_phase = _State(size, 1) if phase.kind is PhaseKind.ANNOUNCE else state
+        of_phase.begin(phase.keeps_apart, later=pushes > 0)
+        pushes += phase.kind is PhaseKind.PUSH
         number = 0
         for step in steps:
             first = next(step, None)
             if first is None:
                 continue
             number += 1
-            carried = _complete(first, step, size) if kind == "pull" else of_phase.step(first, step)
-            yield CountedStep(kind, phase, plan.name_of(kind, phase), number, carried)
+            complete = phase.kind is PhaseKind.PULL
+            carried = _complete(first, step, size) if complete else of_phase.step(first, step)
+            yield CountedStep(phase, number, carried)
 
 
 class _State:

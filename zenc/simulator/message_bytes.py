@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from zenc.analysis.volume import blocks_of
 from zenc.gradients.profile import Profile
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
 from zenc.simulator.contributor_counts import CountedStep, DeliveryCounts
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -51,12 +51,12 @@ class ProfileBytes:
     @property
     def bare(self) -> bool:
         """Values travel alone, without indices and headers of segments."""
-        return self.plan.announce is not None
+        return self.plan.announces
 
     def rows(self, step: CountedStep, carried: DeliveryCounts) -> Floats:
         """The bytes of each row of ``carried``, headers of messages left out."""
         pieces = carried.pieces.astype(np.float64)
-        if step.kind == "announce":
+        if step.phase.kind is PhaseKind.ANNOUNCE:
             return np.asarray(pieces * self._announced())
         if self.bare:
             others = self._of(step, carried.contributors, carried.part)
@@ -78,34 +78,34 @@ class ProfileBytes:
     @property
     def result_units(self) -> float:
         """What there is in the end: of any rank, with what blocks or a dense pull fill up."""
-        last = self.plan.pulls[-1]
+        last = self.plan.phases[-1]
         if last.format is Format.DENSE:
             return self.units
-        return self.units * float(self._density(self.size, self.blocks[self.plan.name_of("pull", last)]).mean())
+        return self.units * float(self._density(self.size, self.blocks[last.name]).mean())
 
-    def units_a_byte(self, kind: str, name: str) -> float:
-        """How many units the bytes of pieces stand for, of the phase ``name`` and all that was weighed of it."""
-        if kind == "announce":
+    def units_a_byte(self, phase: Phase) -> float:
+        """How many units the bytes of pieces stand for, of ``phase`` and all that was weighed of it."""
+        if phase.kind is PhaseKind.ANNOUNCE:
             return self.own_units / self._announced()
         if self.bare:
             return 1 / self.unit_bytes
-        units, bytes = self._weighed.get(name, (0.0, 0.0))
+        units, bytes = self._weighed.get(phase.name, (0.0, 0.0))
         return units / bytes if bytes else 0.0
 
     def _of(self, step: CountedStep, contributors: npt.NDArray[np.int32], part: npt.NDArray[np.int64]) -> Floats:
         """The bytes of one piece of each row."""
         lowest, highest = int(contributors.min(initial=0)), int(contributors.max(initial=0))
         kinds = [lowest] if lowest == highest else np.flatnonzero(np.bincount(contributors)).tolist()
-        table = np.stack([self._piece(step.name, step.phase, kind) for kind in kinds])
+        table = np.stack([self._piece(step.phase, kind) for kind in kinds])
         if len(kinds) == 1:
             return np.asarray(table[0][part] if self.ranges > 1 else np.broadcast_to(table[0], part.shape))
         place = np.zeros(highest + 1, dtype=np.int64)
         place[kinds] = np.arange(len(kinds))
         return np.asarray(table[place[contributors], part if self.ranges > 1 else 0])
 
-    def _piece(self, name: str, phase: Phase, contributors: int) -> Floats:
+    def _piece(self, phase: Phase, contributors: int) -> Floats:
         """The bytes of a piece with what so many ranks contributed, of each part that may weigh differently."""
-        key = (name, contributors)
+        key = (phase.name, contributors)
         if key not in self._known:
             self._known[key] = self._weigh(key, phase.format)
         return self._known[key]

@@ -227,9 +227,9 @@ def _prediction(
 
 def _phases(of: ClassProgram, clock: Clock) -> dict[str, PhaseCost]:
     found: dict[str, PhaseCost] = {}
-    names = dict.fromkeys(stage.name for stage in of.stages)
+    names = dict.fromkeys(stage.phase.name for stage in of.stages)
     for name in names:
-        stages = [(number, stage) for number, stage in enumerate(of.stages) if stage.name == name]
+        stages = [(number, stage) for number, stage in enumerate(of.stages) if stage.phase.name == name]
         sent, received = bytes_by_rank([stage for _, stage in stages], of.sizes)
         seconds = float(clock.until[stages[-1][0]]) - float(clock.since[stages[0][0]])
         found[name] = PhaseCost(len(stages), seconds, float(sent.max()), float(received.max()))

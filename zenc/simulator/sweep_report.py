@@ -67,7 +67,8 @@ def chrome_trace(of: Prediction) -> dict[str, Any]:
         events.append(_meta("thread_name", member, f"rank {member}{alike}"))
     for span in (span for span in of.spans if members[span.rank] <= shown[-1][0]):
         stage = stages[span.stage]
-        name, sent = f"{stage.name} {stage.number}", float((stage.out * stage.bytes)[stage.src == span.rank].sum())
+        name = f"{stage.phase.name} {stage.number}"
+        sent = float((stage.out * stage.bytes)[stage.src == span.rank].sum())
         received = float((stage.into * stage.bytes)[stage.dst == span.rank].sum())
         bytes = {"sent bytes": round(sent), "received bytes": round(received)}
         parts = (("starting", span.start, span.ready), (name, span.ready, span.sent), ("merge", span.sent, span.end))

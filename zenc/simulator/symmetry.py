@@ -1,7 +1,7 @@
 """The messages of every step, and which of them are alike.
 
     ClassProgram = sizes member link_sizes link_member Stage*
-    Stage        = kind name number Shared, (bytes src dst out into)*, (flow link times)*  # of flows, of flows on links
+    Stage        = Phase number Shared, (bytes src dst out into)*, (flow link times)*  # of flows, of flows on links
 
 What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
 flow of a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.plan.expressions import Ints
+from zenc.plan.ir import Phase
 from zenc.simulator.contributor_counts import CountedStep, play
 from zenc.simulator.message_bytes import ProfileBytes
 from zenc.simulator.network import Network
@@ -34,8 +35,7 @@ Floats = npt.NDArray[np.float64]
 class Stage:
     """One step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]. ``shared`` is of all of it."""
 
-    kind: str
-    name: str
+    phase: Phase
     number: int
     bytes: Floats
     src: Ints
@@ -150,7 +150,7 @@ def _alone(step: CountedStep, bytes: Floats, shared: Shared) -> Stage:
     flows, count = np.arange(len(kinds)), counts.astype(np.float64)
     ends = flows * 0
     both = np.r_[flows, flows], np.r_[ends, ends + 1], np.r_[count, count]
-    return Stage(step.kind, step.name, step.number, kinds, ends, ends, count, count, *both, shared)
+    return Stage(step.phase, step.number, kinds, ends, ends, count, count, *both, shared)
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ def _quotient(steps: list[MessageClasses], every: _All, ranks: Ints, links: Ints
     for step, a, b, c, d in zip(steps, starts, starts[1:], loaded, loaded[1:], strict=False):
         of, here = step.step, slice(a, b)
         columns = every.bytes[index[here]], src[here], dst[here], out[here], into[here]
-        stages.append(Stage(of.kind, of.name, of.number, *columns, flow[c:d] - a, link[c:d], times[c:d], step.shared))
+        stages.append(Stage(of.phase, of.number, *columns, flow[c:d] - a, link[c:d], times[c:d], step.shared))
     return ClassProgram(sizes, member, link_sizes, link_member, tuple(stages))
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
 from zenc.verify.proof import Proof, verify
 from zenc.verify.provenance import Deliveries, ranks_in
@@ -29,7 +29,7 @@ Pieces: TypeAlias = Mapping[tuple[int, int, int], tuple[tuple[int, Ranks], ...]]
 def verify_with_cargo(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Cargo]:
     """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep whose contributions its push brings."""
     rounds, proof, found = verify_with_pieces(plan, size, (rank,))
-    pushed = {key: pieces for key, pieces in found[rank].items() if key[0] > proof.announce_rounds}
+    pushed = {key: pieces for key, pieces in found[rank].items() if key[0] > proof.rounds.get(PhaseKind.ANNOUNCE, 0)}
     cargo = {key: tuple(sorted(chain.from_iterable(ranks for _, ranks in each))) for key, each in pushed.items()}
     return rounds, proof, cargo
 
@@ -44,13 +44,13 @@ def verify_with_pieces(plan: Plan, size: int, ranks: Iterable[int]) -> tuple[Rou
     wanted[list(found)] = True
     played = 0
 
-    def observe(kind: str, phase: Phase, number: int, deliveries: Deliveries) -> None:
+    def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
         nonlocal played
         played += 1
-        if kind != "pull":
+        if phase.kind is not PhaseKind.PULL:
             for row in np.flatnonzero(wanted[deliveries.dst]).tolist():
                 src, dst, part = int(deliveries.src[row]), int(deliveries.dst[row]), int(deliveries.part[row])
-                pieces = _pieces(deliveries, row, src, part, plan.one_shot(phase))
+                pieces = _pieces(deliveries, row, src, part, phase.keeps_apart)
                 found[dst][played, src, part].update(pieces)  # one sender's may come one by one
 
     rounds, proof = verify(plan, size, observe)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from zenc.errors import Diagnostic, InternalError, Span, VerificationError
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.rank_schedule import RankSchedule, program
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
 from zenc.plan.tier_layout import first_part, levels_of
@@ -45,32 +45,27 @@ LARGEST_UNPINNED = 256
 MATCHED_SIZES = 16
 """Up to this size the programs of all ranks are matched one by one; beyond it they come from the same arrays."""
 
-Observer = Callable[[str, Phase, int, Deliveries], None]
+Observer = Callable[[Phase, int, Deliveries], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was shown: ``owners[part]`` is the lowest rank that has the part complete when the pushes end."""
+    """What was shown: ``owners[part]`` is the lowest rank that has the part complete when the pushes end.
+
+    ``rounds`` are their numbers by kind of phase, which is announce, push or pull.
+    """
 
     size: int
     parts: int
-    push_rounds: int
-    pull_rounds: int
+    rounds: Mapping[str, int]
     moves: int
     owners: tuple[int, ...]
-    announce_rounds: int = 0
-
-    @property
-    def rounds(self) -> dict[str, int]:
-        """Rounds by kind of phase; of the announce, if there is one."""
-        announce = {"announce": self.announce_rounds} if self.announce_rounds else {}
-        return {**announce, "push": self.push_rounds, "pull": self.pull_rounds}
 
 
 def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Rounds, Proof]:
     """Prove ``plan`` among ``size`` ranks; raises VerificationError with a counterexample.
 
-    ``observe`` is told "announce", "push" or "pull", phase, round number (from 1) and deliveries of every round played.
+    ``observe`` is told phase, round number in it (from 1) and deliveries of every round played.
     """
     rounds = expand(plan, size)
     return rounds, prove(plan, rounds, observe)
@@ -78,25 +73,27 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
 
 def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
-    size = rounds.size
-    if plan.announce:
-        _announce(plan, plan.announce, rounds, observe)
-    state = Provenance(rounds)
-    for phase, played in zip(plan.pushes, rounds.pushes, strict=True):
-        _play(plan, state, "push", phase, played, observe)
-        state.end_push(last=phase is plan.pushes[-1])
-        if phase is not plan.pushes[-1]:
-            _ensure_whole_groups(state, plan, phase)
-    owners = _owners(state, plan)
-    for phase, played in zip(plan.pulls, rounds.pulls, strict=True):
-        _play(plan, state, "pull", phase, played, observe)
+    state, owners = Provenance(rounds), tuple[int, ...]()
+    for phase, played in rounds.phases:
+        if phase.kind is PhaseKind.ANNOUNCE:
+            _announce(phase, played, rounds, observe)
+            continue
+        _play(state, phase, played, observe)
+        if phase.kind is PhaseKind.PUSH:
+            last = phase.tier.depth + 1 == len(plan.tiers)
+            state.end_push(last)
+            if last:
+                owners = _owners(state, phase)
+            else:
+                _ensure_whole_groups(state, plan, phase)
     _ensure_everything(state, plan)
     _ensure_same_sum(state, plan)
-    if size <= MATCHED_SIZES:
-        prove_progress([program(rounds, rank) for rank in range(size)])
-    push, pull = (tuple(chain.from_iterable(phases)) for phases in (rounds.pushes, rounds.pulls))
-    moves = sum(len(round_) for round_ in (*rounds.announce, *push, *pull))
-    return Proof(size, rounds.parts, len(push), len(pull), moves, owners, len(rounds.announce))
+    if rounds.size <= MATCHED_SIZES:
+        prove_progress([program(rounds, rank) for rank in range(rounds.size)])
+    moves = sum(len(round_) for _, _, round_ in rounds)
+    counts = Counter({phase.kind.value: 0 for phase in plan.phases})
+    counts.update(phase.kind.value for phase, _, _ in rounds)
+    return Proof(rounds.size, rounds.parts, dict(counts), moves, owners)
 
 
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
@@ -122,22 +119,20 @@ def _unpinned(plan: Plan) -> Sequence[int]:
     return allowed(plan, UNPINNED_SIZES) or allowed(plan, beyond, most=1) or UNPINNED_SIZES[-1:]
 
 
-def _play(
-    plan: Plan, state: Provenance, kind: str, phase: Phase, rounds: Iterable[Round], observe: Observer | None
-) -> None:
-    state.begin(plan.name_of(kind, phase), plan.one_shot(phase))
+def _play(state: Provenance, phase: Phase, rounds: Iterable[Round], observe: Observer | None) -> None:
+    state.begin(phase)
     for number, round_ in enumerate(rounds, start=1):
-        found = state.pull(round_, number) if kind == "pull" else state.push(round_, number)
+        found = state.pull(round_, number) if phase.kind is PhaseKind.PULL else state.push(round_, number)
         if found:
             raise VerificationError(found)
         if observe and state.deliveries is not None:
-            observe(kind, phase, number, state.deliveries)
+            observe(phase, number, state.deliveries)
 
 
-def _announce(plan: Plan, phase: Phase, rounds: Rounds, observe: Observer | None) -> None:
+def _announce(phase: Phase, played: Iterable[Round], rounds: Rounds, observe: Observer | None) -> None:
     """Index sets are the contributions to one part."""
     state = Provenance(replace(rounds, parts=1))
-    _play(plan, state, "announce", phase, rounds.announce, observe)
+    _play(state, phase, played, observe)
     ignorant = np.flatnonzero(~state.complete()[:, 0])
     if len(ignorant):
         rank = int(ignorant[0])
@@ -150,7 +145,7 @@ def _announce(plan: Plan, phase: Phase, rounds: Rounds, observe: Observer | None
 def _ensure_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
     """A rank goes on with what it owns in the tiers so far, so it must have that from all ranks of its group."""
     levels = levels_of(plan, state.size)
-    level, inside = levels[phase.tier], levels[: phase.tier + 1]
+    level, inside = levels[phase.tier.depth], levels[: phase.tier.depth + 1]
     ranks = np.arange(state.size)
     group = ranks // (level.inner * level.members)
     members = _bits(group[:, None] == group[None, :])
@@ -158,7 +153,7 @@ def _ensure_whole_groups(state: Provenance, plan: Plan, phase: Phase) -> None:
     lacking = np.argwhere((state.have[ranks[:, None], parts] != members[:, None]).any(axis=2))
     if len(lacking):
         rank, part = int(lacking[0][0]), int(parts[tuple(lacking[0])])
-        raise VerificationError(_incomplete(state, plan, phase, rank, part, np.flatnonzero(group == group[rank])))
+        raise VerificationError(_incomplete(state, phase, rank, part, np.flatnonzero(group == group[rank])))
 
 
 def _bits(chosen: npt.NDArray[np.bool_]) -> Words:
@@ -168,25 +163,24 @@ def _bits(chosen: npt.NDArray[np.bool_]) -> Words:
     return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, padding)))).view(np.uint64)
 
 
-def _incomplete(state: Provenance, plan: Plan, phase: Phase, rank: int, part: int, group: Ints) -> Diagnostic:
-    tier = plan.tiers[phase.tier]
+def _incomplete(state: Provenance, phase: Phase, rank: int, part: int, group: Ints) -> Diagnostic:
     lacking = sorted(set(group.tolist()) - set(state.members(rank, part)))
     message = (
-        f"rank {rank} ends the {plan.name_of('push', phase)} without what {named(lacking)} contributed to part {part}, "
+        f"rank {rank} ends the {phase.name} without what {named(lacking)} contributed to part {part}, "
         "with which it goes on in the next tier"
     )
-    wanted = "part r to its rank r" if tier.partition is Partition.PARALLELISM else "the whole to every rank"
+    wanted = "part r to its rank r" if phase.tier.partition is Partition.PARALLELISM else "the whole to every rank"
     help = f"the push of an inner tier must bring {wanted}"
     notes = (f"its push: {phase.span}", format_ranks(state.size)) if phase.span else (format_ranks(state.size),)
-    return Diagnostic("tier-incomplete", message, tier.span or phase.span, notes, help)
+    return Diagnostic("tier-incomplete", message, phase.tier.span or phase.span, notes, help)
 
 
-def _owners(state: Provenance, plan: Plan) -> tuple[int, ...]:
-    """Who holds each part complete when the pushes end (the lowest such rank)."""
+def _owners(state: Provenance, last: Phase) -> tuple[int, ...]:
+    """Who holds each part complete when the pushes end, of which this is the last (the lowest such rank)."""
     complete = state.complete()
     orphaned = np.flatnonzero(~complete.any(axis=0))
     if len(orphaned):
-        raise VerificationError(_orphan(state, int(orphaned[0]), plan.pushes[-1].span))
+        raise VerificationError(_orphan(state, int(orphaned[0]), last.span))
     return tuple(int(owner) for owner in complete.argmax(axis=0))
 
 
@@ -205,7 +199,7 @@ def _ensure_everything(state: Provenance, plan: Plan) -> None:
         owners = np.flatnonzero(state.complete()[:, part]).tolist()
         message = f"rank {rank} never gets part {part}: the pull ends without it"
         notes = (f"part {part} is complete at {named(owners)}", format_ranks(state.size))
-        raise VerificationError(Diagnostic("never-arrives", message, plan.pulls[-1].span, notes))
+        raise VerificationError(Diagnostic("never-arrives", message, plan.phases[-1].span, notes))
 
 
 def _ensure_same_sum(state: Provenance, plan: Plan) -> None:
@@ -216,16 +210,16 @@ def _ensure_same_sum(state: Provenance, plan: Plan) -> None:
             f"ranks 0 and {rank} add up part {part} in different orders, so their sums would differ in the last bits"
         )
         help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
-        notes = (format_ranks(state.size),)
-        raise VerificationError(Diagnostic("unequal-sums", message, plan.pushes[-1].span, notes, help))
+        last, notes = plan.of(PhaseKind.PUSH)[-1], (format_ranks(state.size),)
+        raise VerificationError(Diagnostic("unequal-sums", message, last.span, notes, help))
 
 
 def prove_progress(programs: list[RankSchedule]) -> None:
     """Demand that in every round each receive of a rank meets exactly one send of its peer, and no send is left."""
     sent: Counter[tuple[int, int, int]] = Counter()
     awaited: Counter[tuple[int, int, int]] = Counter()
-    for rank, steps in enumerate(programs):
-        for step in chain(steps.announce, *steps.pushes, *steps.pulls):
+    for rank, of_rank in enumerate(programs):
+        for step in chain.from_iterable(phase.steps for phase in of_rank.phases):
             sent.update((step.number, rank, message.peer) for message in step.sends)
             awaited.update((step.number, message.peer, rank) for message in step.receives)
     if sent != awaited or any(count != 1 for count in sent.values()):

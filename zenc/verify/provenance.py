@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from zenc.errors import Diagnostic
 from zenc.plan.expressions import Ints
+from zenc.plan.ir import Phase, PhaseKind
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Round, Rounds
 from zenc.plurals import count
@@ -61,7 +62,7 @@ class Provenance:
         self.have = self._each_its_own()
         ranks = np.arange(size, dtype=np.uint64)
         self.tree: Words = np.repeat(mix(ranks + np.uint64(1))[:, None], parts, axis=1)
-        self.name, self.one_shot, self.pushes = "", False, 0
+        self.phase, self.pushes = rounds.phases[0].phase, 0
         self.apart, self.before = self.have, self.have
         self.deliveries: Deliveries | None = None
 
@@ -74,19 +75,23 @@ class Provenance:
 
     def _what(self, rank: int, part: int) -> str:
         """What ``rank`` contributed to ``part``, in words."""
-        return f"rank {rank}'s index set" if self.name == "announce" else f"rank {rank}'s part {part}"
+        return f"rank {rank}'s index set" if self._announcing else f"rank {rank}'s part {part}"
 
-    def begin(self, name: str, one_shot: bool) -> None:
+    @property
+    def _announcing(self) -> bool:
+        return self.phase.kind is PhaseKind.ANNOUNCE
+
+    def begin(self, phase: Phase) -> None:
         """Open a phase. In the first one ``apart`` is ``have``: every rank holds what it contributed."""
-        self.name, self.one_shot = name, one_shot
-        if one_shot and self.pushes:
+        self.phase = phase
+        if phase.keeps_apart and self.pushes:
             self.apart, self.before = self._each_its_own(), self.have.copy()
 
     def end_push(self, last: bool) -> None:
         """What was collected is merged, in the order of the ranks that held the pieces when the phase began."""
-        if self.one_shot and last and not self.pushes:
+        if self.phase.keeps_apart and last and not self.pushes:
             self.tree[self.complete()] = 0  # of all ranks, in rank order, wherever it is merged
-        elif self.one_shot:
+        elif self.phase.keeps_apart:
             chosen = self.complete() if last else np.bitwise_count(self.apart).sum(axis=2) > 1
             self._merge_collected(np.argwhere(chosen))
         self.pushes += 1
@@ -115,7 +120,8 @@ class Provenance:
         """Play one round of the push: what arrives is joined to what is held."""
         rows = by_part(round_)
         payload = self.have[rows.src, rows.part]
-        pieces = self.apart[rows.src, rows.part] if self.one_shot else np.ones((len(payload), 1), dtype=np.uint64)
+        one = np.ones((len(payload), 1), dtype=np.uint64)
+        pieces = self.apart[rows.src, rows.part] if self.phase.keeps_apart else one
         found = self._restrict(rows, payload, pieces, number)
         if found:
             return found
@@ -126,7 +132,7 @@ class Provenance:
         limited = rows.origin >= 0
         if not limited.any():
             return []
-        if not self.one_shot:
+        if not self.phase.keeps_apart:
             line = int(rows.line[int(np.argmax(limited))])
             message = "'of' forwards what one rank contributed, but incremental aggregation has merged it with the rest"
             return [self._at(line, "origin-merged", message, help="use aggregation: one_shot, or leave out 'of'")]
@@ -137,7 +143,7 @@ class Provenance:
         if lacking.any():
             at = int(np.argmax(lacking))
             src, part, of = int(rows.src[at]), int(rows.part[at]), int(rows.origin[at])
-            message = f"rank {src} has nothing of {self._what(of, part)} to send ({self.name}, step {number})"
+            message = f"rank {src} has nothing of {self._what(of, part)} to send ({self.phase.name}, step {number})"
             return [self._at(int(rows.line[at]), "nothing-to-send", message, (self._holds(src, part),))]
         pieces[limited] = only[limited]
         payload[limited] = self.before[origin, rows.part][limited] if self.pushes else only[limited]
@@ -157,7 +163,7 @@ class Provenance:
             group = int(np.argmax(twice))
             end = starts[group + 1] if group + 1 < len(starts) else len(key)
             return [self._twice(rows, order[starts[group] : end], number)]
-        if not self.one_shot:
+        if not self.phase.keeps_apart:
             self._grow(rows, order, starts)
         elif self.apart is not self.have:
             self.apart[dst, part] |= np.bitwise_or.reduceat(pieces[order], starts, axis=0)
@@ -165,8 +171,8 @@ class Provenance:
         original = np.empty_like(counts)
         original[order] = counts
         apart = np.bitwise_count(pieces).sum(axis=1).astype(np.int64)
-        holders = pieces if self.one_shot else _NOBODY
-        begun = self.before if self.one_shot and self.pushes else _NOBODY
+        holders = pieces if self.phase.keeps_apart else _NOBODY
+        begun = self.before if self.phase.keeps_apart and self.pushes else _NOBODY
         self.deliveries = replace(
             rows, contributors=original, pieces=apart, members=members, holders=holders, begun=begun
         )
@@ -216,7 +222,7 @@ class Provenance:
         return Diagnostic(identifier, message, self.rounds.sends[line].span, notes, help)
 
     def _holds(self, rank: int, part: int) -> str:
-        if self.name == "announce":
+        if self._announcing:
             return f"rank {rank} has the index sets of {named(self.members(rank, part))}"
         return f"rank {rank} holds of part {part} what {named(self.members(rank, part))} contributed"
 
@@ -228,7 +234,7 @@ class Provenance:
             src, origin = int(rows.src[row]), int(rows.origin[row])
             for member in self._sent(src, part, origin):
                 if member in seen:
-                    given = f"{_given(dst, seen[member], src)} ({self.name}, step {number})"
+                    given = f"{_given(dst, seen[member], src)} ({self.phase.name}, step {number})"
                     message = f"rank {dst} would count {self._what(member, part)} twice: {given}"
                     return self._at(int(rows.line[row]), "counted-twice", message, (self._holds(dst, part),))
                 seen[member] = src
@@ -245,7 +251,7 @@ class Provenance:
         lacking = sorted(set(range(self.size)) - set(self.members(src, part)))
         message = (
             f"rank {src} sends part {part} to rank {dst} before it is complete: "
-            f"it lacks what {named(lacking)} contributed ({self.name}, step {number})"
+            f"it lacks what {named(lacking)} contributed ({self.phase.name}, step {number})"
         )
         owners = np.flatnonzero(self.complete()[:, part])
         note = (
@@ -257,7 +263,8 @@ class Provenance:
 
     def _again(self, rows: Deliveries, at: int, number: int) -> Diagnostic:
         src, dst, part = int(rows.src[at]), int(rows.dst[at]), int(rows.part[at])
-        message = f"rank {dst} gets part {part} again, from rank {src} ({self.name}, step {number}): it has it complete"
+        given = f"from rank {src} ({self.phase.name}, step {number})"
+        message = f"rank {dst} gets part {part} again, {given}: it has it complete"
         return self._at(int(rows.line[at]), "pulled-twice", message)
 
 

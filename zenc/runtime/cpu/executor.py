@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from zenc.errors import Diagnostic, SynchronisationError
+from zenc.plan.ir import VALUE_KINDS, PhaseKind
 from zenc.plan.rank_schedule import Message, RankStep
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.headers import CallHeader
@@ -45,7 +46,7 @@ class Exchange:
         self.link = Channel(scheme, deadline, transport, call)
         self.inbox, self.outbox = Inbox(self.link, workshop, room), Outbox(self.link, workshop)
         self.held: dict[int, list[HeldSegment]] = {}
-        self.stats = {"push": PhaseStats(), "pull": PhaseStats()}
+        self.stats = {kind.value: PhaseStats() for kind in VALUE_KINDS}
 
     def counts_in(self, own: list[HeldSegment]) -> list[int]:
         """The occupied units of each part that this rank contributed."""
@@ -62,12 +63,12 @@ class Exchange:
         self.held = {segment.part: [segment] for segment in own}
         for phase in self.phases:
             started = time.perf_counter()
-            name = "push" if phase.is_push else "pull"
+            name = phase.kind.value
             stats, self.inbox.one_shot = self.stats[name], phase.one_shot
             for number, step in enumerate(phase.steps, 1):
                 with within(name, number):
                     arrived = self._step(step, phase.format, stats)
-                if not phase.is_push:
+                if phase.kind is PhaseKind.PULL:
                     self._replace(arrived)
                 elif arrived:
                     with within("merge"):

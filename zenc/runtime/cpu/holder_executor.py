@@ -14,7 +14,7 @@ from typing import TypeAlias
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError
-from zenc.plan.ir import Plan
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.rank_schedule import Message, RankSchedule, RankStep
 from zenc.runtime.cpu.channel import Channel, Sending
 from zenc.runtime.cpu.geometry import words_of
@@ -57,21 +57,17 @@ class HolderExchange:
         deadline: float,
         room: Room,
     ) -> None:
-        self.program, self.cargo, self.whole, self.sets, self.holding = program, cargo, whole, sets, holding
+        self.announce, self.push, self.pull = program.phases
+        self.cargo, self.whole, self.sets, self.holding = cargo, whole, sets, holding
         self.rank, self.size, self.call = transport.rank, transport.size, call
-        self.one_shot, self.everyone = plan.one_shot(plan.pushes[0]), tuple(range(transport.size))
+        self.one_shot, self.everyone = self.push.phase.keeps_apart, tuple(range(transport.size))
         self.link = Channel(plan.scheme, deadline, transport, call)
         self.inbox, self.outbox = Inbox(self.link, sets, room), Outbox(self.link, sets)
         self.inbox.one_shot = True
-        self.announce_stats, self.push_stats, self.pull_stats = PhaseStats(), PhaseStats(), PhaseStats()
+        self.stats = {kind.value: PhaseStats() for kind in PhaseKind}
         self.held: dict[int, list[Rows]] = {}
         self.complete: list[Rows] = []
         self.joined: Joined | None = None
-
-    @property
-    def stats(self) -> dict[str, PhaseStats]:
-        """By phase, in order."""
-        return {"announce": self.announce_stats, "push": self.push_stats, "pull": self.pull_stats}
 
     def counts_in(self, _: list[HeldSegment]) -> list[int]:
         """The units of each part that this rank contributed; known when the ranks have agreed."""
@@ -93,8 +89,8 @@ class HolderExchange:
         """Gather the index sets of all ranks, and choose the owners."""
         started = time.perf_counter()
         sets = {self.rank: self.sets.framed(0, self.rank, own.count, own.bitmap, own.keep, Format.AUTO)}
-        for number, step in enumerate(self.program.announce, 1):
-            with within("announce", number):
+        for number, step in enumerate(self.announce.steps, 1):
+            with within(PhaseKind.ANNOUNCE.value, number):
                 self._announce(step, sets)
         if set(sets) != set(self.everyone):
             message = f"index sets came from ranks {', '.join(map(str, sorted(sets)))}, and not from all"
@@ -103,16 +99,16 @@ class HolderExchange:
         with within("agree"):
             self.agreed = Agreement(self.whole.kernels, self.holding, self.call.units, bitmaps, sets, self._wanted())
         self.courier = RowPacker(self.agreed, self.call, self.rank, self.whole.unit_bytes)
-        self.announce_stats.seconds += time.perf_counter() - started
+        self.stats[PhaseKind.ANNOUNCE].seconds += time.perf_counter() - started
 
     def _announce(self, step: RankStep, sets: dict[int, HeldSegment]) -> None:
         """One step of it; what comes goes to ``sets``."""
         posted = self.inbox.post(step)
         loads = [self._sets_of(sets, message) for message in step.sends]
-        self.outbox.send(step, loads, Format.AUTO, self.announce_stats)
+        self.outbox.send(step, loads, Format.AUTO, self.stats[PhaseKind.ANNOUNCE])
         long = self.inbox.await_first(step, posted)
         self.outbox.send_rests(step)
-        for segment in self.inbox.receive(step, long, self.announce_stats):
+        for segment in self.inbox.receive(step, long, self.stats[PhaseKind.ANNOUNCE]):
             sets[segment.origin] = segment
         self.outbox.finish(step)
 
@@ -134,34 +130,34 @@ class HolderExchange:
 
     def _push(self) -> None:
         started = time.perf_counter()
-        for number, step in enumerate(self.program.pushes[0], 1):
-            with within("push", number):
+        for number, step in enumerate(self.push.steps, 1):
+            with within(PhaseKind.PUSH.value, number):
                 posted = self._post(step, self._pushed)
-                sending = self._send(step, self.push_stats)
+                sending = self._send(step, self.stats[PhaseKind.PUSH])
                 self.agreed.learn()
-                arrived = self._receive(step, posted, self.push_stats)
+                arrived = self._receive(step, posted, self.stats[PhaseKind.PUSH])
             with within("merge"):
                 self._join(arrived)
             self.link.wait_all(sending, step)
         for part, rows in self.held.items():
-            if part not in self.program.needless[0]:  # what the pull brings is left
+            if part not in self.push.needless:  # what the pull brings is left
                 ordered = sorted(rows, key=lambda each: each.ranks)
                 self.held[part] = [self._merged(ordered)] if len(ordered) > 1 else ordered
                 self.complete += self.held[part]
-        self.push_stats.seconds += time.perf_counter() - started
+        self.stats[PhaseKind.PUSH].seconds += time.perf_counter() - started
 
     def _pull(self) -> None:
         """All that comes stays to the end: once it sends, a rank is ready for every step, and nobody waits for that."""
-        started, steps = time.perf_counter(), self.program.pulls[0]
+        started, steps = time.perf_counter(), self.pull.steps
         posted = [self._post(step, self._pulled) for step in steps[:1]]
         for index, step in enumerate(steps):
-            with within("pull", index + 1):
-                sending = self._send(step, self.pull_stats)
+            with within(PhaseKind.PULL.value, index + 1):
+                sending = self._send(step, self.stats[PhaseKind.PULL])
                 posted += [self._post(later, self._pulled) for later in steps[len(posted) :]]
                 self._place()
-                self._replace(self._receive(step, posted[index], self.pull_stats))
+                self._replace(self._receive(step, posted[index], self.stats[PhaseKind.PULL]))
                 self.link.wait_all(sending, step)
-        self.pull_stats.seconds += time.perf_counter() - started
+        self.stats[PhaseKind.PULL].seconds += time.perf_counter() - started
 
     def _post(self, step: RankStep, pieces: Callable[[RankStep, Message], list[Piece]]) -> list[Posted]:
         posted: list[Posted] = []

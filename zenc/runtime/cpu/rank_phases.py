@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zenc.plan.ir import Plan
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.rank_schedule import RankSchedule, RankStep
 from zenc.plan.tier_layout import levels_of
 from zenc.scheme.model import Format
@@ -21,7 +21,7 @@ class RankPhase:
     """
 
     steps: tuple[RankStep, ...]
-    is_push: bool
+    kind: PhaseKind
     is_last: bool
     one_shot: bool
     format: Format
@@ -40,22 +40,18 @@ class RankPhase:
 
 def rank_phases(plan: Plan, program: RankSchedule, size: int) -> tuple[RankPhase, ...]:
     """All pushes and pulls of ``plan`` among ``size`` ranks, for the rank of ``program``."""
-    phases, levels = (*plan.pushes, *plan.pulls), levels_of(plan, size)
-    formats = [phase.format for phase in phases]
-    made = []
-    for k, (phase, steps) in enumerate(zip(phases, (*program.pushes, *program.pulls), strict=True)):
-        is_push, one_shot = k < len(plan.pushes), plan.one_shot(phase)
-        made.append(
-            RankPhase(
-                steps=steps,
-                is_push=is_push,
-                is_last=k + 1 == len(phases),
-                one_shot=one_shot,
-                format=phase.format,
-                next_format=formats[min(k + 1, len(formats) - 1)],
-                last=program.last[k] if is_push else {},
-                needless=program.needless[k],
-                origins=tuple(levels[phase.tier].peers(program.rank)) if is_push and one_shot else None,
-            )
+    levels, phases = levels_of(plan, size), program.phases
+    return tuple(
+        RankPhase(
+            steps=of.steps,
+            kind=of.phase.kind,
+            is_last=following is None,
+            one_shot=of.phase.one_shot,
+            format=of.phase.format,
+            next_format=(following or of).phase.format,
+            last=of.last,
+            needless=of.needless,
+            origins=tuple(levels[of.phase.tier.depth].peers(program.rank)) if of.phase.keeps_apart else None,
         )
-    return tuple(made)
+        for of, following in zip(phases, (*phases[1:], None), strict=True)
+    )

@@ -40,7 +40,7 @@ class GpuBackend:
         except Exception as error:
             tell(group, error, deadline)
             raise
-        nccl, nothing, announces = nccl_group(group, gpu.name, library, deadline), gpu.memory(8), bool(plan.announce)
+        nccl, nothing, announces = nccl_group(group, gpu.name, library, deadline), gpu.memory(8), plan.announces
         self._loaded = GpuContext(
             plan.scheme, parts, announces, library, kernels, nccl, gpu, nothing, deadline, capacity
         )

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import torch
 
+from zenc.plan.ir import VALUE_KINDS, PhaseKind
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu import library as targets
@@ -69,10 +70,8 @@ class GpuCall:
     @property
     def stats(self) -> dict[str, PhaseStats]:
         """By phase, in order."""
-        push, pull, announce = self.call.phases
         bare = self.loaded.announces  # what owners get and give has no index
-        phases = {"push": _phase_stats(push, bare), "pull": _phase_stats(pull, bare)}
-        return {"announce": _phase_stats(announce), **phases} if bare else phases
+        return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in (PhaseKind if bare else VALUE_KINDS)}
 
     def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
         """The sum in the layout of ``tensor``; a dense one is overwritten."""
@@ -154,7 +153,7 @@ def _into(tensor: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _phase_stats(phase: PhaseCount, bare: bool = False) -> PhaseStats:
+def _phase_stats(phase: PhaseCount, bare: bool) -> PhaseStats:
     """``phase`` as the run time counts; ``bare`` values travel alone, and are dense to the sequence."""
     names = {Format.DENSE: VALUES} if bare else {}
     return PhaseStats(

@@ -5,12 +5,17 @@ from __future__ import annotations
 import ctypes
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
+from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, CallOutcome
 from zenc.wire.structs import CALL, PHASE_COUNT, ctypes_fields
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
 """(user, bytes) -> the address of device memory, or 0 if there is none left."""
+
+
+_PHASES = (PhaseKind.PUSH, PhaseKind.PULL, PhaseKind.ANNOUNCE)
+"""As ``CallArgs.phases`` has them."""
 
 
 class PhaseCount(ctypes.Structure):
@@ -36,6 +41,11 @@ class CallArgs(ctypes.Structure):
     _fields_ = ctypes_fields(
         [field for group in CALL.values() for field in group], {"Allocate": ALLOCATE, "PhaseCount": PhaseCount}
     )
+
+    def phase(self, kind: PhaseKind) -> PhaseCount:
+        """What the call did in its phases of ``kind``."""
+        found: PhaseCount = self.phases[_PHASES.index(kind)]
+        return found
 
 
 _SAME_CALLS = "all ranks must call the same collectives, on tensors of the same shape and dtype, in the same order"

@@ -30,7 +30,7 @@ def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | 
     """
     if given is None:
         return None
-    if plan.announce is not None:
+    if plan.announces:
         message = f"{plan.scheme} has no capacity mode: who holds what decides about its messages, and is asked first"
         raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
     own, total = given if isinstance(given, tuple) else (given, min(1.0, given * size))
