@@ -81,6 +81,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Spanned:
+    """What stands in a text, at ``span`` if that is known. Two are equal that say the same at different places."""
+
+    span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     """One finding: what is wrong, where, and what to do about it."""
 

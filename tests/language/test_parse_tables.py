@@ -33,7 +33,7 @@ class Plain(Rules):
     def __getattr__(self, name: str) -> Any:
         if name.isupper():
             return lambda token: token
-        return lambda span, items: (name, span.start, span.end, [plain(item) for item in items])
+        return lambda span, *items: (name, span.start, span.end, [plain(item) for item in items])
 
 
 def plain(item: object) -> object:

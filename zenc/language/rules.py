@@ -5,19 +5,31 @@ A step is a token, or the number of a rule that takes what was read last as its 
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, TypeVar
 
-from zenc.errors import Diagnostic, Source, Span
+from zenc.errors import Diagnostic, Source, Span, Spanned
 from zenc.language.lexer import Token
 from zenc.language.parse_tables import Rule, tables
 
 Step: TypeAlias = Token | int
+T = TypeVar("T")
+
+
+def node(kind: type[Spanned]) -> Callable[..., Spanned]:
+    """The method of a node whose items are the fields of ``kind``, in their order."""
+    return lambda _rules, span, *items: kind(*items, span=span)
+
+
+def present(items: Iterable[T | None]) -> tuple[T, ...]:
+    """``items`` without what is optional and was left out."""
+    return tuple(item for item in items if item is not None)
 
 
 class Rules:
     """Rules for one source; ``problems`` holds what they found wrong.
 
-    The method with the name of a node takes its span and its items; the one with the name of a terminal takes a token.
+    The method with the name of a node takes its span, then its items; the one with that of a terminal takes a token.
     """
 
     def __init__(self, source: Source) -> None:
@@ -46,7 +58,7 @@ class Rules:
         place = (places[rest][0], places[-1][1]) if rule.size else (0, 0)
         made: Any = self._items(rule)
         if rule.node:
-            made = getattr(self, rule.node)(Span(self.source, *place), made)
+            made = getattr(self, rule.node)(Span(self.source, *place), *made)
         elif not rule.is_list:
             (made,) = made
         values[rest:] = [made]

@@ -19,10 +19,10 @@ Spans take no part in comparisons: two schedules are equal when they say the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from zenc.errors import Span
+from zenc.errors import Spanned
 
 BUILTIN_NAMES = ("rank", "size", "parts", "one_shot")
 FUNCTIONS = {"log2": 1, "min": 2, "max": 2}
@@ -36,135 +36,120 @@ BINARY_OPERATORS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Integer:
+class Integer(Spanned):
     """A literal from 0 to 2^64 - 1."""
 
     value: int
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Spanned):
     """A parameter, a ``let`` or ``for`` variable, or one of ``BUILTIN_NAMES``."""
 
     name: str
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(Spanned):
     """``OPERATOR OPERAND``, with an operator of ``UNARY_OPERATORS``."""
 
     operator: str
     operand: Expression
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Spanned):
     """``LEFT OPERATOR RIGHT``, with an operator of ``BINARY_OPERATORS``."""
 
     operator: str
     left: Expression
     right: Expression
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Spanned):
     """``FUNCTION(ARGUMENTS)``, with a function of ``FUNCTIONS``."""
 
     function: str
     arguments: tuple[Expression, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Expression: TypeAlias = Integer | Variable | Unary | Binary | Apply
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class All(Spanned):
     """``all``: every part of the tensor."""
-
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Part(Spanned):
     """``part INDEX``, from 0 to ``parts`` - 1."""
 
     index: Expression
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class PartRange:
+class PartRange(Spanned):
     """``parts FIRST .. LAST``: both ends included; none if LAST < FIRST."""
 
     first: Expression
     last: Expression
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Parts: TypeAlias = All | Part | PartRange
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class Send(Spanned):
     """``send PARTS of ORIGIN to TO where WHERE``: each rank for which WHERE is not 0 sends once."""
 
     parts: Parts
     to: Expression
     origin: Expression | None = None
     where: Expression | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Spanned):
     """``step { ... }``: all its moves run together, and the next step starts from what they brought."""
 
     body: Block
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class For(Spanned):
     """``for VARIABLE in FIRST .. LAST { ... }``: both ends included; never if LAST < FIRST."""
 
     variable: str
     first: Expression
     last: Expression
     body: Block
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(Spanned):
     """``if CONDITION { ... } else { ... }``: of each rank by itself; ``else if`` is an If in ``otherwise``."""
 
     condition: Expression
     then: Block
     otherwise: Block = ()
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Let:
+class Let(Spanned):
     """``let NAME = VALUE``, for the statements after it in its block."""
 
     name: str
     value: Expression
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Require:
+class Require(Spanned):
     """``require CONDITION "MESSAGE"``: the number of ranks, or a parameter, must be such that CONDITION is not 0."""
 
     condition: Expression
     message: str
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Statement: TypeAlias = For | If | Let | Require | Step | Send

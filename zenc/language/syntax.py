@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from zenc.errors import Source, Span
+from zenc.errors import Source, Span, Spanned
 from zenc.language.schedule import Block, Expression
 
 if TYPE_CHECKING:
@@ -29,59 +29,53 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Spanned):
     """A word of the text, with the place where it is written."""
 
     text: str
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(Spanned):
     """A literal that is no plain integer, such as ``2.0``."""
 
     value: float
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(Spanned):
     """``value`` or ``name = value`` in the parentheses of a word."""
 
     value: Expression | Number
     name: Name | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Word(Spanned):
     """``NAME(ARGUMENTS)``: the name of a strategy, a format or a scheme."""
 
     name: Name
     arguments: tuple[Argument, ...] = ()
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Phrase:
+class Phrase(Spanned):
     """``words[0] connectives[0] words[1] ...``; one connective fewer than words."""
 
     words: tuple[Word, ...]
     connectives: tuple[str, ...] = ()
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Spanned):
     """``NAME = DEFAULT`` in the head of a declaration; without a default the caller must give a value."""
 
     name: Name
     default: Expression | Number | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(Spanned):
     """A named ``schedule`` of a file, or the anonymous value of ``communication`` (``name`` is then None).
 
     ``push_spans`` and ``pull_spans`` hold one span for every block of that phase in the text, so that a missing
@@ -95,60 +89,54 @@ class Schedule:
     pull: Block
     push_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
     pull_spans: tuple[Span, ...] = field(default=(), compare=False, repr=False)
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Value: TypeAlias = Phrase | Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class EntrySyntax:
+class EntrySyntax(Spanned):
     """``KEY: VALUE`` in a scheme, a dimension or an option."""
 
     key: Name
     value: Value
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class TierSyntax:
+class TierSyntax(Spanned):
     """``tier NAME(SIZE): SCHEME(...)``; ``size`` is the number of members of the tier, where it is written."""
 
     name: Name
     size: Expression | None
     scheme: Word
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceSyntax:
+class ChoiceSyntax(Spanned):
     """``choose(ARGUMENTS) from [CANDIDATES]``; more than one in a scheme is told as an error later."""
 
     settings: Word
     """The word ``choose`` with its arguments."""
     candidates: tuple[Word, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class SchemeSyntax:
+class SchemeSyntax(Spanned):
     """``scheme NAME(PARAMETERS) { "DOC" ... }``, with entries, tiers and choices each in the order of the text."""
 
     name: Name
     parameters: tuple[Parameter, ...]
     doc: str | None
     entries: tuple[EntrySyntax, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
     tiers: tuple[TierSyntax, ...] = ()
     choices: tuple[ChoiceSyntax, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
+class Import(Spanned):
     """``import "PATH"``; ``path`` is relative to the folder of the importing file."""
 
     path: str
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

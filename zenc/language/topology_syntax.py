@@ -19,79 +19,72 @@ Places and units are kept as the names that were written; ``zenc.topology.resolv
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from zenc.errors import Span
+from zenc.errors import Spanned
 from zenc.language.schedule import Expression, Let, Require
 from zenc.language.syntax import Name, Number, Parameter
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Spanned):
     """``300 GB/s``, ``2 us``, ``80 GB``: a number with a unit, which has no meaning yet."""
 
     value: Expression | Number
     unit: Name
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceSyntax:
+class PlaceSyntax(Spanned):
     """``gpu(n, g)``, ``network``: a rank, a switch or another node by the name of its level and its indices."""
 
     name: Name
     indices: tuple[Expression, ...] = ()
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Spanned):
     """``NAME = VALUE`` or ``VALUE`` in the parentheses of ``like``."""
 
     value: Expression | Number | Quantity
     name: Name | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
+class Like(Spanned):
     """``what`` is the name of a builder or a topology, or the path of a file where ``is_file``; ``more`` are paths."""
 
     what: Name
     is_file: bool
     settings: tuple[Setting, ...] = ()
     more: tuple[Name, ...] = ()
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class LevelOf:
+class LevelOf(Spanned):
     """``node(4)``: each member of the level outside of it has ``count`` of them."""
 
     name: Name
     count: Expression
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class Levels(Spanned):
     """``levels: node(4), gpu(8)``: outermost first; members of the innermost level are the ranks."""
 
     levels: tuple[LevelOf, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class SwitchOf:
+class SwitchOf(Spanned):
     """``switch PLACE``: a node that forwards and is no rank."""
 
     place: PlaceSyntax
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class LinkOf:
+class LinkOf(Spanned):
     """``link SOURCE - TARGET: BANDWIDTH[, LATENCY]``: one link each way; ``->`` (``one_way``) is one link alone."""
 
     source: PlaceSyntax
@@ -99,47 +92,42 @@ class LinkOf:
     one_way: bool
     bandwidth: Quantity
     latency: Quantity | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Unlink:
+class Unlink(Spanned):
     """``unlink SOURCE - TARGET``: removes what ``like`` or an earlier line has linked."""
 
     source: PlaceSyntax
     target: PlaceSyntax
     one_way: bool
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryOf:
+class MemoryOf(Spanned):
     """``memory PLACE: SIZE``: of a device, of a machine, or of each member of a level."""
 
     place: PlaceSyntax
     size: Quantity
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class ForEach:
+class ForEach(Spanned):
     """``for VARIABLE in FIRST .. LAST { ... }`` over declarations; both ends included."""
 
     variable: str
     first: Expression
     last: Expression
     body: Declarations
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class When(Spanned):
     """``if CONDITION { ... } else { ... }`` over declarations."""
 
     condition: Expression
     then: Declarations
     otherwise: Declarations = ()
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 Change: TypeAlias = Levels | SwitchOf | LinkOf | Unlink | MemoryOf
@@ -148,11 +136,10 @@ Declarations: TypeAlias = tuple[Declaration, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TopologySyntax:
+class TopologySyntax(Spanned):
     """``topology NAME(PARAMETERS) { "DOC" ... }``."""
 
     name: Name
     parameters: tuple[Parameter, ...]
     doc: str | None
     body: Declarations
-    span: Span | None = field(default=None, compare=False, repr=False)

@@ -10,11 +10,12 @@ from zenc.language import schedule as s
 from zenc.language import syntax
 from zenc.language.lexer import Token
 from zenc.language.recovery import DECLARED
+from zenc.language.rules import node, present
 from zenc.language.topology_builder import ClusterRules
 from zenc.language.topology_syntax import TopologySyntax
 
-Children: TypeAlias = list[Any]
 T = TypeVar("T")
+_Phase: TypeAlias = tuple[str, s.Block, Span]
 
 GREATEST_INTEGER = 2**64 - 1
 CHOOSE = "choose"
@@ -22,13 +23,13 @@ _LONGEST_LITERAL = 100
 """Characters. No number in range is longer, and reading digits takes quadratic time."""
 
 
-def _present(children: Iterable[T | None]) -> tuple[T, ...]:
-    return tuple(child for child in children if child is not None)
-
-
 def _one_line(string: Token) -> str:
     """What stands between the quotes; each run of white space counts as one space."""
     return " ".join(string.text[1:-1].split())
+
+
+def _of_kind(kind: type[T], items: Iterable[object]) -> tuple[T, ...]:
+    return tuple(item for item in items if isinstance(item, kind))
 
 
 class Builder(ClusterRules):
@@ -43,7 +44,7 @@ class Builder(ClusterRules):
     def NAME(self, token: Token) -> syntax.Name:
         if token.text in DECLARED:
             self.declaring_words.append(token)
-        return syntax.Name(token.text, self._token_span(token))
+        return syntax.Name(token.text, span=self._token_span(token))
 
     WORD = NAME
 
@@ -69,181 +70,137 @@ class Builder(ClusterRules):
 
     # Files
 
-    def start_file(self, span: Span, children: Children) -> syntax.File:
-        (file,) = children
-        assert isinstance(file, syntax.File)
+    def start_file(self, span: Span, file: syntax.File) -> syntax.File:
         return file
 
-    def file(self, span: Span, children: Children) -> syntax.File:
+    def file(self, span: Span, *items: object) -> syntax.File:
         return syntax.File(
             self.source,
-            tuple(c for c in children if isinstance(c, syntax.Import)),
-            tuple(c for c in children if isinstance(c, syntax.Schedule)),
-            tuple(c for c in children if isinstance(c, syntax.SchemeSyntax)),
-            tuple(c for c in children if isinstance(c, TopologySyntax)),
+            _of_kind(syntax.Import, items),
+            _of_kind(syntax.Schedule, items),
+            _of_kind(syntax.SchemeSyntax, items),
+            _of_kind(TopologySyntax, items),
         )
 
-    def import_(self, span: Span, children: Children) -> syntax.Import:
-        (path,) = children
-        return syntax.Import(path.text[1:-1], self._token_span(path))
+    def import_(self, span: Span, path: Token) -> syntax.Import:
+        return syntax.Import(path.text[1:-1], span=self._token_span(path))
 
-    def scheme(self, span: Span, children: Children) -> syntax.SchemeSyntax:
-        name, parameters, doc, *items = children
-        entries = tuple(item for item in items if isinstance(item, syntax.EntrySyntax))
-        tiers = tuple(item for item in items if isinstance(item, syntax.TierSyntax))
-        choices = tuple(item for item in items if isinstance(item, syntax.ChoiceSyntax))
-        return syntax.SchemeSyntax(name, parameters or (), doc, entries, span, tiers, choices)
+    def scheme(
+        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *items: object
+    ) -> syntax.SchemeSyntax:
+        entries, tiers = _of_kind(syntax.EntrySyntax, items), _of_kind(syntax.TierSyntax, items)
+        choices = _of_kind(syntax.ChoiceSyntax, items)
+        return syntax.SchemeSyntax(name, parameters or (), doc, entries, tiers, choices, span=span)
 
-    def schedule(self, span: Span, children: Children) -> syntax.Schedule:
-        name, parameters, doc, *phases = children
-        return self._schedule(span, name, parameters or (), doc, phases)
-
-    def schedule_value(self, span: Span, children: Children) -> syntax.Schedule:
-        doc, *phases = children
-        return self._schedule(span, None, (), doc, phases)
-
-    def _schedule(
-        self,
-        span: Span,
-        name: syntax.Name | None,
-        parameters: tuple[syntax.Parameter, ...],
-        doc: str | None,
-        phases: list[tuple[str, s.Block, Span]],
+    def schedule(
+        self, span: Span, name: syntax.Name | None, parameters: Any, doc: str | None, *phases: _Phase
     ) -> syntax.Schedule:
         """Of a phase that is there twice the first counts; that it is there twice is told later, from the spans."""
         push = [(block, span) for phase, block, span in phases if phase == "push"]
         pull = [(block, span) for phase, block, span in phases if phase == "pull"]
         return syntax.Schedule(
             name,
-            parameters,
+            parameters or (),
             doc,
             push[0][0] if push else (),
             pull[0][0] if pull else (),
             tuple(span for _, span in push),
             tuple(span for _, span in pull),
-            span,
+            span=span,
         )
 
-    def push(self, span: Span, children: Children) -> tuple[str, s.Block, Span]:
-        return "push", children[0], span
+    def schedule_value(self, span: Span, doc: str | None, *phases: _Phase) -> syntax.Schedule:
+        return self.schedule(span, None, None, doc, *phases)
 
-    def pull(self, span: Span, children: Children) -> tuple[str, s.Block, Span]:
-        return "pull", children[0], span
+    def push(self, span: Span, block: s.Block) -> _Phase:
+        return "push", block, span
 
-    def parameters(self, span: Span, children: Children) -> tuple[syntax.Parameter, ...]:
-        return _present(children)
+    def pull(self, span: Span, block: s.Block) -> _Phase:
+        return "pull", block, span
 
-    def parameter(self, span: Span, children: Children) -> syntax.Parameter:
-        name, default = children
-        return syntax.Parameter(name, default, span)
+    def parameters(self, span: Span, *items: syntax.Parameter | None) -> tuple[syntax.Parameter, ...]:
+        return present(items)
 
-    def doc(self, span: Span, children: Children) -> str:
-        return _one_line(children[0])
+    parameter = node(syntax.Parameter)
+
+    def doc(self, span: Span, string: Token) -> str:
+        return _one_line(string)
 
     # Entries
 
-    def entry(self, span: Span, children: Children) -> syntax.EntrySyntax:
-        key, value = children
-        return syntax.EntrySyntax(key, value, span)
+    entry = node(syntax.EntrySyntax)
+    tier = node(syntax.TierSyntax)
 
-    def tier(self, span: Span, children: Children) -> syntax.TierSyntax:
-        name, size, scheme = children
-        return syntax.TierSyntax(name, size, scheme, span)
-
-    def choice(self, span: Span, children: Children) -> syntax.ChoiceSyntax:
-        arguments, *candidates = children
+    def choice(self, span: Span, arguments: Any, *candidates: syntax.Word) -> syntax.ChoiceSyntax:
         word = Span(span.source, span.start, span.start + len(CHOOSE))
-        settings = syntax.Word(syntax.Name(CHOOSE, word), arguments or (), word)
-        return syntax.ChoiceSyntax(settings, tuple(candidates), span)
+        settings = syntax.Word(syntax.Name(CHOOSE, span=word), arguments or (), span=word)
+        return syntax.ChoiceSyntax(settings, candidates, span=span)
 
-    def key(self, span: Span, children: Children) -> syntax.Name:
-        name: syntax.Name = children[0]
+    def key(self, span: Span, name: syntax.Name) -> syntax.Name:
         return name
 
-    def phrase(self, span: Span, children: Children) -> syntax.Phrase:
-        return syntax.Phrase(tuple(children[::2]), tuple(c.text for c in children[1::2]), span)
+    def phrase(self, span: Span, *items: Any) -> syntax.Phrase:
+        return syntax.Phrase(items[::2], tuple(connective.text for connective in items[1::2]), span=span)
 
-    def word(self, span: Span, children: Children) -> syntax.Word:
-        name, arguments = children
-        return syntax.Word(name, arguments or (), span)
+    def word(self, span: Span, name: syntax.Name, arguments: Any) -> syntax.Word:
+        return syntax.Word(name, arguments or (), span=span)
 
-    def arguments(self, span: Span, children: Children) -> tuple[syntax.Argument, ...]:
-        return _present(children)
+    def arguments(self, span: Span, *items: syntax.Argument | None) -> tuple[syntax.Argument, ...]:
+        return present(items)
 
-    def argument(self, span: Span, children: Children) -> syntax.Argument:
-        name, value = children
-        return syntax.Argument(value, name, span)
+    def argument(self, span: Span, name: syntax.Name | None, value: Any) -> syntax.Argument:
+        return syntax.Argument(value, name, span=span)
 
-    def number(self, span: Span, children: Children) -> syntax.Number:
-        *sign, value = children
-        return syntax.Number(-value if sign else value, span)
+    def number(self, span: Span, *items: Any) -> syntax.Number:
+        *sign, value = items
+        return syntax.Number(-value if sign else value, span=span)
 
     # Statements
 
-    def start_block(self, span: Span, children: Children) -> s.Block:
-        return tuple(children)
+    def start_block(self, span: Span, *statements: s.Statement) -> s.Block:
+        return statements
 
-    def block(self, span: Span, children: Children) -> s.Block:
-        return tuple(children)
+    block = start_block
+    step = node(s.Step)
 
-    def step(self, span: Span, children: Children) -> s.Step:
-        return s.Step(children[0], span)
+    def for_(self, span: Span, variable: syntax.Name, *rest: Any) -> s.For:
+        return s.For(variable.text, *rest, span=span)
 
-    def for_(self, span: Span, children: Children) -> s.For:
-        variable, first, last, body = children
-        return s.For(variable.text, first, last, body, span)
+    def if_(self, span: Span, condition: s.Expression, then: s.Block, otherwise: s.Block | s.If | None) -> s.If:
+        rest = (otherwise,) if isinstance(otherwise, s.If) else otherwise or ()
+        return s.If(condition, then, rest, span=span)
 
-    def if_(self, span: Span, children: Children) -> s.If:
-        condition, then, otherwise = children
-        if isinstance(otherwise, s.If):
-            otherwise = (otherwise,)
-        return s.If(condition, then, otherwise or (), span)
+    def let(self, span: Span, name: syntax.Name, value: s.Expression) -> s.Let:
+        return s.Let(name.text, value, span=span)
 
-    def let(self, span: Span, children: Children) -> s.Let:
-        name, value = children
-        return s.Let(name.text, value, span)
+    def require(self, span: Span, condition: s.Expression, message: Token) -> s.Require:
+        return s.Require(condition, _one_line(message), span=span)
 
-    def require(self, span: Span, children: Children) -> s.Require:
-        condition, message = children
-        return s.Require(condition, _one_line(message), span)
+    def send(self, span: Span, parts: s.Parts, origin: Any, to: s.Expression, where: Any) -> s.Send:
+        return s.Send(parts, to, origin, where, span=span)
 
-    def send(self, span: Span, children: Children) -> s.Send:
-        parts, origin, to, where = children
-        return s.Send(parts, to, origin, where, span)
-
-    def all(self, span: Span, children: Children) -> s.All:
-        return s.All(span)
-
-    def part(self, span: Span, children: Children) -> s.Part:
-        return s.Part(children[0], span)
-
-    def part_range(self, span: Span, children: Children) -> s.PartRange:
-        first, last = children
-        return s.PartRange(first, last, span)
+    all = node(s.All)
+    part = node(s.Part)
+    part_range = node(s.PartRange)
 
     # Expressions
 
-    def start_expression(self, span: Span, children: Children) -> s.Expression:
-        expression: s.Expression = children[0]
+    def start_expression(self, span: Span, expression: s.Expression) -> s.Expression:
         return expression
 
-    def binary(self, span: Span, children: Children) -> s.Binary:
-        left, operator, right = children
-        return s.Binary(operator.text, left, right, span)
+    def binary(self, span: Span, left: s.Expression, operator: Token, right: s.Expression) -> s.Binary:
+        return s.Binary(operator.text, left, right, span=span)
 
-    def unary(self, span: Span, children: Children) -> s.Unary:
-        operator, operand = children
-        return s.Unary(operator.text, operand, span)
+    def unary(self, span: Span, operator: Token, operand: s.Expression) -> s.Unary:
+        return s.Unary(operator.text, operand, span=span)
 
-    def integer(self, span: Span, children: Children) -> s.Integer:
-        return s.Integer(children[0], span)
+    integer = node(s.Integer)
 
-    def variable(self, span: Span, children: Children) -> s.Variable:
-        return s.Variable(children[0].text, span)
+    def variable(self, span: Span, name: syntax.Name) -> s.Variable:
+        return s.Variable(name.text, span=span)
 
-    def call(self, span: Span, children: Children) -> s.Apply:
-        function, *arguments = children
-        return s.Apply(function.text, _present(arguments), span)
+    def call(self, span: Span, function: syntax.Name, *arguments: s.Expression | None) -> s.Apply:
+        return s.Apply(function.text, present(arguments), span=span)
 
 
 # The rules that are Python's own words.

@@ -71,7 +71,7 @@ class _Folding(Substitution):
         match found:
             case Binary(operator, Integer(left), Integer(right)) if operator in _FOLDED:
                 value = _FOLDED[operator](left, right)
-                return Integer(value, found.span) if 0 <= value < LIMIT else found
+                return Integer(value, span=found.span) if 0 <= value < LIMIT else found
         return found
 
 
@@ -143,12 +143,12 @@ def _parts(parts: Parts, place: TierPlace) -> Parts:
     match parts:
         case All():
             whole = _times(place.parts, place.width)
-            return PartRange(place.owned, _minus_one(_add(place.owned, whole)), parts.span)
+            return PartRange(place.owned, _minus_one(_add(place.owned, whole)), span=parts.span)
         case Part(index):
             first, last = _fine(index, place)
-            return Part(first, parts.span) if place.width == ONE else PartRange(first, last, parts.span)
+            return Part(first, span=parts.span) if place.width == ONE else PartRange(first, last, span=parts.span)
         case PartRange():
-            return PartRange(_fine(parts.first, place)[0], _fine(parts.last, place)[1], parts.span)
+            return PartRange(_fine(parts.first, place)[0], _fine(parts.last, place)[1], span=parts.span)
 
 
 def _fine(part: Expression, place: TierPlace) -> tuple[Expression, Expression]:

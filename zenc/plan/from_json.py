@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
@@ -175,20 +176,17 @@ class _PlanReader:
         return tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
 
     def _statement(self, item: Json) -> Statement:
-        span = self.place(item)
         kinds: dict[str, Callable[[], Statement]] = {
-            "step": lambda: Step(self.block(item["step"]), span),
-            "for": lambda: For(
-                _of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"]), span
-            ),
-            "if": lambda: If(_e(item["if"]), self.block(item["then"]), self.block(item["else"]), span),
-            "require": lambda: Require(_e(item["require"]), _of_type(item["message"], str), span),
-            "let": lambda: Let(_of_type(item["let"], str), _e(item["be"]), span),
-            "send": lambda: Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where"), span),
+            "step": lambda: Step(self.block(item["step"])),
+            "for": lambda: For(_of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"])),
+            "if": lambda: If(_e(item["if"]), self.block(item["then"]), self.block(item["else"])),
+            "require": lambda: Require(_e(item["require"]), _of_type(item["message"], str)),
+            "let": lambda: Let(_of_type(item["let"], str), _e(item["be"])),
+            "send": lambda: Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where")),
         }
         for kind, make in kinds.items():
             if kind in item:
-                return make()
+                return replace(make(), span=self.place(item))
         raise ValueError(f"unknown statement {sorted(item)!r:.60}")
 
 

@@ -107,15 +107,15 @@ def _kept(statement: Statement, known: Scope) -> Iterator[Statement]:
             if truth is not None:
                 yield from _settled(then if truth else otherwise, known)
             else:
-                yield If(condition, _settled(then, known), _settled(otherwise, known), statement.span)
+                yield If(condition, _settled(then, known), _settled(otherwise, known), span=statement.span)
         case For(variable, first, last, body):
             inner = _settled(body, known)
             if inner:
-                yield For(variable, first, last, inner, statement.span)
+                yield For(variable, first, last, inner, span=statement.span)
         case Step(body):
             inner = _settled(body, known)
             if inner:
-                yield Step(inner, statement.span)
+                yield Step(inner, span=statement.span)
         case Send() | Let() | Require():
             yield statement
 

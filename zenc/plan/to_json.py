@@ -12,16 +12,12 @@ import json
 from typing import Any
 
 from zenc.errors import Span
-from zenc.language.printer import expression_text
+from zenc.language.printer import expression_text, parts_text
 from zenc.language.schedule import (
-    All,
     Block,
     For,
     If,
     Let,
-    Part,
-    PartRange,
-    Parts,
     Require,
     Send,
     Statement,
@@ -116,19 +112,9 @@ class _Writer:
 
 
 def _send_to_json(send: Send) -> Json:
-    data: Json = {"send": _parts_text(send.parts), "to": expression_text(send.to)}
+    data: Json = {"send": parts_text(send.parts), "to": expression_text(send.to)}
     if send.origin is not None:
         data["of"] = expression_text(send.origin)
     if send.where is not None:
         data["where"] = expression_text(send.where)
     return data
-
-
-def _parts_text(parts: Parts) -> str:
-    match parts:
-        case All():
-            return "all"
-        case Part(index):
-            return f"part {expression_text(index)}"
-        case PartRange(first, last):
-            return f"parts {expression_text(first)} .. {expression_text(last)}"

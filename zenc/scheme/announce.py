@@ -23,7 +23,7 @@ def resolve_announce(
     entry = entries.get("announce")
     if isinstance(mapping, model.Holders):
         span = entries["balance"].span
-        default = syntax.Phrase((syntax.Word(syntax.Name(DEFAULT_ANNOUNCE, span), (), span),), (), span)
+        default = syntax.Phrase((syntax.Word(syntax.Name(DEFAULT_ANNOUNCE, span=span), span=span),), span=span)
         return resolver.resolve(entry.value if entry else default)
     if entry is not None and mapping is not None:
         message = "announce has no effect: ranks tell each other what they hold under 'balanced by holders' only"

@@ -68,7 +68,7 @@ def _candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candi
     given = [argument.name.text if argument.name else names[place] for place, argument in enumerate(word.arguments)]
     values = dict(scheme.parameters)
     arguments = ", ".join(f"{name} = {values[name]}" for name in given)
-    return model.Candidate(f"{scheme.name}({arguments})" if arguments else scheme.name, scheme, word.span)
+    return model.Candidate(f"{scheme.name}({arguments})" if arguments else scheme.name, scheme, span=word.span)
 
 
 def _report_twins(candidates: tuple[model.Candidate, ...], report: Collector) -> None:

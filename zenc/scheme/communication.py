@@ -154,7 +154,7 @@ def _with_lets(block: Block, lets: Mapping[str, Expression]) -> Block:
     """``block`` after a ``let`` for each of ``lets`` that it uses."""
     checker = Checker(tuple(lets), Collector())
     checker.check(block)
-    return (*(Let(name, value, value.span) for name, value in lets.items() if name in checker.used), *block)
+    return (*(Let(name, value, span=value.span) for name, value in lets.items() if name in checker.used), *block)
 
 
 def _communication(name: str, schedule: Schedule, push: Block, pull: Block) -> Communication:

@@ -134,4 +134,4 @@ class _Evaluation:
 
 def literal(value: int, span: Span | None = None) -> Expression:
     """``value`` as an author writes it: a literal is never negative, a minus before it is an operator."""
-    return Integer(value, span) if value >= 0 else Unary("-", Integer(-value, span), span)
+    return Integer(value, span=span) if value >= 0 else Unary("-", Integer(-value, span=span), span=span)

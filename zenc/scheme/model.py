@@ -24,7 +24,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from zenc.errors import Source, Span
+from zenc.errors import Source, Span, Spanned
 from zenc.language.schedule import Block
 
 
@@ -140,7 +140,7 @@ class Communication:
 
 
 @dataclass(frozen=True, slots=True)
-class TierDeclaration:
+class TierDeclaration(Spanned):
     """What the ranks, or the groups of ranks, of one level of a cluster do among themselves."""
 
     name: str
@@ -150,11 +150,10 @@ class TierDeclaration:
     partition: Partition
     push: Format
     pull: Format
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class Scheme(Spanned):
     """The dimensions of a scheme are those of its outermost tier, which is the only one of a scheme without tiers."""
 
     name: str
@@ -165,7 +164,6 @@ class Scheme:
     unit: Unit
     announce: Communication | None = None
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
-    span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def communication(self) -> Communication:
@@ -194,12 +192,11 @@ class Scheme:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Spanned):
     """``name`` is the scheme's, with the values of the arguments that it was given: ``zen(k = 3)``."""
 
     name: str
     scheme: Scheme
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +227,7 @@ SETTINGS: Mapping_[str, tuple[int, int]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Spanned):
     """Several schemes, of which the run time takes the cheapest for each tensor. The first runs until it has chosen."""
 
     name: str
@@ -239,4 +236,3 @@ class Choice:
     settings: Settings
     candidates: tuple[Candidate, ...]
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
-    span: Span | None = field(default=None, compare=False, repr=False)

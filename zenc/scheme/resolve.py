@@ -90,7 +90,7 @@ def _resolve_choice(
     if found is None:
         return None
     bound = tuple((name, value) for name, value in environment.values.items() if value is not None)
-    return model.Choice(scheme.name.text, scheme.doc or "", bound, *found, program.sources, scheme.name.span)
+    return model.Choice(scheme.name.text, scheme.doc or "", bound, *found, program.sources, span=scheme.name.span)
 
 
 def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.SchemeSyntax:

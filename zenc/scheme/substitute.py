@@ -69,7 +69,7 @@ class Substitution:
                 return replace(s, condition=condition, then=self.block(s.then), otherwise=self.block(s.otherwise))
             case Send():
                 parts, to = self._parts(s.parts), self.expression(s.to)
-                return Send(parts, to, self._maybe(s.origin), self._maybe(s.where), s.span)
+                return Send(parts, to, self._maybe(s.origin), self._maybe(s.where), span=s.span)
 
     def _maybe(self, e: Expression | None) -> Expression | None:
         return None if e is None else self.expression(e)

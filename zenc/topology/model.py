@@ -21,12 +21,12 @@ nothing else. So there may be no route between two ranks of a connected graph.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from zenc.errors import Span
+from zenc.errors import Spanned
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -47,7 +47,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class Link(Spanned):
     """One direction of a link: ``bandwidth`` in bytes a second, ``latency`` in seconds."""
 
     source: Node
@@ -55,7 +55,6 @@ class Link:
     bandwidth: float
     latency: float
     kind: str = "link"
-    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ class Topology:
     def link(self, source: Node, target: Node) -> Link:
         """The link from ``source`` to ``target``; KeyError where there is none."""
         data = self.graph.edges[source, target]
-        return Link(source, target, data["bandwidth"], data["latency"], data["kind"], data.get("span"))
+        return Link(source, target, data["bandwidth"], data["latency"], data["kind"], span=data.get("span"))
 
     def links_of(self, node: Node) -> tuple[Link, ...]:
         """The links that lead away from ``node``, in the order of their ends."""
