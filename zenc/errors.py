@@ -82,7 +82,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Spanned:
-    """What stands in a text, at ``span`` if that is known. Two are equal that say the same at different places."""
+    """Base of nodes with a place in a text. Two nodes are equal that say the same at different places."""
 
     span: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
@@ -181,7 +181,7 @@ class CostError(ZencError):
 
 
 class DrawingError(ZencError):
-    """What is asked for can't be drawn: too much for one picture, or nothing at all."""
+    """A drawing that can't be made: too much for one picture, or nothing at all."""
 
 
 class BuildError(ZencError):

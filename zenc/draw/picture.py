@@ -25,7 +25,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What one rank holds; ``title`` says it in words."""
+    """The box of what one rank holds; ``title`` says it in words."""
 
     x: float
     y: float
@@ -69,7 +69,7 @@ class ColourGradient:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What all ranks hold between two steps."""
+    """The state of all ranks between two steps."""
 
     nodes: tuple[Node, ...]
     bars: tuple[Bars, ...]

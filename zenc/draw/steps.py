@@ -81,7 +81,7 @@ class DrawnStep:
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """Which steps are wanted: of one phase or of all, and from ``first`` to ``last`` of each phase."""
+    """The steps that are wanted: of one phase or of all, from ``first`` to ``last`` of each phase, both included."""
 
     phase: str | None = None
     first: int = 1

@@ -21,7 +21,7 @@ from zenc.plan.expressions import Ints
 
 @dataclass(frozen=True, slots=True)
 class GradientSpec:
-    """What gradients are drawn from, for a tensor of ``units`` of ``width`` values of ``dtype``."""
+    """The parameters of random gradients, for a tensor of ``units`` of ``width`` values of ``dtype``."""
 
     units: int
     width: int

@@ -49,7 +49,7 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a profile was recorded from: so many ``steps``, of which ``units`` were looked at.
+    """The recording behind a profile: so many ``steps``, of which ``units`` were looked at.
 
     ``misfit`` is the greatest relative difference of a d_k from the counted one. ``bytes_mean`` and ``bytes_busiest``:
     what a rank sent in a call, headers included, on average and at most over the ranks; 0 if that was not counted.
@@ -64,7 +64,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Profile:
-    """How often ranks hold the ``units`` of ``width`` values of ``dtype`` of the gradient ``name``.
+    """The distribution of how often ranks hold the ``units`` of ``width`` values of ``dtype`` of gradient ``name``.
 
     ``ranks`` is the number of ranks it was recorded on, None where it was not recorded. ``ranges`` are 1 to 256, each
     with its classes: pairs of a probability and the share of the range's units that have it; the shares of a range sum

@@ -36,7 +36,7 @@ def sample_ids(units: int, most: int) -> Ints:
 
 
 class Accumulator:
-    """What was seen of the gradient ``name`` on ``size`` ranks, over some steps."""
+    """Counts of holders of the gradient ``name`` on ``size`` ranks, over the steps that were added."""
 
     def __init__(self, name: str, units: int, width: int, dtype: str, size: int, most: int) -> None:
         self.name, self.units, self.width, self.dtype, self.size = name, units, width, dtype, size

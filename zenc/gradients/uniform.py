@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UniformGradient:
-    """What a gradient is expected to be: ``units`` of ``width`` values of ``dtype``, ``density`` of them on a rank."""
+    """An expected gradient: ``units`` of ``width`` values of ``dtype``, each held by a rank with chance ``density``."""
 
     units: int
     width: int

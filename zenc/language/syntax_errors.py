@@ -51,7 +51,7 @@ _DOUBLED = tuple(spelling for spelling in _HELP_BY_SPELLING if len(spelling) == 
 
 @dataclass(frozen=True)
 class Situation:
-    """Where reading stopped. ``found`` is None at the end of the text; ``offset`` is where it starts."""
+    """The state of the parser at an error. ``found`` is None at the end of the text; ``offset`` is where it starts."""
 
     source: Source
     offset: int

@@ -12,7 +12,7 @@ from zenc.language.syntax import Name
 
 
 class ClusterRules(Rules):
-    """The rules of topologies. ``Rules`` calls the method named like a node with its span and its children."""
+    """The rules of topologies: methods by the names of nodes, as ``Rules`` has it."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)

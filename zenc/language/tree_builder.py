@@ -33,11 +33,7 @@ def _of_kind(kind: type[T], items: Iterable[object]) -> tuple[T, ...]:
 
 
 class Builder(ClusterRules):
-    """Builds the syntax tree of one source; ``problems`` holds what is wrong with its numbers.
-
-    ``Rules`` calls the method named like a node of ``grammar/zen.lark`` with its span and its children, and the one
-    named like a terminal with its token; what a method returns is a child of the node above.
-    """
+    """Builds the syntax tree of one source, by methods with the names of nodes and terminals, as ``Rules`` has it."""
 
     # Tokens
 

@@ -47,7 +47,7 @@ PLAN_VERSION = 2
 
 
 class PhaseKind(str, Enum):
-    """What the moves of a phase carry; the values are the keys of bytes, rounds and statistics by kind."""
+    """The kind of a phase, by what its moves carry; the values are keys of bytes, rounds and statistics."""
 
     ANNOUNCE = "announce"
     PUSH = "push"
@@ -107,6 +107,8 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """A lowered scheme. ``size`` is the number of ranks that it is pinned to, None for any."""
+
     scheme: str
     doc: str
     parameters: tuple[tuple[str, int | float], ...]

@@ -30,7 +30,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """All that goes to or comes from rank ``peer`` in a step; pieces ascending."""
+    """The message to or from rank ``peer`` in a step; pieces ascending."""
 
     peer: int
     pieces: tuple[Piece, ...]
@@ -47,7 +47,7 @@ class RankStep:
 
 @dataclass(frozen=True, slots=True)
 class PhaseSteps:
-    """What a rank does in one phase.
+    """The steps of one rank in one phase.
 
     ``last[part]`` is the last step that moves a part from or to this rank. ``needless`` are the parts of which it needs
     nothing that it holds when the phase ends: a pull brings them before they are moved again.
@@ -61,7 +61,7 @@ class PhaseSteps:
 
 @dataclass(frozen=True, slots=True)
 class RankSchedule:
-    """What ``rank`` does."""
+    """The steps of ``rank``, phase by phase."""
 
     rank: int
     phases: tuple[PhaseSteps, ...]

@@ -60,7 +60,7 @@ class Unrolled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """All moves of a plan among ``size`` ranks."""
+    """The moves of a plan among ``size`` ranks, by phase and round."""
 
     size: int
     parts: int

@@ -53,7 +53,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """All of a report; ``others`` were measured, and nobody asked for a prediction of them."""
+    """The data of a report; ``others`` were measured, and nobody asked for a prediction of them."""
 
     place: SweepPoint
     point: Point

@@ -47,7 +47,7 @@ class Partition(str, Enum):
 
 
 class Unit(str, Enum):
-    """What is present or absent as a whole, with one index: a row, or an element."""
+    """The granularity of sparsity: a row or an element, present or absent as a whole, with one index."""
 
     AUTO = "auto"
     """The sparse dimensions of a COO tensor; single elements of a dense one."""
@@ -141,7 +141,7 @@ class Communication:
 
 @dataclass(frozen=True, slots=True)
 class TierDeclaration(Spanned):
-    """What the ranks, or the groups of ranks, of one level of a cluster do among themselves."""
+    """The moves among the members of one level of a cluster, which are ranks or groups of ranks."""
 
     name: str
     size: int | None
@@ -154,7 +154,7 @@ class TierDeclaration(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Scheme(Spanned):
-    """The dimensions of a scheme are those of its outermost tier, which is the only one of a scheme without tiers."""
+    """A scheme, whose dimensions are those of its outermost tier: the only one of a scheme without tiers."""
 
     name: str
     doc: str
@@ -201,7 +201,7 @@ class Candidate(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a choice is made.
+    """The settings of a choice.
 
     Every ``every`` calls of a tensor the ranks look at its gradient. One candidate takes the place of another where it
     is expected to be better by the share ``margin`` at ``patience`` looks in a row. ``trials`` calls each are made with

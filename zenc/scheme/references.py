@@ -30,7 +30,7 @@ Resolve: TypeAlias = Callable[[SourceFiles, Chain, Given, Levels, Collector], mo
 
 @dataclass
 class Naming:
-    """What the words of the last scheme of ``chain`` name, each resolved by ``resolve``."""
+    """The resolver of scheme names in the last scheme of ``chain``; ``resolve`` resolves the one that is found."""
 
     program: SourceFiles
     chain: Chain

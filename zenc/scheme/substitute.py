@@ -51,6 +51,7 @@ class Substitution:
     values: Mapping[str, Expression]
 
     def block(self, block: Block) -> Block:
+        """``block`` with the values in place of the names."""
         return tuple(self._statement(statement) for statement in block)
 
     def _statement(self, s: Statement) -> Statement:
@@ -84,6 +85,7 @@ class Substitution:
                 return replace(parts, first=self.expression(parts.first), last=self.expression(parts.last))
 
     def expression(self, e: Expression) -> Expression:
+        """``e`` with the values in place of the names, at the places of the names."""
         match e:
             case Integer():
                 return e

@@ -43,7 +43,7 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """How many times longer than calibrated both parts of a model take here."""
+    """Factors on both parts of a model: how many times longer than calibrated they take here."""
 
     fixed: float = 1.0
     transfer: float = 1.0
@@ -78,7 +78,7 @@ def fit_speeds(records: Sequence[tuple[Model, float]]) -> Speeds:
 
 @dataclass(slots=True)
 class Decision:
-    """From ``call`` on, counted for this tensor from 1, ``scheme`` sums ``tensor``, ``instead_of`` another one.
+    """A change of candidate: from ``call`` of ``tensor`` on, counted from 1, ``scheme`` in place of ``instead_of``.
 
     ``predicted`` has the seconds that each candidate was expected to take; ``measured`` those that its timed calls
     took: the least of them, each that of the slowest rank. ``afterwards``: what the last timed call of ``scheme`` took
@@ -132,7 +132,7 @@ def _ms(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Records:
-    """What timed calls of all tensors took, by tensor and candidate: from them all tensors learn the speeds."""
+    """Timed calls of all tensors, by tensor and candidate: from them all tensors learn the speeds."""
 
     found: dict[tuple[str, int], tuple[Model, float]] = field(default_factory=dict)
 

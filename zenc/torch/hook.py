@@ -26,7 +26,7 @@ from zenc.torch.summary import Totals
 
 
 class ZencState:
-    """What the hook needs, and what it found.
+    """The state of the communication hook: the collective, the names of parameters, and statistics by name.
 
     Args:
         collective: the loaded scheme.

@@ -24,7 +24,7 @@ Write: TypeAlias = Callable[[Mapping[str, float], int], object]
 
 
 class MetricsLog(Protocol):
-    """What hears of a model's calls."""
+    """A receiver of the statistics of a model's calls."""
 
     def begins(self, parameter: str) -> None:
         """A call of ``parameter`` is about to be made."""

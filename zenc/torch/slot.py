@@ -20,14 +20,14 @@ Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 
 
 class Tenant(Protocol):
-    """What averages the gradients of a bucket over the ranks."""
+    """An owner of the hook: averages the gradients of a bucket over the ranks."""
 
     def reduce(self, bucket: GradBucket) -> Averaged:
         """The future average of the bucket's buffer, with its shape, dtype and layout."""
 
 
 class Slot:
-    """Who averages the gradients of a model over ``group``. A copy of it, in a copied or unpickled model, is inert."""
+    """The hook that DDP has; ``tenant`` averages over ``group``. A copied or unpickled one is inert."""
 
     def __init__(self, group: dist.ProcessGroup | None = None, tenant: Tenant | None = None) -> None:
         self.group, self.tenant = group, tenant

@@ -77,7 +77,7 @@ def summed(several: Iterable[Totals]) -> Totals:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainingSummary:
-    """What happened since a scheme was attached. ``by_rank``: rank -> parameter -> totals, of one rank or of all."""
+    """Statistics since a scheme was attached. ``by_rank``: rank -> parameter -> totals, of one rank or of all."""
 
     scheme: str
     ranks: int

@@ -50,7 +50,7 @@ Observer = Callable[[Phase, int, Deliveries], None]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was shown: ``owners[part]`` is the lowest rank that has the part complete when the pushes end.
+    """The result of ``verify``: ``owners[part]`` is the lowest rank that has the part complete when the pushes end.
 
     ``rounds`` are their numbers by kind of phase, which is announce, push or pull.
     """

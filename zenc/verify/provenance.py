@@ -30,7 +30,7 @@ MOST_MERGED = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What the moves of one round carry: one entry for every part of every move.
+    """The deliveries of one round: one entry for every part of every move, [rows] each.
 
     ``contributors`` counts the ranks whose contributions are delivered, ``pieces`` the pieces that are kept apart;
     ``members`` [rows, words] are those ranks, as bits, in a push. ``holders`` [rows, words] are, under one-shot

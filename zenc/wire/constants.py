@@ -80,11 +80,12 @@ MOST_MESSAGE = 512
 
 
 class KernelStatus(IntEnum):
-    """What a kernel returns instead of a count, if it can't do its work; ``reason`` goes on from "a segment ..."."""
+    """Status of a kernel that can't do its work, in place of a count; ``reason`` goes on from "a segment ..."."""
 
     reason: str
 
     def __new__(cls, value: int, reason: str = "") -> KernelStatus:
+        """A member of two values, as ``enum`` makes it: the number, and the text of a diagnostic."""
         self = int.__new__(cls, value)
         self._value_ = value
         self.reason = reason
@@ -102,11 +103,12 @@ class KernelStatus(IntEnum):
 
 
 class CallOutcome(IntEnum):
-    """How a call of a GPU ended. All but DONE break the communicator for all later calls, unless no byte has moved."""
+    """Outcome of a call of a GPU. All but DONE break the communicator for later calls, unless no byte has moved."""
 
     about: str
 
     def __new__(cls, value: int, about: str = "") -> CallOutcome:
+        """A member of two values, as ``enum`` makes it: the number, and the comment in the header."""
         self = int.__new__(cls, value)
         self._value_ = value
         self.about = about

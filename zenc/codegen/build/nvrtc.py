@@ -41,7 +41,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What NVRTC makes of a source. ``log`` has its warnings, and what ``--ptxas-options=-v`` asks for."""
+    """NVRTC's products of a source. ``log`` has its warnings, and what ``--ptxas-options=-v`` asks for."""
 
     cubin: bytes
     ptx: str

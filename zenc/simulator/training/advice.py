@@ -56,7 +56,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Advice:
-    """What each of ``ways`` takes for ``load`` on ``size`` ranks; ``notes`` say what of it is a guess.
+    """The seconds of each of ``ways`` for ``load`` on ``size`` ranks; ``notes`` say what of it is a guess.
 
     ``answer`` is ``yes``, ``hardly`` or ``no``, and ``verdict`` a sentence that begins with it.
     """

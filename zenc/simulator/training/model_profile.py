@@ -58,7 +58,7 @@ class ParameterProfile:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """What ``steps`` of training on ``ranks`` ranks showed. Seconds are medians over steps, on the rank that saved it.
+    """The profile of ``steps`` of training on ``ranks`` ranks. Seconds are medians, on the rank that saved it.
 
     ``seconds_step``: from the end of one backward pass to the end of the next. ``seconds_synchronising``: of these,
     while any gradient was under way. ``seconds_exposed``: of those, after the backward pass had ended, so that nothing

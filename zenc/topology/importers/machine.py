@@ -28,7 +28,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """What a network card sends to the network."""
+    """A network card's port: bytes a second and seconds."""
 
     card: str
     bandwidth: float
