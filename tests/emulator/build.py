@@ -1,24 +1,17 @@
-"""Compiling the emulator, and kernels for it: once for each content, kept in the directory of pytest's cache."""
+"""Compiling the emulator, and kernels for it: once for each content (see ``tests.support.kept``)."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from zenc.codegen.build import cache
-from zenc.codegen.build.lock import acquire, open_lock
+from tests.support.kept import PRODUCT, kept
 from zenc.codegen.build.toolchain import toolchain
 from zenc.codegen.templates import headers, include_dirs
 
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"
-CACHE = HERE.parents[1] / ".pytest_cache" / "d" / "zenc-emulator"
-PRODUCT = "compiled"
-SECONDS = 250.0
 
 COMMON = ("-std=c++17", "-g", "-Wall", "-Wextra", "-fPIC", "-shared")
 ENGINE = ("-O2", "-Wl,-z,defs", "-Wl,-Bsymbolic-functions")
@@ -82,9 +75,6 @@ def compiled(arguments: Sequence[str], texts: Mapping[str, str], written: Mappin
     Raises CompileError with the compiler's output.
     """
     tools = toolchain()
-    everything = [tools.command, tools.version, list(arguments), dict(texts)]
-    key = hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
-    CACHE.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def fill(folder: Path) -> dict[str, str]:
         for name, text in (written or {}).items():
@@ -95,9 +85,4 @@ def compiled(arguments: Sequence[str], texts: Mapping[str, str], written: Mappin
             raise CompileError(done.stderr)
         return {"warnings": done.stderr}
 
-    found = cache.lookup(CACHE, key, PRODUCT)
-    if found is not None:
-        return found
-    with open_lock(CACHE / f"{key}{cache.LOCK_SUFFIX}") as lock:  # tests that run beside these may want the same
-        assert acquire(lock, time.monotonic() + SECONDS), f"another process has compiled {key} for {SECONDS} s"
-        return cache.lookup(CACHE, key, PRODUCT) or cache.publish(CACHE, key, PRODUCT, fill)
+    return kept([tools.command, tools.version, list(arguments), dict(texts)], fill)

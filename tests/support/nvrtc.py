@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
+from tests.support.kept import PRODUCT, kept
 from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
-from zenc.codegen.build.nvrtc import Compiled, Nvrtc
+from zenc.codegen.build.nvrtc import Nvrtc
 
 
-def compiled_by(path: str, source: str, arch: str) -> Compiled:
-    """``source`` for ``arch``, by the NVRTC at ``path``, with what it says of registers."""
-    return _loaded(path).compile(source, device_headers(), (f"-arch={arch}", *FLAGS, "--ptxas-options=-v"))
+class Told(NamedTuple):
+    """What NVRTC makes of kernels, as text; and what it says, of registers too."""
+
+    ptx: str
+    log: str
+
+
+def compiled_by(path: str, source: str, arch: str) -> Told:
+    """``source`` for ``arch``, by the NVRTC at ``path``."""
+    compiler, headers, flags = _loaded(path), device_headers(), (f"-arch={arch}", *FLAGS, "--ptxas-options=-v")
+
+    def fill(folder: Path) -> dict[str, str]:
+        made = compiler.compile(source, headers, flags)
+        (folder / PRODUCT).write_text(json.dumps(Told(made.ptx, made.log)), "utf-8")
+        return {}
+
+    about = [compiler.name, source, dict(headers), flags]
+    return Told(*json.loads(kept(about, fill).read_text("utf-8")))
 
 
 @cache
