@@ -13,8 +13,7 @@ from zenc.analysis.memory import BUFFERS
 from zenc.analysis.memory_model import MemoryModel
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
-from zenc.runtime.cpu.holder_executor import HolderExchange
-from zenc.runtime.cpu.segments import HeldSegment
+from zenc.runtime.cpu.holder_interpreter import HolderInterpreter
 from zenc.topology.shapes import ring
 from zenc.verify.proof import prove
 
@@ -44,17 +43,16 @@ def test_index_sets_and_rows(
     size: int, communication: str, aggregation: str, density: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: dict[int, tuple[int, int]] = {}
-    run = HolderExchange.run
+    expand = HolderInterpreter.expand_units
 
-    def watched(self: HolderExchange, own: list[HeldSegment]) -> object:
-        summed = run(self, own)
+    def watched(self: HolderInterpreter) -> tuple[torch.Tensor, torch.Tensor]:
         agreed, words = self.agreed, -(-UNITS // 64) * 8
-        sets = self.size * words + sum(each.nbytes for each in (agreed._any, agreed._owners, agreed._arena))
-        rows = sum(rows.count for held in self.held.values() for rows in held)
-        found[self.rank] = sets, (own[0].count + rows) * WIDTH * 4
-        return summed
+        sets = size * words + sum(each.nbytes for each in (agreed._any, agreed._owners, agreed._arena))
+        rows = sum(rows.count for rows in self.held.values())
+        found[self.program.rank] = sets, (self.own.count + rows) * WIDTH * 4
+        return expand(self)
 
-    monkeypatch.setattr(HolderExchange, "run", watched)
+    monkeypatch.setattr(HolderInterpreter, "expand_units", watched)
     ranks = ranks_of(size, communication, aggregation)
     rng = np.random.default_rng(size)
     inputs = []

@@ -16,11 +16,10 @@ import torch
 
 from zenc.runtime.cpu.geometry import words_of
 from zenc.runtime.cpu.holder_kernels import HolderKernels
-from zenc.runtime.cpu.joined import Joined
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.runtime.cpu.ownership import Agreement
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.cpu.value_payload import Rows
+from zenc.runtime.cpu.value_payload import Rows, SparseOutput
 from zenc.runtime.layout import contribution_of, layout_of, sparse_result
 from zenc.scheme.model import Format, Unit
 from zenc.simulator.kernels.curve import BOUNDLESS, Curve, Kernel, linear_kernel, rising
@@ -163,7 +162,7 @@ def _by_holders(kernels: Kernels, shape: Shape, least: Least) -> dict[str, float
     parts = [Rows(part, (part,), slots, values.data_ptr(), values) for part, slots in enumerate(one.slots)]
 
     def joined() -> None:
-        tensor = Joined(one, layout, 4 * shape.width)
+        tensor = SparseOutput(one, layout, 4 * shape.width)
         for rows in parts:
             tensor.add(rows)
 
@@ -182,7 +181,7 @@ class _Packed:
         self.shop = SegmentOps(kernels, geometry, self.layout)
 
     def own(self, number: int) -> list[HeldSegment]:
-        return self.shop.pack(contribution_of(self.tensors[number], self.layout), 1, number, Format.AUTO)
+        return self.shop.pack(contribution_of(self.tensors[number], self.layout), 1, number, [Format.AUTO] * PARTS)
 
     def format_of(self, segment: HeldSegment) -> Format:
         """The smallest."""

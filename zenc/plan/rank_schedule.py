@@ -1,7 +1,7 @@
 """The schedule of one rank: which pieces it sends to and receives from whom, in every step.
 
     RankSchedule = rank PhaseSteps+                              # one for each phase of the plan, in their order
-    PhaseSteps   = Phase RankStep* last needless
+    PhaseSteps   = Phase RankStep* needless
     RankStep     = number  sends: Message*  receives: Message*   # of round ``number``; rounds without it are left out
     Message      = peer Piece+                                   # one message a peer and round
     Piece        = part origin?                                  # origin: only what that rank contributed
@@ -11,7 +11,7 @@ All messages of a step are posted before any is waited for. Pieces are sorted by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +49,12 @@ class RankStep:
 class PhaseSteps:
     """The steps of one rank in one phase.
 
-    ``last[part]`` is the last step that moves a part from or to this rank. ``needless`` are the parts of which it needs
-    nothing that it holds when the phase ends: a pull brings them before they are moved again.
+    ``needless`` are the parts of which it needs nothing that it holds when the phase ends: a pull brings them before
+    they are moved again.
     """
 
     phase: Phase
     steps: tuple[RankStep, ...]
-    last: Mapping[int, int]
     needless: frozenset[int]
 
 
@@ -75,20 +74,16 @@ def program(rounds: Rounds, rank: int) -> RankSchedule:
         first += len(played)
     found, needless = list[PhaseSteps](), frozenset[int]()
     for phase, steps in reversed(phases):
-        found.append(PhaseSteps(phase, steps, _last(steps), needless))
+        found.append(PhaseSteps(phase, steps, needless))
         needless = _needless(phase, steps, needless)
     return RankSchedule(rank, tuple(reversed(found)))
-
-
-def _last(steps: tuple[RankStep, ...]) -> dict[int, int]:
-    return {piece.part: step.number for step in steps for m in (*step.sends, *step.receives) for piece in m.pieces}
 
 
 def _needless(phase: Phase, steps: tuple[RankStep, ...], after: frozenset[int]) -> frozenset[int]:
     """What is not needed when ``phase`` begins: what it or a later pull brings, unless a push moves it before."""
     if phase.kind is PhaseKind.PULL:
         return after | {piece.part for step in steps for m in step.receives for piece in m.pieces}
-    return after - _last(steps).keys()
+    return after - {piece.part for step in steps for m in (*step.sends, *step.receives) for piece in m.pieces}
 
 
 def _steps(rounds: Iterable[Round], rank: int, first_number: int) -> Iterator[RankStep]:

@@ -6,19 +6,18 @@ Every wait has a deadline, and its error names scheme, step, peer and bytes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import TypeAlias
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
-from zenc.plan.rank_schedule import RankStep
+from zenc.rank_ir.ir import Exchange
 from zenc.runtime.cpu.headers import CallHeader, message_header
 from zenc.runtime.cpu.transport import Pending, Transport
 
 ROUND_BITS = 14
 """Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
 
-Sending: TypeAlias = tuple[Pending, int, int]
-"""A packet that is being sent, the peer that it is for, and the bytes of the whole message."""
+Sending: TypeAlias = tuple[Pending, int, int, Exchange]
+"""A packet that is being sent, the peer that it is for, the bytes of the whole message, and its step."""
 
 
 class Channel:
@@ -31,11 +30,11 @@ class Channel:
         """Peer -> seconds of waiting for it so far."""
         self._tag = (call.call & 0xFFFF) << ROUND_BITS + 1
 
-    def tag(self, step: RankStep, packet: int) -> int:
+    def tag(self, step: Exchange, packet: int) -> int:
         """The tag of the first (0) or second (1) packet of a message of ``step``."""
         return self._tag | (step.number & (1 << ROUND_BITS) - 1) << 1 | packet
 
-    def wait(self, pending: Pending, peer: int, step: RankStep, size: int | None) -> None:
+    def wait(self, pending: Pending, peer: int, step: Exchange, size: int | None) -> None:
         """Wait for a packet of a message of ``size`` bytes; raises SynchronisationError if it does not come."""
         started = time.perf_counter()
         try:
@@ -44,18 +43,19 @@ class Channel:
             raise self._failed(error, time.perf_counter() - started, f"from rank {peer}", step, size) from error
         self.waited[peer] = self.waited.get(peer, 0.0) + time.perf_counter() - started
 
-    def wait_all(self, sending: Iterable[Sending], step: RankStep) -> None:
-        """Wait until all that is ``sending`` is on its way; raises SynchronisationError if it does not get through."""
-        for pending, peer, size in sending:
+    def wait_all(self, sending: list[Sending]) -> None:
+        """Wait until all that is ``sending`` is on its way, and forget it; raises SynchronisationError as ``wait``."""
+        for pending, peer, size, step in sending:
             started = time.perf_counter()
             try:
                 pending.wait(self.deadline)
             except RuntimeError as error:
                 raise self._failed(error, time.perf_counter() - started, f"to rank {peer}", step, size) from error
             self.waited[peer] = self.waited.get(peer, 0.0) + time.perf_counter() - started
+        sending.clear()
 
     def _failed(
-        self, error: RuntimeError, seconds: float, toward: str, step: RankStep, size: int | None
+        self, error: RuntimeError, seconds: float, toward: str, step: Exchange, size: int | None
     ) -> SynchronisationError:
         what = f"{'a message' if size is None else f'a message of {size:,} bytes'} {toward}"
         where = f"(scheme {self.scheme}, step {step.number}, call {self.call.call})"

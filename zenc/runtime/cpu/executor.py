@@ -1,136 +1,167 @@
-"""One call, played by one rank: the program's steps over a transport, with the target's kernels in between.
+"""CPU executor: plays the rank program of one call, statement by statement.
 
-The semantics are those of ``zenc.plan.ir``; what the verifier plays with sets is played here with segments.
+    Script  = RankProgram  SegmentSpec*  Format?*  fills: Fill*  (RankPhase Passage*)+     # made once for all calls
+    Passage = what number  Statement+
+
+A passage is one range to a profiler. What statements do with memory is the interpreters' own.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from operator import attrgetter
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
+from typing import Protocol
 
-from zenc.errors import Diagnostic, SynchronisationError
-from zenc.plan.ir import VALUE_KINDS, PhaseKind
-from zenc.plan.rank_schedule import Message, RankStep
+import torch
+
+from zenc.rank_ir.ir import (
+    WHOLE,
+    Agree,
+    Exchange,
+    Fill,
+    RankPhase,
+    RankProgram,
+    SegmentSpec,
+    Sparsify,
+    Split,
+    Statement,
+)
+from zenc.runtime.backend_api import Reduction
 from zenc.runtime.cpu.channel import Channel
-from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.cpu.inbox import Inbox, Room
-from zenc.runtime.cpu.outbox import Outbox
-from zenc.runtime.cpu.rank_phases import RankPhase
-from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
-from zenc.runtime.cpu.transport import Transport
-from zenc.runtime.layout import Contribution
-from zenc.runtime.output import Summed
+from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within
 from zenc.runtime.stats import PhaseStats
 from zenc.scheme.model import Format
-from zenc.wire.formats import FILLING
-
-_origin = attrgetter("origin")
 
 
-class Exchange:
-    """The state of one call on one rank: for every part the segments that it holds."""
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """``statements`` in a row of one phase: an exchange, or what is made of what has come."""
 
-    def __init__(
-        self,
-        scheme: str,
-        phases: Sequence[RankPhase],
-        transport: Transport,
-        workshop: SegmentOps,
-        call: CallHeader,
-        deadline: float,
-        room: Room,
-    ) -> None:
-        self.phases, self.workshop, self.rank = phases, workshop, transport.rank
-        self.link = Channel(scheme, deadline, transport, call)
-        self.inbox, self.outbox = Inbox(self.link, workshop, room), Outbox(self.link, workshop)
-        self.held: dict[int, list[HeldSegment]] = {}
-        self.stats = {kind.value: PhaseStats() for kind in VALUE_KINDS}
+    what: str
+    number: int
+    statements: tuple[Statement, ...]
 
-    def counts_in(self, own: list[HeldSegment]) -> list[int]:
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """``program`` as a CPU plays it.
+
+    Of each segment ``specs`` has what is known, an index set being of part 0, and ``formats`` in which it may be sent
+    first; None: it is not sent. ``fills`` complete what was packed.
+    """
+
+    program: RankProgram
+    specs: tuple[SegmentSpec, ...]
+    formats: tuple[Format | None, ...]
+    fills: tuple[Statement, ...]
+    phases: tuple[tuple[RankPhase, tuple[Passage, ...]], ...]
+
+
+def script_of(program: RankProgram) -> Script:
+    """``program``, made ready to be played."""
+    first, *others = program.phases
+    fills = tuple(takewhile(lambda s: isinstance(s, Fill) and s.result in program.own, first.statements))
+    rest = replace(first, statements=first.statements[len(fills) :])
+    specs = tuple([replace(spec, part=0) if spec.part == WHOLE else spec for spec in program.segments])
+    return Script(program, specs, _formats(program), fills, tuple([(p, _passages(p)) for p in (rest, *others)]))
+
+
+def _passages(phase: RankPhase) -> tuple[Passage, ...]:
+    numbers = {exchange.number: at for at, exchange in enumerate(phase.exchanges, 1)}
+
+    def what(statement: Statement) -> tuple[str, int]:
+        if isinstance(statement, Exchange):
+            return phase.kind.value, numbers[statement.number]
+        return "agree" if isinstance(statement, Agree | Split) else "merge", 0
+
+    return tuple([Passage(*key, tuple(found)) for key, found in groupby(phase.statements, what)])
+
+
+def _formats(program: RankProgram) -> tuple[Format | None, ...]:
+    """What has nothing to fill up or to leave out is its own result, and sent as that is."""
+    found = [spec.sent_in for spec in program.segments]
+    for statement in reversed(list(program.statements)):
+        if isinstance(statement, Fill | Sparsify):
+            found[statement.segment] = found[statement.segment] or found[statement.result]
+    return tuple(found)
+
+
+class Interpreter(Protocol):
+    """Does what the statements of one call say, and keeps what is held: segment number -> bytes in memory."""
+
+    @property
+    def counts_in(self) -> list[int]:
         """The occupied units of each part that this rank contributed."""
-        return [segment.count for segment in own]
 
-    def pack(self, contribution: Contribution, divisor: int) -> list[HeldSegment]:
-        """This rank's own segments, one a part, filled up if the first push is dense or in blocks."""
-        format = self.phases[0].format
-        own = self.workshop.pack(contribution, divisor, self.rank, format)
-        return [self.workshop.filled(segment, format) for segment in own] if format in FILLING else own
+    @property
+    def counts_out(self) -> list[int]:
+        """The occupied units of each part of the sum."""
 
-    def run(self, own: list[HeldSegment]) -> Summed[HeldSegment]:
-        """From this rank's own segments to the complete ones, one a part."""
-        self.held = {segment.part: [segment] for segment in own}
-        for phase in self.phases:
-            started = time.perf_counter()
-            name = phase.kind.value
-            stats, self.inbox.one_shot = self.stats[name], phase.one_shot
-            for number, step in enumerate(phase.steps, 1):
-                with within(name, number):
-                    arrived = self._step(step, phase.format, stats)
-                if phase.kind is PhaseKind.PULL:
-                    self._replace(arrived)
-                elif arrived:
-                    with within("merge"):
-                        self._join(phase, step, arrived)
-            if not phase.is_last:
-                with within("merge"):
-                    self._end(phase)
+    def pack(self, contribution: Contribution, divisor: int) -> None:
+        """Make this rank's own segments from its gradient, each value divided by ``divisor``."""
+
+    def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
+        """The next statements are of ``phase``, which ``stats`` counts."""
+
+    def play(self, statement: Statement) -> None:
+        """Do what ``statement`` says."""
+
+    def free(self, segments: Sequence[int]) -> None:
+        """Let go of what no statement uses any more."""
+
+    def end(self) -> None:
+        """Wait until all that was sent in the phase is on its way."""
+
+    def expand_into(self, tensor: torch.Tensor) -> None:
+        """Write the sum to ``tensor``, dense and contiguous; absent units become +0."""
+
+    def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum as ascending unit ids [k] int64 and values [k, width]."""
+
+
+class CpuCall:
+    """One call over a tensor in host memory, whose messages go through ``channel``."""
+
+    def __init__(self, script: Script, interpreter: Interpreter, channel: Channel, layout: Layout) -> None:
+        self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
+        self.stats: dict[str, PhaseStats] = {phase.kind.value: PhaseStats() for phase in script.program.phases}
+
+    def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
+        """The sum in the layout of ``tensor``; a dense one is overwritten."""
+        started = time.perf_counter()
+        with within("pack"):
+            self.interpreter.pack(contribution_of(tensor, self.layout), divisor)
+        packed = time.perf_counter()
+        self._play_phases()
+        played = time.perf_counter()
+        with within("expand"):
+            result = self._result(tensor)
+        times, of = (packed - started, time.perf_counter() - played), self.interpreter
+        return Reduction(result, of.counts_in, of.counts_out, *times, waited=self.channel.waited)
+
+    def _play_phases(self) -> None:
+        for phase, passages in self.script.phases:
+            started, stats = time.perf_counter(), self.stats[phase.kind.value]
+            self.interpreter.begin(phase, stats)
+            for passage in passages:
+                with within(passage.what, passage.number):
+                    for statement in passage.statements:
+                        self.interpreter.play(statement)
+                        self.interpreter.free(statement.frees)
+            self.interpreter.end()
             stats.seconds += time.perf_counter() - started
-        return Summed([self.held[part][0] for part in sorted(self.held)], self.workshop)
 
-    def _step(self, step: RankStep, format: Format, stats: PhaseStats) -> list[HeldSegment]:
-        """Be ready for everything, send everything, then take what comes; all first packets before any rest."""
-        posted = self.inbox.post(step)
-        self.outbox.send(step, [self._load(message) for message in step.sends], format, stats)
-        long = self.inbox.await_first(step, posted)
-        self.outbox.send_rests(step)
-        found = self.inbox.receive(step, long, stats)
-        self.outbox.finish(step)
-        return found
-
-    def _load(self, message: Message) -> list[HeldSegment]:
-        """What is held of a message's parts; of one contributor, where a piece names one."""
-        first = message.pieces[0]
-        if len(message.pieces) == 1 and first.origin < 0:
-            return self.held[first.part]
-        return [s for p in message.pieces for s in self.held[p.part] if p.origin < 0 or s.origin == p.origin]
-
-    def _join(self, phase: RankPhase, step: RankStep, arrived: list[HeldSegment]) -> None:
-        """The push: merge at once, in the order of the holders; or collect, under one-shot."""
-        by_part: dict[int, list[HeldSegment]] = {}
-        for segment in arrived:
-            by_part.setdefault(segment.part, []).append(segment)
-        for part, segments in by_part.items():
-            segments = sorted([*self.held[part], *segments], key=_origin)
-            if not phase.one_shot:
-                segments = [self.workshop.merge(segments, self.rank, phase.format_after(part, step.number))]
-            self.held[part] = segments
-
-    def _end(self, phase: RankPhase) -> None:
-        """Merge what was collected, and take the form of the next phase; but not what is needed no more."""
-        for part, segments in self.held.items():
-            if part not in phase.needless:
-                if phase.origins is not None:
-                    _ensure_origins(phase.origins, part, segments)
-                merged = self.workshop.merge(segments, self.rank, phase.next_format)
-                self.held[part] = [self._reshaped(merged, phase)]
-
-    def _reshaped(self, segment: HeldSegment, phase: RankPhase) -> HeldSegment:
-        """``segment`` without zeros where ``phase`` alone was dense, and filled up as the next one says."""
-        if phase.format is Format.DENSE and phase.next_format is not Format.DENSE:
-            segment = self.workshop.sparsify(segment, phase.next_format)
-        return self.workshop.filled(segment, phase.next_format) if phase.next_format in FILLING else segment
-
-    def _replace(self, arrived: list[HeldSegment]) -> None:
-        """The pull: what arrives is complete."""
-        for segment in arrived:
-            self.held[segment.part] = [segment]
-
-
-def _ensure_origins(wanted: tuple[int, ...], part: int, segments: list[HeldSegment]) -> None:
-    """Under one-shot headers say whose a segment is: the order of the sum, and so its last bits, depend on that."""
-    origins = tuple([segment.origin for segment in segments])
-    if origins != wanted:
-        message = f"part {part} was collected from ranks {', '.join(map(str, origins))}, and not once from each"
-        raise SynchronisationError(Diagnostic("corrupt-message", message))
+    def _result(self, tensor: torch.Tensor) -> torch.Tensor:
+        if self.layout.is_sparse:
+            return sparse_result(*self.interpreter.expand_units(), self.layout)
+        target = tensor.detach()
+        if target.is_contiguous():
+            self.interpreter.expand_into(target)
+        else:
+            buffer = torch.empty(self.layout.shape, dtype=self.layout.dtype)
+            self.interpreter.expand_into(buffer)
+            target.copy_(buffer)
+        return tensor

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import torch
 
-from zenc.plan.rank_schedule import Message, RankStep
+from zenc.rank_ir.ir import Exchange, Message, SegmentSpec
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
@@ -47,13 +47,13 @@ Room: TypeAlias = dict[int, Places]
 class Inbox:
     """Receives what one rank gets in one call."""
 
-    one_shot = False
-    """Whether the messages of this phase say whose their segments are; else they are their sender's."""
+    by_origin = False
+    """Whether headers of this phase say whose a segment is: the order of the sum, and its last bits, depend on it."""
 
-    def __init__(self, link: Channel, workshop: SegmentOps, room: Room) -> None:
-        self.link, self.workshop, self.room = link, workshop, room
+    def __init__(self, link: Channel, workshop: SegmentOps, room: Room, specs: Sequence[SegmentSpec]) -> None:
+        self.link, self.workshop, self.room, self.specs = link, workshop, room, specs
 
-    def post(self, step: RankStep) -> list[Pending]:
+    def post(self, step: Exchange) -> list[Pending]:
         """Be ready for the first packet of every message of ``step``."""
         receive, tag = self.link.transport.receive, self.link.tag(step, 0)
         return [
@@ -61,7 +61,7 @@ class Inbox:
             for message, buffer in zip(step.receives, self._places(step)[0], strict=True)
         ]
 
-    def _places(self, step: RankStep) -> Places:
+    def _places(self, step: Exchange) -> Places:
         """Room for the first packets of a step, kept from call to call: a call leaves nothing of itself in it."""
         kept = self.room.get(step.number)
         if kept is None:
@@ -69,7 +69,7 @@ class Inbox:
             kept = self.room[step.number] = buffers, [bytes_of_message(buffer.data_ptr()) for buffer in buffers]
         return kept
 
-    def await_first(self, step: RankStep, posted: Sequence[Pending]) -> dict[int, Arrival]:
+    def await_first(self, step: Exchange, posted: Sequence[Pending]) -> dict[int, Arrival]:
         """Wait for all first packets of ``step``, and be ready for the rest of the long ones, which are by sender."""
         (buffers, sizes), long = self._places(step), dict[int, Arrival]()
         for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
@@ -78,23 +78,25 @@ class Inbox:
                 long[message.peer] = self._looked_at(step, message, buffer)
         return long
 
-    def receive(self, step: RankStep, long: dict[int, Arrival], stats: PhaseStats) -> list[HeldSegment]:
-        """What arrives in ``step``, in no order, after ``await_first`` has found the ``long`` messages."""
+    def receive(self, step: Exchange, long: dict[int, Arrival], stats: PhaseStats) -> dict[int, HeldSegment]:
+        """What arrives in ``step``, by number, after ``await_first`` has found the ``long`` messages."""
+        found: dict[int, HeldSegment] = {}
+        if not step.receives:
+            return found
         buffers = self._places(step)[0]
-        if not buffers:
-            return []
-        opened = self.workshop.open(self.link.head, step, buffers, self.link.transport.size, self.one_shot)
-        found: list[HeldSegment] = []
+        opened = self.workshop.open(self.link.head, self.workshop.expect(step, buffers, self.specs), buffers)
         for message, buffer, segment in zip(step.receives, buffers, opened, strict=True):
-            if segment is not None and (frame := segment.frame):
+            number = message.segments[0]
+            if segment is not None and (frame := segment.frame) and self._is_from(segment.origin, number):
+                segment.origin = self.specs[number].origin
                 stats.segment_received(frame.format, frame.size, frame.size - HEADER_GAP)
-                found.append(segment)
+                found[number] = segment
             else:
                 arrival = long.get(message.peer) or self._looked_at(step, message, buffer)
-                found += self._take(step, arrival, stats)
+                found.update(zip(message.segments, self._take(step, arrival, stats), strict=True))
         return found
 
-    def _looked_at(self, step: RankStep, message: Message, buffer: torch.Tensor) -> Arrival:
+    def _looked_at(self, step: Exchange, message: Message, buffer: torch.Tensor) -> Arrival:
         """Read the headers of a first packet, and be ready for the rest of a long message."""
         total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.link.call)
         if total <= EAGER_BYTES:
@@ -108,12 +110,11 @@ class Inbox:
 
     def _most_bytes(self, message: Message) -> int:
         """What the heaviest segments of the message's parts would weigh."""
-        contributors = self.link.transport.size if self.one_shot else 1
         slots, unit_bytes = self.workshop.slots, self.workshop.unit_bytes
-        bodies = sum(most_body_bytes(slots[piece.part], unit_bytes) for piece in message.pieces)
-        return MESSAGE_HEADER_BYTES + contributors * (SEGMENT_HEADER_BYTES * len(message.pieces) + bodies)
+        bodies = sum(most_body_bytes(slots[self.specs[number].part], unit_bytes) for number in message.segments)
+        return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(message.segments) + bodies
 
-    def _take(self, step: RankStep, arrival: Arrival, stats: PhaseStats) -> list[HeldSegment]:
+    def _take(self, step: Exchange, arrival: Arrival, stats: PhaseStats) -> list[HeldSegment]:
         """Wait for the rest of a message, and decode it."""
         if arrival.rest is not None:
             self.link.wait(arrival.rest, arrival.message.peer, step, arrival.size)
@@ -129,28 +130,31 @@ class Inbox:
         return self._decoded(arrival, sizes, address + at, stats)
 
     def _decoded(self, arrival: Arrival, sizes: list[int], body: int, stats: PhaseStats) -> list[HeldSegment]:
-        headers, sender = arrival.headers, arrival.message.peer
+        headers = arrival.headers
         frame = MessageBuffer(arrival.whole, arrival.size, headers[0].format, None, True) if len(headers) == 1 else None
         bitmaps = self.workshop.bitmaps(len(headers))
         bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
-        for header, size in zip(headers, sizes, strict=True):
-            origin = header.origin if self.one_shot else sender
-            what = (header.part, origin, header.count, header.format)
+        for header, size, number in zip(headers, sizes, arrival.message.segments, strict=True):
+            what = (header.part, self.specs[number].origin, header.count, header.format)
             found.append(self.workshop.decode(*what, body, bitmap, keep, frame))
             stats.body_received(header.format, size)
             body, bitmap = body + size, bitmap + self.workshop.bitmap_bytes
         return found
 
     def _ensure_expected(self, headers: list[SegmentHeader], message: Message) -> None:
-        """The parts that the plan says, of ranks that there are, none twice and none fuller than its part."""
-        slots, size, pieces = self.workshop.slots, self.link.transport.size, message.pieces
-        if len(headers) == len(pieces) == 1:
-            same = headers[0].part == pieces[0].part
-        else:
-            came = {(header.part, header.origin) for header in headers}
-            same = {part for part, _ in came} == {piece.part for piece in pieces} and len(came) == len(headers)
-        if not same or any(header.origin >= size or header.count > slots[header.part] for header in headers):
+        """The segments that the plan says, in their order, none fuller than its part."""
+        slots, expected = self.workshop.slots, message.segments
+        if len(headers) != len(expected) or not all(
+            header.part == self.specs[number].part
+            and header.count <= slots[header.part]
+            and self._is_from(header.origin, number)
+            for header, number in zip(headers, expected, strict=True)
+        ):
             raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
+
+    def _is_from(self, origin: int, number: int) -> bool:
+        """Whether a header may say ``origin`` of segment ``number``."""
+        return origin == self.specs[number].origin if self.by_origin else origin < self.link.transport.size
 
 
 def _head(buffer: torch.Tensor, size: int) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from zenc.plan.rank_schedule import RankStep
+from zenc.rank_ir.ir import Exchange
 from zenc.runtime.cpu.channel import Channel, Sending
 from zenc.runtime.cpu.headers import SegmentHeader, message_header
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
@@ -29,18 +29,18 @@ class Outbox:
         self.sending: list[Sending] = []
         self.rests: list[tuple[torch.Tensor, int]] = []
 
-    def send(self, step: RankStep, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats) -> None:
+    def send(self, step: Exchange, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats) -> None:
         """Send the first packet of every message of ``step``, which is all of most; ``finish`` waits for them."""
         send, tag, sending = self.link.transport.send, self.link.tag(step, 0), self.sending
         for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
             size, peer = buffer.numel(), message.peer
             if size <= EAGER_BYTES:
-                sending.append((send(peer, tag, buffer), peer, size))
+                sending.append((send(peer, tag, buffer), peer, size, step))
             else:
-                sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size))
+                sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size, step))
                 self.rests.append((buffer, peer))
 
-    def send_rests(self, step: RankStep) -> None:
+    def send_rests(self, step: Exchange) -> None:
         """Send what is left of long messages, once this rank is ready for those of its peers.
 
         A transport may ask a receiver whether it is ready, as gloo does. An answer that stands behind a long message on
@@ -48,13 +48,12 @@ class Outbox:
         """
         for buffer, peer in self.rests:
             rest = self.link.transport.send(peer, self.link.tag(step, 1), buffer[EAGER_BYTES:])
-            self.sending.append((rest, peer, buffer.numel()))
+            self.sending.append((rest, peer, buffer.numel(), step))
         self.rests.clear()
 
-    def finish(self, step: RankStep) -> None:
-        """Wait until all that was sent in ``step`` is on its way, so that its buffers may change."""
-        self.link.wait_all(self.sending, step)
-        self.sending.clear()
+    def finish(self) -> None:
+        """Wait until all that was sent is on its way."""
+        self.link.wait_all(self.sending)
 
     def _messages(
         self, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats

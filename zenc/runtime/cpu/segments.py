@@ -3,7 +3,7 @@
     HeldSegment   = part  origin  count  bitmap  values  MessageBuffer?  # bitmap, values: addresses; keep owns them
     MessageBuffer = buffer: header gap | index | values              # a whole message that carries this segment alone
 
-``origin`` is the rank that contributed it (one-shot) or holds it (incremental). Values lie in ascending slot order.
+``origin`` is that of ``zenc.rank_ir.ir.SegmentSpec``. Values lie in ascending slot order.
 Kernels place values straight into a frame, so that a message of one segment is sent without a copy, and to many
 peers from one buffer. The algorithms are the target's (bitmap ranking); this module owns the buffers. Addresses
 instead of tensors, since making a view of a tensor costs more than most of what is done with it here.
@@ -14,12 +14,11 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from zenc.errors import Diagnostic, InternalError
-from zenc.plan.rank_schedule import RankStep
+from zenc.rank_ir.ir import Exchange, SegmentSpec
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.kernels import NO_PART, Expected, Kernels, Outgoing
 from zenc.runtime.cpu.transport import EAGER_BYTES
@@ -65,20 +64,12 @@ class HeldSegment:
     keep: object
     frame: MessageBuffer | None
 
-    def seen_from(self, origin: int) -> HeldSegment:
-        """The same segment, held by ``origin``."""
-        if origin == self.origin:
-            return self
-        old = self.frame
-        frame = old and MessageBuffer(old.buffer, old.size, old.format, old.asked, old.has_index)
-        return replace(self, origin=origin, frame=frame)
-
 
 class SegmentOps:
     """Makes segments of one shape of tensor: its kernels, its geometry and its dtype. Kept from call to call.
 
-    Every ``format`` argument is the one in which the new segment is expected to be sent next; it decides the layout
-    of its frame only.
+    Every ``format`` argument is the one in which the new segment is expected to be sent first; it decides the layout
+    of its frame only. None: it is not sent, and has no frame.
     """
 
     def __init__(self, kernels: Kernels, geometry: Geometry, layout: Layout) -> None:
@@ -91,7 +82,9 @@ class SegmentOps:
         self.unit_bytes = layout.width * layout.dtype.itemsize
         self.expected: dict[int, Expected] = {}
 
-    def pack(self, contribution: Contribution, divisor: int, rank: int, format: Format) -> list[HeldSegment]:
+    def pack(
+        self, contribution: Contribution, divisor: int, rank: int, formats: Sequence[Format | None]
+    ) -> list[HeldSegment]:
         """One segment a part, from this rank's own gradient: mark, rank, place (each value divided by ``divisor``)."""
         kernels, geometry, words = self.kernels, self.geometry, self.words
         ids, values = contribution.unit_ids, contribution.values.data_ptr()
@@ -107,7 +100,7 @@ class SegmentOps:
         starts = [*self.ranks_type.from_address(ranks)[:: self.part_words], total]
         segments = [
             self.framed(part, rank, end - start, marks + part * self.bitmap_bytes, scratch, format)
-            for part, (start, end) in enumerate(itertools.pairwise(starts))
+            for part, ((start, end), format) in enumerate(zip(itertools.pairwise(starts), formats, strict=True))
         ]
         outs = [segment.values for segment in segments]
         if ids is None:
@@ -116,8 +109,13 @@ class SegmentOps:
             kernels.place_units(self.dtype, geometry, slots, n, values, marks, ranks, total, divisor, outs)
         return segments
 
-    def framed(self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format) -> HeldSegment:
+    def framed(
+        self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format | None
+    ) -> HeldSegment:
         """A segment with a frame of its own; its values are not there yet. ``keep`` owns the bitmap."""
+        if format is None:
+            alone = torch.empty(max(1, count * self.unit_bytes), dtype=torch.uint8)  # which so has an address
+            return HeldSegment(part, origin, count, bitmap, alone.data_ptr(), (keep, alone), None)
         chosen, index, body = wire_layout(format, self.slots[part], count, self.unit_bytes)
         size = HEADER_GAP + body
         arena = torch.empty(size, dtype=torch.uint8)
@@ -138,7 +136,7 @@ class SegmentOps:
         self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, made.values)
         return made
 
-    def sparsify(self, segment: HeldSegment, format: Format) -> HeldSegment:
+    def sparsify(self, segment: HeldSegment, format: Format | None) -> HeldSegment:
         """The same segment without the units that are all zero."""
         words, width = self.part_words, self.layout.width
         kept = torch.empty(words, dtype=torch.int64)
@@ -160,10 +158,8 @@ class SegmentOps:
         self.kernels.spread(self.dtype, *where, slots, self.layout.width, segment.values, made.values)
         return made
 
-    def merge(self, segments: list[HeldSegment], origin: int, format: Format) -> HeldSegment:
+    def merge(self, segments: list[HeldSegment], origin: int, format: Format | None) -> HeldSegment:
         """The sum of segments of one part, added in the order given."""
-        if len(segments) == 1:
-            return segments[0].seen_from(origin)
         bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
         union = torch.empty(self.part_words, dtype=torch.int64)
         count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
@@ -192,39 +188,32 @@ class SegmentOps:
             frame.has_index = True
         self.kernels.seal(head, messages)
 
-    def expect(self, step: RankStep, buffers: Sequence[torch.Tensor]) -> Expected:
-        """What ``open`` is to find in ``buffers``, which stay where they are as long as this workshop is kept."""
+    def expect(self, step: Exchange, buffers: Sequence[torch.Tensor], specs: Sequence[SegmentSpec]) -> Expected:
+        """What ``open`` is to find in ``buffers``, which stay where they are as long as this object is kept."""
         known = self.expected.get(step.number)
         if known is None:
             messages = []
             for buffer, message in zip(buffers, step.receives, strict=True):
-                part = message.pieces[0].part
-                expected = part if len(message.pieces) == 1 else NO_PART
+                part = specs[message.segments[0]].part
+                expected = part if len(message.segments) == 1 else NO_PART
                 messages.append((buffer.data_ptr(), message.peer, expected, self.slots[part]))
             known = self.expected[step.number] = Expected(messages)
         return known
 
-    def open(
-        self, head: bytes, step: RankStep, buffers: Sequence[torch.Tensor], ranks: int, one_shot: bool
-    ) -> list[HeldSegment | None]:
-        """The segments of the messages of a step that are to carry one alone, and have it all in the first packet.
+    def open(self, head: bytes, expected: Expected, buffers: Sequence[torch.Tensor]) -> list[HeldSegment | None]:
+        """The segments of ``expected`` messages that carry one alone, and have it all in the first packet.
 
-        None for all other messages, and for a segment that is of none of the ``ranks``. Under ``one_shot`` headers
-        say whose a segment is; else it is its sender's.
+        None for all other messages. Their origins are what headers say.
         """
-        expected = self.expect(step, buffers)
         bitmaps = torch.empty(expected.count * self.part_words, dtype=torch.int64)
         bitmap, segments = bitmaps.data_ptr(), list[HeldSegment | None]()
         opened = self.kernels.open(head, expected, EAGER_BYTES, self.unit_bytes, bitmap, self.part_words)
-        for (size, count, origin, wire, values), buffer, (message, sender, part, _) in zip(
+        for (size, count, origin, wire, values), buffer, (message, _, part, _) in zip(
             opened, buffers, expected.messages, strict=True
         ):
-            if size and origin < ranks:
-                frame, holder = (
-                    MessageBuffer(buffer, size, WIRE_FORMATS[wire], None, True),
-                    origin if one_shot else sender,
-                )
-                segments.append(HeldSegment(part, holder, count, bitmap, message + values, (buffer, bitmaps), frame))
+            if size:
+                frame, at = MessageBuffer(buffer, size, WIRE_FORMATS[wire], None, True), message + values
+                segments.append(HeldSegment(part, origin, count, bitmap, at, (buffer, bitmaps), frame))
             else:
                 segments.append(None)
             bitmap += self.bitmap_bytes
@@ -277,8 +266,6 @@ class SegmentOps:
 
     def _whole(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
         """The bitmaps of all parts, one after another."""
-        if [segment.part for segment in segments] != list(range(self.geometry.parts)):
-            raise InternalError(Diagnostic("internal", "a call ended without all parts"))
         bitmap = torch.empty(self.words, dtype=torch.int64)
         base, size = bitmap.data_ptr(), self.bitmap_bytes
         for segment in segments:

@@ -13,19 +13,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 
+from zenc.rank_ir.ir import SegmentSpec
 from zenc.runtime.cpu.headers import CallHeader, corrupt, message_header, read_headers
 from zenc.runtime.cpu.ownership import Agreement, Ranks
+from zenc.runtime.layout import Layout
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 HEADER = MESSAGE_HEADER_BYTES
-
-Piece: TypeAlias = tuple[int, Ranks]
-"""A part, and the ranks whose contributions are summed in what travels of it."""
 
 
 @dataclass(slots=True)
@@ -57,9 +55,9 @@ class RowPacker:
         body = sum([padded(count * self.unit_bytes) for count in counts])
         return HEADER + body if body else 0
 
-    def count_of(self, piece: Piece) -> int:
-        """The rows of ``piece``."""
-        return self.agreed.count(*piece)
+    def count_of(self, spec: SegmentSpec) -> int:
+        """The rows of what ``spec`` describes."""
+        return self.agreed.count(spec.part, spec.ranks)
 
     def framed(self, part: int, ranks: Ranks) -> Rows:
         """Rows with a message of their own; their values are not there yet."""
@@ -104,17 +102,17 @@ class RowPacker:
         header = message_header(self.call, self.rank, [], message.numel())
         ctypes.memmove(message.data_ptr(), header, HEADER)
 
-    def opened(self, message: torch.Tensor, sender: int, pieces: Sequence[Piece]) -> list[Rows]:
-        """The rows of a message that brings ``pieces``, empty ones if there is none.
+    def opened(self, message: torch.Tensor, sender: int, specs: Sequence[SegmentSpec]) -> list[Rows]:
+        """The rows of a message that brings what ``specs`` describe, empty ones if there is none.
 
         Raises SynchronisationError unless it is that message.
         """
         if message.numel():
             self._ensure_header(message, sender)
         at, found = message.data_ptr() + HEADER, []
-        for part, ranks in pieces:
-            count = self.agreed.count(part, ranks)
-            found.append(Rows(part, ranks, count, at, message, message if len(pieces) == 1 else None))
+        for spec in specs:
+            count = self.count_of(spec)
+            found.append(Rows(spec.part, spec.ranks, count, at, message, message if len(specs) == 1 else None))
             at += padded(count * self.unit_bytes)
         return found
 
@@ -123,3 +121,24 @@ class RowPacker:
         if header != message_header(self.call, sender, [], message.numel()):
             read_headers(header, sender, self.call)  # says which field differs, if it is one of the call's
             raise corrupt(sender, f"it is not the one of {message.numel():,} bytes that the plan says")
+
+
+class SparseOutput:
+    """All units that somebody holds, ascending: ``ids`` [k] int64, and ``values`` [k, width] of the parts so far.
+
+    To make room for them and to write to it takes longest at the end, when all ranks do, and nothing while a rank
+    waits for values.
+    """
+
+    def __init__(self, agreed: Agreement, layout: Layout, unit_bytes: int) -> None:
+        self.ids = torch.empty(agreed.present, dtype=torch.int64)
+        self.values = torch.empty(agreed.present, layout.width, dtype=layout.dtype)
+        self._numbers = dict(enumerate(agreed.list_units(self.ids.data_ptr())))
+        self._holding, self._unit_bytes = agreed.holding, unit_bytes
+
+    def add(self, rows: Rows) -> None:
+        """Write complete rows of a part to their places, unless they are there."""
+        numbers = self._numbers.pop(rows.part, None)
+        if numbers is not None:
+            at = numbers.data_ptr(), rows.count, rows.values, self._unit_bytes
+            self._holding.place_rows(*at, self.values.data_ptr())

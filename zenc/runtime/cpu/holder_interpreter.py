@@ -1,0 +1,204 @@
+"""Interpreter of programs by holders: index sets travel first, then the ranks agree, and from there on values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+
+from zenc.plan.ir import PhaseKind
+from zenc.rank_ir.ir import Agree, Carries, Exchange, Merge, RankPhase, RankProgram, Split, Statement
+from zenc.runtime.cpu.channel import Channel, Sending
+from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.geometry import words_of
+from zenc.runtime.cpu.holder_kernels import HolderKernels
+from zenc.runtime.cpu.inbox import Room
+from zenc.runtime.cpu.ownership import Agreement
+from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
+from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
+from zenc.runtime.cpu.transport import Pending
+from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput
+from zenc.runtime.layout import Contribution
+from zenc.runtime.stats import PhaseStats
+
+Posted: TypeAlias = list[tuple[torch.Tensor, Pending | None]]
+"""By message of a step a buffer of exactly its size, and the receive; None for one without values."""
+
+
+@dataclass(frozen=True, slots=True)
+class HolderOps:
+    """What calls over tensors of one layout share. ``whole`` makes segments of all units, ``sets`` their index sets.
+
+    ``wanted`` [size, size], bool: of which parts it matters here what each rank holds.
+    """
+
+    whole: SegmentOps
+    sets: SegmentOps
+    kernels: HolderKernels
+    wanted: torch.Tensor
+
+
+def wanted_by(program: RankProgram) -> torch.Tensor:
+    """[size, size], bool: for each rank the parts that are pushed to the rank of ``program``, which it sums."""
+    wanted = torch.zeros(program.size, program.size, dtype=torch.bool)
+    for phase in program.phases:
+        if phase.kind is PhaseKind.PUSH:
+            numbers = [n for exchange in phase.exchanges for message in exchange.receives for n in message.segments]
+            wanted[:, [program.segments[number].part for number in numbers]] = True
+    return wanted
+
+
+class HolderInterpreter:
+    """``held`` are the values that are there, by number; index sets are what ``sets`` holds."""
+
+    agreed: Agreement
+    packer: RowPacker
+    own: HeldSegment
+    """This rank's gradient."""
+
+    def __init__(self, script: Script, channel: Channel, ops: HolderOps, room: Room) -> None:
+        self.program, self.channel, self.ops = script.program, channel, ops
+        self.sets = SegmentInterpreter(script, channel, ops.sets, room)
+        self.held: dict[int, Rows] = {}
+        self.posted: dict[int, Posted] = {}
+        self.ahead: tuple[Exchange, ...] = ()
+        self.sending: list[Sending] = []
+        self.complete: list[Rows] = []
+        self.output: SparseOutput | None = None
+
+    @property
+    def counts_in(self) -> list[int]:
+        return self.agreed.counts_of(self.program.rank)
+
+    @property
+    def counts_out(self) -> list[int]:
+        return [self.held[number].count for number in self.program.expand.segments]
+
+    def pack(self, contribution: Contribution, divisor: int) -> None:
+        rank, (number,) = self.program.rank, self.program.pack.results
+        (own,) = self.ops.whole.pack(contribution, divisor, rank, [None])
+        self.own = own
+        self.sets.hold(number, own.count, own.bitmap, own.keep)
+
+    def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
+        self.phase, self.stats = phase, stats
+        self.sets.begin(phase, stats)
+        self.ahead = phase.exchanges[1:] if phase.kind is PhaseKind.PULL else ()
+
+    def play(self, statement: Statement) -> None:
+        match statement:
+            case Exchange() if self.phase.carries is Carries.SETS:
+                self.sets.play(statement)
+            case Exchange():
+                self._exchange(statement)
+            case Merge(result, segments):
+                self._hold(result, self._merged(result, [self.held[number] for number in segments]))
+            case Agree(sets):
+                self._agree([self.sets.held[number] for number in sets])
+            case Split(results):
+                self._split(results)
+
+    def free(self, segments: Sequence[int]) -> None:
+        for number in segments:
+            self.held.pop(number, None)
+            self.sets.held.pop(number, None)
+
+    def end(self) -> None:
+        self.sets.end()
+        self.channel.wait_all(self.sending)
+
+    def _agree(self, sets: list[HeldSegment]) -> None:
+        ops, call = self.ops, self.channel.call
+        bitmaps = [each.bitmap for each in sets]
+        self.agreed = Agreement(ops.whole.kernels, ops.kernels, call.units, bitmaps, sets, ops.wanted)
+        self.packer = RowPacker(self.agreed, call, self.program.rank, ops.whole.unit_bytes)
+
+    def _split(self, results: Sequence[int]) -> None:
+        rows = self.packer.framed_all(self.program.rank)
+        self.agreed.split(self.own.bitmap, self.own.values, self.ops.whole.unit_bytes, [each.values for each in rows])
+        for number, each in zip(results, rows, strict=True):
+            self._hold(number, each)
+
+    def _hold(self, number: int, rows: Rows) -> None:
+        self.held[number] = rows
+        if self.program.segments[number].final:
+            self.complete.append(rows)
+
+    def _exchange(self, step: Exchange) -> None:
+        """All that a pull brings stays to the end: a rank that sends is ready for all of it, and nobody waits for that.
+
+        What can be done without the values of others is done while they come.
+        """
+        posted = self.posted.pop(step.number, None) or self._post(step)
+        self.channel.wait_all(self.sending)
+        self._send(step)
+        self.posted.update({later.number: self._post(later) for later in self.ahead})
+        self.ahead = ()
+        if self.phase.kind is PhaseKind.PUSH:
+            self.agreed.learn()
+        self._place()
+        self._receive(step, posted)
+
+    def _post(self, step: Exchange) -> Posted:
+        posted: Posted = []
+        tag, receive = self.channel.tag(step, 0), self.channel.transport.receive
+        for message in step.receives:
+            specs = [self.program.segments[number] for number in message.segments]
+            buffer = torch.empty(self.packer.bytes_of(map(self.packer.count_of, specs)), dtype=torch.uint8)
+            posted.append((buffer, receive(message.peer, tag, buffer) if len(buffer) else None))
+        return posted
+
+    def _send(self, step: Exchange) -> None:
+        tag, send = self.channel.tag(step, 0), self.channel.transport.send
+        for message in step.sends:
+            rows = [self.held[number] for number in message.segments]
+            size = self.packer.bytes_of(each.count for each in rows)
+            if size:
+                self.sending.append((send(message.peer, tag, self.packer.message(rows)), message.peer, size, step))
+                self.stats.sent(size)
+                self.stats.values_sent(size - HEADER)
+
+    def _receive(self, step: Exchange, posted: Posted) -> None:
+        """Rows without values come without a message."""
+        for message, (buffer, pending) in zip(step.receives, posted, strict=True):
+            if pending is not None:
+                self.channel.wait(pending, message.peer, step, buffer.numel())
+                self.stats.received(buffer.numel())
+                self.stats.values_received(buffer.numel() - HEADER)
+            specs = [self.program.segments[number] for number in message.segments]
+            for number, rows in zip(message.segments, self.packer.opened(buffer, message.peer, specs), strict=True):
+                self._hold(number, rows)
+
+    def _merged(self, result: int, rows: Sequence[Rows]) -> Rows:
+        """The sum of rows of one part, added in the order given."""
+        part, ranks = self.program.segments[result].part, self.program.segments[result].ranks
+        agreed, whole = self.agreed, self.ops.whole
+        occupied = [each for each in rows if each.count]
+        if len(occupied) <= 1:
+            return replace((occupied or rows)[0], ranks=ranks)
+        made = self.packer.framed(part, ranks)
+        bitmaps = [agreed.bitmap(part, each.ranks) for each in occupied]
+        values = [each.values for each in occupied]
+        words = words_of(agreed.slots[part])
+        whole.kernels.merge(whole.dtype, bitmaps, values, words, whole.layout.width, made.values)
+        return made
+
+    def _place(self) -> None:
+        """Write what is complete to its place in the sum. A dense tensor is left alone until nothing can fail."""
+        if self.complete and self.ops.whole.layout.is_sparse:
+            if self.output is None:
+                self.output = SparseOutput(self.agreed, self.ops.whole.layout, self.ops.whole.unit_bytes)
+            for rows in self.complete:
+                self.output.add(rows)
+            self.complete.clear()
+
+    def expand_into(self, tensor: torch.Tensor) -> None:
+        values = [self.held[number].values for number in self.program.expand.segments]
+        self.agreed.join_dense(values, self.ops.whole.unit_bytes, tensor.data_ptr())
+
+    def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
+        self._place()
+        assert self.output
+        return self.output.ids, self.output.values

@@ -1,0 +1,86 @@
+"""Interpreter of segments with an index, or of index sets: what is held of a part by its number, as a HeldSegment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from zenc.plan.ir import PhaseKind
+from zenc.rank_ir.ir import Exchange, Fill, Merge, RankPhase, Sparsify, Statement
+from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.executor import Script
+from zenc.runtime.cpu.inbox import Inbox, Room
+from zenc.runtime.cpu.outbox import Outbox
+from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
+from zenc.runtime.layout import Contribution
+from zenc.runtime.stats import PhaseStats
+
+
+class SegmentInterpreter:
+    """``held`` are the segments that are there, by number."""
+
+    def __init__(self, script: Script, channel: Channel, ops: SegmentOps, room: Room) -> None:
+        self.script, self.program, self.formats, self.ops = script, script.program, script.formats, ops
+        self.rank, self.counts_in = script.program.rank, list[int]()
+        self.inbox, self.outbox = Inbox(channel, ops, room, script.specs), Outbox(channel, ops)
+        self.held: dict[int, HeldSegment] = {}
+
+    @property
+    def counts_out(self) -> list[int]:
+        return [segment.count for segment in self._complete()]
+
+    def pack(self, contribution: Contribution, divisor: int) -> None:
+        results = self.program.pack.results
+        formats = [self.formats[number] for number in results]
+        self.held.update(zip(results, self.ops.pack(contribution, divisor, self.rank, formats), strict=True))
+        for fill in self.script.fills:
+            self.play(fill)
+            self.free(fill.frees)
+        self.counts_in = [self.held[number].count for number in self.program.own]
+
+    def hold(self, number: int, count: int, bitmap: int, keep: object) -> None:
+        """Hold ``count`` units of a bitmap that ``keep`` owns as segment ``number``, of which there are no values."""
+        self.held[number] = self.ops.framed(0, self.rank, count, bitmap, keep, self.formats[number])
+
+    def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
+        self.format, self.stats = phase.format, stats
+        self.inbox.by_origin = phase.one_shot and phase.kind is not PhaseKind.PULL
+
+    def play(self, statement: Statement) -> None:
+        held, ops = self.held, self.ops
+        match statement:
+            case Exchange():
+                self._exchange(statement)
+            case Merge(result, segments):
+                held[result] = ops.merge([held[number] for number in segments], self.rank, self.formats[result])
+            case Fill(result, segment, format):
+                held[result] = ops.filled(held[segment], format)
+            case Sparsify(result, segment):
+                held[result] = ops.sparsify(held[segment], self.formats[result])
+
+    def free(self, segments: Sequence[int]) -> None:
+        for number in segments:
+            del self.held[number]
+
+    def end(self) -> None:
+        self.outbox.finish()
+
+    def _exchange(self, step: Exchange) -> None:
+        """Be ready for everything, send everything, then take what comes; all first packets before any rest."""
+        held, inbox, outbox = self.held, self.inbox, self.outbox
+        posted = inbox.post(step)
+        outbox.finish()
+        outbox.send(step, [[held[number] for number in to.segments] for to in step.sends], self.format, self.stats)
+        long = inbox.await_first(step, posted)
+        outbox.send_rests(step)
+        held.update(inbox.receive(step, long, self.stats))
+
+    def expand_into(self, tensor: torch.Tensor) -> None:
+        self.ops.expand_into(self._complete(), tensor)
+
+    def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.ops.expand_units(self._complete())
+
+    def _complete(self) -> list[HeldSegment]:
+        return [self.held[number] for number in self.program.expand.segments]
