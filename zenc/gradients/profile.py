@@ -115,7 +115,7 @@ class Profile:
         return np.asarray(self._by_range(k).mean(axis=-1))
 
     def union_between(self, first: npt.ArrayLike, last: npt.ArrayLike, k: npt.ArrayLike) -> Floats:
-        """The density of the sum of ``k`` ranks among the units [first, last), 0 where there are none.
+        """The density of the sum of ``k`` ranks among the units [first, last), 0 where there are none; of their shape.
 
         ``first``, ``last`` (0 to ``units``) and ``k`` are broadcast against each other.
         """
@@ -165,7 +165,7 @@ class Profile:
         return float(self.union_between(edges[:-1], edges[1:], 1).max()) / density if density else 1.0
 
     def blocks(self, k: npt.ArrayLike, block: int) -> Floats:
-        """The share of the blocks of ``block`` neighbouring units of which any of ``k`` ranks holds one.
+        """The share of the blocks of ``block`` units that any of ``k`` ranks holds a unit of; of the shape of ``k``.
 
         An estimate: the probabilities of neighbours are taken as drawn from those of their range. Where units of one
         probability stand together within a range, fewer blocks are held.

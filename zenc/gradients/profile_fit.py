@@ -98,7 +98,7 @@ def _curves(histogram: Floats, k: Ints) -> Floats:
 
 
 def misfit(profile: Profile, histogram: Floats) -> float:
-    """The greatest relative difference of a d_k of ``profile`` from the counted one, for k = 1..n."""
+    """The greatest relative difference of a d_k of ``profile`` from that of ``histogram`` [ranges, n + 1], k = 1..n."""
     k = _numbers(histogram.shape[-1] - 1)
     counted = counted_union(histogram, k)
     return float(np.abs(profile.union(k) / counted - 1).max()) if counted[0] else 0.0
@@ -138,7 +138,7 @@ def _range(curve: Floats, k: Ints) -> Range:
 
 
 def nonnegative(matrix: Floats, target: Floats) -> Floats:
-    """The x >= 0 with the least |matrix x - target|, by Lawson's and Hanson's active sets."""
+    """The x >= 0 [columns] with the least |matrix x - target| (Lawson and Hanson, 1974, chapter 23)."""
     columns = matrix.shape[1]
     found, free = np.zeros(columns), np.zeros(columns, dtype=bool)
     tolerance = 1e-12 * float(np.abs(matrix.T @ target).max())

@@ -27,7 +27,7 @@ _MOST_POOLED = 4096
 
 
 def sample_ids(units: int, most: int) -> Ints:
-    """The units that are looked at, ``most`` of them, or all of fewer; ascending."""
+    """The units that are looked at, [min(units, most)] int64, ascending; the same on all ranks."""
     if units <= most:
         return np.arange(units)
     mixed = mix(np.arange(1, most + 1, dtype=np.uint64) * np.uint64(GOLDEN))

@@ -33,7 +33,7 @@ class EvaluationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The ranks for which something is evaluated, and the names they know. ``values['rank']`` is ``ranks``."""
+    """The ranks [k] for which something is evaluated, and the names they know. ``values['rank']`` is ``ranks``."""
 
     ranks: Ints
     values: Mapping[str, Value]
@@ -78,12 +78,12 @@ def evaluate(expression: Expression, scope: Scope) -> Value:
 
 
 def condition(expression: Expression, scope: Scope) -> Mask:
-    """Where ``expression`` is not zero, as a mask over the ranks of ``scope``."""
+    """The mask [k] of the ranks of ``scope`` for which ``expression`` is not zero."""
     return np.broadcast_to(np.not_equal(evaluate(expression, scope), 0), scope.ranks.shape)
 
 
 def spread(value: Value, scope: Scope) -> Ints:
-    """``value`` as an array with one entry for each rank of ``scope``."""
+    """``value`` as an array [k], with one entry for each rank of ``scope``."""
     return np.broadcast_to(np.asarray(value, dtype=np.int64), scope.ranks.shape)
 
 

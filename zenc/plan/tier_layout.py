@@ -22,7 +22,7 @@ from zenc.scheme.model import Partition
 
 @dataclass(frozen=True, slots=True)
 class TierLayout:
-    """A tier among all ranks.
+    """A tier among all ranks. Ranks, and what is said of each of them, are int64 [ranks].
 
     Its groups have ``members``, each of ``inner`` ranks; its parts are ``parts``, each of ``width`` of all parts.
     """
@@ -59,7 +59,7 @@ def levels_of(plan: Plan, size: int) -> tuple[TierLayout, ...]:
 
 
 def first_part(levels: tuple[TierLayout, ...], ranks: Ints) -> Ints:
-    """The first of the parts that each rank owns in ``levels``, the inner tiers."""
+    """The first of the parts that each of ``ranks`` [k] owns in ``levels``, the inner tiers."""
     first = np.zeros_like(ranks)
     for level in levels:
         if level.parts > 1:

@@ -32,7 +32,7 @@ _MOST_CHOICES = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """``counts[i]`` links of pair i, or NO_ROUTE; ``links`` are places in ``RouteTable.links``, pair after pair."""
+    """The links of each pair: ``counts`` [pairs] of them, or NO_ROUTE; ``links`` are places in ``RouteTable.links``."""
 
     counts: Ints
     links: Ints
@@ -44,7 +44,7 @@ class Paths:
 
     @property
     def starts(self) -> Ints:
-        """Where the links of each pair begin."""
+        """The place in ``links`` of the first link of each pair."""
         return np.cumsum(self.lengths) - self.lengths
 
 

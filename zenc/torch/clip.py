@@ -16,7 +16,7 @@ def clip_grad_norm_(
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
 ) -> torch.Tensor:
-    """Scale the gradients of ``parameters`` in place so that their total norm is at most ``max_norm``.
+    """Scale the gradients of ``parameters``, of any shapes, so that their total norm is at most ``max_norm``; in place.
 
     As ``torch.nn.utils.clip_grad_norm_``, with sparse COO gradients among them; these are coalesced first, since the
     norm of an uncoalesced one would count a row that is there twice wrongly. After DDP has synchronised, all ranks

@@ -23,7 +23,7 @@ def reduce_dense(
     reduce_rows: Callable[[torch.Tensor, torch.Tensor], Future],
     group: dist.ProcessGroup | None,
 ) -> torch.futures.Future[torch.Tensor]:
-    """Average the buffer of a dense bucket over the ranks, in place.
+    """Average the buffer [elements] of a dense bucket over the ranks, in place.
 
     ``reduce_rows(parameter, gradient)`` averages the gradients of the parameters whose ids are in ``through_scheme``;
     ``group`` all else.

@@ -88,7 +88,7 @@ class Observer:
         self._marker = PresenceSampler(ROWS_LOOKED_AT)
 
     def reduce(self, bucket: GradBucket) -> Averaged:
-        """DDP's own way, with a look at the gradients before, and at the clock before and after."""
+        """DDP's own average of the buffer, in its shape; the gradients are counted before, the clock is read twice."""
         step = self._step()
         buffer = bucket.buffer()
         if step.sampled:
@@ -198,7 +198,7 @@ def observed(
     deadline: float | None,
     profiler: Profiler,
 ) -> DryRun:
-    """A dry run of ``ddp_model``, which counts with the other ranks who holds which rows of its ``tables``.
+    """A dry run of ``ddp_model``, which counts the holders of each row of ``tables``; parameters have any shape.
 
     Embeddings with dense gradients are among the tables without being named. Raises what ``zenc.attach`` does.
     """

@@ -83,14 +83,14 @@ class ZencState:
         return {name: replace(each, waited=dict(each.waited)) for name, each in self.totals.copy().items()}
 
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Queue the average of the gradients of ``bucket`` over the ranks; sparse ones by the scheme."""
+        """Queue the average of ``bucket``'s buffer, in its shape; a sparse one goes through the scheme."""
         buffer = bucket.buffer()
         if not buffer.is_sparse:
             return self.average_dense(bucket)
         parameters = bucket.parameters()
-        return self.average(buffer, self.name_of(parameters[0], bucket) if parameters else "")
+        return self.average(buffer, self._name_of(parameters[0], bucket) if parameters else "")
 
-    def name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
+    def _name_of(self, parameter: torch.Tensor, bucket: GradBucket) -> str:
         """What ``stats`` calls a parameter of ``bucket``."""
         return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
@@ -110,13 +110,13 @@ class ZencState:
         return work.get_future()
 
     def average_dense(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """A dense bucket: the asked-for gradients by the scheme, all others by DDP's own all-reduce."""
+        """The average of a dense bucket's buffer [elements]: what is asked for by the scheme, the rest by DDP."""
         ours = self._dense and self._dense.intersection(map(id, bucket.parameters()))
         if not ours:
             return own_way(bucket, self.process_group)
 
         def by_scheme(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-            return self.average(gradient, self.name_of(parameter, bucket), rows=True)
+            return self.average(gradient, self._name_of(parameter, bucket), rows=True)
 
         return reduce_dense(bucket, ours, by_scheme, self.process_group)
 
@@ -143,7 +143,7 @@ def _elsewhere() -> ZencState:
 
 
 def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average the gradients of ``bucket`` over the ranks: ``ddp.register_comm_hook(state, zenc_hook)``.
+    """Average ``bucket``'s buffer over the ranks, in its shape: ``ddp.register_comm_hook(state, zenc_hook)``.
 
     1. A dense bucket: DDP's own all-reduce, but for the parameters that the state was told of.
     2. A sparse one: queue the scheme's ``all_reduce`` with op "mean", and return its future, so that the backward

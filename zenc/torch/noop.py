@@ -11,7 +11,7 @@ log = logging.getLogger("zenc")
 
 
 def noop_hook(state: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Leave every rank with its own gradients: ``ddp.register_comm_hook(None, zenc.noop_hook)``, to measure a bound.
+    """The bucket's buffer as it is, in its shape: ``ddp.register_comm_hook(None, zenc.noop_hook)``, to measure a bound.
 
     A step with this hook takes what it would if synchronisation took no time; no scheme can do better. Nothing is
     learned in such steps: the ranks' models drift apart. Throw the model away afterwards.

@@ -39,12 +39,12 @@ class Slot:
 
 
 def own_way(bucket: GradBucket, group: dist.ProcessGroup | None) -> Averaged:
-    """What DDP does without a hook: divide by the number of ranks, and all-reduce; sparse gradients as such."""
+    """DDP's average without a hook, in the buffer's shape: divide by the ranks, and all-reduce; sparse as such."""
     return allreduce_hook(cast(dist.ProcessGroup, group), bucket)  # takes None for all ranks
 
 
 def attached_hook(slot: Slot, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Average the gradients of ``bucket`` over the ranks by the tenant of ``slot``, or DDP's own way."""
+    """Average ``bucket``'s buffer over the ranks, in its shape, by the tenant of ``slot``, or DDP's own way."""
     return slot.tenant.reduce(bucket) if slot.tenant else own_way(bucket, slot.group)
 
 
