@@ -1,7 +1,7 @@
 """Files and what they import -> a program.
 
-SourceFiles = main: File, files: File*                      # files[0] is main; then what it imports, prelude last
-          shipped: Program*                             # shipped schemes that tiers and choices name
+SourceFiles = main: File, files: File*              # files[0] is main; then what it imports, prelude last
+              shipped: SourceFiles*                 # shipped schemes that tiers and choices name
 """
 
 from __future__ import annotations

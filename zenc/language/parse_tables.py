@@ -1,12 +1,12 @@
 """The grammar as tables, by which a parser shifts and reduces: LALR(1).
 
     ParseTables = terminals: name -> pattern         # in the order in which they are tried
-             ignored: pattern                   # what may stand between tokens
-             word, words: text -> name          # the terminal of words; texts of it that are terminals of their own
-             rules: Rule*
-             actions: (terminal -> n)*          # a state each: shift and go to state n, or reduce by rule -1 - n
-             gotos: (name of a rule -> state)*  # a state each: where to go when such a rule has been reduced
-             starts: name -> state
+                  ignored: pattern                   # what may stand between tokens
+                  word, words: text -> name          # the terminal of words; texts of it that are terminals of their own
+                  rules: Rule*
+                  actions: (terminal -> n)*          # a state each: shift and go to state n, or reduce by rule -1 - n
+                  gotos: (name of a rule -> state)*  # a state each: where to go when such a rule has been reduced
+                  starts: name -> state
     Rule        = name x size x (Node | List | Same)
                   Node = name x Item*                # what the builder of this name makes of the items
                   List = Item*                       # part of the rule around it

@@ -13,19 +13,19 @@ the tiers of 1 (centralization) or of the tier's size (parallelism). At first ev
 contribution. Phases run one after another, and so do the steps of a phase; the moves of a step run together and see
 what was there before it.
 
-push  A move copies what the sender holds of a part. What arrives is joined to what is held: under incremental
-      aggregation of the phase's tier merged at once, in the order of the ranks that held the pieces (the receiver's
-      own among them); under one-shot aggregation kept apart, and merged when the phase ends, in the order of the ranks
-      that held the pieces when it began.
-pull  A move copies a complete part, which takes the place of what the receiver held of it.
+    push  A move copies what the sender holds of a part. What arrives is joined to what is held: under incremental
+          aggregation of the phase's tier merged at once, in the order of the ranks that held the pieces (the
+          receiver's own among them); under one-shot aggregation kept apart, and merged when the phase ends, in the
+          order of the ranks that held the pieces when it began.
+    pull  A move copies a complete part, which takes the place of what the receiver held of it.
 
 At the end every rank holds every part, complete.
 
-announce  Before all that, under Holders, a push of one part and one-shot aggregation, in which a contribution is the
-      set of units that a rank holds, without values. Every rank ends it with the sets of all ranks, and so knows all
-      parts: part p are the units that rank p owns, one of those that hold them, ascending; zenc.scheme.model.Holders.
-      No slot of such a part is empty on all ranks, and what is held of it is known before it comes, so that values
-      travel alone.
+    announce  Before all that, under Holders, a push of one part and one-shot aggregation, in which a contribution is
+              the set of units that a rank holds, without values. Every rank ends it with the sets of all ranks, and so
+              knows all parts: part p are the units that rank p owns, one of those that hold them, ascending;
+              zenc.scheme.model.Holders. No slot of such a part is empty on all ranks, and what is held of it is known
+              before it comes, so that values travel alone.
 
 Tiers nest: a tier of size g makes groups of g ranks, and each of these counts as one rank to the next tier. The moves
 of a plan are between ranks of the whole group all the same, and carry parts of the whole tensor.

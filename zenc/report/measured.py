@@ -1,8 +1,8 @@
 """Measurements in files: what calls took, of the lab, of its suite, or of a training run; read without trust.
 
-Measured   = name title Row* Conditions
-Row        = scheme seconds low high sent?            # of a call, median and quartiles; bytes of the busiest rank
-Conditions = ranks? bandwidth? units? width? density? zipf?        # under which it was measured, as far as it says
+    Measured   = name title Row* Conditions
+    Row        = scheme seconds low high sent?            # of a call, median and quartiles; bytes of the busiest rank
+    Conditions = ranks? bandwidth? units? width? density? zipf?        # under which it was measured, as far as it says
 
 Three forms of JSON are read. ``python -m benchmarks.lab --json`` writes ``{"settings": ..., "peers": {scheme: ...}}``,
 and so does each point of the suite. ``{scheme: seconds}`` is what somebody has measured otherwise. And

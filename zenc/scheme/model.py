@@ -1,17 +1,17 @@
 """Schemes as data, once every name has a meaning (Zen, OSDI 2025, section 2: the four dimensions).
 
-Scheme          = name doc? parameters                  # parameters are bound to values here
-                  tiers: TierDeclaration+               # inner to outer; without tiers there is one, named ""
-                  mapping: Contiguous | Permutation(seed) | HierarchicalHash(k, r1, r2, seed) | Holders
-                  unit: Unit                            # what is zero or not
-                  announce: Communication?              # under Holders: the push that gathers all index sets
-Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
-Candidate       = name Scheme                           # as written, with the values of its arguments
-TierDeclaration = name size?                            # the members of a group; None: all that are left
-                  communication: Communication          # who talks to whom: push and pull blocks of moves
-                  aggregation: incremental | one_shot   # where sums are made
-                  partition: centralization | parallelism    # 1 part, or as many as members
-                  push, pull: Format                    # what travels
+    Scheme          = name doc? parameters                  # parameters are bound to values here
+                      tiers: TierDeclaration+               # inner to outer; without tiers there is one, named ""
+                      mapping: Contiguous | Permutation(seed) | HierarchicalHash(k, r1, r2, seed) | Holders
+                      unit: Unit                            # what is zero or not
+                      announce: Communication?              # under Holders: the push that gathers all index sets
+    Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
+    Candidate       = name Scheme                           # as written, with the values of its arguments
+    TierDeclaration = name size?                            # the members of a group; None: all that are left
+                      communication: Communication          # who talks to whom: push and pull blocks of moves
+                      aggregation: incremental | one_shot   # where sums are made
+                      partition: centralization | parallelism    # 1 part, or as many as members
+                      push, pull: Format                    # what travels
 
 ``zenc.scheme.resolve`` makes them of syntax trees.
 """

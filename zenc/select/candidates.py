@@ -1,11 +1,14 @@
 """Candidate schemes of a search, as texts: what is predicted is what is written.
 
-SchemeDraft = name imports parameters doc body               # body: entries, or tiers
-shipped   every scheme that comes with zenc, with other values of its parameters
-combined  the four dimensions, all combinations that mean something
-formats   another wire format for the push, the pull, or both
-units     elements in place of rows
-tiers     one scheme inside of a machine, another one across machines
+    SchemeDraft = name imports parameters doc body               # body: entries, or tiers
+
+Drafts come from
+
+    shipped   every scheme that comes with zenc, with other values of its parameters
+    combined  the four dimensions, all combinations that mean something
+    formats   another wire format for the push, the pull, or both
+    units     elements in place of rows
+    tiers     one scheme inside of a machine, another one across machines
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A topology as a summary: its levels, machines and links, grouped by what they join.
 
 TopologySummary = name doc levels ranks memory hosts switches groups bisection narrowest routes
-Group   = count x (ends, bandwidth, latency, kind, both ways?)
+Group           = count x (ends, bandwidth, latency, kind, both ways?)
 """
 
 from __future__ import annotations

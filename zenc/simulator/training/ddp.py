@@ -1,8 +1,8 @@
 """DDP's own two ways to sum a gradient, predicted by the simulator that predicts schemes.
 
-sparse    gloo's all-reduce of a sparse tensor: around a ring each rank gathers what all others have, in three rounds
-          (how many, int64 indices, values), and adds one rank's after another; NCCL has none
-dense     the ring all-reduce of the whole tensor, by gloo or NCCL
+    sparse    gloo's all-reduce of a sparse tensor: around a ring each rank gathers what all others have, in three
+              rounds (how many, int64 indices, values), and adds one rank's after another; NCCL has none
+    dense     the ring all-reduce of the whole tensor, by gloo or NCCL
 
 What adding takes was measured as calls of ``torch-coo`` in the lab, beside their wire: 60 ns a unit of each addition,
 1.6 times what torch takes to sort an element into its unit, which ``zenc calibrate`` measures everywhere.

@@ -1,7 +1,7 @@
 """The load of a training step: the gradients that it synchronises, and the time that it computes.
 
-StepWorkload  = Table* rest computing? observed?
-Table = profile is_dense                    # its gradient as it is today: a dense tensor, or a sparse one
+StepWorkload = Table* rest computing? observed?
+Table        = profile is_dense                    # its gradient as it is today: a dense tensor, or a sparse one
 """
 
 from __future__ import annotations
