@@ -2,7 +2,7 @@
 
     ParseTables = terminals: name -> pattern         # in the order in which they are tried
                   ignored: pattern                   # what may stand between tokens
-                  word, words: text -> name          # the terminal of words; texts of it that are terminals of their own
+                  word, words: text -> name          # the terminal of words; its texts that are terminals themselves
                   rules: Rule*
                   actions: (terminal -> n)*          # a state each: shift and go to state n, or reduce by rule -1 - n
                   gotos: (name of a rule -> state)*  # a state each: where to go when such a rule has been reduced
