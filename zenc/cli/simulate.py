@@ -112,7 +112,8 @@ def simulate(
     """
     paths, params = [locate(file) for file in files], parameters(assignments)
     with reporting(json):
-        from zenc import api
+        from zenc.pipeline import Given, planners_of
+        from zenc.simulator import sweep
         from zenc.simulator.sweep_report import chrome_trace, text
 
         cluster = _topology(topology)
@@ -128,9 +129,8 @@ def simulate(
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
         missing = without_plots(plot)
-        found = api.simulate(
-            paths, places, params=params, topology=cluster, trace=trace is not None, progress=_Progress()
-        )
+        schemes = planners_of(paths, Given(params=params, topology=cluster))
+        found = sweep.simulate(schemes, places, _Progress(), trace is not None)
         show_diagnostics(found.skipped)
         if trace:
             save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")

@@ -73,7 +73,7 @@ def tune(
     gradient of the profile, one call after another; the best are proved.
     """
     with reporting(json):
-        from zenc.select.search import tune as search
+        from zenc import forecast
 
         cluster, size = on_topology(topology, ranks)
         if profile is None and density is None:
@@ -83,7 +83,7 @@ def tune(
         (profiles,) = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
         (known,) = calibrations(calibration, _one(bandwidth), cluster, device)
         missing = without_plots(plot)
-        found = search(list(profiles.values()), size or 8, cluster, known, _Progress())
+        found = forecast.tune(profiles, ranks=size, topology=cluster, calibration=known, progress=_Progress())
         text = found.text(_command())
         if output:
             save(output, text)
