@@ -102,7 +102,7 @@ class Checker:
             self.expression(expression, scope)
 
     def expression(self, e: Expression, scope: Mapping[str, Let | None]) -> None:
-        """Report the names and functions of ``e`` that mean nothing, and divisions by a literal nought."""
+        """Report the names and functions of ``e`` that mean nothing, and divisions by a literal zero."""
         match e:
             case Variable():
                 self._variable(e, scope)
@@ -112,7 +112,7 @@ class Checker:
                 self.expression(e.left, scope)
                 self.expression(e.right, scope)
                 if e.operator in ("/", "mod") and e.right == Integer(0):
-                    self.report.error("division-by-zero", "this divides by nought", e.right.span)
+                    self.report.error("division-by-zero", "this divides by zero", e.right.span)
             case Apply():
                 self._apply(e, scope)
             case Integer():
