@@ -90,7 +90,7 @@ def tune(
     topology: Cluster | None = None,
     calibration: Calibration | File | None = None,
     device: Device | None = None,
-    progress: search.Progress = lambda what, done, total: None,
+    progress: search.Progress = lambda _: None,
 ) -> TunedScheme:
     """Search for the scheme that takes least for ``gradients``: what ``zenc tune`` prints and writes.
 
