@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -121,6 +122,8 @@ def test_a_rank_that_waits_for_something_else_is_named(run):
 
 
 def test_an_abort_wakes_the_others(run):
+    told = threading.Barrier(2)
+
     def body(rank: Rank) -> tuple[int, str]:
         values = np.zeros(3, np.uint64)
         if rank.number == 2:
@@ -128,7 +131,9 @@ def test_an_abort_wakes_the_others(run):
             rank.libraries.call("ncclCommAbort", rank.communicator)
             return REMOTE_ERROR, "rank 2 aborted"
         rank.all_reduce(values, values, UINT64, SUM)
-        return rank.wait(), rank.message()
+        found = rank.wait(), rank.message()
+        told.wait(60)  # who ends aborts too
+        return found
 
     assert run(3, body) == [(REMOTE_ERROR, "rank 2 aborted")] * 3
 
