@@ -1,14 +1,16 @@
-"""Public verbs on one scheme: check, compile, explain, draw and load it, and measure where it runs.
+"""From text to an artifact, and from an artifact to a collective: the ways in.
 
-Texts are parsed here, and the other arrows are those of ``zenc.pipeline``, which is imported when a text has parsed: it
-takes numpy, and as long to import as a long text to read. Verbs that predict are in ``zenc.forecast``.
+text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
+
+Here texts are parsed; the other arrows are in ``zenc.pipeline``, which is imported when a text has parsed, since it
+takes numpy and as long to import as a long text to read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal
 
 from zenc.errors import ArtifactError, Diagnostic
 from zenc.gradients.uniform import DEFAULT_GRADIENT, UniformGradient
@@ -19,15 +21,17 @@ if TYPE_CHECKING:
 
     from zenc.analysis.explanation import Explanation
     from zenc.codegen.artifact import Artifact
-    from zenc.draw.drawing import Drawing
-    from zenc.pipeline import Architectures, Parameters, Report, Target
+    from zenc.pipeline import Drawing, Parameters, Report
+    from zenc.rank_ir.text import ShownProgram
     from zenc.runtime.collective import Collective
     from zenc.runtime.gpu.fixed_capacity import Shares
     from zenc.scheme.library import ShippedScheme
     from zenc.simulator.calibration import Calibration
+    from zenc.simulator.sweep import Simulation, SweepPoint
     from zenc.topology.model import Topology
 
 Path_ = str | os.PathLike[str]
+Target = Literal["cpu", "cuda", "plan"]
 
 
 def schemes() -> list[ShippedScheme]:
@@ -56,11 +60,36 @@ def check(
 
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
-    syntax = load_file(locate(path))
-    from zenc.pipeline import Given, resolve, verify
+    program = load_file(locate(path))
+    from zenc.pipeline import checked
 
-    given = Given(ranks, params, scheme, topology)
-    return verify(resolve(syntax, given), given, gradient)
+    return checked(program, ranks, params, scheme, topology, gradient)
+
+
+def simulate(
+    paths: Iterable[Path_],
+    places: Iterable[SweepPoint],
+    *,
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+    trace: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Simulation:
+    """Predict what calls of the schemes in ``paths`` take at ``places``, all of which are on ``topology`` if any is.
+
+    ``params`` go to all schemes. ``trace`` keeps what ranks do when. ``progress`` is told what comes next.
+
+    Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError as ``check`` does, and CostError.
+    """
+    programs = [(path, load_file(locate(path))) for path in paths]
+    from zenc.pipeline import planner
+    from zenc.simulator.sweep import simulate
+
+    named = [(path, *planner(program, params, scheme, topology)) for path, program in programs]
+    names = [name for _, name, _ in named]
+    plans = {name if names.count(name) == 1 else f"{path}: {name}": plan for path, name, plan in named}
+    return simulate(plans, places, progress, trace)
 
 
 def compile(
@@ -71,7 +100,7 @@ def compile(
     target: Target = "cpu",
     scheme: str | None = None,
     topology: Topology | None = None,
-    arch: Architectures = None,
+    arch: str | Iterable[str] | None = None,
 ) -> Artifact:
     """Compile the scheme in ``path`` (a file, or the name of a shipped scheme).
 
@@ -89,10 +118,10 @@ def compile(
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
-    syntax = load_file(locate(path))
-    from zenc.pipeline import Given, artifact
+    program = load_file(locate(path))
+    from zenc.pipeline import compiled
 
-    return artifact(syntax, Given(ranks, params, scheme, topology), target, arch)
+    return compiled(program, ranks, params, target, scheme, topology, arch)
 
 
 def compile_text(
@@ -103,13 +132,13 @@ def compile_text(
     params: Parameters | None = None,
     target: Target = "cpu",
     scheme: str | None = None,
-    arch: Architectures = None,
+    arch: str | Iterable[str] | None = None,
 ) -> Artifact:
     """``compile`` for a text; ``name`` is what diagnostics call it."""
-    syntax = load_text(text, name)
-    from zenc.pipeline import Given, artifact
+    program = load_text(text, name)
+    from zenc.pipeline import compiled
 
-    return artifact(syntax, Given(ranks, params, scheme), target, arch)
+    return compiled(program, ranks, params, target, scheme, arch=arch)
 
 
 def explain(
@@ -134,15 +163,34 @@ def explain(
     about everything else. With a ``topology`` of so many ranks, also the loads of its links. ``ranks`` are those of the
     topology where they are not given, and without one 4, or the nearest number that the scheme allows.
     """
-    syntax = load_file(locate(path))
+    program = load_file(locate(path))
     from zenc.gradients.generators import GradientSpec
-    from zenc.pipeline import Given, explanation, resolve
+    from zenc.pipeline import explained
 
-    given, spec = (
-        Given(ranks, params, scheme, topology),
-        GradientSpec(units, width, dtype, density, zipf, overlap, seed),
-    )
-    return explanation(resolve(syntax, given), given, rank, spec, indices)
+    load = GradientSpec(units, width, dtype, density, zipf, overlap, seed)
+    return explained(program, ranks, rank, load, indices, params, scheme, topology)
+
+
+def rank_programs(
+    path: Path_,
+    ranks: int | None = None,
+    rank: int = 0,
+    units: int = 1_000_000,
+    width: int = 64,
+    dtype: str = "f32",
+    params: Parameters | None = None,
+    scheme: str | None = None,
+    topology: Topology | None = None,
+) -> dict[str, ShownProgram]:
+    """What ``rank`` of ``ranks`` does in a call, statement by statement: ``zenc.rank_ir.ir``.
+
+    By the name of the scheme; of a scheme that chooses, of each candidate. Bytes of messages that are known before a
+    call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that there is not.
+    """
+    program = load_file(locate(path))
+    from zenc.pipeline import programmed
+
+    return programmed(program, ranks, rank, units, width, dtype, params, scheme, topology)
 
 
 def draw(
@@ -172,13 +220,11 @@ def draw(
     Raises:
         ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
     """
-    syntax = load_file(locate(path))
-    from zenc.draw.drawing import picture_of
+    program = load_file(locate(path))
     from zenc.draw.steps import StepRange
-    from zenc.pipeline import Given, pinned
+    from zenc.pipeline import drawing
 
-    plan, size = pinned(syntax, Given(ranks, params, scheme, topology))
-    return picture_of(plan, size, StepRange(phase, *steps), topology, gradient)
+    return drawing(program, ranks, StepRange(phase, *steps), params, scheme, topology, gradient)
 
 
 def load(

@@ -40,13 +40,12 @@ def assert_bits(
     mode: str,
     turns: list[int],
     seeds: list[int],
-    beside: list[tuple[str, int]],
     folder: Path,
     shares: Shares = EXACT,
 ) -> None:
     """In two calls each, the last of which is compared."""
     scheme, size = case
-    made, hosts = programs(scheme, size, mode, beside), collectives(compile(scheme, ranks=size), size)
+    made, hosts = programs(scheme, size, mode), collectives(compile(scheme, ranks=size), size)
     for turn in turns:
         inputs, op = drawn(turn, size)
         expected = run_all(hosts, [tensor.clone() for tensor in inputs], op)
@@ -59,18 +58,18 @@ def assert_bits(
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_no_access_is_out_of_bounds(number, tmp_path):
     """Nor is behaviour undefined, in an order that is drawn for each."""
-    assert_bits(FEW[number], "address", [EVERY.index(FEW[number])], [number + 1], FEW, tmp_path)
+    assert_bits(FEW[number], "address", [EVERY.index(FEW[number])], [number + 1], tmp_path)
 
 
 @SLOW
 @pytest.mark.parametrize("number", range(len(EVERY)), ids=lambda number: "-".join(map(str, EVERY[number])))
 def test_no_access_is_out_of_bounds_among_any_number_of_ranks(number, tmp_path):
-    assert_bits(EVERY[number], "address", [number], [number + 1], EVERY, tmp_path)
+    assert_bits(EVERY[number], "address", [number], [number + 1], tmp_path)
 
 
 @pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
 def test_results_are_the_same_in_any_order(number, tmp_path):
-    assert_bits(FEW[number], "plain", [number + 4], [3 * number + further for further in (1, 2, 3)], FEW, tmp_path)
+    assert_bits(FEW[number], "plain", [number + 4], [3 * number + further for further in (1, 2, 3)], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_results_are_the_same_in_any_order(number, tmp_path):
     ids=lambda number: "-".join(map(str, FEW[number])),
 )
 def test_no_threads_race(number, tmp_path):
-    assert_bits(FEW[number], "thread", [5 * number], [number + 1], FEW, tmp_path)
+    assert_bits(FEW[number], "thread", [5 * number], [number + 1], tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["address", pytest.param("thread", marks=SLOW)])
@@ -92,7 +91,7 @@ def test_capacity_mode_stays_in_its_room(number, mode, tmp_path):
     """Where there is room for all, and where there is not."""
     case = WITH_ROOM[number]
     for turn, shares in enumerate(((1.0, 1.0), (0.3, 0.6), (0.02, 0.05))):
-        assert_bits(case, mode, [3 * number + turn], [number + 1], FEW, tmp_path, shares)
+        assert_bits(case, mode, [3 * number + turn], [number + 1], tmp_path, shares)
 
 
 @pytest.mark.parametrize("scheme", ["balanced", "zen"])
@@ -106,7 +105,7 @@ def test_popular_units_without_room_stay_in_it(scheme, tmp_path):
         values = torch.randn(len(ids), 3, generator=torch.Generator().manual_seed(rank))
         inputs.append(torch.sparse_coo_tensor(ids[None], values, (900, 3), check_invariants=False))
     wanted = run_all(collectives(compile(scheme, ranks=size), size), inputs)
-    found = results(programs(*case, "address", FEW), inputs, "sum", tmp_path, 2, (0.1, 0.2), EMULATOR_SEED="3")
+    found = results(programs(*case, "address"), inputs, "sum", tmp_path, 2, (0.1, 0.2), EMULATOR_SEED="3")
     for expected, result in zip(wanted, found, strict=True):
         assert_same_bits([expected, result])
 
@@ -116,7 +115,7 @@ def test_popular_units_without_room_stay_in_it(scheme, tmp_path):
 @pytest.mark.parametrize("number", range(len(EVERY)), ids=lambda number: "-".join(map(str, EVERY[number])))
 def test_other_tensors_in_other_orders(number, mode, tmp_path):
     turns = (1,) if mode == "thread" else (1, 2, 3, 7)
-    assert_bits(EVERY[number], mode, [number + further for further in turns], [11, 12], EVERY, tmp_path)
+    assert_bits(EVERY[number], mode, [number + further for further in turns], [11, 12], tmp_path)
 
 
 BALANCED = ("balanced", 3)
@@ -125,7 +124,7 @@ BALANCED = ("balanced", 3)
 @pytest.mark.parametrize("mode", ["thread", pytest.param("address", marks=SLOW)])
 def test_a_dead_peer_ends_calls_in_order(mode, tmp_path):
     """Nothing leaks, nothing races, nobody waits for ever."""
-    made = programs(*BALANCED, mode, FEW)
+    made = programs(*BALANCED, mode)
     ran = run(made, *drawn(0, made.size), tmp_path, seconds=2, EMULATOR_FAULTS="dead@1:2=1")
     failed = dict(re.findall(r"call 1 of rank (\d) failed with outcome (\d)", ran.stderr))
     assert ran.returncode == 1
@@ -155,7 +154,7 @@ FAULTS = (
 @pytest.mark.parametrize("mode", ["thread", "address"])
 def test_failures_leave_nothing_behind(mode, tmp_path):
     """One function of one rank fails once: all ranks hear of it, and nothing leaks or races."""
-    made = programs(*BALANCED, mode, FEW)
+    made = programs(*BALANCED, mode)
     for fault in FAULTS:
         ran = run(made, *drawn(0, made.size), tmp_path, seconds=2, EMULATOR_FAULTS=fault)
         assert ran.returncode == 1, (fault, ran.stderr)

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from tests.emulator.build import HERE, MODES, compiled, kernels, program
-from tests.support.joined_units import UNIT, joined
 from tests.support.shipped import plan_of_shipped
+from zenc.codegen.call_program import call_program
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.sequence_code import FILE, lowered, render_sequences
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.templates import headers, include_dirs, templates_dir
 from zenc.plan.ir import Plan
+from zenc.rank_ir.lower import lower_all
 from zenc.runtime.cpu import library
 from zenc.runtime.cpu.geometry import Geometry
+from zenc.runtime.gpu.library import INTERPRETER
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.scheme.model import HierarchicalHash
 from zenc.wire.constants import DTYPE_NUMBERS
@@ -34,8 +33,6 @@ FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra",
 UNOPTIMISED = "-O0"
 """How call sequences are compiled, whatever the mode: they take little of a call, and most of what a compiler takes."""
 
-Cases = Iterable[tuple[str, int]]
-"""Shipped schemes, each with a number of ranks."""
 Shares = tuple[float, float]
 """The capacity of a rank's own gradient, and of the sum."""
 EXACT = (0.0, 0.0)
@@ -43,46 +40,30 @@ EXACT = (0.0, 0.0)
 
 @dataclass(frozen=True)
 class Programs:
-    """What runs the calls of a plan: the kernels, the sequences of all ranks, and the program that calls them."""
+    """What runs the calls of a plan: the kernels, the interpreter of sequences, and the program that calls it."""
 
     plan: Plan
     size: int
     kernels: Path
-    unit: Path
-    entry: str
-    """The function of ``unit``."""
+    interpreter: Path
     program: Path
 
 
-def programs(scheme: str, size: int, mode: str = "plain", beside: Cases = ()) -> Programs:
-    """All compiled for ``mode``, or found among those of earlier runs.
-
-    The unit has the sequences of ``beside`` as well: the headers, which are nearly all of it, are compiled once.
-    """
+def programs(scheme: str, size: int, mode: str = "plain") -> Programs:
+    """All compiled for ``mode``, or found among those of earlier runs."""
     plan = plan_of_shipped(scheme)
     sources = render(UnitInputs.of(plan), "cuda")
     with ThreadPoolExecutor() as pool:  # of threads that wait for a compiler each
         made = pool.submit(kernels, sources, mode)
         main = pool.submit(program, HERE / "programs" / "all_reduce.cpp", mode)
-        unit = _unit(sorted({(scheme, size), *beside}), mode)
-        return Programs(plan, size, made.result(), unit, _entry(scheme, size), main.result())
+        played = pool.submit(_interpreter, mode)
+        return Programs(plan, size, made.result(), played.result(), main.result())
 
 
-def _entry(scheme: str, size: int) -> str:
-    return f"{scheme}_{size}"
-
-
-def _unit(cases: Sequence[tuple[str, int]], mode: str) -> Path:
-    """The library of the sequences of ``cases``, every one as it is generated, under a name of its own."""
-    sources = joined({_entry(*case): _sequences(*case) for case in cases})
-    command = [*FLAGS, *MODES[mode], UNOPTIMISED, *(f"-I{path}" for path in include_dirs("cuda")), UNIT]
-    return compiled(command, {**headers("cuda"), **sources}, sources)
-
-
-@cache
-def _sequences(scheme: str, size: int) -> str:
-    plan = plan_of_shipped(scheme)
-    return render_sequences([lowered(plan, size, rank) for rank in range(size)])[FILE]
+def _interpreter(mode: str) -> Path:
+    source = (templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8")
+    command = [*FLAGS, *MODES[mode], UNOPTIMISED, *(f"-I{path}" for path in include_dirs("cuda")), INTERPRETER]
+    return compiled(command, {**headers("cuda"), INTERPRETER: source}, {INTERPRETER: source})
 
 
 def results(
@@ -113,7 +94,7 @@ def run(
     """The finished program; ``seconds`` bound every wait, ``variables`` are further ones of the environment."""
     case = folder / "case"
     case.write_bytes(_case(of, layout_of(tensors[0], of.plan.unit), tensors, op, shares))
-    command = [of.program, of.kernels, of.unit, of.entry, case, folder / "result", str(calls), str(seconds)]
+    command = [of.program, of.kernels, of.interpreter, case, folder / "result", str(calls), str(seconds)]
     environment = {**os.environ, "EMULATOR_WORKERS": "1", **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
@@ -125,7 +106,9 @@ def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, sh
     divisor, dense = of.size if op == "mean" else 1, not layout.is_sparse
     words = [of.size, layout.units, layout.width, DTYPE_NUMBERS[layout.dtype_name], layout.dtype.itemsize, divisor]
     pieces = [_words([*words, int(dense), parts, *slots]), np.array(shares).tobytes(), *_hashed(of.plan, geometry)]
-    for tensor in tensors:
+    for tensor, played in zip(tensors, lower_all(of.plan, of.size), strict=True):
+        table = call_program(played).words
+        pieces.append(_words([len(table), *table]))
         given = contribution_of(tensor, layout)
         ids = [] if given.unit_ids is None else given.unit_ids.tolist()
         pieces += [_words([layout.units if dense else len(ids), *ids]), _padded(given.values)]

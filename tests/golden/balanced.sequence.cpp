@@ -6,52 +6,52 @@ namespace {
 
 using namespace zenc;
 
-// Of each segment its part, the format that it is sent in first, ranks, and slots for a unit.
-constexpr Slot SEGMENTS_1[] = {
-    {0, FORMAT_AUTO, 1, 1},  // 0
-    {1, NOT_SENT, 1, 1},  // 1
-    {2, FORMAT_AUTO, 1, 1},  // 2
-    {3, FORMAT_AUTO, 1, 1},  // 3
-    {1, NOT_SENT, 1, 1},  // 4
-    {1, NOT_SENT, 1, 1},  // 5
-    {1, NOT_SENT, 1, 1},  // 6
-    {1, FORMAT_BITMAP, 4, 1},  // 7
-    {2, NOT_SENT, 4, 1},  // 8
-    {3, NOT_SENT, 4, 1},  // 9
-    {0, NOT_SENT, 4, 1},  // 10
+// Of each segment its part, the format that it is sent in first, ranks, slots for a unit, and cut.
+constexpr SegmentSpec SEGMENTS_1[] = {
+    {0, FORMAT_AUTO, 1, 1, NOT_IN_RESULT, -1},  // 0
+    {1, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 1
+    {2, FORMAT_AUTO, 1, 1, NOT_IN_RESULT, -1},  // 2
+    {3, FORMAT_AUTO, 1, 1, NOT_IN_RESULT, -1},  // 3
+    {1, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 4
+    {1, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 5
+    {1, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 6
+    {1, FORMAT_BITMAP, 4, 1, IN_RESULT, -1},  // 7
+    {2, FORMAT_DENSE, 4, 1, IN_RESULT, -1},  // 8
+    {3, FORMAT_DENSE, 4, 1, IN_RESULT, -1},  // 9
+    {0, FORMAT_DENSE, 4, 1, IN_RESULT, -1},  // 10
 };
 
-void rank_1(Sequence& s) {
-    s.pack();
+void rank_1(const Program&, Sequence& s) {
+    s.pack(list(0, 1, 2, 3), list(0, 1, 2, 3), list());
 
-    s.begin(PUSH, FORMAT_AUTO);
-    s.send(2, {2});  // part 2
-    s.send(3, {3});  // part 3
-    s.send(0, {0});  // part 0
-    s.receive(2, {4});  // part 1
-    s.receive(3, {5});  // part 1
-    s.receive(0, {6});  // part 1
-    s.exchange(1);
-    s.merge(7, {6, 1, 4, 5});  // part 1
+    s.begin(PUSH, SEGMENTS, FORMAT_AUTO);
+    s.send(2, list(2), ANNOUNCED);  // part 2
+    s.send(3, list(3), ANNOUNCED);  // part 3
+    s.send(0, list(0), ANNOUNCED);  // part 0
+    s.receive(2, list(4), ANNOUNCED);  // part 1
+    s.receive(3, list(5), ANNOUNCED);  // part 1
+    s.receive(0, list(6), ANNOUNCED);  // part 1
+    s.exchange(1, list(2, 3, 0));
+    s.merge(7, list(6, 1, 4, 5), list(6, 1, 4, 5));  // part 1
 
-    s.begin(PULL, FORMAT_BITMAP);
-    s.send(2, {7});  // part 1
-    s.send(3, {7});  // part 1
-    s.send(0, {7});  // part 1
-    s.receive(2, {8});  // part 2
-    s.receive(3, {9});  // part 3
-    s.receive(0, {10});  // part 0
-    s.exchange(2);
+    s.begin(PULL, SEGMENTS, FORMAT_BITMAP);
+    s.send(2, list(7), ANNOUNCED);  // part 1
+    s.send(3, list(7), ANNOUNCED);  // part 1
+    s.send(0, list(7), ANNOUNCED);  // part 1
+    s.receive(2, list(8), ANNOUNCED);  // part 2
+    s.receive(3, list(9), ANNOUNCED);  // part 3
+    s.receive(0, list(10), ANNOUNCED);  // part 0
+    s.exchange(2, list());
 
-    s.finish({0, 1, 2, 3}, {10, 7, 8, 9});
+    s.finish(list(10, 7, 8, 9));
 }
 
 constexpr Program PROGRAMS[] = {
-    {1, 4, SEGMENTS_1, 11, rank_1},
+    {4, 1, 4, SEGMENTS_1, 11, nullptr, 0, nullptr, 0, rank_1},
 };
 
 }  // namespace
 
 extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call) {
-    return zenc::run(*call, 4, PROGRAMS, 1);
+    return zenc::run_compiled(*call, PROGRAMS, 1);
 }

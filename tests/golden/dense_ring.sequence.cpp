@@ -6,68 +6,68 @@ namespace {
 
 using namespace zenc;
 
-// Of each segment its part, the format that it is sent in first, ranks, and slots for a unit.
-constexpr Slot SEGMENTS_1[] = {
-    {0, NOT_SENT, 1, 1},  // 0
-    {1, NOT_SENT, 1, 1},  // 1
-    {2, NOT_SENT, 1, 1},  // 2
-    {3, NOT_SENT, 1, 1},  // 3
-    {0, FORMAT_DENSE, 1, FULL},  // 4
-    {1, NOT_SENT, 1, FULL},  // 5
-    {2, NOT_SENT, 1, FULL},  // 6
-    {3, NOT_SENT, 1, FULL},  // 7
-    {3, NOT_SENT, 1, FULL},  // 8
-    {3, FORMAT_DENSE, 2, FULL},  // 9
-    {2, NOT_SENT, 2, FULL},  // 10
-    {2, FORMAT_DENSE, 3, FULL},  // 11
-    {1, NOT_SENT, 3, FULL},  // 12
-    {1, FORMAT_DENSE, 4, FULL},  // 13
-    {0, FORMAT_DENSE, 4, FULL},  // 14
-    {3, FORMAT_DENSE, 4, FULL},  // 15
-    {2, NOT_SENT, 4, FULL},  // 16
+// Of each segment its part, the format that it is sent in first, ranks, slots for a unit, and cut.
+constexpr SegmentSpec SEGMENTS_1[] = {
+    {0, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 0
+    {1, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 1
+    {2, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 2
+    {3, FORMAT_DENSE, 1, 1, NOT_IN_RESULT, -1},  // 3
+    {0, FORMAT_DENSE, 1, 1048576, NOT_IN_RESULT, -1},  // 4
+    {1, FORMAT_DENSE, 1, 1048576, NOT_IN_RESULT, -1},  // 5
+    {2, FORMAT_DENSE, 1, 1048576, NOT_IN_RESULT, -1},  // 6
+    {3, FORMAT_DENSE, 1, 1048576, NOT_IN_RESULT, -1},  // 7
+    {3, FORMAT_DENSE, 1, 1048576, NOT_IN_RESULT, -1},  // 8
+    {3, FORMAT_DENSE, 2, 1048576, NOT_IN_RESULT, -1},  // 9
+    {2, FORMAT_DENSE, 2, 1048576, NOT_IN_RESULT, -1},  // 10
+    {2, FORMAT_DENSE, 3, 1048576, NOT_IN_RESULT, -1},  // 11
+    {1, FORMAT_DENSE, 3, 1048576, NOT_IN_RESULT, -1},  // 12
+    {1, FORMAT_DENSE, 4, 1048576, IN_RESULT, -1},  // 13
+    {0, FORMAT_DENSE, 4, 1048576, IN_RESULT, -1},  // 14
+    {3, FORMAT_DENSE, 4, 1048576, IN_RESULT, -1},  // 15
+    {2, FORMAT_DENSE, 4, 1048576, IN_RESULT, -1},  // 16
 };
 
-void rank_1(Sequence& s) {
-    s.pack();
+void rank_1(const Program&, Sequence& s) {
+    s.pack(list(0, 1, 2, 3), list(4, 5, 6, 7), list());
 
-    s.begin(PUSH, FORMAT_DENSE);
-    s.fill(4, 0, FORMAT_DENSE);  // part 0
-    s.fill(5, 1, FORMAT_DENSE);  // part 1
-    s.fill(6, 2, FORMAT_DENSE);  // part 2
-    s.fill(7, 3, FORMAT_DENSE);  // part 3
-    s.send(2, {4});  // part 0
-    s.receive(0, {8});  // part 3
-    s.exchange(1);
-    s.merge(9, {8, 7});  // part 3
-    s.send(2, {9}, Announced::NO);  // part 3
-    s.receive(0, {10}, Announced::NO);  // part 2
-    s.exchange(2);
-    s.merge(11, {10, 6});  // part 2
-    s.send(2, {11}, Announced::NO);  // part 2
-    s.receive(0, {12}, Announced::NO);  // part 1
-    s.exchange(3);
-    s.merge(13, {12, 5});  // part 1
+    s.begin(PUSH, SEGMENTS, FORMAT_DENSE);
+    s.fill(4, 0, FORMAT_DENSE, list(0));  // part 0
+    s.fill(5, 1, FORMAT_DENSE, list(1));  // part 1
+    s.fill(6, 2, FORMAT_DENSE, list(2));  // part 2
+    s.fill(7, 3, FORMAT_DENSE, list(3));  // part 3
+    s.send(2, list(4), ANNOUNCED);  // part 0
+    s.receive(0, list(8), ANNOUNCED);  // part 3
+    s.exchange(1, list(4));
+    s.merge(9, list(8, 7), list(8, 7));  // part 3
+    s.send(2, list(9), UNANNOUNCED);  // part 3
+    s.receive(0, list(10), UNANNOUNCED);  // part 2
+    s.exchange(2, list(9));
+    s.merge(11, list(10, 6), list(10, 6));  // part 2
+    s.send(2, list(11), UNANNOUNCED);  // part 2
+    s.receive(0, list(12), UNANNOUNCED);  // part 1
+    s.exchange(3, list(11));
+    s.merge(13, list(12, 5), list(12, 5));  // part 1
 
-    s.begin(PULL, FORMAT_DENSE);
-    s.send(2, {13}, Announced::NO);  // part 1
-    s.receive(0, {14}, Announced::NO);  // part 0
-    s.exchange(4);
-    s.send(2, {14}, Announced::NO);  // part 0
-    s.receive(0, {15}, Announced::NO);  // part 3
-    s.exchange(5);
-    s.send(2, {15}, Announced::NO);  // part 3
-    s.receive(0, {16}, Announced::NO);  // part 2
-    s.exchange(6);
+    s.begin(PULL, SEGMENTS, FORMAT_DENSE);
+    s.send(2, list(13), UNANNOUNCED);  // part 1
+    s.receive(0, list(14), UNANNOUNCED);  // part 0
+    s.exchange(4, list());
+    s.send(2, list(14), UNANNOUNCED);  // part 0
+    s.receive(0, list(15), UNANNOUNCED);  // part 3
+    s.exchange(5, list());
+    s.send(2, list(15), UNANNOUNCED);  // part 3
+    s.receive(0, list(16), UNANNOUNCED);  // part 2
+    s.exchange(6, list());
 
-    s.finish({4, 5, 6, 7}, {14, 13, 16, 15});
+    s.finish(list(14, 13, 16, 15));
 }
 
 constexpr Program PROGRAMS[] = {
-    {1, 4, SEGMENTS_1, 17, rank_1},
+    {4, 1, 4, SEGMENTS_1, 17, nullptr, 0, nullptr, 0, rank_1},
 };
 
 }  // namespace
 
 extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call) {
-    return zenc::run(*call, 4, PROGRAMS, 1);
+    return zenc::run_compiled(*call, PROGRAMS, 1);
 }

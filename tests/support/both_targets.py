@@ -8,7 +8,6 @@ from tests.support.emulated import Emulated, Result
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact
 from zenc.runtime.collective import Collective
-from zenc.runtime.gpu.library import CallSequence
 
 WIDTHS, UNITS = (1, 5, 64), (1, 63, 200)
 
@@ -19,7 +18,6 @@ def assert_same(
     kinds: tuple[str, ...],
     turn: int = 0,
     machine: Machine | None = None,
-    unit: CallSequence | None = None,
 ) -> None:
     """Both targets sum the same tensors: bits, counts, and bytes by format are equal.
 
@@ -27,7 +25,7 @@ def assert_same(
     """
     seen = with_one_nan if machine else lambda tensor: tensor
     hosts = collectives(artifact, size)
-    with Emulated(artifact.plan, size, unit=unit, machine=machine) as ranks:
+    with Emulated(artifact.plan, size, machine=machine) as ranks:
         for kind in kinds:
             width, units, dtype = WIDTHS[turn % 3], UNITS[(turn + size) % 3], DTYPES[turn % 4]
             make = dense_tensor if turn % 3 == 2 else sparse_tensor

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -19,13 +20,15 @@ import torch
 from tests.emulator.build import compiled
 from tests.emulator.libraries import Libraries
 from tests.gpu.machine import Machine, emulator
+from zenc.codegen.call_program import call_program
+from zenc.codegen.call_sequence import CODE
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.sequence_code import lowered, render_sequences
-from zenc.codegen.statements import HolderSequence, Sequence
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.templates import headers, include_dirs, templates_dir
 from zenc.plan.ir import Plan
+from zenc.rank_ir.ir import RankProgram
+from zenc.rank_ir.lower import lower_all
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, failure_of
-from zenc.runtime.gpu.library import CallSequence
+from zenc.runtime.gpu.library import INTERPRETER, CallLibrary
 from zenc.runtime.gpu.partition import DevicePartitions, Words
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
 from zenc.wire.constants import DTYPE_NUMBERS, CallOutcome
@@ -39,11 +42,22 @@ ALIGNMENT = 256
 _THREADS = ThreadPoolExecutor(max_workers=16)
 
 
-def compiled_unit(sequences: Iterable[Sequence | HolderSequence]) -> CallSequence:
-    """The sequences of some ranks, compiled without a warning, or found among those of earlier runs."""
-    sources = render_sequences(sequences)
-    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), *sources]
-    return CallSequence(compiled(command, {**headers("cuda"), **sources}, sources))
+@cache
+def interpreter() -> CallLibrary:
+    """What plays tables, compiled without a warning, or found among those of earlier runs."""
+    return compiled_unit((templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8"))
+
+
+def compiled_unit(code: str) -> CallLibrary:
+    """A unit of call sequences, compiled likewise."""
+    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), CODE]
+    return CallLibrary(compiled(command, {**headers("cuda"), CODE: code}, {CODE: code}))
+
+
+@lru_cache(maxsize=256)
+def programs_of(plan: Plan, size: int) -> tuple[RankProgram, ...]:
+    """Those of all ranks."""
+    return lower_all(plan, size)
 
 
 class Device:
@@ -138,19 +152,23 @@ class Result:
 
 
 class Emulated:
-    """The ranks of one group; ``deadline`` in seconds bounds every wait."""
+    """The ranks of one group; ``deadline`` in seconds bounds every wait.
+
+    They play tables, of ``programs`` or of ``plan``; or, where a ``unit`` comes without any, its compiled sequences.
+    """
 
     def __init__(
         self,
         plan: Plan,
         size: int,
         deadline: float = DEADLINE,
-        unit: CallSequence | None = None,
+        programs: Sequence[RankProgram] = (),
+        unit: CallLibrary | None = None,
         machine: Machine | None = None,
     ) -> None:
         self.plan, self.size, self.deadline = plan, size, deadline
         self.machine = machine or emulator()
-        self.unit = unit or compiled_unit([lowered(plan, size, rank) for rank in range(size)])
+        self.unit, self.programs = unit or interpreter(), programs or (() if unit else programs_of(plan, size))
         self.unit.bind(self.machine.cuda, self.machine.nccl)
         self.image = self.machine.image(render(UnitInputs.of(plan), "cuda"))
         self.numbers = itertools.count(1)
@@ -189,6 +207,7 @@ class _Rank:
     def __init__(self, group: Emulated, id: bytes | None, rank: int) -> None:
         self.group, self.rank = group, rank
         self.device = Device(rank, group.machine)
+        self.program = group.unit.load_program(call_program(group.programs[rank]).words) if group.programs else None
         self.kernels = group.unit.load_kernels(group.image)
         self.communicator = group.unit.open_communicator(id, group.size, rank, group.deadline)
 
@@ -197,6 +216,8 @@ class _Rank:
         self.group.unit.close_communicator(self.communicator)
         self.device.close()
         self.group.unit.unload_kernels(self.kernels)
+        if self.program is not None:
+            self.group.unit.unload_program(self.program)
 
     def all_reduce(self, tensor: torch.Tensor, number: int, op: str, changed: dict[str, Any]) -> Any:
         self.device.use()
@@ -228,6 +249,7 @@ class _Rank:
             divisor=self.group.size if op == "mean" else 1,
             dense_out=None if layout.is_sparse else device.allocate_like(tensor, number % 4),
             kernels=self.kernels,
+            program=self.program,
             communicator=self.communicator,
             stream=device.streams[0],
             side=device.streams[1],

@@ -1,7 +1,7 @@
 """GPUs of the emulator for the run time: collectives of several ranks, as threads, whose tensors are in host memory.
 
-A device's memory is the host's there, so that tensors of the CPU pass for tensors of a GPU. Call sequences are compiled
-as by ``tests.support.emulated``: unoptimised, and of all ranks at once, not once for each.
+A device's memory is the host's there, so that tensors of the CPU pass for tensors of a GPU. The host's side is compiled
+as by ``tests.support.emulated``: unoptimised.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ import torch
 from tests.emulator.build import engine, kernels
 from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
-from tests.support.emulated import compiled_unit
+from tests.support.emulated import compiled_unit, interpreter
 from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.sequence_code import lowered
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.backends import Backends
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.gpu import backend as stage_module
+from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.partition import Words
@@ -39,9 +38,7 @@ from zenc.runtime.gpu.partition import Words
 NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)
 
-stage_module.lowered = lambda plan, size, _: [lowered(plan, size, rank) for rank in range(size)]
-stage_module.render_sequences = lambda of_ranks: of_ranks[0]
-stage_module.targets = SimpleNamespace(load=lambda sequences, **_: compiled_unit(sequences))
+sequence.library = SimpleNamespace(interpreter=lambda _: interpreter(), compiled=lambda code, *_: compiled_unit(code))
 
 
 class EmulatedGpu:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.router import Router
 from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.model import Topology
@@ -33,12 +32,12 @@ def every_pair(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def assert_as_one_by_one(topology: Topology) -> Paths:
-    table, router = RouteTable(topology), Router(topology)
+    table = RouteTable(topology)
     src, dst = every_pair(topology.size)
     paths = table.paths(src, dst)
     assert int(paths.lengths.sum()) == len(paths.links)
     for i, (one, other) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
-        found = router.route(one, other)
+        found = topology.route(one, other)
         if found is None:
             assert paths.counts[i] == NO_ROUTE
         else:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zenc.cli.common import (
-    DensityOption,
-    DtypeOption,
     JsonOption,
     NameOption,
     SchemeArgument,
     SetOption,
     TopologyOption,
-    UnitsOption,
-    WidthOption,
     locate,
     on_topology,
     parameters,
@@ -25,6 +21,9 @@ from zenc.cli.common import (
     show_diagnostics,
 )
 
+if TYPE_CHECKING:
+    from zenc.rank_ir.text import ShownProgram
+
 EXAMPLES = """\b
 Examples:
   zenc explain balanced --ranks 8 --density 0.002
@@ -32,6 +31,7 @@ Examples:
   zenc explain balanced --ranks 8 --units 200000 --density 0.02 --zipf 1.05
   zenc explain dense_ring --ranks 4 --rank 1 --units 60000 --width 65
   zenc explain mine.zen --indices recorded.json
+  zenc explain balanced --ranks 4 --rank 1 --program
 """
 
 IndicesOption = Annotated[
@@ -55,10 +55,14 @@ def explain(
         ),
     ] = None,
     rank: Annotated[int, typer.Option(min=0, metavar="R", help="Whose messages to list.")] = 0,
-    density: DensityOption = 0.01,
-    units: UnitsOption = 1_000_000,
-    width: WidthOption = 64,
-    dtype: DtypeOption = "f32",
+    density: Annotated[
+        float, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units that one rank's gradient holds.")
+    ] = 0.01,
+    units: Annotated[
+        int, typer.Option(min=0, metavar="U", help="Units of the tensor: rows of an embedding, or elements.")
+    ] = 1_000_000,
+    width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
+    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
     zipf: Annotated[
         float | None, typer.Option(metavar="S", help="Draw units by Zipf's law with this exponent, unit 0 most often.")
     ] = None,
@@ -70,6 +74,9 @@ def explain(
     assignments: SetOption = None,
     scheme: NameOption = None,
     topology: TopologyOption = None,
+    program: Annotated[
+        bool, typer.Option("--program", help="Print the program of rank R instead: its statements, one by one.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Say who sends what to whom, and count the bytes, headers included.
@@ -88,6 +95,9 @@ def explain(
         from zenc import api
 
         cluster, size = on_topology(topology, ranks)
+        if program:
+            shown = api.rank_programs(path, size, rank, units, width, dtype, params, scheme, cluster)
+            return _print_programs(shown, json)
         explanation = api.explain(
             path,
             ranks=size,
@@ -109,3 +119,11 @@ def explain(
         print_json({"ok": True, **explanation.to_json()})
     else:
         print(explanation.text())
+
+
+def _print_programs(shown: dict[str, ShownProgram], json: bool) -> None:
+    """One program, or of a scheme that chooses those of all candidates."""
+    if json:
+        print_json({"ok": True, "programs": [each.to_json() for each in shown.values()]})
+    else:
+        print("\n\n".join(each.text() for each in shown.values()))

@@ -23,6 +23,7 @@ from typing import Any
 from zenc._version import __version__
 from zenc.codegen.build.arch import named
 from zenc.codegen.build.gpu_kernels import Cubin
+from zenc.codegen.call_sequence import CODE, DATA
 from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
@@ -70,8 +71,9 @@ class Choosing:
 class Artifact:
     """A compiled scheme. ``sources`` are the generated files, ``texts`` the scheme and what it imports.
 
-    ``cubins`` are the kernels of the target cuda, by ascending architecture. Of a scheme that chooses among others this
-    is the artifact of its first candidate, which runs until it has chosen; ``choosing`` has all of them.
+    ``cubins`` are the kernels of the target cuda, by ascending architecture, ``sequences`` its call sequences as
+    ``zenc.codegen.call_sequence`` renders them, where the number of ranks is known. Of a scheme that chooses among
+    others this is the artifact of its first candidate, which runs until it has chosen; ``choosing`` has all of them.
     """
 
     plan: Plan
@@ -81,6 +83,7 @@ class Artifact:
     proved_sizes: tuple[int, ...] = field(default=())
     cubins: tuple[Cubin, ...] = ()
     choosing: Choosing | None = None
+    sequences: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -115,7 +118,7 @@ class Artifact:
     def files(self) -> dict[str, bytes]:
         """All files but the manifest: name in the directory -> content."""
         texts = {f"sources/{index}.zen": source.text for index, source in enumerate(self.texts)}
-        readable = {"plan.json": plan_text(self.plan), **self.sources, **texts}
+        readable = {"plan.json": plan_text(self.plan), **self.sources, **self.sequences, **texts}
         images = {f"{cubin.arch}{CUBIN_SUFFIX}": cubin.image for cubin in self.cubins}
         return {**{name: text.encode() for name, text in readable.items()}, **images}
 
@@ -172,11 +175,13 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     plan = plan_from_json(json.loads(files["plan.json"]), texts)
     if plan.digest != manifest["digest"]:
         raise _damaged(where, "its plan is not the one of its manifest")
-    sources = {name: text for name, text in files.items() if name != "plan.json" and "/" not in name}
+    generated = {name: text for name, text in files.items() if name != "plan.json" and "/" not in name}
+    sequences = {name: generated.pop(name) for name in (CODE, DATA) if name in generated}
     target = str(manifest["target"])
     if not target.isidentifier():
         raise ValueError(f"{target!r} is no target")
-    return Artifact(plan, target, sources, texts, tuple(manifest["proved_sizes"]), cubins, _choosing(where, manifest))
+    proved = tuple(manifest["proved_sizes"])
+    return Artifact(plan, target, generated, texts, proved, cubins, _choosing(where, manifest), sequences)
 
 
 def _choosing(where: Path, manifest: dict[str, Any]) -> Choosing | None:

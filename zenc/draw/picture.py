@@ -24,31 +24,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """What every drawing has; ``id`` keeps apart the names inside several of one page."""
-
-    width: float
-    height: float
-    id: str
-    title: str
-    description: str
-    texts: tuple[Text, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Rectangle:
-    """A rectangle by its upper left corner."""
+class Node:
+    """The box of what one rank holds; ``title`` says it in words."""
 
     x: float
     y: float
     width: float
     height: float
-
-
-@dataclass(frozen=True, slots=True)
-class Node(Rectangle):
-    """The box of what one rank holds; ``title`` says it in words."""
-
     title: str
 
 
@@ -126,9 +108,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulePicture(Picture):
-    """The inputs of ``schedule.svg.j2``."""
+class SchedulePicture:
+    """The inputs of ``schedule.svg.j2``; ``id`` keeps apart the names inside several drawings of one page."""
 
+    width: float
+    height: float
+    id: str
+    title: str
+    description: str
+    texts: tuple[Text, ...]
     lifelines: tuple[Line, ...]
     rules: tuple[Line, ...]
     gradients: tuple[ColourGradient, ...]
@@ -169,24 +157,38 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixPicture(Picture):
+class MatrixPicture:
     """The inputs of ``matrix.svg.j2``."""
 
+    width: float
+    height: float
+    id: str
+    title: str
+    description: str
+    texts: tuple[Text, ...]
     panels: tuple[Panel, ...]
     swatches: tuple[Swatch, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Box(Rectangle):
+class Box:
     """The ranks of one unit of a level."""
 
+    x: float
+    y: float
+    width: float
+    height: float
     label: str
 
 
 @dataclass(frozen=True, slots=True)
-class Spot(Rectangle):
+class Spot:
     """A node of a topology, by its middle."""
 
+    x: float
+    y: float
+    width: float
+    height: float
     colour: str
     label: str
     title: str
@@ -206,9 +208,15 @@ class LinkLine:
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyPicture(Picture):
+class TopologyPicture:
     """The inputs of ``topology.svg.j2``."""
 
+    width: float
+    height: float
+    id: str
+    title: str
+    description: str
+    texts: tuple[Text, ...]
     boxes: tuple[Box, ...]
     links: tuple[LinkLine, ...]
     spots: tuple[Spot, ...]

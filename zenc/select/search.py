@@ -32,7 +32,7 @@ REFINED = 3
 SHOWN = 10
 NAME = "tuned"
 
-Progress = Callable[[str], None]
+Progress = Callable[[str, int, int], None]
 """Is told what is tried next, how many were, and how many there are to try by now."""
 
 
@@ -146,7 +146,7 @@ def tune(
     size: int,
     topology: Topology | None,
     calibration: Calibration,
-    progress: Progress = lambda _: None,
+    progress: Progress = lambda what, done, total: None,
 ) -> TunedScheme:
     """The schemes that take least for ``profiles``, one call each, on ``size`` ranks.
 
@@ -193,7 +193,7 @@ class _Search:
         """Predict ``drafts``, but for those that mean what another one did."""
         done = len(self.found) + self.refused
         for place, draft in enumerate(drafts):
-            self.progress(f"{done + place} of {done + len(drafts)} tried, now {draft.label}")
+            self.progress(draft.label, done + place, done + len(drafts))
             try:
                 self._try(draft)
             except ZencError as error:
@@ -212,7 +212,7 @@ class _Search:
             family = found.draft.family or found.draft.label
             if family in proved:
                 continue
-            self.progress(f"the proof of {found.draft.label}")
+            self.progress(f"the proof of {found.draft.label}", len(self.found), len(self.found))
             try:
                 verify(found.plan, self.size)
             except ZencError as error:

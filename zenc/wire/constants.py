@@ -67,6 +67,26 @@ MOST_INPUTS = 64
 SET_WORDS = 2048
 """Words of all index sets in a tile, which a block has in shared memory."""
 
+# Tables of rank programs for GPUs
+TABLE_MAGIC = int.from_bytes(b"ZENC_SEQ", "little")
+TABLE_VERSION = 1
+TABLE_HEADER = ("magic", "version", "words", "size", "rank", "parts", "segments", "cuts", "pieces")
+"""The first words of a table; the last three are how many of them follow."""
+WHOLE_PART = -1
+FULL_SPREAD = 1 << 20
+NO_CUT = -1
+TABLE_ENUMS = {
+    "Operation": (
+        *("pack", "begin", "send", "receive", "exchange"),
+        *("merge", "fill", "sparsify", "agree", "split", "finish"),
+    ),
+    "Kind": ("push", "pull", "announce"),
+    "Carries": ("segments", "sets", "rows"),
+    "Announced": ("unannounced", "announced"),
+    "InResult": ("not_in_result", "in_result", "sum_for_result"),
+}
+"""Words of a table that have a name; each counts from 0."""
+
 # The host's side of a GPU
 OLDEST_DRIVER = 12000
 """major * 1000 + minor * 10."""

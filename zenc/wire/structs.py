@@ -59,6 +59,25 @@ SEGMENT = (
 )
 """One part's occupied slots and their values, as kernels of GPUs see them."""
 
+SEGMENT_SPEC = (
+    Field("i64", "part", "or WHOLE"),
+    Field("i64", "asked", "FORMAT_...: in which it is sent first; of one that is not sent FORMAT_DENSE"),
+    Field("i64", "ranks", "that contributed to it"),
+    Field("i64", "spread", "slots that a unit may make it have, those filled up included; or FULL: it has all"),
+    Field("i64", "in_result", "an InResult"),
+    Field("i64", "cut", "of rows the cut whose slots they have; else NO_CUT"),
+)
+"""A segment of a rank program, as it is known before a call of a GPU."""
+
+SLOT_CUT = (
+    Field("i64", "part"),
+    Field("i64", "rank", "who holds its slots; -1: those of the cuts pieces[first] and on"),
+    Field("i64", "marked", "1: it is needed as a bitmap"),
+    Field("i64", "first"),
+    Field("i64", "number", "of pieces"),
+)
+"""Slots of a part, by holders. Cuts of one rank come first."""
+
 PHASE_COUNT = (
     Field("i64", "bytes_sent", "control messages included, here and in the next three"),
     Field("i64", "bytes_received"),
@@ -89,6 +108,7 @@ CALL = {
     "With what.": (
         Field("void*", "kernels", "what zenc_load_kernels gave"),
         Field("void*", "communicator", "what zenc_open_communicator gave"),
+        Field("const void*", "program", "what zenc_load_program gave; null for compiled sequences"),
         Field("void*", "stream", "CUstream on which the input is ready, and the result will be"),
         Field("void*", "side", "CUstream for what crosses to the host"),
         Field("Allocate", "allocate"),

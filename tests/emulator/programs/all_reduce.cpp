@@ -1,11 +1,11 @@
-// all_reduce KERNELS UNIT ENTRY CASE RESULT CALLS SECONDS: ranks, threads of this process, sum what CASE
-// says, CALLS times, by the call sequences behind ENTRY in UNIT with the kernels in KERNELS. No wait is
-// longer than SECONDS. Ends with 1 if a call failed.
+// all_reduce KERNELS INTERPRETER CASE RESULT CALLS SECONDS: ranks, threads of this process, sum what CASE
+// says, CALLS times, by its call sequences with the kernels in KERNELS. No wait is longer than SECONDS. Ends
+// with 1 if a call failed.
 //
 // CASE and RESULT are words of 8 bytes; values are as in memory, with zeros up to 8 bytes:
 //   CASE   = ranks, units, width, dtype, bytes of a value, divisor, is dense, parts, part slots [parts],
-//            own share, sum share, r1, r2 (doubles), words of tables, tables; then for each rank n (units of
-//            a dense tensor), ids [n] if sparse, values [n, width]
+//            own share, sum share, r1, r2 (doubles), words of tables, tables; then for each rank the words of
+//            its call sequence, these, n (units of a dense tensor), ids [n] if sparse, values [n, width]
 //   RESULT = for each rank count, ids [count] if sparse, values [count, width]
 #include <dlfcn.h>
 
@@ -34,16 +34,18 @@ void check(bool well, const char* what) {
 
 #define CHECK(call) check((call) == 0, #call)
 
-// The functions of a generated unit.
+// The functions of the interpreter.
 struct Unit {
     i64 (*bind)(const char* cuda, const char* nccl, char* error, u64 size);
     void* (*load_kernels)(const void* image, char* error, u64 size);
     void (*unload_kernels)(void* kernels);
     void* (*open_communicator)(const u8* id, i64 ranks, i64 rank, i64 deadline, char* error, u64 size);
     void (*close_communicator)(void* communicator);
+    void* (*load_program)(const i64* words, i64 n, char* error, u64 size);
+    void (*unload_program)(void* program);
     i64 (*all_reduce)(zenc::Call* call);
 
-    Unit(const char* path, const char* entry) {
+    explicit Unit(const char* path) {
         void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         check(library != nullptr, path);
         find(library, "zenc_bind", bind);
@@ -51,7 +53,9 @@ struct Unit {
         find(library, "zenc_unload_kernels", unload_kernels);
         find(library, "zenc_open_communicator", open_communicator);
         find(library, "zenc_close_communicator", close_communicator);
-        find(library, entry, all_reduce);
+        find(library, "zenc_load_program", load_program);
+        find(library, "zenc_unload_program", unload_program);
+        find(library, "zenc_all_reduce", all_reduce);
     }
 
     template <class Function>
@@ -85,6 +89,7 @@ private:
 };
 
 struct Input {
+    std::vector<i64> sequence;
     i64 n;
     std::vector<i64> ids, values;
 };
@@ -112,8 +117,9 @@ struct Case {
           r2(number(words.next())),
           tables(words.next(words.next())) {
         for (i64 rank = 0; rank < ranks; rank++) {
+            const std::vector<i64> sequence = words.next(words.next());
             const i64 n = words.next();
-            inputs.push_back({n, words.next(dense ? 0 : n), words.next(words_of(n))});
+            inputs.push_back({sequence, n, words.next(dense ? 0 : n), words.next(words_of(n))});
         }
     }
 
@@ -186,6 +192,9 @@ public:
         char error[512] = "";
         kernels_ = unit.load_kernels(image, error, sizeof error);
         check(kernels_ != nullptr, error);
+        const std::vector<i64>& table = input_.sequence;
+        program_ = unit.load_program(table.data(), static_cast<i64>(table.size()), error, sizeof error);
+        check(program_ != nullptr, error);
         const auto* name = reinterpret_cast<const u8*>(id.text);
         communicator_ = unit.open_communicator(name, of.ranks, rank, deadline, error, sizeof error);
         check(communicator_ != nullptr, error);
@@ -194,6 +203,7 @@ public:
     ~Rank() {
         device_.free_all();
         unit_.close_communicator(communicator_);
+        unit_.unload_program(program_);
         unit_.unload_kernels(kernels_);
     }
 
@@ -230,6 +240,7 @@ private:
         call.divisor = case_.divisor;
         if (case_.dense) call.dense_out = reinterpret_cast<void*>(device_.take(8 * input_.values.size() + 8));
         call.kernels = kernels_;
+        call.program = program_;
         call.communicator = communicator_;
         call.stream = device_.stream;
         call.side = device_.side;
@@ -256,15 +267,15 @@ private:
     const Input& input_;
     const i64 rank_;
     Device device_;
-    void *kernels_ = nullptr, *communicator_ = nullptr;
+    void *kernels_ = nullptr, *program_ = nullptr, *communicator_ = nullptr;
 };
 
 }  // namespace
 
 int main(int, char** arguments) {
-    deadline = static_cast<i64>(1e6 * std::atof(arguments[7]));
-    const Case what{Words(arguments[4])};
-    const Unit unit(arguments[2], arguments[3]);
+    deadline = static_cast<i64>(1e6 * std::atof(arguments[6]));
+    const Case what{Words(arguments[3])};
+    const Unit unit(arguments[2]);
     Dl_info engine;
     check(dladdr(reinterpret_cast<void*>(cuInit), &engine) != 0, "dladdr");
     char error[512] = "";
@@ -276,11 +287,11 @@ int main(int, char** arguments) {
     for (i64 rank = 0; rank < what.ranks; rank++)
         threads.emplace_back([&, rank] {
             Rank own(what, unit, arguments[1], id, rank);
-            for (int call = 1; call <= std::atoi(arguments[6]); call++)
+            for (int call = 1; call <= std::atoi(arguments[5]); call++)
                 results[static_cast<size_t>(rank)] = own.sum(static_cast<u64>(call));
         });
     for (std::thread& thread : threads) thread.join();
-    std::FILE* file = std::fopen(arguments[5], "wb");
+    std::FILE* file = std::fopen(arguments[4], "wb");
     bool well = file != nullptr;
     for (const std::vector<i64>& words : results)
         well = well && !words.empty() && std::fwrite(words.data(), 8, words.size(), file) == words.size();

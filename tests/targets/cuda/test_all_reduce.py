@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -19,23 +17,22 @@ from tests.support.cases import (
     tiered_text,
 )
 from tests.support.emulated import Emulated
-from tests.support.joined_units import SIZES, JoinedSequence, library_of, unit_of_shipped
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.api import compile, compile_text
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.sequence_code import lowered, render_sequences
-from zenc.runtime.gpu.library import load
+from zenc.rank_ir.lower import lower_all
+from zenc.runtime.gpu import library
 from zenc.scheme.model import Holders
 
+SIZES = (1, 3, 8)
 OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).mapping, Holders)]
 
 
 def assert_shipped(name: str, size: int) -> None:
     turn = OVER_A_CUT.index(name) + size
     kinds = [KINDS[(turn + further) % len(KINDS)] for further in ((0,) if size in SIZES else (0, 3, 7))]
-    unit = unit_of_shipped(name, size) if size in SIZES else None
-    assert_same(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn, unit=unit)
+    assert_same(compile(name, ranks=size), size, ("empty_on_one", "many_times", *kinds), turn)
 
 
 @pytest.mark.parametrize(("name", "size"), cases(SIZES, OVER_A_CUT))
@@ -56,18 +53,10 @@ def combination(number: int) -> tuple[Artifact, int]:
     return compile_text(text, ranks=size), size
 
 
-@pytest.fixture(scope="module")
-def library() -> Path:
-    """The sequences of all combinations, in one unit."""
-    artifacts = {f"combination_{number}": combination(number) for number in range(len(COMBINATIONS))}
-    return library_of({name: (artifact.plan, size) for name, (artifact, size) in artifacts.items()})
-
-
 @pytest.mark.parametrize("number", range(len(COMBINATIONS)))
-def test_combinations(library, number):
+def test_combinations(number):
     artifact, size = combination(number)
-    kinds = KINDS[number % 2 :: 2]
-    assert_same(artifact, size, kinds, number, unit=JoinedSequence(library, f"combination_{number}"))
+    assert_same(artifact, size, KINDS[number % 2 :: 2], number)
 
 
 @pytest.mark.parametrize("number", range(0, len(INNER), 2))
@@ -91,12 +80,12 @@ def test_large_parts_and_duplicates():
             assert_same_bits([wanted, result.tensor])
 
 
-def test_units_are_built_through_the_cache():
-    """As they are where they run: optimised, by zenc's own compiler flags."""
-    plan = plan_of_shipped("sparcml_split")
-    unit = load(render_sequences([lowered(plan, 2, rank) for rank in range(2)]))
+def test_the_interpreter_is_built_through_the_cache():
+    """As it is where it runs: optimised, by zenc's own compiler flags."""
+    plan, unit = plan_of_shipped("sparcml_split"), library.interpreter()
+    assert library.interpreter() is unit
     inputs = [sparse_tensor("random", rank, 2, 63, 3, torch.float64, 1) for rank in range(2)]
-    with Emulated(plan, 2, unit=unit) as ranks:
+    with Emulated(plan, 2, programs=lower_all(plan, 2), unit=unit) as ranks:
         found = ranks.run(inputs)
     wanted = run_all(collectives(compile("sparcml_split", ranks=2), 2), inputs)
     assert_same_bits([result.tensor for result in found] + wanted)

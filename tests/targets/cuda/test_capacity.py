@@ -17,12 +17,10 @@ from tests.support.cases import (
     tiered_text,
 )
 from tests.support.emulated import Emulated
-from tests.support.joined_units import unit_of_shipped
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.api import compile, compile_text
 from zenc.codegen.artifact import Artifact
-from zenc.runtime.gpu.library import CallSequence
 from zenc.scheme.model import Holders
 
 OVER_A_CUT = [name for name in SHIPPED if not isinstance(plan_of_shipped(name).mapping, Holders)]
@@ -36,12 +34,11 @@ def assert_same(
     kinds: tuple[str, ...],
     turn: int,
     shares: tuple[float, float],
-    unit: CallSequence | None = None,
 ) -> int:
     """Bits and counts are those of the CPU target. Returns how many calls were made again."""
     hosts, again = collectives(artifact, size), 0
     own_share, sum_share = ([share] * size for share in shares)
-    with Emulated(artifact.plan, size, unit=unit) as ranks:
+    with Emulated(artifact.plan, size) as ranks:
         for kind in kinds:
             width, units, dtype = (1, 5, 64)[turn % 3], (1, 63, 400)[(turn + size) % 3], DTYPES[turn % 4]
             make = dense_tensor if turn % 2 else sparse_tensor
@@ -61,8 +58,7 @@ def assert_same(
 @pytest.mark.parametrize(("name", "size"), cases((3, 8), OVER_A_CUT))
 def test_shipped_schemes(name, size):
     turn = OVER_A_CUT.index(name)
-    unit = unit_of_shipped(name, size)
-    assert assert_same(compile(name, ranks=size), size, KINDS[turn % 3 :: 3], turn, AMPLE, unit) == 0
+    assert assert_same(compile(name, ranks=size), size, KINDS[turn % 3 :: 3], turn, AMPLE) == 0
 
 
 @pytest.mark.parametrize("number", range(0, len(COMBINATIONS), 3))
@@ -111,7 +107,7 @@ def test_without_room_calls_are_made_again(name, shares, kind):
     artifact = compile(name, ranks=3)
     inputs = [sparse_tensor(kind, rank, 3, 400, 5, torch.float16, 2) for rank in range(3)]
     wanted = run_all(collectives(artifact, 3), inputs, "mean")
-    with Emulated(artifact.plan, 3, unit=unit_of_shipped(name, 3)) as ranks:
+    with Emulated(artifact.plan, 3) as ranks:
         found = ranks.run(inputs, "mean", own_share=[shares[0]] * 3, sum_share=[shares[1]] * 3)
     assert_same_bits([*wanted, *(result.tensor for result in found)])
     fits = name in ("dense_ring", "omnireduce") and (kind, shares[0]) == ("random", 0.4)

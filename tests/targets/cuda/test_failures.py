@@ -10,11 +10,11 @@ import torch
 
 from tests.emulator.build import engine
 from tests.support.cases import assert_same_bits, sparse_tensor
-from tests.support.emulated import Device, Emulated, Result, compiled_unit
+from tests.support.emulated import Device, Emulated, Result, interpreter
 from tests.support.plans import plan_of
 from tests.support.shipped import plan_of_shipped
-from zenc.codegen.sequence_code import lowered
 from zenc.errors import SynchronisationError, TensorError, ZencError
+from zenc.rank_ir.lower import lower
 
 SOON = 4.0
 """Seconds; so long a rank waits for one that is dead."""
@@ -89,8 +89,7 @@ def test_a_deadline_says_who_is_waited_for(three):
 
 
 def test_a_rank_that_never_comes():
-    plan = plan_of_shipped("balanced")
-    unit = compiled_unit([lowered(plan, 2, rank) for rank in range(2)])
+    unit = interpreter()
     unit.bind(str(engine()), str(engine()))
     device = Device(0)
     with pytest.raises(SynchronisationError, match=r"not all 2 ranks came together within 0.2 s"):
@@ -182,10 +181,10 @@ def test_what_is_no_segment_is_found():
     of_format = "scheme mine {{ communication: point_to_point aggregation: incremental partition: parallelism "
     of_format += "balance: imbalanced push: {0} pull: {0} }}"
     plans = [plan_of(of_format.format(name)) for name in ("coo", "bitmap")]
-    unit = compiled_unit([lowered(plan, 2, rank) for rank, plan in enumerate(plans)])
+    programs = [lower(plan, 2, rank) for rank, plan in enumerate(plans)]
     ids = torch.tensor([[1, 2, 3, 120, 130, 131, 140, 250]])
     tensor = torch.sparse_coo_tensor(ids, torch.ones(8), (256,), check_invariants=False)
-    with Emulated(plans[0], 2, SOON, unit) as ranks:
+    with Emulated(plans[0], 2, SOON, programs) as ranks:
         errors = ranks.run([tensor, tensor])
     assert ids_of(errors) == ["corrupt-segment"] * 2
     assert "part 0 from rank 1 is not the segment that was announced" in text_of(errors[0])
@@ -193,8 +192,7 @@ def test_what_is_no_segment_is_found():
 
 def test_a_sequence_is_for_its_own_ranks():
     plan = plan_of_shipped("balanced")
-    unit = compiled_unit([lowered(plan, 2, 1)])
-    with Emulated(plan, 2, SOON, unit) as ranks:
+    with Emulated(plan, 2, SOON, [lower(plan, 2, 1)] * 2) as ranks:
         errors = ranks.run(inputs_of(2))
     assert ids_of(errors)[0] == "group-broken"
     assert "this sequence is not for rank 0 of 2" in text_of(errors[0])

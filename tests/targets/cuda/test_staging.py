@@ -40,10 +40,7 @@ def cuda() -> Iterator[Libraries]:
 def take(library, cuda):
     """take(call, bytes) -> the address, or None"""
     staging = ctypes.c_void_p(library.make_staging())
-
-    def taken(call, size):
-        return library.take(staging, ctypes.byref(call), ctypes.c_uint64(size))
-
+    taken = lambda call, size: library.take(staging, ctypes.byref(call), ctypes.c_uint64(size))  # noqa: E731
     taken.reset = lambda: library.reset(staging)
     taken.keep = lambda: library.keep(staging)
     yield taken

@@ -14,7 +14,7 @@ from tests.emulator.build import compiled
 from zenc.codegen.templates import headers, include_dirs
 from zenc.errors import TensorError
 from zenc.runtime.gpu.call_args import CallArgs
-from zenc.runtime.gpu.library import CallSequence
+from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartitions
 from zenc.scheme.model import Contiguous, HierarchicalHash, Permutation
 from zenc.wire.formats import slots_of
@@ -30,10 +30,10 @@ MAPPING = HierarchicalHash(3, 2.0, 0.2, 0x5EED)
 
 
 @pytest.fixture(scope="module")
-def library() -> CallSequence:
+def library() -> CallLibrary:
     """What every sequence exports, and a call that does nothing."""
     command = [*FLAGS, *(f"-I{path}" for path in include_dirs("cuda")), "-x", "c++", "empty.cpp"]
-    return CallSequence(compiled(command, {**headers("cuda"), "empty.cpp": SOURCE}, {"empty.cpp": SOURCE}))
+    return CallLibrary(compiled(command, {**headers("cuda"), "empty.cpp": SOURCE}, {"empty.cpp": SOURCE}))
 
 
 class Uploads:

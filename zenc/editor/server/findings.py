@@ -40,10 +40,9 @@ def _of_schedules(program: SourceFiles) -> list[Diagnostic]:
 def _of_scheme(program: SourceFiles, name: str, prove: bool) -> list[Diagnostic]:
     try:
         if prove:
-            from zenc.pipeline import Given, resolve, verify
+            from zenc.pipeline import checked
 
-            given = Given(scheme=name)
-            return list(verify(resolve(program, given), given).warnings)
+            return list(checked(program, None, None, name).warnings)
         from zenc.scheme.resolve import resolve_any
 
         return list(resolve_any(program, name)[1])

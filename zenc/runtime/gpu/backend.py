@@ -1,19 +1,18 @@
-"""GPU backend: the generated call sequence of this rank, its kernels, and NCCL between the ranks."""
+"""GPU backend: the call sequence of this rank, its kernels, and NCCL between the ranks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.sequence_code import lowered, render_sequences
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.gpu import library as targets
 from zenc.runtime.gpu.call import GpuCall, GpuContext, Workspace
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
+from zenc.runtime.gpu.sequence import playable
 from zenc.runtime.layout import Layout
 
 
@@ -33,8 +32,8 @@ class GpuBackend:
     ) -> None:
         plan, parts = artifact.plan, artifact.plan.parts(group.size)
         try:
-            steps = lowered(plan, group.size, group.rank)
-            library = targets.load(render_sequences([steps]), deadline_s=deadline, scheme=plan.scheme)
+            played = playable(artifact, group.size, group.rank, deadline)
+            library, program = played.library, played.program
             library.bind(*gpu.libraries(group.size))
             kernels = library.load_kernels(gpu.image(artifact))
         except Exception as error:
@@ -42,7 +41,7 @@ class GpuBackend:
             raise
         nccl, nothing, announces = nccl_group(group, gpu.name, library, deadline), gpu.memory(8), plan.announces
         self._loaded = GpuContext(
-            plan.scheme, parts, announces, library, kernels, nccl, gpu, nothing, deadline, capacity
+            plan.scheme, parts, announces, library, program, kernels, nccl, gpu, nothing, deadline, capacity
         )
         self._cuts = DevicePartitions(plan.mapping, parts, library, gpu.uploaded)
 

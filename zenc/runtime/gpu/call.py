@@ -12,10 +12,10 @@ import torch
 from zenc.plan.ir import VALUE_KINDS, PhaseKind
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.cpu.headers import CallHeader
-from zenc.runtime.gpu import library as targets
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
+from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within
@@ -28,12 +28,13 @@ Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 
 @dataclass(frozen=True, slots=True)
 class GpuContext:
-    """What all calls of a stage share. ``library`` owns the handles ``kernels`` and ``communicator``."""
+    """What all calls of a stage share. ``library`` owns the handles ``program``, ``kernels`` and ``communicator``."""
 
     scheme: str
     parts: int
     announces: bool
-    library: targets.CallSequence
+    library: CallLibrary
+    program: int | None
     kernels: int
     communicator: int
     gpu: GpuDevice
@@ -126,7 +127,7 @@ class GpuCall:
             call.ids, call.n = ids.data_ptr() or loaded.nothing.data_ptr(), ids.numel()
         call.values, call.divisor = contribution.values.data_ptr(), divisor
         call.dense_out = None if target is None else target.data_ptr()
-        call.kernels, call.communicator = loaded.kernels, loaded.communicator
+        call.program, call.kernels, call.communicator = loaded.program, loaded.kernels, loaded.communicator
         call.stream, call.side = loaded.gpu.streams()
         call.deadline = int(loaded.deadline * 1e6)
         if loaded.capacity is not None:

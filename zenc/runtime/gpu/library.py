@@ -1,9 +1,12 @@
-"""Compiled call sequences: built by g++ through the cache, without a toolkit, and called through ctypes."""
+"""The host's side of a GPU: C++ built by g++ through the cache, without a toolkit, and called through ctypes.
+
+It is one unit for all schemes, the interpreter of tables; or the compiled sequences of some ranks.
+"""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Sequence
 from ctypes import c_char_p, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -11,7 +14,9 @@ from typing import Any
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
-from zenc.errors import BuildError, Diagnostic, SynchronisationError
+from zenc.codegen.call_sequence import CODE
+from zenc.codegen.templates import templates_dir
+from zenc.errors import BuildError, Diagnostic, InternalError, SynchronisationError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
 
@@ -29,23 +34,36 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_close_communicator": (None, (c_void_p,)),
     "zenc_all_reduce": (c_int64, (c_void_p,)),
 }
+_OF_INTERPRETERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "zenc_load_program": (c_void_p, (c_void_p, c_int64, c_char_p, c_uint64)),
+    "zenc_unload_program": (None, (c_void_p,)),
+}
 
 
-def load(sources: Mapping[str, str], *, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallSequence:
-    """Compile ``sources``, of ``render_sequences`` for ``scheme``, or find them in the cache, and open them.
+INTERPRETER = "interpreter.cpp"
+
+
+def interpreter(deadline_s: float = DEADLINE_SECONDS) -> CallLibrary:
+    """The interpreter of tables: compiled once, or found in the cache. Raises BuildError and CacheError."""
+    source = (templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8")
+    return _open(build({INTERPRETER: source}, target="cuda", deadline_s=deadline_s))
+
+
+def compiled(code: str, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallLibrary:
+    """The sequences of some ranks in C++, as ``zenc.codegen.call_sequence`` writes them for ``scheme``.
 
     Raises BuildError and CacheError.
     """
-    return _open(build(sources, target="cuda", deadline_s=deadline_s, scheme=scheme))
+    return _open(build({CODE: code}, target="cuda", deadline_s=deadline_s, scheme=scheme))
 
 
 @cache
-def _open(path: Path) -> CallSequence:
-    return CallSequence(path)
+def _open(path: Path) -> CallLibrary:
+    return CallLibrary(path)
 
 
-class CallSequence:
-    """The sequences of some ranks of one group. ``bind`` comes before all else.
+class CallLibrary:
+    """What plays calls. ``bind`` comes before all else.
 
     Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
     """
@@ -53,7 +71,8 @@ class CallSequence:
     def __init__(self, path: Path) -> None:
         try:
             self._library = ctypes.CDLL(str(path))
-            for name, (result, arguments) in _ENTRY_POINTS.items():
+            plays_tables = hasattr(self._library, "zenc_load_program")
+            for name, (result, arguments) in {**_ENTRY_POINTS, **(_OF_INTERPRETERS if plays_tables else {})}.items():
                 function = getattr(self._library, name)
                 function.restype, function.argtypes = result, arguments
         except (OSError, AttributeError) as problem:
@@ -69,6 +88,18 @@ class CallSequence:
         if not self._library.zenc_bind(cuda.encode(), None if nccl is None else nccl.encode(), *text.arguments):
             help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
+
+    def load_program(self, words: Sequence[int]) -> int:
+        """A handle of the program in a table, which is checked here. Raises InternalError if it can't be played."""
+        text, table = _Text(), (c_int64 * len(words))(*words)
+        program = self._library.zenc_load_program(table, len(words), *text.arguments)
+        if not program:
+            raise InternalError(Diagnostic("internal", f"the table of a call sequence can't be played: {text.value}"))
+        return int(program)
+
+    def unload_program(self, program: int) -> None:
+        """No call may be under way."""
+        self._library.zenc_unload_program(program)
 
     def load_kernels(self, image: bytes) -> int:
         """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zenc.errors import SynchronisationError
 from zenc.log import notice
 from zenc.runtime.communicator import Communicator, in_a_line
-from zenc.runtime.gpu.library import CallSequence
+from zenc.runtime.gpu.library import CallLibrary
 
 ORDERED = ("CUDA_DEVICE_MAX_CONNECTIONS", "NCCL_LAUNCH_ORDER_IMPLICIT")
 """Variables that, where they are 1, have kernels of one communicator wait for those of another one."""
@@ -24,7 +24,7 @@ class NcclGroup:
     """A communicator on ``gpu``, made by ``library``: any unit of call sequences, which all know its layout."""
 
     gpu: str
-    library: CallSequence
+    library: CallLibrary
     handle: int
 
     def close(self) -> None:
@@ -34,7 +34,7 @@ class NcclGroup:
             self.library.close_communicator(handle)
 
 
-def nccl_group(group: Communicator, gpu: str, library: CallSequence, deadline: float) -> int:
+def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
     """The handle of the communicator on this rank's ``gpu``; made where a rank has none yet, by all ranks together.
 
     Raises SynchronisationError: ``group-not-made``, and those of ``Communicator.share``.
@@ -58,7 +58,7 @@ def tell(group: Communicator, error: Exception, deadline: float) -> None:
         group.worker.within(lambda: group.all(False, in_a_line(error), deadline))
 
 
-def _known_or_made(group: Communicator, gpu: str, library: CallSequence, deadline: float) -> int:
+def _known_or_made(group: Communicator, gpu: str, library: CallLibrary, deadline: float) -> int:
     known = [made for made in group.nccl if made.gpu == gpu]
     if group.all(bool(known), "", deadline):
         return known[-1].handle

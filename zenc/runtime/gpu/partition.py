@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.gpu.call_args import CallArgs
-from zenc.runtime.gpu.library import CallSequence
+from zenc.runtime.gpu.library import CallLibrary
 from zenc.scheme.model import HierarchicalHash, Mapping
 from zenc.wire.formats import slots_of
 
@@ -48,7 +48,7 @@ class DevicePartition:
 class DevicePartitions:
     """How ``mapping`` cuts units into ``parts``. Cuts that are in use are shared, by any threads."""
 
-    def __init__(self, mapping: Mapping, parts: int, library: CallSequence, upload: Upload) -> None:
+    def __init__(self, mapping: Mapping, parts: int, library: CallLibrary, upload: Upload) -> None:
         self.mapping, self.parts = mapping, parts
         self._library, self._upload = library, upload
         self._known: WeakValueDictionary[int, DevicePartition] = WeakValueDictionary()

@@ -1,4 +1,5 @@
-// Expansion of segments: to a part with all of its slots, to a dense tensor, to a coalesced list of units.
+// From segments back to tensors: a part with all of its slots, a whole dense tensor, a coalesced list of
+// units.
 #pragma once
 
 #include "zenc_cpu/primitives/lane_geometry.h"

@@ -1,4 +1,4 @@
-// Checks of a segment: the blocks that read it agree on one status.
+// How the blocks that read one segment agree on what is wrong with it.
 #pragma once
 
 #include "zenc_cuda/primitives/slots.h"

@@ -1,4 +1,4 @@
-// Binary search in ascending numbers: by a warp together, or by one thread that is near to the place already.
+// Finding a place in what ascends: by a warp together, or by one thread that is near to it already.
 #pragma once
 
 #include "zenc/bits.h"

@@ -60,10 +60,11 @@ struct Call {
     i64 divisor;         // each value is divided by it before it is summed
     void* dense_out;     // [units, width] for a dense result; null: the occupied units and their rows
     // With what.
-    void* kernels;       // what zenc_load_kernels gave
-    void* communicator;  // what zenc_open_communicator gave
-    void* stream;        // CUstream on which the input is ready, and the result will be
-    void* side;          // CUstream for what crosses to the host
+    void* kernels;        // what zenc_load_kernels gave
+    void* communicator;   // what zenc_open_communicator gave
+    const void* program;  // what zenc_load_program gave; null for compiled sequences
+    void* stream;         // CUstream on which the input is ready, and the result will be
+    void* side;           // CUstream for what crosses to the host
     Allocate allocate;
     void* user;
     void* arena;      // device memory for all but results, or null; `allocate` gives what it lacks
@@ -89,6 +90,51 @@ struct Call {
     i64 peer;              // whom a failure concerns, or -1
     i64 detail;
     char message[512];
+};
+
+// Rank programs as tables: table.h, whose first words are a TableHeader, and program.h.
+constexpr i64 TABLE_MAGIC = 0x5145535f434e455a;
+constexpr i64 TABLE_VERSION = 1;
+constexpr i64 WHOLE = -1;  // the part of all units
+constexpr i64 FULL = 1048576;
+constexpr i64 NO_CUT = -1;
+enum class Operation : i64 {
+    PACK,
+    BEGIN,
+    SEND,
+    RECEIVE,
+    EXCHANGE,
+    MERGE,
+    FILL,
+    SPARSIFY,
+    AGREE,
+    SPLIT,
+    FINISH
+};
+enum Kind : i64 { PUSH, PULL, ANNOUNCE };
+enum Carries : i64 { SEGMENTS, SETS, ROWS };
+enum Announced : i64 { UNANNOUNCED, ANNOUNCED };
+enum InResult : i64 { NOT_IN_RESULT, IN_RESULT, SUM_FOR_RESULT };
+
+struct TableHeader {
+    i64 magic, version, words, size, rank, parts, segments, cuts, pieces;
+};
+
+struct SegmentSpec {
+    i64 part;       // or WHOLE
+    i64 asked;      // FORMAT_...: in which it is sent first; of one that is not sent FORMAT_DENSE
+    i64 ranks;      // that contributed to it
+    i64 spread;     // slots that a unit may make it have, those filled up included; or FULL: it has all
+    i64 in_result;  // an InResult
+    i64 cut;        // of rows the cut whose slots they have; else NO_CUT
+};
+
+struct SlotCut {
+    i64 part;
+    i64 rank;    // who holds its slots; -1: those of the cuts pieces[first] and on
+    i64 marked;  // 1: it is needed as a bitmap
+    i64 first;
+    i64 number;  // of pieces
 };
 
 }  // namespace zenc

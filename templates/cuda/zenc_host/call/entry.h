@@ -1,25 +1,14 @@
-// The way into a generated unit: it chooses the steps of the rank that calls.
+// The way into a call: it plays the program of the rank that calls.
 #pragma once
 
 #include "zenc_host/call/sequence.h"
 
 namespace zenc {
 
-// What one rank does in every call.
-struct Program {
-    i64 rank;
-    i64 parts;
-    const Slot* segments;
-    i64 number_of_segments;
-    void (*steps)(Sequence& rank);
-
-    void play(Call& call, Communicator& group) const {
-        Sequence sequence(call, group, parts, segments, number_of_segments);
-        steps(sequence);  // counts the uses of each segment, and nothing else
-        sequence.start();
-        steps(sequence);
-    }
-};
+inline void play(const Program& program, Call& call, Communicator& group) {
+    Sequence sequence(call, group, program);
+    program.play(program, sequence);
+}
 
 inline void clear_results(Call& call) {
     call.ids_out = nullptr;
@@ -43,7 +32,6 @@ inline void give_up(Call& call, Communicator& group) {
 }
 
 // A call for which capacity mode had no room. Its input is as it was.
-template <class Program>
 inline void play_exactly(const Program& program, Call& call, Communicator& group) {
     const double own_share = call.own_share;
     const u64 wanted = call.arena_wanted;
@@ -51,20 +39,16 @@ inline void play_exactly(const Program& program, Call& call, Communicator& group
     call.arena_wanted = 0;
     call.count_out = 0;
     group.staging.reset();
-    program.play(call, group);
+    play(program, call, group);
     call.own_share = own_share;
     if (wanted > call.arena_wanted) call.arena_wanted = wanted;
 }
 
-// `programs` say what they do in `play`, of one rank each.
-template <class Program>
-inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
+// `program` is what the rank that calls does, or null.
+inline i64 run(Call& call, const Program* program) {
     Communicator& group = *static_cast<Communicator*>(call.communicator);
     clear_results(call);
-    const Program* mine = nullptr;
-    for (u64 i = 0; i < n; ++i)
-        if (programs[i].rank == group.rank && size == group.size) mine = programs + i;
-    if (mine == nullptr)
+    if (program == nullptr || program->rank != group.rank || program->size != group.size)
         fail(call, UNUSABLE_GROUP, -1, "this sequence is not for rank %lld of %lld", group.rank, group.size);
     else if (group.broken)
         fail(call, UNUSABLE_GROUP, -1, "an earlier call of this group failed");
@@ -81,12 +65,21 @@ inline i64 run(Call& call, i64 size, const Program* programs, u64 n) {
         }
         group.in_graphs |= call.report != nullptr;
         group.staging.reset();
-        mine->play(call, group);
+        play(*program, call, group);
         if (call.report != nullptr) group.staging.keep();
-        if (ok(call) && call.made_again != 0) play_exactly(*mine, call, group);
+        if (ok(call) && call.made_again != 0) play_exactly(*program, call, group);
     }
     if (!ok(call)) give_up(call, group);
     return call.outcome;
+}
+
+// The same for a unit of compiled `programs`, of one rank each.
+inline i64 run_compiled(Call& call, const Program* programs, u64 n) {
+    const Communicator& group = *static_cast<const Communicator*>(call.communicator);
+    const Program* mine = nullptr;
+    for (u64 i = 0; i < n; ++i)
+        if (programs[i].rank == group.rank) mine = programs + i;
+    return run(call, mine);
 }
 
 }  // namespace zenc

@@ -8,19 +8,9 @@
 
 namespace zenc {
 
-// Slots of a part: those that `rank` holds, or where that is -1 those of the cuts pieces[first] and on.
-// Those of one rank come first. The bitmaps of some are not needed.
-struct Cut {
-    i64 part;
-    i64 rank;
-    bool marked;
-    i64 first;
-    i64 number;
-};
-
 class Agreement {
 public:
-    Agreement(Queue& queue, Communicator& group, SegmentJobs& workshop, const Cut* cuts, i64 n,
+    Agreement(Queue& queue, Communicator& group, SegmentJobs& workshop, const SlotCut* cuts, i64 n,
               const i64* pieces)
         : queue_(queue),
           group_(group),
@@ -94,7 +84,7 @@ private:
         workshop_.cross(step, {}, {}, wanted);
         for (u64 i = 0; i < peers.size() && queue_.ok(); ++i)
             if (theirs[i] != mine)
-                fail(queue_.call, DIFFERENT_CALLS, peers.begin()[i],
+                fail(queue_.call, DIFFERENT_CALLS, peers.first[i],
                      "it has chosen other owners for the units of this call");
     }
 
@@ -117,7 +107,7 @@ private:
         std::vector<u64> of;
         Segments targets;
         for (u64 i = 0; i < cuts_.size(); ++i) {
-            if (cuts_[i].rank < 0 || !cuts_[i].marked) continue;
+            if (cuts_[i].rank < 0 || cuts_[i].marked == 0) continue;
             marked.push_back(&held_[i]);
             of.push_back(static_cast<u64>(cuts_[i].rank));
         }
@@ -153,7 +143,7 @@ private:
     Queue& queue_;
     Communicator& group_;
     SegmentJobs& workshop_;
-    const std::vector<Cut> cuts_;
+    const std::vector<SlotCut> cuts_;
     const i64* const pieces_;
     std::vector<Held> held_;  // a segment without values for each cut
     std::vector<u64> owned_;  // units of each rank: the slots of its part

@@ -1,10 +1,10 @@
 // What a rank holds: segments on the device, and how far the host knows them.
 #pragma once
 
-#include <initializer_list>
 #include <vector>
 
 #include "zenc/segment.h"
+#include "zenc_host/call/program.h"
 #include "zenc_host/driver/stream.h"
 
 namespace zenc {
@@ -22,24 +22,14 @@ struct Held {
     bool counted = false;
     bool valued = false;
     bool indexed = false;    // the index is written, in at.format
-    bool is_sum = false;     // of others
     bool is_result = false;  // its values are those of the call's result, in their order
     Room bitmap;             // its own; of this rank's own gradient a part of the bitmap of all
     Room ranks, body;        // its own; of this rank's own gradient there are no ranks
-    u64 uses = 0;            // that are still to come
+    bool kept = false;       // to the end of the call, whatever is spent
+    bool spent = false;      // its last use has begun
 };
 
 using Several = std::vector<Held*>;
-using Numbers = std::initializer_list<i64>;
-
-// A use of a segment: `counts` those that are to come, or takes one of them. After the last one it goes to
-// `spent`, until what uses it is done.
-inline void use(Held& held, bool counts, Several& spent) {
-    if (counts)
-        ++held.uses;
-    else if (--held.uses == 0)
-        spent.push_back(&held);
-}
 
 inline void know_count(Held& held, u64 count) {
     held.at.count = count;

@@ -1,159 +1,176 @@
-// What generated call sequences are written in: the steps of one rank over numbered segments.
+// The statements of rank programs: what one rank does with numbered segments in a call.
 #pragma once
 
 #include "zenc_host/call/end_report.h"
+#include "zenc_host/call/ownership.h"
 #include "zenc_host/nccl/payloads.h"
+#include "zenc_host/nccl/row_payloads.h"
 
 namespace zenc {
 
-enum Kind : i64 { PUSH = 0, PULL = 1, ANNOUNCE = 2 };
-enum class Announced { NO, YES };
-
-constexpr i64 NOT_SENT = FORMAT_DENSE;  // values without an index
-constexpr i64 FULL = 1 << 20;
-
-// A segment of a sequence: what `ranks` ranks contributed of a part, the format in which it is sent first,
-// and how many slots each unit may make it have, those that were filled up included. FULL: it has all slots.
-struct Slot {
-    i64 part;
-    i64 asked;
-    i64 ranks;
-    i64 spread;
-};
-
+// The last list of a statement is of what it uses and no later one does: `spent`.
 class Sequence {
 public:
-    Sequence(Call& call, Communicator& group, i64 parts, const Slot* segments, i64 n)
+    Sequence(Call& call, Communicator& group, const Program& program)
         : call_(call),
           group_(group),
-          queue_(call, group.staging),
+          program_(program),
+          queue_(by_holders() ? call_of_one_part() : call, group.staging),
           capacity_(queue_),
-          pack_(queue_, capacity_, parts),
+          pack_(queue_, capacity_, by_holders() ? 1 : program.parts),
           unit_bytes_(static_cast<u64>(row_bytes(call))),
-          workshop_(queue_, group, capacity_, pack_, unit_bytes_),
-          parts_(parts),
-          held_(static_cast<u64>(n)) {
-        for (i64 i = 0; i < n; ++i) {
-            held(i)->at.part = static_cast<u64>(segments[i].part);
-            held(i)->at.slots = static_cast<u64>(call.part_slots[segments[i].part]);
-            held(i)->asked = segments[i].asked;
-            if (capacity_.on() && segments[i].spread != FULL) make_room(*held(i), segments[i]);
-        }
+          jobs_(queue_, group, capacity_, pack_, unit_bytes_),
+          agreement_(queue_, group, jobs_, program.cuts, program.number_of_cuts, program.pieces),
+          held_(static_cast<u64>(program.number_of_segments)) {
+        for (i64 i = 0; i < program.number_of_segments; ++i) prepare(*held(i), program.segments[i]);
     }
 
-    // Until this is called, what the steps use is counted, and nothing happens.
-    void start() { counts_ = false; }
-
-    // This rank's own gradient becomes segments 0 to parts - 1.
-    void pack() {
-        if (counts_) return;
+    // This rank's own gradient becomes `results`: one segment a part, or of all units. `own` are those whose
+    // counts are asked for, and `unused` are results that nothing uses.
+    void pack(Numbers results, Numbers own, Numbers unused) {
+        own_ = several(own);
+        packed_ = several(results);
+        for (Held* each : own_) each->kept = capacity_.on();  // whose counts are on the device to the end
+        for (const i64 segment : unused) held(segment)->spent = !held(segment)->kept;
         capacity_.begin();
         pack_.mark();
-        for (i64 part = 0; part < parts_; ++part) {
-            pack_.show(*held(part));
-            workshop_.own(held(part));
+        if (by_holders()) queue_.keep_for_bitmaps({});  // no other bitmap will be so large
+        for (Held* each : packed_) {
+            pack_.show(*each);
+            jobs_.own(each);
         }
         if (const u64* const status = pack_.status(); status != nullptr && !capacity_.on())
-            workshop_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
+            jobs_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
     }
 
     // Opens a phase, in which messages are asked to be in `format`.
-    void begin(Kind kind, i64 format) {
-        if (counts_) return;
+    void begin(Kind kind, Carries carries, i64 format) {
         take_time();
         kind_ = kind;
+        carries_ = carries;
         format_ = format;
     }
 
-    void send(i64 peer, Numbers segments, Announced announced = Announced::YES) {
-        if (!use(segments, sent_)) return;
+    void send(i64 peer, Numbers segments, Announced announced) {
         sends_.push_back(parcel(peer, segments, announced));
     }
 
-    void receive(i64 peer, Numbers segments, Announced announced = Announced::YES) {
-        if (counts_) return;
+    void receive(i64 peer, Numbers segments, Announced announced) {
         receives_.push_back(parcel(peer, segments, announced));
     }
 
     // Exchanges the messages of a step.
-    void exchange(i64 step) {
-        if (counts_) return;
-        workshop_.mark(step);
-        if (has_controls()) workshop_.cross(step, sends_, receives_);
-        workshop_.make_values(step);
+    void exchange(i64 step, Numbers spent) {
+        step_ = step;
+        spend(spent, sent_);
+        jobs_.mark(step);
+        if (has_controls()) jobs_.cross(step, sends_, receives_);
+        jobs_.make_values(step);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
-        Bodies(queue_, group_, format_, unit_bytes_).exchange(sends_, receives_, sent_, counted, workshop_);
+        if (carries_ == ROWS)
+            RowBodies(queue_, group_, unit_bytes_).exchange(sends_, receives_, sent_, counted);
+        else
+            Bodies(queue_, group_, format_, carries_ == SETS ? 0 : unit_bytes_)
+                .exchange(sends_, receives_, sent_, counted, jobs_);
         sends_.clear();
         receives_.clear();
         release_own();
     }
 
-    void merge(i64 result, Numbers segments) {
-        held(result)->is_sum = true;
-        if (use(segments, spent_)) workshop_.merge(held(result), several(segments));
+    // The sum of segments of one part, added in this order.
+    void merge(i64 result, Numbers segments, Numbers spent) {
+        if (carries_ == ROWS)
+            jobs_.sum(held(result), several(segments));
+        else
+            jobs_.merge(held(result), several(segments));
+        spend(spent, spent_);
     }
 
-    void fill(i64 result, i64 segment, i64 format) {
-        if (use({segment}, spent_)) workshop_.fill(held(result), held(segment), format);
+    void fill(i64 result, i64 segment, i64 format, Numbers spent) {
+        jobs_.fill(held(result), held(segment), format);
+        spend(spent, spent_);
     }
 
-    void sparsify(i64 result, i64 segment) {
-        if (use({segment}, spent_)) workshop_.sparsify(held(result), held(segment));
+    void sparsify(i64 result, i64 segment, Numbers spent) {
+        jobs_.sparsify(held(result), held(segment));
+        spend(spent, spent_);
     }
 
-    // Makes the result of the complete segments of all parts, and waits for it. `own` are those that this
-    // rank has contributed.
-    void finish(Numbers own, Numbers complete) {
-        if (counts_) {
-            use(complete, spent_);
-            if (capacity_.on()) use(own, spent_);  // whose counts are still on the device
-            held(*complete.begin())->is_result = ends_in_place(*held(*complete.begin()));
-            return;
-        }
-        workshop_.mark(END);
-        workshop_.make_values(END);
+    // All index sets are here, and all counts follow from them. Compares with `peers` what does.
+    void agree(Numbers sets, Numbers peers) {
+        jobs_.make_values(step_);
+        if (queue_.ok()) agreement_.reach(step_, segments(several(sets)), peers);
+        if (!queue_.ok()) return;
+        for (i64 i = 0; i < program_.number_of_segments; ++i)
+            if (const i64 cut = program_.segments[i].cut; cut != NO_CUT) held(i)->at = agreement_.cut(cut);
+        PhaseCount& counted = call_.phases[ANNOUNCE];
+        counted.bytes_sent += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
+        counted.bytes_received += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
+    }
+
+    // The own gradient becomes the rows of all parts; its index stays.
+    void split(Numbers results, i64 segment) {
+        const Several parts = several(results);
+        if (!queue_.ok()) return;
+        make_bodies(queue_, parts, unit_bytes_);
+        for (Held* each : parts) each->valued = true;
+        if (!queue_.ok()) return;
+        agreement_.split(segments(parts));
+        release_values(queue_, *held(segment));
+        pack_.release_ranks();
+    }
+
+    // Makes the result of the complete segments of all parts, and waits for it.
+    void finish(Numbers complete) {
+        const Several parts = several(complete);
+        jobs_.mark(END);
+        jobs_.make_values(END);
         release(queue_, spent_);
         release_own();
         take_time();
-        if (capacity_.on()) agree();
-        if (queue_.ok()) expand(several(complete));
+        if (capacity_.on()) agree_on_capacity();
+        if (queue_.ok()) expand(parts);
         if (capacity_.on())
-            report(several(own), several(complete));
+            report(parts);
         else
-            workshop_.cross(END, {}, {});
+            jobs_.cross(END, {}, {});
         if (!queue_.ok() || call_.report != nullptr) return;
         i64* count = call_.counts_in;
-        for (const i64 segment : own) *count++ = static_cast<i64>(held(segment)->at.count);
+        for (const Held* each : own_) *count++ = static_cast<i64>(each->at.count);
         count = call_.counts_out;
-        for (const i64 segment : complete) *count++ = static_cast<i64>(held(segment)->at.count);
+        for (const Held* each : parts) *count++ = static_cast<i64>(each->at.count);
     }
 
 private:
-    Held* held(i64 number) { return &held_[static_cast<u64>(number)]; }
+    bool by_holders() const { return program_.number_of_cuts != 0; }
 
-    // Whether the steps are taken. What is used for the last time goes to `spent`, until that is done.
-    bool use(Numbers segments, Several& spent) {
-        for (const i64 segment : segments) zenc::use(*held(segment), counts_, spent);
-        return !counts_;
+    // Until the ranks have agreed, all units are one part.
+    Call& call_of_one_part() {
+        call_.part_slots = &call_.units;
+        return call_;
+    }
+
+    void prepare(Held& made, const SegmentSpec& spec) {
+        made.asked = spec.cut == NO_CUT ? spec.asked : NOT_SENT;
+        made.is_result = spec.in_result != NOT_IN_RESULT && ends_in_place(spec);
+        if (spec.cut != NO_CUT) return;
+        made.at.part = spec.part == WHOLE ? 0 : static_cast<u64>(spec.part);
+        made.at.slots = static_cast<u64>(call_.part_slots[made.at.part]);
+        if (!capacity_.on() || spec.spread == FULL) return;
+        made.roomy = true;
+        know_count(made, capacity_.room(made.at.slots, spec.ranks, spec.spread));
     }
 
     // Whether the values of the one part that there is are the result as they are: units are slots then, and
     // how many there will be is known before there is memory for them.
     // Dense ones are made of sums that nobody else needs: see Values.
-    bool ends_in_place(const Held& complete) const {
-        const bool is_last = complete.is_sum && complete.uses == 1;
-        return parts_ == 1 && !capacity_.on() && !has_mapping(queue_) &&
-               (call_.dense_out == nullptr || is_last);
+    bool ends_in_place(const SegmentSpec& complete) const {
+        return program_.parts == 1 && !by_holders() && !capacity_.on() && !has_mapping(queue_) &&
+               (call_.dense_out == nullptr || complete.in_result == SUM_FOR_RESULT);
     }
 
-    // Releases the ranks of all own segments, which are one piece, once no segment uses its own.
-    void release_own() {
-        bool used = !queue_.ok();
-        for (i64 part = 0; part < parts_; ++part)
-            used |= held(part)->uses != 0 && pack_.has_ranks_of(held(part)->at);
-        if (!used) pack_.release_ranks();
-    }
+    Held* held(i64 number) { return &held_[static_cast<u64>(number)]; }
 
     Several several(Numbers numbers) {
         Several found;
@@ -161,38 +178,33 @@ private:
         return found;
     }
 
+    static Segments segments(const Several& which) {
+        Segments found;
+        for (const Held* each : which) found.push_back(each->at);
+        return found;
+    }
+
+    // What is used for the last time goes to `to`, until that is done.
+    void spend(Numbers segments, Several& to) {
+        for (const i64 segment : segments) {
+            Held* const each = held(segment);
+            if (each->kept) continue;
+            each->spent = true;
+            to.push_back(each);
+        }
+    }
+
+    // Releases the ranks of all own segments, which are one piece, once no segment uses its own.
+    void release_own() {
+        bool used = !queue_.ok();
+        for (const Held* each : packed_) used |= !each->spent && pack_.has_ranks_of(each->at);
+        if (!used) pack_.release_ranks();
+    }
+
     Parcel parcel(i64 peer, Numbers segments, Announced announced) {
         const bool exact = !capacity_.on();
-        return {peer, several(segments), exact && announced == Announced::YES,
-                exact && format_ != FORMAT_DENSE};
-    }
-
-    void make_room(Held& held, const Slot& slot) {
-        held.roomy = true;
-        know_count(held, capacity_.room(held.at.slots, slot.ranks, slot.spread));
-    }
-
-    // Whether the call has to be made again, on all ranks.
-    void agree() {
-        if (!queue_.ok()) return;
-        capacity_.expect(workshop_.watched());
-        capacity_.agree(group_);
-    }
-
-    // Brings to the host whether the call has to be made again, and all counts.
-    void report(const Several& own, const Several& complete) {
-        std::vector<Number> numbers = {{0, capacity_.raised()}};
-        for (const Several* segments : {&own, &complete})
-            for (const Held* each : *segments) numbers.push_back({each->at.count, each->at.actual});
-        const u64* found = report_numbers(queue_, group_, numbers);
-        if (!queue_.ok() || call_.report != nullptr) return;
-        call_.made_again = static_cast<i64>(*found++);
-        for (Held* each : own) each->at.count = *found++;
-        call_.count_out = 0;
-        for (Held* each : complete) {
-            each->at.count = *found++;
-            call_.count_out += static_cast<i64>(each->at.count);
-        }
+        const bool counted = carries_ != ROWS && format_ != FORMAT_DENSE;
+        return {peer, several(segments), exact && announced == ANNOUNCED, exact && counted};
     }
 
     bool has_controls() const {
@@ -202,48 +214,71 @@ private:
         return false;
     }
 
-    void expand(const Several& complete) {
-        if (call_.dense_out != nullptr) mark_encoded(queue_, complete);
-        Segments segments;
-        for (const Held* each : complete) {
-            segments.push_back(each->at);
+    // Whether the call has to be made again, on all ranks.
+    void agree_on_capacity() {
+        if (!queue_.ok()) return;
+        capacity_.expect(jobs_.watched());
+        capacity_.agree(group_);
+    }
+
+    // Brings to the host whether the call has to be made again, and all counts.
+    void report(const Several& complete) {
+        std::vector<Number> numbers = {{0, capacity_.raised()}};
+        for (const Several& segments : {own_, complete})
+            for (const Held* each : segments) numbers.push_back({each->at.count, each->at.actual});
+        const u64* found = report_numbers(queue_, group_, numbers);
+        if (!queue_.ok() || call_.report != nullptr) return;
+        call_.made_again = static_cast<i64>(*found++);
+        for (Held* each : own_) each->at.count = *found++;
+        call_.count_out = 0;
+        for (Held* each : complete) {
+            each->at.count = *found++;
             call_.count_out += static_cast<i64>(each->at.count);
         }
-        if (call_.dense_out != nullptr) {
-            if (is_bare_result(*complete[0])) return;
-            expand_dense(queue_, segments, capacity_.raised());
-            return;
-        }
+    }
+
+    void expand(const Several& complete) {
+        const bool dense = call_.dense_out != nullptr, bare = is_bare_result(*complete[0]);
+        for (const Held* each : complete) call_.count_out += static_cast<i64>(each->at.count);
         const u64 count = static_cast<u64>(call_.count_out);
-        call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
-        call_.values_out = is_bare_result(*complete[0]) ? complete[0]->at.values
-                                                        : queue_.allocate_alone(count * unit_bytes_);
-        if (queue_.ok()) expand_units(queue_, segments);
+        if (!dense) {
+            call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
+            call_.values_out = bare ? complete[0]->at.values : queue_.allocate_alone(count * unit_bytes_);
+        }
+        if (dense && !by_holders()) mark_encoded(queue_, complete);
+        if (!queue_.ok() || (dense && bare)) return;
+        if (by_holders())
+            agreement_.join(segments(complete));
+        else if (dense)
+            expand_dense(queue_, segments(complete), capacity_.raised());
+        else
+            expand_units(queue_, segments(complete));
     }
 
     // What has passed belongs to the phase that was open.
     void take_time() {
         const i64 now = nanoseconds_now();
-        if (format_ != NO_PHASE) call_.phases[kind_].nanoseconds += now - since_;
+        if (since_ != 0) call_.phases[kind_].nanoseconds += now - since_;
         since_ = now;
     }
 
-    static constexpr i64 NO_PHASE = -1;
-
     Call& call_;
     Communicator& group_;
+    const Program& program_;
     Queue queue_;
     Capacity capacity_;
     Pack pack_;
     const u64 unit_bytes_;
-    SegmentJobs workshop_;
-    const i64 parts_;
+    SegmentJobs jobs_;
+    Agreement agreement_;
     std::vector<Held> held_;
+    Several own_, packed_;
     Several sent_, spent_;  // for the last time: in messages, for other segments
-    bool counts_ = true;
     Parcels sends_, receives_;
     Kind kind_ = PUSH;
-    i64 format_ = NO_PHASE;
+    Carries carries_ = SEGMENTS;
+    i64 format_ = FORMAT_AUTO;
+    i64 step_ = END;
     i64 since_ = 0;
 };
 

@@ -58,7 +58,7 @@ private:
         for (Held* held : written)
             if (index_is_bitmap(*held))
                 drop_bitmap(queue_, *held);
-            else if (held->uses != 0 && goes_encoded(*held))
+            else if (!held->spent && goes_encoded(*held))
                 encoded.push_back(held);
         encode_alone(queue_, encoded);
     }

@@ -1,0 +1,193 @@
+"""Call programs: rank programs as the host's side of a GPU plays them, for C++, JSON and tables of words alike.
+
+    CallProgram   = size rank parts  segments: row*  cuts: row*  pieces: number*  CallStatement*
+    row           = (number | symbol)*                 # the fields of SEGMENT_SPEC, of SLOT_CUT
+    CallStatement = operation  (number | symbol | number*)*
+
+Operations and symbols are those of ``TABLE_ENUMS``, and the names of formats. Beyond what a rank program says, a
+message is ``announced`` by a control message, which says that both ranks make the same call, and brings the counts of
+its segments: always where counts are not known, and else the first from one rank to another. By holders each segment
+has a cut: which slots of its part those are that its ranks hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
+
+from zenc.codegen.owner_subsets import OwnerSubsets, canonical
+from zenc.rank_ir.ir import (
+    WHOLE,
+    Agree,
+    AnyStatement,
+    Carries,
+    Exchange,
+    Fill,
+    Merge,
+    Message,
+    RankPhase,
+    RankProgram,
+    Sparsify,
+    Split,
+    made_by,
+    used_by,
+)
+from zenc.scheme.model import Format
+from zenc.wire.constants import (
+    NO_CUT,
+    TABLE_ENUMS,
+    TABLE_MAGIC,
+    TABLE_VERSION,
+    WIRE_FORMATS,
+    WIRE_NUMBERS,
+)
+
+Numbers: TypeAlias = tuple[int, ...]
+Argument: TypeAlias = int | str | Numbers
+Row: TypeAlias = tuple[int | str, ...]
+
+OPERATIONS = {name: number for number, name in enumerate(TABLE_ENUMS["Operation"])}
+SYMBOLS = {
+    **{name: number for members in TABLE_ENUMS.values() for number, name in enumerate(members)},
+    **{wire.value: number for wire, number in WIRE_NUMBERS.items()},
+    Format.AUTO.value: len(WIRE_FORMATS),
+}
+"""The words of arguments that have a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatement:
+    """``parts`` are those of its segments, for people."""
+
+    operation: str
+    arguments: tuple[Argument, ...]
+    parts: Numbers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallProgram:
+    """What ``rank`` of ``size`` does in a call of a GPU."""
+
+    size: int
+    rank: int
+    parts: int
+    segments: tuple[Row, ...]
+    cuts: tuple[Row, ...]
+    pieces: Numbers
+    statements: tuple[CallStatement, ...]
+
+    @property
+    def words(self) -> list[int]:
+        """The table, as ``templates/cuda/zenc_host/call/table.h`` reads it."""
+        rows = [_word(word) for row in (*self.segments, *self.cuts) for word in row]
+        counts = [self.size, self.rank, self.parts, len(self.segments), len(self.cuts), len(self.pieces)]
+        found = [TABLE_MAGIC, TABLE_VERSION, 0, *counts, *rows, *self.pieces]
+        for statement in self.statements:
+            found.append(OPERATIONS[statement.operation])
+            for argument in statement.arguments:
+                found += [len(argument), *argument] if isinstance(argument, tuple) else [_word(argument)]
+        found[2] = len(found)
+        return found
+
+
+def _word(argument: int | str) -> int:
+    return argument if isinstance(argument, int) else SYMBOLS[argument]
+
+
+def call_program(program: RankProgram) -> CallProgram:
+    """``program`` for the host's side of a GPU."""
+    subsets = _subsets(program)
+    cuts, pieces = list[Row](), list[int]()
+    for subset in subsets.made():
+        cuts.append((subset.part, subset.rank, int(subset.marked), len(pieces), len(subset.pieces)))
+        pieces += subset.pieces
+    statements = tuple(_Statements(program).all())
+    segments = tuple(_rows(program, subsets))
+    return CallProgram(program.size, program.rank, program.parts, segments, tuple(cuts), tuple(pieces), statements)
+
+
+def restored(size: int, data: dict[str, Any]) -> CallProgram:
+    """The program of one rank as ``sequence.json`` has it. Raises KeyError, TypeError or ValueError if it is none."""
+    rows = [tuple(tuple(row) for row in data[name]) for name in ("segments", "cuts")]
+    statements = tuple(
+        CallStatement(operation, tuple(tuple(each) if isinstance(each, list) else each for each in arguments))
+        for operation, *arguments in data["statements"]
+    )
+    return CallProgram(size, data["rank"], data["parts"], rows[0], rows[1], tuple(data["pieces"]), statements)
+
+
+def _rows(program: RankProgram, subsets: OwnerSubsets) -> Iterator[Row]:
+    uses = Counter(chain.from_iterable(used_by(statement) for statement in program.statements))
+    sums = {statement.result for statement in program.statements if isinstance(statement, Merge)}
+    numbers, by_holders = subsets.numbers(), bool(program.expand.sets)
+    for number, spec in enumerate(program.segments):
+        asked = Format.AUTO if spec.part == WHOLE else spec.sent_in or Format.DENSE
+        alone = number in sums and uses[number] == 1
+        result = "not_in_result" if not spec.final else "sum_for_result" if alone else "in_result"
+        has_cut = by_holders and spec.part != WHOLE
+        cut = numbers[canonical((spec.part, spec.ranks))] if has_cut else NO_CUT
+        yield spec.part, asked.value, len(spec.ranks), spec.spread, result, cut
+
+
+def _subsets(program: RankProgram) -> OwnerSubsets:
+    """The slots that have to be known by holders: as bitmaps those of own rows, and of all that is summed."""
+    subsets = OwnerSubsets()
+    for statement in program.statements if program.expand.sets else ():
+        summed = statement.segments if isinstance(statement, Merge) else ()
+        for number in (*made_by(statement), *summed):
+            spec = program.segments[number]
+            if spec.part != WHOLE:
+                subsets.ask((spec.part, spec.ranks), marked=not isinstance(statement, Exchange))
+    return subsets
+
+
+class _Statements:
+    """The statements of a rank program, one after another; ``met`` has with whom it has exchanged controls."""
+
+    def __init__(self, program: RankProgram) -> None:
+        self.program = program
+        self.met: set[tuple[str, int]] = set()
+
+    def all(self) -> Iterator[CallStatement]:
+        program = self.program
+        pack = program.pack
+        yield CallStatement("pack", (pack.results, program.own, pack.frees))
+        for phase in program.phases:
+            yield CallStatement("begin", (phase.kind.value, phase.carries.value, phase.format.value))
+            for statement in phase.statements:
+                yield from self._of(statement, phase)
+        yield CallStatement("finish", (program.expand.segments,))
+
+    def _of(self, statement: AnyStatement, phase: RankPhase) -> Iterator[CallStatement]:
+        uses = used_by(statement)
+        spent = tuple(segment for segment in statement.frees if segment in uses)
+        match statement:
+            case Exchange(number, sends, receives):
+                yield from (self._message("send", message, phase) for message in sends)
+                yield from (self._message("receive", message, phase) for message in receives)
+                yield CallStatement("exchange", (number, spent))
+            case Merge(result, segments):
+                yield CallStatement("merge", (result, segments, spent), self._parts(segments))
+            case Fill(result, segment, format):
+                yield CallStatement("fill", (result, segment, format.value, spent), self._parts(uses))
+            case Sparsify(result, segment):
+                yield CallStatement("sparsify", (result, segment, spent), self._parts(uses))
+            case Agree(sets, peers):
+                yield CallStatement("agree", (sets, peers))
+            case Split(results, segment):
+                yield CallStatement("split", (results, segment))
+
+    def _message(self, operation: str, message: Message, phase: RankPhase) -> CallStatement:
+        announced = False
+        if phase.carries is not Carries.ROWS:
+            announced = phase.format is not Format.DENSE or (operation, message.peer) not in self.met
+            self.met.add((operation, message.peer))
+        how = "announced" if announced else "unannounced"
+        return CallStatement(operation, (message.peer, message.segments, how), self._parts(message.segments))
+
+    def _parts(self, segments: Iterable[int]) -> Numbers:
+        found = {self.program.segments[segment].part for segment in segments}
+        return tuple(sorted(found - {WHOLE}))

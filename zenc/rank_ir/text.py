@@ -1,0 +1,168 @@
+"""Rank programs for people, a line a statement, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zenc.format_units import runs_text, size_text
+from zenc.plurals import count
+from zenc.rank_ir.ir import (
+    WHOLE,
+    Agree,
+    AnyStatement,
+    Exchange,
+    Expand,
+    Fill,
+    Merge,
+    Message,
+    RankPhase,
+    RankProgram,
+    SegmentSpec,
+    made_by,
+    used_by,
+)
+from zenc.wire.formats import padded
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+
+OPERATION = 10
+"""Letters of the column of operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownProgram:
+    """A ``program`` of ``scheme`` among ``slots`` [parts] of each part, with units of ``unit_bytes``."""
+
+    scheme: str
+    program: RankProgram
+    slots: tuple[int, ...]
+    unit_bytes: int
+
+    def text(self) -> str:
+        """Phases as headings, and a line for each statement."""
+        program = self.program
+        made = sum(len(made_by(statement)) for statement in program.statements)
+        lines = [
+            f"{self.scheme} on rank {program.rank} of {program.size}: {count(program.parts, 'part')}, {made} segments",
+            "",
+            self._line(program.pack),
+        ]
+        for phase in program.phases:
+            how = "one-shot" if phase.one_shot else "incremental"
+            lines += ["", f"{phase.name}: {phase.carries.value} in {phase.format.value}, {how}"]
+            lines += [self._line(statement) for statement in phase.statements]
+        return "\n".join([*lines, "", self._line(program.expand)])
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data: of a statement its fields, and of messages their bytes where they are known."""
+        program = self.program
+        return {
+            "scheme": self.scheme,
+            "rank": program.rank,
+            "size": program.size,
+            "parts": program.parts,
+            "segments": [_segment_json(spec) for spec in program.segments],
+            "own": list(program.own),
+            "pack": self._statement_json(program.pack),
+            "phases": [self._phase_json(phase) for phase in program.phases],
+            "expand": self._statement_json(program.expand),
+        }
+
+    def _line(self, statement: AnyStatement) -> str:
+        comment = "; ".join(self._comments(statement))
+        line = f"  {type(statement).__name__.lower():{OPERATION}} {_body(statement)}"
+        return f"{line}    # {comment}" if comment else line
+
+    def _comments(self, statement: AnyStatement) -> Iterator[str]:
+        """What a statement makes, how large its messages are, and what it frees."""
+        specs = [self.program.segments[segment] for segment in made_by(statement)]
+        if specs and isinstance(statement, Exchange | Merge):
+            yield _contents(specs)
+        if isinstance(statement, Exchange):
+            yield from self._bytes_of(statement)
+        if statement.frees and not isinstance(statement, Expand):
+            yield f"frees {_named(statement.frees)}"
+
+    def _bytes_of(self, exchange: Exchange) -> Iterator[str]:
+        for way, messages in (("out", exchange.sends), ("in", exchange.receives)):
+            known = [self._message_bytes(message) for message in messages]
+            if known and None not in known:
+                yield f"{size_text(sum(each or 0 for each in known))} {way}"
+
+    def _message_bytes(self, message: Message) -> int | None:
+        """With headers, where it is known before a call: of segments that are full."""
+        specs = [self.program.segments[segment] for segment in message.segments]
+        if not all(spec.full for spec in specs):
+            return None
+        bodies = [padded(self.slots[spec.part] * self.unit_bytes) for spec in specs]
+        return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(bodies) + sum(bodies)
+
+    def _phase_json(self, phase: RankPhase) -> dict[str, Any]:
+        return {
+            "kind": phase.kind.value,
+            "name": phase.name,
+            "format": phase.format.value,
+            "one_shot": phase.one_shot,
+            "carries": phase.carries.value,
+            "statements": [self._statement_json(statement) for statement in phase.statements],
+        }
+
+    def _statement_json(self, statement: AnyStatement) -> dict[str, Any]:
+        found: dict[str, Any] = {"operation": type(statement).__name__.lower()}
+        match statement:
+            case Exchange(number, sends, receives):
+                found |= {"number": number, "sends": self._messages(sends), "receives": self._messages(receives)}
+            case Agree(sets, peers):
+                found |= {"of": list(sets), "peers": list(peers)}
+            case _:
+                found |= {"makes": list(made_by(statement)), "of": list(used_by(statement))}
+        if isinstance(statement, Fill):
+            found["format"] = statement.format.value
+        return {**found, "frees": list(statement.frees)}
+
+    def _messages(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        return [
+            {"peer": each.peer, "segments": list(each.segments), "bytes": self._message_bytes(each)}
+            for each in messages
+        ]
+
+
+def _body(statement: AnyStatement) -> str:
+    match statement:
+        case Exchange(number, sends, receives):
+            messages = [
+                *(f"to {message.peer} {_named(message.segments)}" for message in sends),
+                *(f"from {message.peer} {_named(message.segments)}" for message in receives),
+            ]
+            return f"step {number}: {', '.join(messages)}"
+        case Fill(result, segment, format):
+            return f"%{result} = %{segment} to {format.value}"
+        case Agree(sets, peers):
+            return f"{_named(sets)} with {runs_text(peers)}" if peers else _named(sets)
+        case Expand(segments):
+            return _named(segments)
+    made, used = made_by(statement), used_by(statement)
+    return f"{_named(made)} = {' + '.join(f'%{each}' for each in used)}" if used else _named(made)
+
+
+def _contents(specs: Sequence[SegmentSpec]) -> str:
+    """Whose contributions to what."""
+    parts, ranks = sorted({spec.part for spec in specs}), sorted({rank for spec in specs for rank in spec.ranks})
+    what = "index sets" if parts == [WHOLE] else f"part{'s' if len(parts) > 1 else ''} {runs_text(parts)}"
+    return f"{what} of {'rank' if len(ranks) == 1 else 'ranks'} {runs_text(ranks)}"
+
+
+def _named(segments: Iterable[int]) -> str:
+    return " ".join(f"%{segment}" for segment in segments)
+
+
+def _segment_json(spec: SegmentSpec) -> dict[str, Any]:
+    return {
+        "part": None if spec.part == WHOLE else spec.part,
+        "origin": spec.origin,
+        "ranks": list(spec.ranks),
+        "full": spec.full,
+        "sent_in": spec.sent_in and spec.sent_in.value,
+        "final": spec.final,
+    }

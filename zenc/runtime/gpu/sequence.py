@@ -1,0 +1,82 @@
+"""The call sequence of one rank, made ready: a table for the interpreter, or compiled.
+
+ZENC_SEQUENCE = table | compiled
+
+The interpreter is compiled once for all schemes. Both do the same; compiled C++ can be read and stepped through. An
+artifact that is pinned to a number of ranks has both, and what is played is what this zenc makes of its plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.call_program import CallProgram, call_program, restored
+from zenc.codegen.call_sequence import CODE, DATA, render_sequence
+from zenc.errors import ArtifactError, Diagnostic, ZencError
+from zenc.rank_ir.lower import lower, lower_all
+from zenc.runtime.gpu import library
+from zenc.runtime.gpu.library import CallLibrary
+
+WAYS = ("table", "compiled")
+
+
+@dataclass(frozen=True, slots=True)
+class Playable:
+    """A sequence in ``library``, which owns the handle ``program``; None: its one entry knows all ranks."""
+
+    library: CallLibrary
+    program: int | None
+
+
+def playable(artifact: Artifact, size: int, rank: int, deadline: float) -> Playable:
+    """The sequence of ``rank`` of ``size`` under the plan of ``artifact``, built within ``deadline`` seconds.
+
+    Raises VerificationError, BuildError, CacheError, ArtifactError ``artifact-damaged`` and ZencError
+    ``unknown-sequence``.
+    """
+    if _way() == "compiled":
+        return Playable(library.compiled(_code(artifact, size, rank), deadline, artifact.plan.scheme), None)
+    interpreter = library.interpreter(deadline)
+    return Playable(interpreter, interpreter.load_program(_program(artifact, size, rank).words))
+
+
+def _way() -> str:
+    chosen = os.environ.get("ZENC_SEQUENCE", WAYS[0])
+    if chosen not in WAYS:
+        message = f"ZENC_SEQUENCE is {' or '.join(WAYS)}, not {chosen!r}"
+        raise ZencError(Diagnostic("unknown-sequence", message))
+    return chosen
+
+
+def _code(artifact: Artifact, size: int, rank: int) -> str:
+    """The C++ of all ranks, where the artifact has it, or of this one."""
+    text = artifact.sequences.get(CODE)
+    if text is None:
+        return render_sequence([lower(artifact.plan, size, rank)])
+    if text != render_sequence(lower_all(artifact.plan, size)):
+        raise _other(artifact, CODE)
+    return text
+
+
+def _program(artifact: Artifact, size: int, rank: int) -> CallProgram:
+    """The program that the artifact has for ``rank``; where it has none, the one that its plan means."""
+    own, text = call_program(lower(artifact.plan, size, rank)), artifact.sequences.get(DATA)
+    if text is None:
+        return own
+    try:
+        data = json.loads(text)
+        found = restored(data["size"], data["ranks"][rank])
+        same = found.words == own.words
+    except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+        raise _other(artifact, DATA) from error
+    if not same:
+        raise _other(artifact, DATA)
+    return found
+
+
+def _other(artifact: Artifact, name: str) -> ArtifactError:
+    message = f"{name} of {artifact.plan.scheme} is not what zenc makes of its plan"
+    return ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))
