@@ -110,6 +110,8 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Term:
+    """A product: ``coefficient`` in n, and the sum of the densities of ``family``."""
+
     coefficient: Scalar
     family: Family
 

@@ -1,4 +1,4 @@
-"""What must cross a link in a call, whatever the scheme: where it is the only way from some ranks to some others.
+"""The cut-set bound: the bytes that must cross a link in a call, where it is the only route from some ranks to others.
 
     Crossing = behind ahead least bytes               # ranks on both sides; bytes that must cross, and that do
 

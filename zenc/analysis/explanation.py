@@ -1,4 +1,4 @@
-"""What a plan does and weighs, for a person: the steps, the messages of one rank, and the bytes of all.
+"""The explanation of a plan: its steps, the messages of one rank, and the bytes of all.
 
 The bytes are counted exactly (``zenc.analysis.exact_traffic``), for gradients that were drawn or recorded.
 """

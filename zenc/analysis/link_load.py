@@ -1,4 +1,4 @@
-"""The load of every link: what each step of a plan sends over it, and what all steps do.
+"""Link loads: the expected bytes of each step of a plan, and of all steps, on every link.
 
     LinkLoads = topology total[link] StepLoad*              # expected bytes of a call, headers included
     StepLoad  = phase number link bytes seconds moves crowd port_seconds
@@ -51,6 +51,7 @@ class StepLoad:
 
     @property
     def contended(self) -> bool:
+        """Whether the network holds the ranks up: a shared link is busy for longer than any port."""
         return self.crowd and self.seconds > CONTENDED * self.port_seconds
 
 
@@ -64,11 +65,12 @@ class LinkLoads:
 
     @property
     def links(self) -> tuple[Link, ...]:
+        """The links of the topology, in its order."""
         return self.topology.links
 
     @property
     def seconds(self) -> npt.NDArray[np.float64]:
-        """How long each link is busy in a call."""
+        """The seconds [links] that each link is busy in a call."""
         widths = np.array([link.bandwidth for link in self.links], dtype=np.float64)
         return np.asarray(self.total / widths) if len(widths) else self.total
 
@@ -124,6 +126,7 @@ class LinkLoadObserver:
         self.steps: list[StepLoad] = []
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
+        """Add what moved in step ``number`` of ``phase``."""
         size = self.routes.topology.size
         pairs, first, inverse = np.unique(moved.src * size + moved.dst, return_index=True, return_inverse=True)
         weights = self.weigher.messages(phase, moved, inverse.reshape(-1), len(pairs))

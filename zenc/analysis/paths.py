@@ -34,7 +34,7 @@ class Routes:
     starts: Ints
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """The links of some pairs: which pair (an index of ``src``), and which link, for every link on their ways."""
+        """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [m]."""
         places = self.place[src, dst]
         lengths = self.paths.lengths[places]
         pair = np.repeat(np.arange(len(src)), lengths)

@@ -1,4 +1,4 @@
-"""What a scheme costs in general: steps, messages and volume as formulas in n, found by counting.
+"""Scaling: steps, messages and volume of a scheme as formulas in the number of ranks, found by counting.
 
     Symbolic = domain checked* PhaseFormulas* at: PhaseVolume*
 

@@ -1,4 +1,4 @@
-"""What a scheme costs in general, as text for a terminal."""
+"""Scaling formulas as text for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each rank sends and receives, as shares of the tensor by the number of ranks in the sum.
+"""Volume: what each rank sends and receives, as shares of the tensor by the number of ranks in the sum.
 
     Volume = k -> share                                     # share x d_k x M, summed over k
 

@@ -1,1 +1,1 @@
-"""What a scheme costs, before it runs: how sparse gradients are, and what follows from it."""
+"""The simulator: seconds of calls and training steps, from moves, sparsity profiles, links and kernels."""

@@ -1,4 +1,4 @@
-"""What a cluster and its processors take, beside the bytes: few numbers, each of which can be measured.
+"""Calibration: the latencies, rates and kernel speeds of a cluster, few numbers that can be measured.
 
     Calibration = name network kernels
     network     = bandwidth efficiency step message fan_in burst buffer    # bytes a second; seconds; bytes

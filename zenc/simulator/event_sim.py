@@ -34,7 +34,7 @@ class SimulatedSpan:
 
 @dataclass(slots=True)
 class Costs:
-    """What a rank takes, of each stage an array [classes]: before it is ready, while messages flow, and after."""
+    """Seconds of a rank in each stage, arrays [classes]: before it is ready, while messages flow, and after."""
 
     before: list[Floats]
     beside: list[Floats]
@@ -64,7 +64,7 @@ class Clock:
 
 
 def run(of: ClassProgram, costs: Costs, bandwidths: Floats, tolerance: float = 1e-9, trace: bool = False) -> Clock:
-    """Simulate ``of`` on links of ``bandwidths``, one of each class of links.
+    """Simulate ``of`` on links of ``bandwidths`` [classes of links], bytes a second.
 
     Flows that end within the share ``tolerance`` of a step's time end together.
     """

@@ -26,7 +26,7 @@ MOST_KEPT = 1024
 
 
 class Network(Protocol):
-    """``over``: the links of pairs of ranks, as which pair and which link, pair after pair."""
+    """Links with bandwidths and latencies [links], and the routes over them."""
 
     name: str
     size: int
@@ -34,9 +34,11 @@ class Network(Protocol):
     latencies: Floats
     flat: bool
 
-    def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]: ...
+    def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+        """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [m]."""
 
-    def label(self, link: int) -> str: ...
+    def label(self, link: int) -> str:
+        """The name of a link."""
 
 
 class Switch:
@@ -50,12 +52,14 @@ class Switch:
         self.latencies: Floats = np.full(2 * size, latency)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+        """As ``Network.over``: of each pair its link into the switch, and one out of it; both [2 k]."""
         pair = np.repeat(np.arange(len(src)), 2)
         link = np.empty(2 * len(src), dtype=np.int64)
         link[::2], link[1::2] = src, dst + self.size
         return pair, link
 
     def label(self, link: int) -> str:
+        """``rank 3 -> switch``, ``switch -> rank 3``."""
         rank = link % self.size
         return f"rank {rank} -> switch" if link < self.size else f"switch -> rank {rank}"
 
@@ -72,7 +76,7 @@ class Cluster:
         self.latencies = np.array([link.latency for link in self.table.links], dtype=np.float64)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """Raises TopologyError (``no-route``) where there is no way."""
+        """As ``Network.over``, [m]; raises TopologyError (``no-route``)."""
         wanted = src * self.size + dst
         if len(src) > self.size and self.size <= MOST_KEPT:
             paths, starts, index = *self._every, wanted
@@ -101,6 +105,7 @@ class Cluster:
         raise TopologyError(Diagnostic("no-route", message, help=help))
 
     def label(self, link: int) -> str:
+        """The names of both ends: ``gpu(0, 0) -> nvswitch``."""
         ends = self.table.links[link]
         return f"{self.topology.label(ends.source)} -> {self.topology.label(ends.target)}"
 

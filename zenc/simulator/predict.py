@@ -1,4 +1,4 @@
-"""What a call will take: seconds, and the bytes of ranks, phases and links.
+"""The prediction of a call: seconds, and the bytes of ranks, phases and links.
 
 plan x size x profile --weigh--> messages --classes--> Program --run--> Prediction
 """
@@ -41,12 +41,13 @@ class PhaseCost:
     received: float
 
     def to_json(self) -> dict[str, float]:
+        """JSON data; seconds, and bytes of the busiest rank."""
         return {name: getattr(self, name) for name in ("steps", "seconds", "sent", "received")}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
-    """What ``plan`` takes on ``size`` ranks: ``seconds`` from the call to the last rank's result.
+    """The predicted call of ``plan`` on ``size`` ranks: ``seconds`` from the call to the last rank's result.
 
     ``sent`` and ``received`` are bytes of the busiest rank, headers included; ``kernels`` the seconds of the rank that
     computes longest. ``bottleneck`` is the link that carries for longest, for ``busy`` seconds and ``carried`` bytes.
@@ -70,6 +71,7 @@ class Prediction:
 
     @property
     def steps(self) -> int:
+        """The number of steps of all phases."""
         return sum(phase.steps for phase in self.phases.values())
 
     def to_json(self) -> dict[str, Any]:

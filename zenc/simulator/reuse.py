@@ -1,4 +1,4 @@
-"""How the messages of a step share pieces: one index serves all copies of a piece, one merge all that meet.
+"""Reuse within a step: one index serves all copies of a piece, one merge all pieces that meet.
 
 Counted at the first ranks, for all: in schemes for many ranks they are like the others.
 """

@@ -1,4 +1,4 @@
-"""Many schemes at many points: which is best where.
+"""Sweeps: many schemes at many points, the best of each first.
 
 Simulation   = Point* and skipped*
 Point        = ranks density bandwidth SweepOutcome*          # best first
@@ -27,7 +27,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SweepPoint:
-    """Where a simulation runs: on ``topology``, or on one switch by links of the calibration's bandwidth.
+    """The setting of a simulation: ``topology``, or one switch with links of the calibration's bandwidth.
 
     ``profiles`` by name are the gradients of a step. ``ready`` says when one of them is there, in seconds from the
     start of the backward pass; 0 where not given.
@@ -59,6 +59,7 @@ class SweepOutcome:
         return max(self.predictions.values(), key=lambda found: found.seconds)
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data; seconds of a training step."""
         each = {name: found.to_json() for name, found in self.predictions.items()}
         return {"scheme": self.scheme, "seconds": self.seconds, "gradients": each}
 
@@ -78,6 +79,7 @@ class Point:
         return outcome.seconds / best if best else 1.0
 
     def to_json(self) -> dict[str, Any]:
+        """JSON data; bandwidth in bytes a second, outcomes best first."""
         own = {"ranks": self.size, "density": self.density, "bandwidth": self.bandwidth}
         return {**own, "outcomes": [each.to_json() for each in self.outcomes]}
 

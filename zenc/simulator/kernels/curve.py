@@ -23,7 +23,7 @@ BOUNDLESS = 1e300
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a kernel takes: values at ``speed`` bytes a second, and for each slot what ``curve`` says.
+    """Seconds of a kernel: values at ``speed`` bytes a second, and for each slot what ``curve`` says.
 
     A curve has two points or more: units a slot from 0 on, ascending, and seconds a slot, which never fall. Between
     them it is straight, and beyond the last as steep as before it. It bends, since processors guess best what is in
@@ -38,7 +38,7 @@ class Kernel:
         return float(self.each(np.array([units], np.float64), bytes, np.array([slots], np.float64))[0])
 
     def each(self, units: Floats, bytes: Floats | float, slots: Floats) -> Floats:
-        """The same of many."""
+        """The same of many: seconds, of the shape of the arguments."""
         (*_, before, last), (at, seconds) = self.curve, np.array(self.curve).T
         density = np.divide(units, slots, out=np.zeros_like(units), where=slots > 0)
         steep = (last[1] - before[1]) / (last[0] - before[0])
