@@ -32,7 +32,7 @@ class Source:
 
     @property
     def shown(self) -> str:
-        """What diagnostics call it, and an editor opens: ``path`` from the current directory, if it lies there."""
+        """The name in diagnostics, which an editor opens: ``path`` from the current directory, if it lies there."""
         if self.path is None:
             return self.name
         inside = os.path.relpath(self.path)
@@ -213,7 +213,7 @@ MOST_RAISED = 20
 
 
 def first_line(error: BaseException) -> str:
-    """What ``error`` says, short enough for a note; its class where it says nothing."""
+    """The first line of ``error``, short enough for a note; its class where it says nothing."""
     return next(iter(str(error).splitlines()), "")[:200] or type(error).__name__
 
 

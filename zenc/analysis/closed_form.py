@@ -104,7 +104,7 @@ class Family:
     falling: bool = False
 
     def weight(self, k: int) -> Fraction:
-        """What d_k counts for."""
+        """The factor of d_k in the sum."""
         return Fraction(1, k) if self.falling else Fraction(1)
 
 

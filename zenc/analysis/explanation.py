@@ -76,11 +76,11 @@ class Explanation:
 
     @property
     def busiest_bytes(self) -> int:
-        """What the busiest rank sends, or receives if that is more."""
+        """The bytes that the busiest rank sends, or receives if that is more."""
         return max(self.traffic["total"].most_sent, self.traffic["total"].most_received)
 
     def over(self, bytes: int) -> float | None:
-        """What the busiest rank moves, as a multiple of ``bytes``; None of nothing."""
+        """The busiest rank's bytes as a multiple of ``bytes``; None of nothing."""
         return self.busiest_bytes / bytes if bytes else None
 
     def to_json(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def place(plan: Plan, topology: Topology, weigher: ExpectedBytes) -> Placement:
 
 
 def tier_problems(plan: Plan, topology: Topology) -> Iterator[Diagnostic]:
-    """Where the tiers of ``plan`` do not match the levels of ``topology``, by names and by counts."""
+    """Diagnostics of tiers of ``plan`` that do not match the levels of ``topology``, by names and by counts."""
     if len(plan.tiers) == 1 or not topology.levels:
         return
     units = units_of(topology)

@@ -93,7 +93,7 @@ def timed(mixed: Kernels, ranges: Kernels, watch: Watch) -> list[dict[str, float
 
 
 def fit_kernels(times: Sequence[Times]) -> dict[str, Kernel]:
-    """What ``timed`` returns, as kernels."""
+    """The kernels fitted to the times of ``timed``."""
     *single, rows, recut = times
     return {
         **{name: kernel_of([each[name] for each in single], rows[name], name not in SIGHTLESS) for name in rows},
@@ -102,7 +102,7 @@ def fit_kernels(times: Sequence[Times]) -> dict[str, Kernel]:
 
 
 def kernel_of(single: Sequence[float], rows: float, moves: bool) -> Kernel:
-    """From the times of SINGLE and of ROWS, units x curve(density) + bytes / speed; only if it ``moves`` values.
+    """A kernel from the times of SINGLE and of ROWS: units x curve(density) + bytes / speed, if it ``moves`` values.
 
     The curve never falls: what a busy machine makes of it is evened out, by relative errors.
     """

@@ -25,7 +25,7 @@ class Latency:
 
 
 def latency(size: int, one: float, two: float, ring: float) -> Latency:
-    """From the seconds of empty calls among ``size`` ranks, 2 or more.
+    """Seconds of a call, a step and a message, from those of empty calls among ``size`` ranks, 2 or more.
 
     ``one`` is of one step in which each rank sends to all others, ``two`` of two such steps, ``ring`` of ``RING``.
     Among two ranks messages can't be told from steps, and count as them.

@@ -81,7 +81,7 @@ def fail(error: ZencError, json: bool) -> None:
 
 
 def as_bug(error: Exception) -> InternalError:
-    """What zenc never meant to raise, as something that a user can report."""
+    """An exception that zenc never meant to raise, as a diagnostic that a user can report."""
     message = f"a bug in zenc: {type(error).__name__}: {error}"
     advice = "please report it, with what ZENC_DEBUG=1 in the environment makes zenc print"
     return InternalError(Diagnostic("internal", message, help=advice))

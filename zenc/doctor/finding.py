@@ -41,6 +41,6 @@ class Finding:
 
 
 def of_error(name: str, error: ZencError, status: Status = "broken") -> Finding:
-    """What ``error`` says first, as a finding."""
+    """The first diagnostic of ``error``, as a finding."""
     first = error.diagnostics[0]
     return Finding(name, status, first.message, first.notes, first.help, first.id)

@@ -51,7 +51,7 @@ def nccl() -> Finding:
 
 @cache
 def visible() -> int:
-    """How many GPUs PyTorch sees."""
+    """The number of GPUs that PyTorch sees."""
     try:
         import torch
     except Exception:  # said by the finding about torch

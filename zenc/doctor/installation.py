@@ -43,7 +43,7 @@ def torch_version() -> Finding:
 
 
 def torch_range() -> str:
-    """What zenc's own metadata demand of torch, such as ``>=2.13``; empty where zenc is not installed."""
+    """The versions of torch that zenc's metadata require, such as ``>=2.13``; empty where zenc is not installed."""
     try:
         demands = metadata.requires("zenc") or []
     except metadata.PackageNotFoundError:

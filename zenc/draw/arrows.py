@@ -40,7 +40,7 @@ class Painter:
         return tuple(self._arrow(move, step, top, bottom) for move in widest_first)
 
     def labels(self, step: DrawnStep, top: float, bottom: float) -> tuple[Text, ...]:
-        """Which parts the arrows carry, where there is room to say it; no label lies on another."""
+        """The parts that the arrows carry, as labels where there is room; none lies on another."""
         busiest = max(Counter(move.src for move in step.moves).values())
         told = not step.whole or any(move.origin >= 0 for move in step.moves)
         if busiest > MOST_LABELS or not told:

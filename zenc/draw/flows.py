@@ -46,7 +46,7 @@ class Flow:
     seconds: Floats | None
 
     def pairs(self) -> Iterator[tuple[int, int]]:
-        """Who sends to whom."""
+        """The pairs (sender, receiver) of the phase."""
         src, dst = np.nonzero(self.first)
         yield from zip(src.tolist(), dst.tolist(), strict=True)
 

@@ -66,7 +66,7 @@ class Grid:
         return self.left_of(rank) + PAD + self.pitch * (index + 0.5)
 
     def port(self, rank: int, first: int, last: int, whole: bool) -> float:
-        """Where a move of the parts ``first .. last``, or of all in one where ``whole``, leaves or reaches ``rank``."""
+        """The x at which a move of the parts ``first .. last``, or of the ``whole``, leaves or reaches ``rank``."""
         if whole:
             return self.middle_of(rank)
         return (self.bar(rank, first) + self.bar(rank, last)) / 2

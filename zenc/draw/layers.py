@@ -151,7 +151,7 @@ def _spread(topology: Topology, layer: Sequence[Node], across: Mapping[Node, flo
 
 
 def width_of_node(topology: Topology, node: Node, crowd: int) -> float:
-    """How wide a node is drawn, among ``crowd`` of its layer: wide enough for its name if there is room."""
+    """The width of a node among ``crowd`` of its layer: enough for its name if there is room."""
     return 6.2 * len(topology.label(node)) + 14 if crowd <= 24 else 14.0
 
 
@@ -179,5 +179,5 @@ def _headroom(topology: Topology, layers: Sequence[Sequence[Node]], across: Mapp
 
 
 def arc_height(span: float) -> float:
-    """How high the arc between two nodes of a layer rises."""
+    """The height of the arc between two nodes of a layer."""
     return 14.0 + 2.4 * math.sqrt(span)

@@ -42,7 +42,7 @@ def drawn(load: GradientSpec, size: int) -> Gradients:
 
 
 def source_of(load: GradientSpec) -> str:
-    """Where the gradients of ``load`` come from, in words."""
+    """The origin of the gradients of ``load``, in words."""
     how = f"by Zipf's law with exponent {load.zipf:g}" if load.zipf else "at random"
     pool = f" from {min(1.0, load.density / load.overlap):.3g} of the units" if load.overlap else ""
     return f"drawn {how}{pool}, seed {load.seed}"

@@ -79,7 +79,7 @@ def _ascending(ids: Ints) -> Ints:
 
 
 def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]:
-    """What is wrong with a tensor, for ``ensure``."""
+    """Diagnostics of impossible numbers of a tensor, for ``ensure``."""
     return [
         (units < 0 or width < 1, f"{units} units of {width} values make no tensor"),
         (dtype not in DTYPE_BYTES, f"unknown dtype {dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
@@ -87,7 +87,7 @@ def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]
 
 
 def too_large(units: int, size: int) -> list[tuple[bool, str]]:
-    """What is too much of a tensor to be played on ``size`` ranks, for ``ensure``."""
+    """A diagnostic of a tensor too large to be played on ``size`` ranks, for ``ensure``."""
     fewer = "take fewer: bytes grow in proportion"
     return [
         (units > MOST_UNITS, f"{units:,} units are more than {MOST_UNITS:,}; {fewer}"),

@@ -40,7 +40,7 @@ def from_gradients(of: Gradients, name: str = "recorded") -> Profile:
 
 
 def ranges_for(units: int, most: int) -> int:
-    """How many ranges to tell apart: a power of two, so that parts of most groups are whole ranges."""
+    """The number of ranges to tell apart: a power of two, so that parts of most groups are whole ranges."""
     return 1 << max(0, min(MOST_RANGES, units, most).bit_length() - 1)
 
 

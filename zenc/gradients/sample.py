@@ -76,7 +76,7 @@ class Accumulator:
 
     @staticmethod
     def of_state(state: Mapping[str, Any]) -> Accumulator:
-        """What ``state`` gave; raises KeyError, TypeError or ValueError for anything else."""
+        """The accumulator of a ``state``; raises KeyError, TypeError or ValueError for anything else."""
         shape = str(state["name"]), int(state["units"]), int(state["width"]), str(state["dtype"]), int(state["size"])
         tally = Accumulator(*shape, int(state["sampled"]))
         for name, own in (("histogram", tally._histogram), ("held", tally._held), ("bytes", tally._bytes)):

@@ -138,7 +138,7 @@ class _Loader:
 
 
 def near_name(name: str | os.PathLike[str]) -> str:
-    """What to do about the ``name`` of a scheme that is neither a file nor shipped."""
+    """Help for the ``name`` of a scheme that is neither a file nor shipped."""
     near = get_close_matches(Path(name).stem, shipped_names(), n=1)
     return f"did you mean '{near[0]}'?" if near else "`zenc list` shows those that come with zenc"
 

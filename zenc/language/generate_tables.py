@@ -39,7 +39,7 @@ class WholeWords:
 
 
 def grammar(text: str) -> Lark:
-    """What lark makes of a grammar."""
+    """The grammar of ``text``, loaded by lark."""
     return Lark(
         text,
         parser="lalr",
@@ -57,7 +57,7 @@ def worked_out(text: str) -> Data:
 
 
 def fingerprint(text: str) -> str:
-    """What tells a grammar from any other."""
+    """A hash of a grammar's text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -53,7 +53,7 @@ def starts_declaration(text: str, piece: Lexeme) -> bool:
 
 
 def resume(text: str, start: int, body: Body | None) -> Resumption | None:
-    """Where to go on after an error at ``start``.
+    """The place where parsing goes on after an error at ``start``.
 
     That is the next entry, phase or statement of the open ``body``, or its end; but the next declaration where
     ``body`` is None or is never closed. None where there is none of them.

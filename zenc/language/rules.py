@@ -41,7 +41,7 @@ class Rules:
         """Where each of ``_values`` starts and ends, with the tokens that it does not keep."""
 
     def build(self, steps: list[Step]) -> Any:
-        """What the rule that all steps lead to makes of its symbols."""
+        """The value of the rule that all steps lead to."""
         rules = tables().rules
         makers = {terminal: getattr(self, terminal, None) for terminal in tables().terminals}
         for step in steps:

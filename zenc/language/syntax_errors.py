@@ -62,7 +62,7 @@ class Situation:
 
     @property
     def text(self) -> str:
-        """What was found, as it is written."""
+        """The found token or character, as it is written."""
         if self.found is not None:
             return self.found.text
         return self.source.text[self.offset : self.offset + 1]
@@ -285,7 +285,7 @@ def _still_open(at: Situation) -> tuple[str, ...]:
 
 
 def expectations(accepted: frozenset[str]) -> list[str]:
-    """What a set of terminals means, in words. After a whole expression its operators go unsaid."""
+    """A set of terminals in words. After a whole expression its operators go unsaid."""
     left = set(accepted)
     words: list[str] = []
 

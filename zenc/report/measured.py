@@ -78,7 +78,7 @@ class Measured:
 
 
 def read_measured(path: str | os.PathLike[str]) -> Measured:
-    """What is measured in a file; raises CostError (``bad-measurement``) for anything else."""
+    """The measurements in a file; raises CostError (``bad-measurement``) for anything else."""
     data = _parsed(path)
     name = Path(path).name
     if isinstance(data, dict) and isinstance(data.get("peers"), dict):

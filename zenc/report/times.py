@@ -85,7 +85,7 @@ def _measured_gauge(row: MeasuredRow, most: float) -> Gauge:
 
 
 def figures(found: Findings) -> HtmlTable:
-    """What each scheme takes, in numbers."""
+    """A table of the seconds and bytes of each scheme."""
     measured = any(subject.measured for subject in found.subjects)
     times = ("predicted", "measured") if measured else ("predicted",)
     sent = ("sends, predicted", "sends, measured") if measured else ("busiest rank sends",)

@@ -15,7 +15,7 @@ MOST_CANDIDATES = 64
 def resolve_choice(
     scheme: syntax.SchemeSyntax, naming: Naming, levels: Levels
 ) -> tuple[model.Settings, tuple[model.Candidate, ...]] | None:
-    """What a scheme with a ``choose`` says; None where the report of ``naming`` tells of an error."""
+    """The choice of a scheme with ``choose``; None where the report of ``naming`` tells of an error."""
     report = naming.report
     _report_company(scheme, report)
     chosen = scheme.choices[0]

@@ -84,7 +84,7 @@ class Naming:
 
 
 def schemes_of(program: SourceFiles) -> Known:
-    """What a word can name, with the program in which the words of that scheme have their meaning."""
+    """The schemes that a word can name, each with the program in which its own words have their meaning."""
     known: Known = {s.name.text: (shipped, s) for shipped in program.shipped for s in shipped.main.schemes}
     known |= {s.name.text: (program, s) for file in reversed(program.files) for s in file.schemes}
     return known

@@ -99,7 +99,7 @@ class Decision:
 
     @staticmethod
     def of_json(data: Mapping[str, Any]) -> Decision:
-        """What ``to_json`` gave; raises KeyError, TypeError or ValueError for anything else."""
+        """The decision of a ``to_json``; raises KeyError, TypeError or ValueError for anything else."""
         predicted, measured = ({str(k): float(v) for k, v in data[key].items()} for key in ("predicted", "measured"))
         after = data["afterwards"]
         words = str(data["tensor"]), int(data["call"]), str(data["scheme"]), str(data["instead_of"])
@@ -183,7 +183,7 @@ class Selector:
         return {self.names[c]: self._predicted(c) for c in range(len(self._models))}
 
     def state(self) -> dict[str, Any] | None:
-        """What was decided, as JSON data; None before a decision, and while candidates are tried."""
+        """The last decision, as JSON data; None before a decision, and while candidates are tried."""
         if self._trying or not self.decisions:
             return None
         records = [

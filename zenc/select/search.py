@@ -51,7 +51,7 @@ class SearchResult:
 
     @property
     def bytes(self) -> float:
-        """What the busiest rank sends, or receives if that is more, in all these calls."""
+        """The bytes that the busiest rank sends, or receives if that is more, in all these calls."""
         return sum(max(prediction.sent, prediction.received) for prediction in self.predictions)
 
     @property

@@ -95,7 +95,7 @@ class Calibration:
 
     @property
     def note(self) -> str:
-        """What a reader of predictions has to know of these numbers, in a line; "" where there is nothing to say."""
+        """A remark for a reader of predictions, in a line; "" where there is nothing to say."""
         if self.guess:
             return f"not calibrated: {self.guess}; `zenc calibrate` measures, --calibration takes what it wrote"
         if self.spread is not None and self.spread > BUSY:
@@ -107,7 +107,7 @@ class Calibration:
         return max(1.0, ranks / self.cores) if self.cores else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """What ``read_calibration`` reads; not what of it was a guess, since a file is what somebody says."""
+        """JSON data, as ``read_calibration`` reads it; without what was a guess, since a file is what somebody says."""
         return {"zenc_calibration": VERSION, **{name: value for name, value in asdict(self).items() if name != "guess"}}
 
 
@@ -141,7 +141,7 @@ def _unsound(of: Calibration) -> list[tuple[bool, str]]:
 
 
 def read_calibration(path: str | os.PathLike[str]) -> Calibration:
-    """What ``zenc calibrate`` wrote to ``path``; raises CostError (``bad-calibration``) for anything else."""
+    """The calibration that ``zenc calibrate`` wrote to ``path``; raises CostError (``bad-calibration``)."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(data, dict) or "zenc_calibration" not in data:

@@ -102,7 +102,7 @@ def predict(
     trace: bool = False,
     apart: bool = False,
 ) -> Prediction:
-    """What a call of ``plan`` takes on ``size`` ranks, for a gradient like ``profile``.
+    """The predicted call of ``plan`` on ``size`` ranks, for a gradient like ``profile``.
 
     Without a ``topology`` all ranks are on one switch, by links of the calibration's bandwidth. ``apart`` simulates
     every rank for itself, where otherwise one is that stands for all that are alike. ``plan`` counts as proved.

@@ -45,7 +45,7 @@ class Sharing:
             yield some
 
     def of(self, messages: int) -> Shared:
-        """What was found, where there are so many messages."""
+        """The reuse that was counted, for a step of so many messages."""
         return Shared(self._pieces / max(1, messages) or 1.0, self._sent.mean, self._came.mean)
 
 

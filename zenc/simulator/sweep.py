@@ -74,7 +74,7 @@ class Point:
     outcomes: tuple[SweepOutcome, ...]
 
     def ratio(self, outcome: SweepOutcome) -> float:
-        """How many times as long as the best one takes."""
+        """The seconds of an outcome over those of the best."""
         best = self.outcomes[0].seconds
         return outcome.seconds / best if best else 1.0
 

@@ -31,7 +31,7 @@ def too_large(nodes: int, links: int, span: Span | None = None) -> Diagnostic | 
 
 
 def number_problems(what: str, bandwidth: float, latency: float, span: Span | None) -> Iterable[Diagnostic]:
-    """What is wrong with the numbers of the link that is called ``what``."""
+    """Diagnostics of impossible numbers of the link that is called ``what``."""
     if not (0 < bandwidth < math.inf):
         message = f"{what} has a bandwidth of {bandwidth:g} bytes/s"
         yield Diagnostic("bad-bandwidth", message, span, help="leave out a link that carries nothing")
@@ -41,7 +41,7 @@ def number_problems(what: str, bandwidth: float, latency: float, span: Span | No
 
 
 def graph_problems(name: str, graph: nx.DiGraph[Any], span: Span | None) -> list[Diagnostic]:
-    """What is wrong with the whole: no ranks, or ranks that can't reach each other over any number of links."""
+    """Diagnostics of the whole graph: no ranks, or ranks that can't reach each other over any number of links."""
     ranks = [node for node, kind in graph.nodes(data="kind") if kind == RANK]
     if not ranks:
         help = "say how many there are: levels: node(2), gpu(8)"

@@ -137,7 +137,7 @@ def _matched(
 
 
 def kind_of(name: str) -> Kind | None:
-    """What the parameter ``name`` of a builder or an importer is measured in; None for a count."""
+    """The kind of quantity of the parameter ``name`` of a builder or an importer; None for a count."""
     for kind in ("bandwidth", "latency", "memory"):
         if name == kind or name.endswith(f"_{kind}"):
             return kind

@@ -114,7 +114,7 @@ class TopologySummary:
 
 
 def summarize(topology: Topology) -> TopologySummary:
-    """What ``zenc topo show`` prints."""
+    """The summary that ``zenc topo show`` prints."""
     routed = None
     if topology.size <= MOST_RANKS_ROUTED:
         routed = sum(_with_route(topology, rank) for rank in topology.ranks)

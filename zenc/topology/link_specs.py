@@ -46,12 +46,12 @@ SYSTEM_LATENCY = 0.5e-6
 
 
 def nvlink(sm: int) -> float:
-    """What one NVLink of a GPU of compute capability ``sm`` carries."""
+    """Bytes a second, each direction, of one NVLink of a GPU of compute capability ``sm``."""
     known = [figure for capability, figure in sorted(NVLINK_BY_SM.items()) if capability <= sm]
     return known[-1] if known else NVLINK_BY_SM[60]
 
 
 def xgmi(gcn: str) -> float:
-    """What one xGMI link of a GPU carries, by RCCL's ``gcn``: ``906``, ``910`` (for gfx90a), ``gfx942``."""
+    """Bytes a second, each direction, of one xGMI link, by RCCL's ``gcn`` of a GPU: ``906``, ``910``, ``gfx942``."""
     name = gcn.removeprefix("gfx").partition(":")[0]
     return XGMI_BY_GFX.get("90a" if name == "910" else name, XGMI_BY_GFX["906"])

@@ -115,7 +115,7 @@ class Topology:
         return sum(place * prod(counts[i + 1 :]) for i, place in enumerate(coordinates))
 
     def label(self, node: Node) -> str:
-        """What people call ``node``: ``gpu(0, 3)``, ``nvswitch(0)``."""
+        """The name of ``node`` in messages: ``gpu(0, 3)``, ``nvswitch(0)``."""
         return str(self.graph.nodes[node]["label"])
 
     def kind(self, node: Node) -> str:

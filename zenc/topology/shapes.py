@@ -23,7 +23,7 @@ BUILDERS: dict[str, Callable[..., None]] = {}
 
 
 def summary(fill: Callable[..., None]) -> str:
-    """What a builder makes, in one sentence."""
+    """The first sentence of a builder's docstring."""
     return (fill.__doc__ or "").split("\n")[0].replace("``", "")
 
 

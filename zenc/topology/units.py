@@ -33,7 +33,7 @@ _EXAMPLES = {"bandwidth": "300 GB/s or 100 Gbit/s", "latency": "500 ns or 2 us",
 
 
 def unit_problem(kind: Kind, unit: str) -> str | None:
-    """What is wrong with ``unit`` for a quantity of ``kind``, in words."""
+    """The reason why ``unit`` does not fit a quantity of ``kind``, in words."""
     if unit in UNITS[kind]:
         return None
     other = next((name for name, units in UNITS.items() if unit in units), None)

@@ -123,7 +123,7 @@ class Observer:
                 self.profiler.count(marks, self.communicator)
 
     def profile(self) -> ModelProfile:
-        """What was seen so far; raises CostError (``bad-profile``) before a step could be timed."""
+        """The profile so far; raises CostError (``bad-profile``) before a step could be timed."""
         seconds = [_seconds(before, step) for before, step in pairwise(list(self._steps)) if step.is_timed]
         if not seconds:
             message = "no step was timed yet"
@@ -162,7 +162,7 @@ class DryRun:
 
     @property
     def profile(self) -> ModelProfile:
-        """What was observed so far. Waits for counts under way; raises CostError (``bad-profile``) too early."""
+        """The profile so far. Waits for counts under way; raises CostError (``bad-profile``) too early."""
         return self._observer.profile()
 
     def save(self, path: str | os.PathLike[str]) -> None:

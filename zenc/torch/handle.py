@@ -51,7 +51,7 @@ class Attachment:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """Which scheme sums which parameter, and why, where the scheme chooses among others; else there are none."""
+        """The scheme of each parameter, and why, where the scheme chooses among others; else there are none."""
         return self.collective.decisions
 
     @property
@@ -60,7 +60,7 @@ class Attachment:
         return self._slot.tenant is self.state
 
     def summary(self, all_ranks: bool = False) -> TrainingSummary:
-        """What was sent and what DDP would have sent, where time went, and for whom this rank waited, since ``attach``.
+        """Bytes that were sent and that DDP would have sent, where time went, and for whom this rank waited.
 
         Print it, or take ``to_json()``. With ``all_ranks`` all ranks call it together, and get the numbers of all;
         else it is of this rank, which asks nobody. Raises SynchronisationError where other ranks stay away.
@@ -112,7 +112,7 @@ class Attachment:
         return log
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learned so far, for a checkpoint: decisions of a scheme that chooses, and what the profiler counted.
+        """The learned state for a checkpoint: decisions of a scheme that chooses, and the profiler's counts.
 
         Plain values and tensors, which ``torch.load(..., weights_only=True)`` reads. The same on all ranks, so rank 0's
         is enough, between two steps.

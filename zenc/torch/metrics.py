@@ -37,7 +37,7 @@ class MetricsLog(Protocol):
 
 
 def log_for(writer: Any, every: int, step: Callable[[], int] | None, prefix: str) -> MetricsLog:
-    """What writes metrics to ``writer``; raises ZencError (``unknown-writer``)."""
+    """The log that writes metrics to ``writer``; raises ZencError (``unknown-writer``)."""
     if every < 1:
         raise ZencError(
             Diagnostic("unknown-writer", f"metrics are written every 1st step or fewer, not every {every}th")

@@ -164,7 +164,7 @@ def totals_to_json(of: Mapping[str, Totals]) -> bytes:
 
 
 def totals_from_json(text: bytes) -> dict[str, Totals]:
-    """What another rank told."""
+    """The totals that another rank sent."""
     found = {}
     for name, data in json.loads(text).items():
         waited = {int(rank): float(seconds) for rank, seconds in data["waited"].items()}

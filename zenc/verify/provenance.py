@@ -212,7 +212,7 @@ class Provenance:
         return []
 
     def complete_rows(self, rank: Ints, part: Ints) -> npt.NDArray[np.bool_]:
-        """Where ``rank[i]`` holds ``part[i]`` complete."""
+        """The mask [k]: whether ``rank[i]`` holds ``part[i]`` complete."""
         return np.asarray(np.bitwise_count(self.have[rank, part]).sum(axis=1) == self.size)
 
     def _at(

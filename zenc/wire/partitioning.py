@@ -27,7 +27,7 @@ class UnitPartition:
 
 
 def cut(mapping: Mapping, units: int, parts: int) -> UnitPartition:
-    """How a tensor of ``units`` is cut, under all mappings but Holders: see ``owned``."""
+    """The cut of a tensor of ``units``, under all mappings but Holders: see ``owned``."""
     assert not isinstance(mapping, Holders)
     if isinstance(mapping, HierarchicalHash):
         return _grouped(parts_of_units(mapping, np.arange(units, dtype=np.uint64), parts).astype(np.int64), parts)

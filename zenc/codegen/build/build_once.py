@@ -94,7 +94,7 @@ def _make(directory: Path, unit: BuildUnit, deadline: float) -> Path:
 
 
 def run(command: Sequence[str], folder: Path, deadline: float) -> str:
-    """What ``command`` prints, run in ``folder``. Raises CompileFailure, and BuildError ``build-timeout``."""
+    """Run ``command`` in ``folder``; its output. Raises CompileFailure, and BuildError ``build-timeout``."""
     seconds = max(deadline - time.monotonic(), 0.0)
     try:
         done = subprocess.run(

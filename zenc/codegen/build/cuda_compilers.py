@@ -29,7 +29,7 @@ def device_compiler(newest_cuda: int | None = None) -> DeviceCompiler:
 
 
 def find_compiler(newest_cuda: int | None = None) -> tuple[DeviceCompiler | None, tuple[str, ...]]:
-    """What ``$ZENC_CUDA_COMPILER`` names (a libnvrtc.so, or an nvcc); else the newest NVRTC; else nvcc; else None.
+    """The compiler that ``$ZENC_CUDA_COMPILER`` names (a libnvrtc.so, or an nvcc); else the newest NVRTC; nvcc; None.
 
     With ``newest_cuda`` those of later major versions of CUDA, whose cubins a driver would refuse, are left out. Also
     why others were passed over. Raises BuildError ``cuda-compiler-missing`` where what is named can't be used.
@@ -75,12 +75,12 @@ def _missing(message: str, reasons: tuple[str, ...]) -> BuildError:
 
 
 def usual_archs(compiler: DeviceCompiler) -> tuple[Arch, ...]:
-    """What to compile for where nobody says: the usual architectures that ``compiler`` knows."""
+    """The architectures of an artifact by default: the usual ones that ``compiler`` knows."""
     return tuple(arch for arch in USUAL if arch in compiler.archs)
 
 
 def known_archs(compiler: DeviceCompiler) -> tuple[Arch, ...]:
-    """What ``compiler`` can compile our kernels for."""
+    """The architectures that ``compiler`` can compile zenc's kernels for."""
     return tuple(arch for arch in compiler.archs if arch >= OLDEST)
 
 

@@ -43,7 +43,7 @@ _INSTALL = {
 
 
 def install_help(platform: str = sys.platform) -> str:
-    """What to do where there is no compiler, on ``platform`` as ``sys.platform`` calls it."""
+    """Instructions to install a compiler on ``platform``, as ``sys.platform`` calls it."""
     return f"{_INSTALL.get(platform, 'install a C++17 compiler')}, or set CXX to a C++17 compiler"
 
 

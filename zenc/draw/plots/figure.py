@@ -47,7 +47,7 @@ def ensure_matplotlib() -> None:
 
 
 def as_svg(draw: Callable[[FigureBase], None], width: float, height: float, title: str, fixed: str = "") -> str:
-    """What ``draw`` puts on a figure of ``width`` x ``height`` inches, as the text of an SVG file.
+    """The text of an SVG file: a figure of ``width`` x ``height`` inches, on which ``draw`` has drawn.
 
     ``title`` says what is shown and what was varied; ``fixed``, below it and smaller, what was not.
     Raises CostError (``plots-missing``) where matplotlib is not installed.

@@ -52,7 +52,7 @@ def _about(symbol: Symbol) -> str:
 
 
 def complete(document: Document, offset: int) -> list[types.CompletionItem]:
-    """What can be written at ``offset``, by the braces and the key before it; the text need not parse."""
+    """Completions at ``offset``, by the braces and the key before it; the text need not parse."""
     return list(_unique(_completions(document, _bare(document.text[:offset]))))
 
 

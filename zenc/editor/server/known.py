@@ -40,7 +40,7 @@ class Document:
         return next((word[0] for word in found), "")
 
     def symbol(self, offset: int) -> tuple[Symbol, Span] | None:
-        """What is named at ``offset``; by its word alone where the text does not parse now."""
+        """The symbol at ``offset``; by its word alone where the text does not parse now."""
         if self.program is None:
             return None
         if self.is_current:

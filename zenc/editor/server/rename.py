@@ -34,7 +34,7 @@ def renamed(document: Document, offset: int, name: str) -> list[Span]:
 
 
 def nameable(document: Document, offset: int) -> tuple[Symbol, Span]:
-    """What can be renamed at ``offset``, and its place there; raises SchemeError where nothing can."""
+    """The symbol at ``offset`` that can be renamed, and its place; raises SchemeError where there is none."""
     found = document.symbol(offset) if document.is_current else None
     if not document.is_current:
         raise _refused("the text has errors: mend them first")

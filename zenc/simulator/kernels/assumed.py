@@ -14,7 +14,7 @@ Device = Literal["cpu", "gpu"]
 
 
 def assumed(topology: Topology | None, bandwidth: float | None = None, device: Device | None = None) -> Calibration:
-    """What to count with on ``topology``, or by links of ``bandwidth`` bytes a second; its ``guess`` says of what.
+    """Assumed numbers for ``topology``, or for links of ``bandwidth`` bytes a second; ``guess`` says of what.
 
     ``device``: what ranks are; by default GPUs where the topology has a level ``gpu``, or NVLinks, and CPU cores else.
     """

@@ -46,7 +46,7 @@ class Kernel:
         return np.asarray(of_slot * slots + bytes / self.speed)
 
     def unsound(self) -> str:
-        """What can't be about the curve, in words; "" where nothing is."""
+        """The fault of an impossible curve, in words; "" where there is none."""
         at = [units for units, _ in self.curve]
         if not (len(at) > 1 and at[0] == 0 and all(a < b < inf for a, b in pairwise(at))):
             return "a curve has points from 0 units on, ascending"
@@ -62,7 +62,7 @@ def linear_kernel(unit: float, speed: float = BOUNDLESS, slot: float = 0.0) -> K
 
 
 def rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """What is nearest to ``values`` by weighted least squares, never falls, and is 0 or more; ``weights`` are above 0.
+    """The nearest numbers [n] to ``values`` [n] by weighted least squares that never fall below the one before, or 0.
 
     Isotonic regression by pooling adjacent violators (Ayer, Brunk, Ewing, Reid, Silverman, 1955).
     """

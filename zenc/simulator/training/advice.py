@@ -78,7 +78,7 @@ class Advice:
 
     @property
     def ratio(self) -> float:
-        """How many times the seconds of zenc's synchronisation DDP's better way takes."""
+        """The seconds of synchronisation by DDP's better way, over those of zenc."""
         return self.rival.seconds / max(self.way(ZENC).seconds, 1e-12)
 
     def step(self, way: Way) -> float | None:
@@ -86,7 +86,7 @@ class Advice:
         return None if self.load.computing is None else self.load.computing + way.seconds
 
     def speedup(self, way: Way) -> float | None:
-        """How many times as fast steps are as by DDP's better way."""
+        """The seconds of a step by DDP's better way, over those of this way."""
         step, before = self.step(way), self.step(self.rival)
         return None if step is None or before is None else before / max(step, 1e-12)
 

@@ -86,7 +86,7 @@ class ModelProfile:
         return self.seconds_exposed / self.seconds_step
 
     def to_json(self) -> dict[str, Any]:
-        """What a file has under ``model``."""
+        """JSON data, as a file has it under ``model``."""
         own = {name: getattr(self, name) for name in self.__slots__ if name not in ("parameters", "profiles")}
         return {**own, "parameters": [asdict(parameter) for parameter in self.parameters]}
 

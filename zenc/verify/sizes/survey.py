@@ -19,7 +19,7 @@ _STOPS = "schedule-too-long"
 
 
 def survey(sizes: Sequence[int], prove: Callable[[int], T], require: bool = True) -> tuple[T, ...]:
-    """What ``prove`` makes of each of ``sizes``.
+    """The result of ``prove`` for each of ``sizes``.
 
     Raises VerificationError where it fails for one: with the counterexample of the smallest number of ranks above 1
     that fails, the numbers that do not, and, under ``require``, the statement that leaves the scheme to these.
