@@ -83,7 +83,7 @@ bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine
 	$(BIN)/python -m benchmarks.lab $(LAB)
 
 reproduce: $(STAMP)  ## docs/research/reproduction.md anew: Zen's evaluation, by the cost model; less than a minute
-	$(BIN)/python benchmarks/reproduce_zen.py --write
+	$(BIN)/python -m benchmarks.reproduce --write
 
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
 	$(BIN)/python tests/codegen/generated_diff.py $(REVISION)

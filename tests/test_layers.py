@@ -29,7 +29,7 @@ LAYERS = (
     {"zenc.runtime"},
     {"zenc.calibrate"},
     {"zenc.pipeline"},
-    {"zenc.api"},
+    {"zenc.api", "zenc.compiler"},
     {"zenc.forecast"},
     {"zenc.manual", "zenc.doctor", "zenc.report"},
     {"zenc.torch"},
@@ -54,7 +54,7 @@ DATA = (
 )
 """What a stage passes on; everything else in its folder is a pass over it."""
 
-CONVENIENCES = {"zenc.plan.ir": {"zenc.plan.to_json"}, "zenc.topology.model": {"zenc.topology.route"}}
+CONVENIENCES = {"zenc.plan.ir": {"zenc.plan.to_json"}, "zenc.topology.model": {"zenc.topology.all_pairs"}}
 """Passes that data call, and import late: ``Plan.to_json``, and the routes of a ``Topology``."""
 
 

@@ -1,16 +1,14 @@
-"""From text to an artifact, and from an artifact to a collective: the ways in.
+"""Public verbs on one scheme: check, compile, explain, draw and load it, and measure where it runs.
 
-text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> Artifact
-
-Here texts are parsed; the other arrows are in ``zenc.pipeline``, which is imported when a text has parsed, since it
-takes numpy and as long to import as a long text to read.
+Texts are parsed here, and the other arrows are those of ``zenc.pipeline``, which is imported when a text has parsed: it
+takes numpy, and as long to import as a long text to read. Verbs that predict are in ``zenc.forecast``.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from zenc.errors import ArtifactError, Diagnostic
 from zenc.gradients.uniform import DEFAULT_GRADIENT, UniformGradient
@@ -21,17 +19,16 @@ if TYPE_CHECKING:
 
     from zenc.analysis.explanation import Explanation
     from zenc.codegen.artifact import Artifact
-    from zenc.pipeline import Drawing, Parameters, Report
+    from zenc.draw.drawing import Drawing
+    from zenc.pipeline import Architectures, Parameters, Report, Target
     from zenc.rank_ir.text import ShownProgram
     from zenc.runtime.collective import Collective
     from zenc.runtime.gpu.fixed_capacity import Shares
     from zenc.scheme.library import ShippedScheme
     from zenc.simulator.calibration import Calibration
-    from zenc.simulator.sweep import Simulation, SweepPoint
     from zenc.topology.model import Topology
 
 Path_ = str | os.PathLike[str]
-Target = Literal["cpu", "cuda", "plan"]
 
 
 def schemes() -> list[ShippedScheme]:
@@ -60,36 +57,11 @@ def check(
 
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
-    program = load_file(locate(path))
-    from zenc.pipeline import checked
+    syntax = load_file(locate(path))
+    from zenc.pipeline import Given, resolve, verify
 
-    return checked(program, ranks, params, scheme, topology, gradient)
-
-
-def simulate(
-    paths: Iterable[Path_],
-    places: Iterable[SweepPoint],
-    *,
-    params: Parameters | None = None,
-    scheme: str | None = None,
-    topology: Topology | None = None,
-    trace: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Simulation:
-    """Predict what calls of the schemes in ``paths`` take at ``places``, all of which are on ``topology`` if any is.
-
-    ``params`` go to all schemes. ``trace`` keeps what ranks do when. ``progress`` is told what comes next.
-
-    Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError as ``check`` does, and CostError.
-    """
-    programs = [(path, load_file(locate(path))) for path in paths]
-    from zenc.pipeline import planner
-    from zenc.simulator.sweep import simulate
-
-    named = [(path, *planner(program, params, scheme, topology)) for path, program in programs]
-    names = [name for _, name, _ in named]
-    plans = {name if names.count(name) == 1 else f"{path}: {name}": plan for path, name, plan in named}
-    return simulate(plans, places, progress, trace)
+    given = Given(ranks, params, scheme, topology)
+    return verify(resolve(syntax, given), given, gradient)
 
 
 def compile(
@@ -100,7 +72,7 @@ def compile(
     target: Target = "cpu",
     scheme: str | None = None,
     topology: Topology | None = None,
-    arch: str | Iterable[str] | None = None,
+    arch: Architectures = None,
 ) -> Artifact:
     """Compile the scheme in ``path`` (a file, or the name of a shipped scheme).
 
@@ -118,10 +90,10 @@ def compile(
     Raises:
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
-    program = load_file(locate(path))
-    from zenc.pipeline import compiled
+    syntax = load_file(locate(path))
+    from zenc.pipeline import Given, artifact
 
-    return compiled(program, ranks, params, target, scheme, topology, arch)
+    return artifact(syntax, Given(ranks, params, scheme, topology), target, arch)
 
 
 def compile_text(
@@ -132,13 +104,13 @@ def compile_text(
     params: Parameters | None = None,
     target: Target = "cpu",
     scheme: str | None = None,
-    arch: str | Iterable[str] | None = None,
+    arch: Architectures = None,
 ) -> Artifact:
     """``compile`` for a text; ``name`` is what diagnostics call it."""
-    program = load_text(text, name)
-    from zenc.pipeline import compiled
+    syntax = load_text(text, name)
+    from zenc.pipeline import Given, artifact
 
-    return compiled(program, ranks, params, target, scheme, arch=arch)
+    return artifact(syntax, Given(ranks, params, scheme), target, arch)
 
 
 def explain(
@@ -163,12 +135,15 @@ def explain(
     about everything else. With a ``topology`` of so many ranks, also the loads of its links. ``ranks`` are those of the
     topology where they are not given, and without one 4, or the nearest number that the scheme allows.
     """
-    program = load_file(locate(path))
+    syntax = load_file(locate(path))
     from zenc.gradients.generators import GradientSpec
-    from zenc.pipeline import explained
+    from zenc.pipeline import Given, explanation, resolve
 
-    load = GradientSpec(units, width, dtype, density, zipf, overlap, seed)
-    return explained(program, ranks, rank, load, indices, params, scheme, topology)
+    given, spec = (
+        Given(ranks, params, scheme, topology),
+        GradientSpec(units, width, dtype, density, zipf, overlap, seed),
+    )
+    return explanation(resolve(syntax, given), given, rank, spec, indices)
 
 
 def rank_programs(
@@ -187,10 +162,11 @@ def rank_programs(
     By the name of the scheme; of a scheme that chooses, of each candidate. Bytes of messages that are known before a
     call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that there is not.
     """
-    program = load_file(locate(path))
-    from zenc.pipeline import programmed
+    syntax = load_file(locate(path))
+    from zenc.pipeline import Given, resolve, shown_programs
 
-    return programmed(program, ranks, rank, units, width, dtype, params, scheme, topology)
+    given = Given(ranks, params, scheme, topology)
+    return shown_programs(resolve(syntax, given), given, rank, (units, width, dtype))
 
 
 def draw(
@@ -220,11 +196,13 @@ def draw(
     Raises:
         ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
     """
-    program = load_file(locate(path))
+    syntax = load_file(locate(path))
+    from zenc.draw.drawing import picture_of
     from zenc.draw.steps import StepRange
-    from zenc.pipeline import drawing
+    from zenc.pipeline import Given, pinned
 
-    return drawing(program, ranks, StepRange(phase, *steps), params, scheme, topology, gradient)
+    plan, size = pinned(syntax, Given(ranks, params, scheme, topology))
+    return picture_of(plan, size, StepRange(phase, *steps), topology, gradient)
 
 
 def load(

@@ -2,7 +2,7 @@
 
     DIAGNOSTICS = id -> (stage, meaning)                    # in the order of the stages
 
-An id that several stages raise stands at the first of them: an unknown name or a division by nought is found by the
+An id that several stages raise stands at the first of them: an unknown name or a division by zero is found by the
 scheme stage where the text alone shows it, and by the proof where it takes a rank.
 """
 
@@ -53,7 +53,7 @@ _SCHEME = {
     "duplicate-phase": ("scheme", "a schedule has two blocks for one phase"),
     "unknown-name": ("scheme", "an expression uses a name that means nothing there"),
     "unknown-function": ("scheme", "an expression calls a function that does not exist"),
-    "division-by-zero": ("scheme", "an expression divides by nought"),
+    "division-by-zero": ("scheme", "an expression divides by zero"),
     "send-outside-step": ("scheme", "a move is in no step"),
     "nested-step": ("scheme", "a step is inside a step"),
     "shadowed-name": ("scheme", "a name is already taken"),
@@ -88,7 +88,7 @@ _TOPOLOGY = {
     "unsafe-xml": ("topology", "an XML file declares a document type or an entity"),
     "topology-too-large": ("topology", "a topology has more nodes or links than any real one"),
     "no-ranks": ("topology", "a topology has no ranks"),
-    "island": ("topology", "two ranks of a topology have no way to each other, over any number of links"),
+    "island": ("topology", "two ranks of a topology have no route to each other, over any number of links"),
     "bad-bandwidth": ("topology", "a bandwidth is not above 0"),
     "bad-latency": ("topology", "a latency is below 0, or longer than any real one"),
     "self-link": ("topology", "a link leads from a node to itself"),
@@ -122,7 +122,7 @@ _VERIFICATION = {
 
 _PLACEMENT = {
     "wrong-topology-size": ("placement", "a scheme is held against a topology with another number of ranks"),
-    "no-route": ("placement", "a move has no way over the topology"),
+    "no-route": ("placement", "a move has no route over the topology"),
     "tier-mismatch": ("placement", "a tier is named after a level, and its groups have another size"),
     "tier-without-level": ("placement", "the groups of a tier match no level of the topology (warning)"),
     "contended-link": ("placement", "moves crowd a link, and the network holds the ranks up (warning)"),

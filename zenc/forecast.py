@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from zenc import api
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import parsed, read_profiles
+from zenc.pipeline import Given, planners_of
 from zenc.select import search
 from zenc.select.search import TunedScheme
 from zenc.simulator.calibration import Calibration, read_calibration
 from zenc.simulator.kernels.assumed import Device, assumed, of_gpus
 from zenc.simulator.sweep import Simulation, SweepPoint
+from zenc.simulator.sweep import simulate as sweep
 from zenc.simulator.training import advice as advising
 from zenc.simulator.training.advice import Advice
 from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
@@ -78,7 +79,7 @@ def simulate(
     sizes = _sizes(ranks, cluster)
     places = [SweepPoint(size, _profiles(gradients), cluster, known, ready or {}) for size in sizes]
     files = [schemes] if isinstance(schemes, str | os.PathLike) else list(schemes)
-    return api.simulate(files, places, params=params, topology=cluster, trace=trace)
+    return sweep(planners_of(files, Given(params=params, topology=cluster)), places, trace=trace)
 
 
 def tune(
@@ -89,12 +90,14 @@ def tune(
     topology: Cluster | None = None,
     calibration: Calibration | File | None = None,
     device: Device | None = None,
+    progress: search.Progress = lambda _: None,
 ) -> TunedScheme:
     """Search for the scheme that takes least for ``gradients``: what ``zenc tune`` prints and writes.
 
         Path("best.zen").write_text(zenc.tune("model.json", ranks=8, bandwidth="1 Gbit/s").text())
 
-    Args are those of ``zenc.simulate``. Takes some seconds.
+    Args are those of ``zenc.simulate``; ``progress`` is told what is tried, how many were, and of how many. Takes some
+    seconds.
 
     Returns:
         The best schemes, proved, the first one first; ``text()`` is its file, ``rows()`` the table.
@@ -106,7 +109,7 @@ def tune(
     cluster = _cluster(topology)
     (size,) = _sizes(ranks, cluster)
     known = _known(calibration, bandwidth, cluster, device)
-    return search.tune(list(_profiles(gradients).values()), size, cluster, known)
+    return search.tune(list(_profiles(gradients).values()), size, cluster, known, progress)
 
 
 def advise(

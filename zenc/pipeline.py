@@ -1,6 +1,10 @@
-"""The arrows after parsing: from a program to what is told about it, and to an artifact.
+"""The pipeline: each arrow is a function from one immutable value to the next.
 
-Program --resolve--> Scheme --lower--> Plan --verify--> proved Plan --render--> sources --(cubins)--> Artifact
+text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> Proof --render--> sources --build--> Artifact
+Artifact --program--> RankProgram --render--> sources --build--> kernels --load--> Collective
+
+``artifact`` has the arrows of the first line but for parse: a text that does not parse is told of without numpy, which
+all others need. Every rank of a process group goes the second line, in ``zenc.runtime.load``.
 """
 
 from __future__ import annotations
@@ -8,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.explanation import Explanation
@@ -24,30 +28,28 @@ from zenc.errors import BuildError, Diagnostic
 from zenc.gradients.generators import GradientSpec, drawn, source_of
 from zenc.gradients.index_sets import Gradients, ensure, read_gradients, unsound_tensor
 from zenc.gradients.uniform import DEFAULT_GRADIENT, UniformGradient
-from zenc.language.files import SourceFiles
+from zenc.language.files import SourceFiles, load_file, locate
 from zenc.plan.candidates import able_candidates
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.requirements import ensure_all, nearest_allowed
-from zenc.plurals import count
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.rank_ir.text import ShownProgram
 from zenc.scheme.model import Choice, Scheme
-from zenc.scheme.resolve import resolve, resolve_any
-from zenc.simulator.sweep import Planner
+from zenc.scheme.resolve import resolve as resolve_one
+from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import Proof, verify_all
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.part_sizes import part_sizes
 
 if TYPE_CHECKING:
-    from zenc.draw.flows import Flows
-    from zenc.draw.picture import MatrixPicture, SchedulePicture
-    from zenc.draw.steps import StepRange as Chosen
-    from zenc.draw.steps import Steps
+    from zenc.simulator.sweep import Planner
     from zenc.topology.model import Topology
 
 Parameters = Mapping[str, int | float | str]
+Target: TypeAlias = Literal["cpu", "cuda", "plan"]
+Architectures: TypeAlias = str | Iterable[str] | None
 
 LARGEST_PROVED = 64
 """Up to it a scheme that is simulated is proved for the very number of ranks."""
@@ -57,6 +59,52 @@ MOST_WRITTEN = 128
 
 USUAL_RANKS = 4
 """What is shown where nobody says how many ranks there are, or the nearest number that the scheme is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a caller fixes: which scheme of a text, values of its parameters, and what it is to run on."""
+
+    ranks: int | None = None
+    params: Parameters | None = None
+    scheme: str | None = None
+    topology: Topology | None = None
+
+    @property
+    def size(self) -> int | None:
+        """The number of ranks, which is the topology's where it is not given; None: any number."""
+        return self.topology.size if self.topology and self.ranks is None else self.ranks
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Level of the topology -> how many ranks one unit of it has."""
+        return units_of(self.topology) if self.topology else {}
+
+    def usual_size(self, plan: Plan) -> int:
+        """``size``, or what is shown of ``plan`` where nobody says it."""
+        return nearest_allowed(plan, USUAL_RANKS) if self.size is None else self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Schemes:
+    """A scheme, or the candidates of a ``choice``, by name."""
+
+    schemes: Mapping[str, Scheme]
+    warnings: tuple[Diagnostic, ...]
+    choice: Choice | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the scheme, or of the choice."""
+        return self.choice.name if self.choice else next(iter(self.schemes))
+
+    def able(self, size: int | None) -> Schemes:
+        """Without the candidates that don't run among ``size`` ranks, and with warnings about them."""
+        if self.choice is None:
+            return self
+        able, left_out = able_candidates(self.choice, size)
+        schemes = {candidate.name: candidate.scheme for candidate in able}
+        return replace(self, schemes=schemes, warnings=(*self.warnings, *left_out))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,10 +125,12 @@ class Report:
 
     @property
     def name(self) -> str:
+        """Of the scheme, or of the choice."""
         return self.choice.name if self.choice else self.scheme.name
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """The numbers of ranks that it was proved for."""
         return tuple(proof.size for proof in self.proofs)
 
     def __repr__(self) -> str:
@@ -94,107 +144,61 @@ class Report:
         return self.proofs[-1].rounds
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A scheme's picture; ``steps`` is what it shows: each move, or among many ranks who sends to whom."""
+def artifact(syntax: SourceFiles, given: Given, target: Target = "cpu", arch: Architectures = None) -> Artifact:
+    """What ``syntax`` is compiled to, for ``target``.
 
-    plan: Plan
-    steps: Steps | Flows
-    picture: SchedulePicture | MatrixPicture
-
-    def svg(self) -> str:
-        """The text of an SVG file, which needs no other file, font or script."""
-        from zenc.draw.render import svg
-
-        return svg(self.picture)
-
-    def words(self) -> str:
-        """What is drawn, in a line."""
-        return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(self.steps.drawn, 'step')}"
-
-    def to_json(self) -> dict[str, object]:
-        """What is drawn, as JSON data."""
-        return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
+    Raises the ZencError of the arrow that found something wrong, with all its diagnostics.
+    """
+    resolved = resolve(syntax, given)  # Syntax -> Scheme, or the candidates of one that chooses
+    report = verify(resolved, given)  # Scheme -> Plan -> Proof
+    return build(report, target, arch)  # Plan -> sources -> kernels
 
 
-def checked(
-    program: SourceFiles,
-    ranks: int | None,
-    params: Parameters | None,
-    scheme: str | None,
-    topology: Topology | None = None,
-    gradient: UniformGradient = DEFAULT_GRADIENT,
-) -> Report:
-    """Resolve, lower and prove, as ``zenc.api.check`` says."""
-    levels = units_of(topology) if topology else {}
-    resolved, warnings = resolve_any(program, scheme, params or {}, levels)  # Syntax -> Scheme
-    if isinstance(resolved, Choice):
-        return _checked_choice(resolved, warnings, ranks, topology, gradient)
-    return _proved(resolved, warnings, ranks, topology, gradient)
+def resolve(syntax: SourceFiles, given: Given, alone: bool = False) -> Schemes:
+    """Syntax -> Scheme. Raises SchemeError; where it is to be one ``alone``, also for one that chooses."""
+    how = resolve_one if alone else resolve_any
+    found, warnings = how(syntax, given.scheme, given.params or {}, given.levels)
+    if isinstance(found, Choice):
+        return Schemes({candidate.name: candidate.scheme for candidate in found.candidates}, warnings, found)
+    return Schemes({found.name: found}, warnings)
 
 
-def _checked_choice(
-    choice: Choice,
-    warnings: tuple[Diagnostic, ...],
-    ranks: int | None,
-    topology: Topology | None,
-    gradient: UniformGradient,
-) -> Report:
-    size = topology.size if topology and ranks is None else ranks
-    able, left_out = able_candidates(choice, size)
-    reports = {candidate.name: _proved(candidate.scheme, (), ranks, topology, gradient) for candidate in able}
+def verify(schemes: Schemes, given: Given, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
+    """Scheme -> Plan -> Proof; on a topology also what the plan asks of it. Raises VerificationError, TopologyError."""
+    able = schemes.able(given.size)
+    reports = {name: _proved(scheme, given, gradient) for name, scheme in able.schemes.items()}
     first = next(iter(reports.values()))
     told = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
-    return replace(first, warnings=(*warnings, *left_out, *told), choice=choice, candidates=reports)
+    candidates = reports if able.choice else {}
+    return replace(first, warnings=(*able.warnings, *told), choice=able.choice, candidates=candidates)
 
 
-def _proved(
-    resolved: Scheme,
-    warnings: tuple[Diagnostic, ...],
-    ranks: int | None,
-    topology: Topology | None,
-    gradient: UniformGradient,
-) -> Report:
-    if topology is None:
-        plan = lower(resolved, ranks)  # Scheme -> Plan
-        return Report(resolved, plan, verify_all(plan), warnings)  # Plan -> proved Plan
-    plan = lower(resolved, topology.size if ranks is None else ranks)
-    placed = place(plan, topology, _weigher(plan, topology, gradient))  # Plan -> proved Plan @ Topology
-    return Report(resolved, plan, (placed.proof,), (*warnings, *placed.warnings), placed)
+def _proved(scheme: Scheme, given: Given, gradient: UniformGradient) -> Report:
+    plan = lower(scheme, given.size)
+    if given.topology is None:
+        return Report(scheme, plan, verify_all(plan), ())
+    placed = _placed(plan, given.topology, gradient)
+    return Report(scheme, plan, (placed.proof,), placed.warnings, placed)
 
 
-def _resolved(
-    program: SourceFiles, scheme: str | None, params: Parameters | None, topology: Topology | None
-) -> tuple[Scheme, tuple[Diagnostic, ...]]:
-    return resolve(program, scheme, params or {}, units_of(topology) if topology else {})
+def _placed(plan: Plan, topology: Topology, gradient: UniformGradient) -> Placement:
+    return place(plan, topology, ExpectedBytes(plan, topology.size, *astuple(gradient)))
 
 
-def _weigher(plan: Plan, topology: Topology, gradient: UniformGradient) -> ExpectedBytes:
-    return ExpectedBytes(plan, topology.size, *astuple(gradient))
-
-
-def compiled(
-    program: SourceFiles,
-    ranks: int | None,
-    params: Parameters | None,
-    target: str,
-    scheme: str | None,
-    topology: Topology | None = None,
-    arch: str | Iterable[str] | None = None,
-) -> Artifact:
-    """``checked``, and then rendered for ``target``, as ``zenc.api.compile`` says."""
-    report = checked(program, ranks, params, scheme, topology)
+def build(report: Report, target: Target, arch: Architectures = None) -> Artifact:
+    """Plan -> sources -> kernels, of all candidates where there are some. Raises BuildError."""
     architectures = arch if arch is None or isinstance(arch, str) else tuple(arch)
-    if report.choice:
-        each = {name: _artifact(one, target, architectures) for name, one in report.candidates.items()}
-        return _choosing(report.choice, each)
-    return _artifact(report, target, architectures)
+    each = {name: _built(one, target, architectures) for name, one in (report.candidates or {"": report}).items()}
+    first = next(iter(each.values()))
+    if report.choice is None:
+        return first
+    choosing = Choosing(report.choice.name, report.choice.settings, each)
+    return replace(first, texts=report.choice.sources, choosing=choosing)
 
 
-def _artifact(report: Report, target: str, arch: str | Iterable[str] | None) -> Artifact:
-    sources = {} if target == "plan" else rendered(report.plan, target)  # Plan -> sources
-    kernels = _kernels(sources, target, arch)  # sources -> cubins
-    sequences = _sequences(report.plan) if target == CUDA else {}  # Plan -> rank programs -> call sequences
+def _built(report: Report, target: Target, arch: Architectures) -> Artifact:
+    sources = {} if target == "plan" else rendered(report.plan, target)
+    kernels, sequences = _kernels(sources, target, arch), _sequences(report.plan) if target == CUDA else {}
     return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, kernels, sequences=sequences)
 
 
@@ -206,13 +210,12 @@ def _sequences(plan: Plan) -> dict[str, str]:
     return {name: render_sequence(programs, name) for name in (CODE, DATA)}
 
 
-def _choosing(choice: Choice, artifacts: dict[str, Artifact]) -> Artifact:
-    """The artifact of the first candidate, with all of them beside it."""
-    first = next(iter(artifacts.values()))
-    return replace(first, texts=choice.sources, choosing=Choosing(choice.name, choice.settings, artifacts))
+def rendered(plan: Plan, target: str) -> dict[str, str]:
+    """The generated sources of ``plan``: file name -> text."""
+    return render(UnitInputs.of(plan), target)
 
 
-def _kernels(sources: Mapping[str, str], target: str, arch: str | Iterable[str] | None) -> tuple[Cubin, ...]:
+def _kernels(sources: Mapping[str, str], target: Target, arch: Architectures) -> tuple[Cubin, ...]:
     """What of ``sources`` is compiled here and now: kernels for GPUs, since that takes no GPU."""
     if target == CUDA:
         return cubins(sources, arch)
@@ -222,106 +225,75 @@ def _kernels(sources: Mapping[str, str], target: str, arch: str | Iterable[str] 
     return ()
 
 
-def rendered(plan: Plan, target: str) -> dict[str, str]:
-    """The generated sources of ``plan``: file name -> text."""
-    return render(UnitInputs.of(plan), target)
-
-
-def explained(
-    program: SourceFiles,
-    ranks: int | None,
-    rank: int,
-    load: GradientSpec,
-    indices: str | os.PathLike[str] | None,
-    params: Parameters | None,
-    scheme: str | None,
-    topology: Topology | None,
+def explanation(
+    schemes: Schemes, given: Given, rank: int, spec: GradientSpec, indices: str | os.PathLike[str] | None
 ) -> Explanation:
-    """What a call costs, as ``zenc.api.explain`` says."""
-    resolved, _ = resolve_any(program, scheme, params or {}, units_of(topology) if topology else {})
-    if isinstance(resolved, Scheme):
-        return _explained(resolved, ranks, rank, load, indices, topology)
-    if ranks is None and indices is None:
-        ranks = topology.size if topology else USUAL_RANKS
-    size = read_gradients(indices).size if ranks is None and indices is not None else ranks
-    able, _ = able_candidates(resolved, size)
-    each = {one.name: _explained(one.scheme, ranks, rank, load, indices, topology) for one in able}
-    least = min(each.values(), key=lambda explanation: explanation.busiest_bytes)
-    return replace(least, choice=resolved.name, candidates=each)
+    """The cost of a call over drawn gradients, or over those that ``indices`` records; of a choice the cheapest."""
+    recorded = None if indices is None else _recorded(indices, given.ranks)
+    source = f"recorded in {indices}" if recorded else source_of(spec)
+    if recorded:
+        spec = GradientSpec(recorded.units, recorded.width, recorded.dtype, recorded.density)
+
+    def explained(scheme: Scheme) -> Explanation:
+        unpinned = lower(scheme)
+        of = recorded or drawn(spec, size or given.usual_size(unpinned))
+        found = explain_plan(lower(scheme, of.size), rank, of, spec, source)
+        gradient = UniformGradient(spec.units, spec.width, spec.dtype, spec.density)
+        placed = _placed(found.plan, given.topology, gradient) if given.topology else None
+        return replace(found, general=symbolic(unpinned, of.size, spec.density), placement=placed)
+
+    size = recorded.size if recorded else given.size or (USUAL_RANKS if schemes.choice else None)
+    each = {name: explained(scheme) for name, scheme in schemes.able(size).schemes.items()}
+    least = min(each.values(), key=lambda one: one.busiest_bytes)
+    return replace(least, choice=schemes.choice.name, candidates=each) if schemes.choice else least
 
 
-def _explained(
-    resolved: Scheme,
-    ranks: int | None,
-    rank: int,
-    load: GradientSpec,
-    indices: str | os.PathLike[str] | None,
-    topology: Topology | None,
-) -> Explanation:
-    unpinned = lower(resolved)
-    if ranks is None and indices is None:
-        ranks = _usual(unpinned, topology)
-    of, load, source = _gradients(load, ranks, indices)
-    plan = lower(resolved, of.size)
-    explanation = explain_plan(plan, rank, of, load, source)
-    general = symbolic(unpinned, of.size, load.density)
-    gradient = UniformGradient(load.units, load.width, load.dtype, load.density)
-    placed = place(plan, topology, _weigher(plan, topology, gradient)) if topology else None
-    return replace(explanation, general=general, placement=placed)
+def _recorded(indices: str | os.PathLike[str], ranks: int | None) -> Gradients:
+    found = read_gradients(indices)
+    ensure([(ranks not in (None, found.size), f"{indices} is of {found.size} ranks, not of {ranks}")])
+    return found
 
 
-def programmed(
-    program: SourceFiles,
-    ranks: int | None,
-    rank: int,
-    units: int,
-    width: int,
-    dtype: str,
-    params: Parameters | None,
-    scheme: str | None,
-    topology: Topology | None,
-) -> dict[str, ShownProgram]:
-    """The rank programs that ``zenc.api.rank_programs`` shows."""
-    resolved, _ = resolve_any(program, scheme, params or {}, units_of(topology) if topology else {})
-    if isinstance(resolved, Choice):
-        able, _ = able_candidates(resolved, ranks or (topology.size if topology else USUAL_RANKS))
-        schemes = {candidate.name: candidate.scheme for candidate in able}
-    else:
-        schemes = {resolved.name: resolved}
+def shown_programs(schemes: Schemes, given: Given, rank: int, tensor: tuple[int, int, str]) -> dict[str, ShownProgram]:
+    """Scheme -> Plan -> RankProgram of ``rank``, by name, for a ``tensor`` of (units, width, dtype)."""
+    units, width, dtype = tensor
     shown = {}
-    for name, each in schemes.items():
-        size = _usual(lower(each), topology) if ranks is None else ranks
-        ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(units, width, dtype)])
-        plan = lower(each, size)  # Scheme -> Plan -> rank program
+    for name, scheme in schemes.able(USUAL_RANKS if given.size is None else given.size).schemes.items():
+        size = given.usual_size(lower(scheme))
+        ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
+        plan = lower(scheme, size)
         slots = part_sizes(plan.mapping, units, plan.parts(size))
         shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width * DTYPE_BYTES[dtype])
     return shown
 
 
-def planner(
-    program: SourceFiles, params: Parameters | None, scheme: str | None, topology: Topology | None
-) -> tuple[str, Planner]:
-    """The name of a scheme, and what makes its plan for a number of ranks, as ``zenc.api.simulate`` needs it.
+def pinned(syntax: SourceFiles, given: Given) -> tuple[Plan, int]:
+    """The plan of one scheme, and the number of ranks that it is for; raises SchemeError for one that chooses."""
+    (scheme,) = resolve(syntax, given, alone=True).schemes.values()
+    size = given.usual_size(lower(scheme))
+    return lower(scheme, size), size
+
+
+def planners(schemes: Schemes) -> dict[str, Planner]:
+    """What makes the plan of each scheme for a number of ranks, and proves it, by name.
 
     Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
     """
-    resolved, _ = _resolved(program, scheme, params, topology)
-    return resolved.name, _planner(resolved)
+    return {name: _planner(lower(scheme)) for name, scheme in schemes.schemes.items()}
 
 
-def planners(
-    program: SourceFiles, params: Parameters | None, topology: Topology | None
-) -> tuple[str, dict[str, Planner]]:
-    """As ``planner``; of a scheme that chooses, one for each candidate, by its name."""
-    resolved, _ = resolve_any(program, None, params or {}, units_of(topology) if topology else {})
-    if isinstance(resolved, Choice):
-        return resolved.name, {candidate.name: _planner(candidate.scheme) for candidate in resolved.candidates}
-    return resolved.name, {resolved.name: _planner(resolved)}
+def planners_of(paths: Iterable[str | os.PathLike[str]], given: Given) -> dict[str, Planner]:
+    """Those of the schemes in ``paths``, by name; of schemes of one name, by path and name."""
+    found = [
+        (path, name, plan)
+        for path in paths
+        for name, plan in planners(resolve(load_file(locate(path)), given, alone=True)).items()
+    ]
+    names = [name for _, name, _ in found]
+    return {name if names.count(name) == 1 else f"{path}: {name}": plan for path, name, plan in found}
 
 
-def _planner(resolved: Scheme) -> Planner:
-    general = lower(resolved)
-
+def _planner(general: Plan) -> Planner:
     def plan(size: int) -> Plan:
         ensure_all(general, size)
         if size <= LARGEST_PROVED:
@@ -332,51 +304,3 @@ def _planner(resolved: Scheme) -> Planner:
 
     proved: list[Proof] = []
     return plan
-
-
-def _usual(plan: Plan, topology: Topology | None) -> int:
-    """How many ranks are meant where nobody says it."""
-    return topology.size if topology else nearest_allowed(plan, USUAL_RANKS)
-
-
-def _gradients(
-    load: GradientSpec, ranks: int | None, indices: str | os.PathLike[str] | None
-) -> tuple[Gradients, GradientSpec, str]:
-    """Drawn gradients for ``ranks``, or recorded ones; what describes them, and where they come from."""
-    if indices is None:
-        assert ranks is not None
-        return drawn(load, ranks), load, source_of(load)
-    of = read_gradients(indices)
-    ensure([(ranks not in (None, of.size), f"{indices} is of {of.size} ranks, not of {ranks}")])
-    return of, GradientSpec(of.units, of.width, of.dtype, of.density), f"recorded in {indices}"
-
-
-def drawing(
-    program: SourceFiles,
-    ranks: int | None,
-    choice: Chosen,
-    params: Parameters | None,
-    scheme: str | None,
-    topology: Topology | None,
-    gradient: UniformGradient,
-) -> Drawing:
-    """The picture, as ``zenc.api.draw`` says."""
-    resolved, _ = _resolved(program, scheme, params, topology)
-    if ranks is None:
-        ranks = _usual(lower(resolved), topology)
-    return picture_of(lower(resolved, ranks), ranks, choice, topology, gradient)
-
-
-def picture_of(plan: Plan, ranks: int, choice: Chosen, topology: Topology | None, gradient: UniformGradient) -> Drawing:
-    """The picture of ``plan`` among ``ranks``: arrows, or a matrix where there are many."""
-    from zenc.draw.flows import flows_of
-    from zenc.draw.matrix import draw_matrix
-    from zenc.draw.scheme import draw
-    from zenc.draw.steps import MOST_RANKS, steps_of
-
-    weigher = ExpectedBytes(plan, ranks, *astuple(gradient)) if topology else None
-    if ranks > MOST_RANKS:
-        flows = flows_of(plan, ranks, choice, topology, weigher)
-        return Drawing(plan, flows, draw_matrix(plan, flows))
-    shown = steps_of(plan, ranks, choice, topology, weigher)
-    return Drawing(plan, shown, draw(plan, shown))

@@ -9,7 +9,6 @@ any other      a scheme of zenc, by its name or its file, on the sparse tensor; 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -22,24 +21,24 @@ TORCH = ("torch-dense", "torch-coo")
 HOROVOD = "horovod-coo"
 
 
-class Peer(ABC):
+class Peer:
     """``call()`` is timed; ``prepare()`` before and ``finish()`` after it are not. ``counted()`` counts its bytes."""
 
-    @abstractmethod
     def call(self) -> torch.Tensor:
         """The sum."""
+        raise NotImplementedError
 
-    def settle(self) -> None:  # noqa: B027
+    def settle(self) -> None:
         """Calls before the first round, by all ranks; none, unless a peer needs them."""
 
-    def prepare(self) -> None:  # noqa: B027
+    def prepare(self) -> None:
         """Nothing, unless a peer needs it."""
 
     def counted(self) -> tuple[int, int] | None:
         """Bytes that the last call sent and received by its own count, TCP left out; None where it does not count."""
         return None
 
-    def finish(self) -> None:  # noqa: B027
+    def finish(self) -> None:
         """Nothing, unless a peer needs it."""
 
 

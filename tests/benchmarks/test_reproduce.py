@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import reproduce_zen
+from benchmarks.reproduce import __main__ as reproduce_zen
 from benchmarks.reproduce import claims
 from benchmarks.reproduce.checks import checks
 from benchmarks.reproduce.compare import row

@@ -46,11 +46,11 @@ def test_the_table_is_printed_all_the_same(verb: str, tmp_path: Path) -> None:
 def test_it_is_said_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
 
-    def search(*_: object) -> search.TunedScheme:
+    def searched(*_: object) -> search.TunedScheme:
         said.append(capsys.readouterr().err)
         raise ZencError(Diagnostic("no-scheme-found", "far enough"))
 
-    monkeypatch.setattr(search, "tune", search)
+    monkeypatch.setattr(search, "tune", searched)
     with pytest.raises(SystemExit):
         app([*VERBS["tune"][0], "--plot", "out.svg"], standalone_mode=False)
     assert said and "error[plots-missing]" in said[0]

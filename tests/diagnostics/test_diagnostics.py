@@ -97,7 +97,7 @@ def ids_raised(tree: ast.AST) -> Iterator[str]:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if name in ("Diagnostic", "error", "warn", "_fail"):
                 yield from strings(node.args[:1], ID)
-            elif name in ("_demand", "_at"):
+            elif name in ("_ensure", "_at"):
                 yield from strings(node.args, HYPHENATED)
         elif isinstance(node, ast.Tuple):
             yield from strings(node.elts[:1], HYPHENATED)

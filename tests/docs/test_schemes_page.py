@@ -33,7 +33,7 @@ def table(heading: str) -> dict[str, list[str]]:
     return {name: [cell.strip() for cell in rest.split(" | ")] for name, rest in rows}
 
 
-COSTS = table("## What they cost")
+COSTS = table("## Costs")
 
 
 def test_the_page_lists_exactly_the_shipped_schemes():

@@ -21,12 +21,12 @@ from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.api import draw as draw_file
 from zenc.draw.arrows import heat_class
 from zenc.draw.colour import palette, ramp
+from zenc.draw.drawing import Drawing
 from zenc.draw.picture import SchedulePicture
 from zenc.draw.render import TEMPLATES, environment, svg
 from zenc.draw.scheme import draw
 from zenc.draw.steps import MOST_RANKS, StepRange, Steps, steps_of
 from zenc.errors import DrawingError
-from zenc.pipeline import Drawing
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
 from zenc.topology.shapes import nodes

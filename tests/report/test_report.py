@@ -16,16 +16,16 @@ import pytest
 from jinja2 import meta
 from typer.testing import CliRunner
 
-from zenc.api import simulate
 from zenc.cli import app
 from zenc.errors import CostError
 from zenc.gradients.profile_generators import zipf
 from zenc.gradients.profile_io import dump_profiles
+from zenc.pipeline import Given, planners_of
 from zenc.report.measured import read_measured
 from zenc.report.render import TEMPLATE, environment
 from zenc.report.shown import View
 from zenc.simulator.calibration import read_calibration
-from zenc.simulator.sweep import SweepPoint
+from zenc.simulator.sweep import SweepPoint, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE, LAB = ROOT / "docs" / "benchmarks" / "rows-8.json", ROOT / "benchmarks" / "lab" / "calibration.json"
@@ -113,7 +113,9 @@ def test_the_data_say_the_same(report: Any, tmp_path: Path) -> None:
     assert scheme["error"] == pytest.approx(scheme["seconds"] / scheme["measured"]["seconds"] - 1)
     assert scheme["measured"]["seconds"] == 0.54708 and data["gradients"][0]["units"] == 200_000
     place = SweepPoint(8, {"zipf": zipf(0.02, 1.05, 200_000, 64)}, None, read_calibration(LAB), {})
-    assert scheme["seconds"] == pytest.approx(simulate(["balanced"], [place]).points[0].outcomes[0].seconds)
+    assert scheme["seconds"] == pytest.approx(
+        simulate(planners_of(["balanced"], Given()), [place]).points[0].outcomes[0].seconds
+    )
 
 
 def test_a_topology_and_a_profile(report: Any, tmp_path: Path) -> None:

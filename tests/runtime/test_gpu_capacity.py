@@ -140,7 +140,7 @@ def test_a_graph_holds_several_calls(held):
     tensors = [[torch.zeros(UNITS, WIDTH) for _ in range(2)] for _ in range(held)]
     artifact = zenc.compile("balanced", ranks=2)
     ranks = emulated_ranks(artifact, 2, capacity=FixedCapacity(0.5, 1.0))
-    calls = [on_all(ranks, lambda rank: ranks[rank].collective.capturable(of[rank])) for of in tensors]  # noqa: B023
+    calls = [on_all(ranks, lambda rank, of=of: ranks[rank].collective.capturable(of[rank])) for of in tensors]
 
     def captured(rank: int) -> int:
         return ranks[rank].gpu.captured(lambda: [call[rank].enqueue() for call in calls])

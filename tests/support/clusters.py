@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from hypothesis import strategies as st
 
 from tests.support.schedules import expressions
@@ -13,6 +15,7 @@ BUILDERS = st.sampled_from(["ring", "torus", "t"])
 SIGNS = st.sampled_from(["-", "->"])
 
 
+@cache
 def small() -> st.SearchStrategy[str]:
     """Expressions that mostly have a value."""
     return st.sampled_from(["0", "1", "2", "k", "i", "k - 1", "(i + 1) mod 4", "log2(8)", "1 / 0"]) | expressions().map(
@@ -20,16 +23,19 @@ def small() -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def places() -> st.SearchStrategy[str]:
     indices = st.lists(small(), max_size=2).map(lambda found: f"({', '.join(found)})" if found else "")
     return st.builds(lambda name, found: name + found, NAMES, indices)
 
 
+@cache
 def quantities() -> st.SearchStrategy[str]:
     numbers = st.sampled_from(["300", "2.5", "-1", "0", "1e3"]) | small()
     return st.builds(lambda number, unit: f"{number} {unit}", numbers, UNITS)
 
 
+@cache
 def declarations() -> st.SearchStrategy[str]:
     sentences = st.one_of(
         st.builds(lambda p: f"switch {p}", places()),
@@ -54,6 +60,7 @@ def declarations() -> st.SearchStrategy[str]:
     return st.recursive(sentences, compound, max_leaves=5)
 
 
+@cache
 def topologies() -> st.SearchStrategy[str]:
     """``topology t(k = 3) { ... }``."""
     bodies = st.lists(declarations(), max_size=6).map("\n".join)

@@ -5,6 +5,8 @@ They parse. Some of the schemes mean something.
 
 from __future__ import annotations
 
+from functools import cache
+
 from hypothesis import strategies as st
 
 from tests.support.clusters import topologies
@@ -98,6 +100,7 @@ def _schedules() -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def programs() -> st.SearchStrategy[str]:
     """One to four declarations."""
     imports = st.sampled_from(["balanced.zen", "patterns.zen", "no such.zen"]).map(lambda path: f'import "{path}"')

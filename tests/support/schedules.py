@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from hypothesis import strategies as st
 
 from zenc.language.schedule import (
@@ -28,6 +30,7 @@ from zenc.language.schedule import (
 names = st.sampled_from(["rank", "size", "parts", "one_shot", "k", "half_2", "order", "total", "_x"])
 
 
+@cache
 def expressions() -> st.SearchStrategy[Expression]:
     leaves = st.builds(Integer, st.integers(0, 2**64 - 1)) | st.builds(Variable, names)
     return st.recursive(
@@ -41,12 +44,14 @@ def expressions() -> st.SearchStrategy[Expression]:
     )
 
 
+@cache
 def messages() -> st.SearchStrategy[str]:
     """What stands between quotes: anything, in one line."""
     texts = st.text(st.characters(exclude_characters='"\0', codec="utf-8"), max_size=20)
     return texts.map(lambda text: " ".join(text.split()))
 
 
+@cache
 def blocks() -> st.SearchStrategy[Block]:
     e = expressions()
     parts = st.builds(All) | st.builds(Part, e) | st.builds(PartRange, e, e)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.router import Router
 from zenc.topology.all_pairs import NO_ROUTE, Paths, RouteTable
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.model import Topology
@@ -32,12 +33,12 @@ def every_pair(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def assert_as_one_by_one(topology: Topology) -> Paths:
-    table = RouteTable(topology)
+    table, router = RouteTable(topology), Router(topology)
     src, dst = every_pair(topology.size)
     paths = table.paths(src, dst)
     assert int(paths.lengths.sum()) == len(paths.links)
     for i, (one, other) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
-        found = topology.route(one, other)
+        found = router.route(one, other)
         if found is None:
             assert paths.counts[i] == NO_ROUTE
         else:

@@ -159,23 +159,24 @@ def slots(inside: str, count: int) -> str:
 
 TWINS = [{"id": f"s{n}", "kind": "switch", "label": "hub"} for n in range(20_000)]
 LONG = {
-    "spaces": " " * 100_000,
-    "escapes": "\x1b[0m " * 50_000,
-    "many CPUs": slots("</cpu><cpu>", 60_000),
-    "many cards": slots("<nic><net/></nic>", 15_000),
-    "many slots": slots("<pci><pci/></pci>", 15_000),
-    "one long line": slots("<nic><net/></nic>", 15_000).replace("\n", " " * 100),
-    "NVLinks": matrix([f"GPU{n}" for n in range(400)], "NV1"),
-    "one PCIe switch": matrix([f"GPU{n}" for n in range(400)], "PIX"),
-    "one card each": matrix(["GPU0", *(f"NIC{n}" for n in range(2000))], "SYS"),
-    "one name": json.dumps({"nodes": [{"id": "a", "kind": "gpu"}, *TWINS], "edges": []}),
+    "spaces": lambda: " " * 100_000,
+    "escapes": lambda: "\x1b[0m " * 50_000,
+    "many CPUs": lambda: slots("</cpu><cpu>", 60_000),
+    "many cards": lambda: slots("<nic><net/></nic>", 15_000),
+    "many slots": lambda: slots("<pci><pci/></pci>", 15_000),
+    "one long line": lambda: slots("<nic><net/></nic>", 15_000).replace("\n", " " * 100),
+    "NVLinks": lambda: matrix([f"GPU{n}" for n in range(400)], "NV1"),
+    "one PCIe switch": lambda: matrix([f"GPU{n}" for n in range(400)], "PIX"),
+    "one card each": lambda: matrix(["GPU0", *(f"NIC{n}" for n in range(2000))], "SYS"),
+    "one name": lambda: json.dumps({"nodes": [{"id": "a", "kind": "gpu"}, *TWINS], "edges": []}),
 }
+"""Made when they are wanted: they are long."""
 
 
 @pytest.mark.parametrize("kind", LONG)
 def test_long_files(kind: str, tmp_path: Path) -> None:
     """No more time than their length asks for: what takes quadratic time takes a minute of it and more."""
-    (tmp_path / "long").write_text(LONG[kind])
+    (tmp_path / "long").write_text(LONG[kind]())
     start = time.process_time()
     try:
         assert load_topology(tmp_path / "long").size

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from zenc.analysis.explanation import Explanation, MessageCost
 from zenc.analysis.placement_text import placement_text
 from zenc.analysis.scaling_text import symbolic_text
+from zenc.format_units import size_text
 from zenc.gradients.stats import Figures
 from zenc.plan.ir import Plan
 from zenc.plurals import count
@@ -32,7 +33,7 @@ def _choice(explanation: Explanation) -> list[str]:
     ordered = sorted(explanation.candidates.items(), key=lambda item: item[1].busiest_bytes)
     width = max(map(len, explanation.candidates))
     rows = [
-        f"  {name:{width}}  {_size(one.busiest_bytes):>10}  {sum(one.proof.rounds.values()):>6} steps"
+        f"  {name:{width}}  {size_text(one.busiest_bytes):>10}  {sum(one.proof.rounds.values()):>6} steps"
         for name, one in ordered
     ]
     return [f"{explanation.choice} chooses; the busiest rank of each candidate moves", *rows, "the first of them:", ""]
@@ -46,7 +47,7 @@ def _heading(explanation: Explanation) -> list[str]:
         *_tiers(plan, proof.size),
         f"{count(proof.size, 'rank')}, {count(proof.parts, 'part')}; "
         f"{_rounds(proof.rounds)}; {_aggregation(plan)} aggregation",
-        f"gradient: {load.units:,} units of {load.width} {load.dtype} ({_size(whole)} dense); {explanation.source}",
+        f"gradient: {load.units:,} units of {load.width} {load.dtype} ({size_text(whole)} dense); {explanation.source}",
         _likeness(explanation.figures),
     ]
 
@@ -97,21 +98,23 @@ def _message(message: MessageCost) -> str:
     toward = "to  " if message.direction == "send" else "from"
     plural = "s" if message.parts != message.parts.split(",")[0].split("-")[0] else ""
     sums = f", sums of {message.contributors}" if message.contributors > 1 else ""
-    return f"    {toward} rank {message.peer:<5} part{plural} {message.parts}{sums}: {_size(message.bytes)}"
+    return f"    {toward} rank {message.peer:<5} part{plural} {message.parts}{sums}: {size_text(message.bytes)}"
 
 
 def _totals(explanation: Explanation) -> list[str]:
     lines = [f"{'bytes':10} {'sent':>12} {'received':>12}   busiest rank: {'sent':>12} {'received':>12}"]
     for phase, traffic in explanation.traffic.items():
-        mine = f"{_size(traffic.sent):>12} {_size(traffic.received):>12}"
-        lines.append(f"{phase:10} {mine}{'':17} {_size(traffic.most_sent):>12} {_size(traffic.most_received):>12}")
+        mine = f"{size_text(traffic.sent):>12} {size_text(traffic.received):>12}"
+        lines.append(
+            f"{phase:10} {mine}{'':17} {size_text(traffic.most_sent):>12} {size_text(traffic.most_received):>12}"
+        )
     return [*lines, *_formats(explanation), *_comparison(explanation)]
 
 
 def _formats(explanation: Explanation) -> list[str]:
     lines = []
     for phase, traffic in explanation.traffic.items():
-        shares = [f"{name} {_size(size)}" for name, size in traffic.formats.items() if size]
+        shares = [f"{name} {size_text(size)}" for name, size in traffic.formats.items() if size]
         if shares and phase != "total":
             lines.append(f"{phase}, bodies of all ranks by format: {', '.join(shares)}")
     return lines
@@ -120,20 +123,13 @@ def _formats(explanation: Explanation) -> list[str]:
 def _comparison(explanation: Explanation) -> list[str]:
     figures, most = explanation.figures, explanation.busiest_bytes
     dense, bound = explanation.over(figures.dense_ring_bytes), explanation.over(figures.bound_bytes)
-    lines = [f"the busiest rank is {explanation.busiest}, with {_size(most)}:"]
+    lines = [f"the busiest rank is {explanation.busiest}, with {size_text(most)}:"]
     if dense is not None:
-        lines.append(f"  {dense:.3g} times a dense ring all-reduce ({_size(figures.dense_ring_bytes)} from every rank)")
+        lines.append(
+            f"  {dense:.3g} times a dense ring all-reduce ({size_text(figures.dense_ring_bytes)} from every rank)"
+        )
     if bound is not None:
         lines.append(
-            f"  {bound:.3g} times the bandwidth bound for these units ({_size(figures.bound_bytes)}, values alone)"
+            f"  {bound:.3g} times the bandwidth bound for these units ({size_text(figures.bound_bytes)}, values alone)"
         )
     return lines
-
-
-def _size(count: int) -> str:
-    if count < 10_000:
-        return f"{count} B"
-    for unit, scale in (("kB", 1e3), ("MB", 1e6), ("GB", 1e9)):
-        if count < 1000 * scale or unit == "GB":
-            return f"{count / scale:.4g} {unit}"
-    raise AssertionError("every count has a unit")

@@ -3,7 +3,7 @@
     Routes = topology links (pair -> links)                 # for every pair of ranks that a plan sends between
 
 A move is a message from one rank to another. Switches, NICs and CPUs on the way forward it; a rank never does, as
-``zenc.topology.route`` has it: where a device is to pass something on, the schedule says so with a move of its own.
+``zenc.topology.all_pairs`` has it: where a device is to pass something on, the schedule says so with a move of its own.
 """
 
 from __future__ import annotations

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from zenc.cli.common import JsonOption, TopologyOption, on_topology, print_json, reporting
-from zenc.cli.given import CalibrationOption, DeviceOption, bandwidths, profiles_of
+from zenc.cli.common import DtypeOption, JsonOption, TopologyOption, WidthOption, on_topology, print_json, reporting
+from zenc.cli.given import (
+    BandwidthOption,
+    CalibrationOption,
+    DensityOption,
+    DeviceOption,
+    RanksOption,
+    UnitsOption,
+    ZipfOption,
+    bandwidths,
+    profiles_of,
+)
+from zenc.cli.progress import Progress
 
 EXAMPLES = """\b
 Examples:
@@ -31,20 +40,14 @@ It predicts, and says so: measure on your cluster by zenc calibrate, and give --
 every answer.
 """
 
-SECONDS_OF_SILENCE = 2.0
-
 
 def advise(
     profile: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Of a dry run, or of gradients alone."),
     ] = None,
-    ranks: Annotated[
-        int | None, typer.Option(min=1, max=4096, metavar="N", help="Number of ranks. [default: the topology's, or 8]")
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology.")
-    ] = None,
+    ranks: RanksOption = None,
+    bandwidth: BandwidthOption = None,
     topology: TopologyOption = None,
     calibration: CalibrationOption = None,
     device: DeviceOption = None,
@@ -56,15 +59,11 @@ def advise(
         str | None,
         typer.Option(metavar="TIME", help="Of a step without any wait, such as 120ms. [default: as observed]"),
     ] = None,
-    density: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units that a rank holds.")
-    ] = None,
-    units: Annotated[int, typer.Option(min=1, metavar="U", help="Units of the table: its rows.")] = 1_000_000,
-    width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of the table.")] = 64,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
-    zipf: Annotated[
-        float | None, typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent.")
-    ] = None,
+    density: DensityOption = None,
+    units: UnitsOption = 1_000_000,
+    width: WidthOption = 64,
+    dtype: DtypeOption = "f32",
+    zipf: ZipfOption = None,
     json: JsonOption = False,
 ) -> None:
     """Say whether zenc is worth it for a model, against DDP's own ways and no communication at all.
@@ -96,23 +95,12 @@ def advise(
             device=device,
             rest=others,
             computing=seconds,
-            progress=_Progress(),
+            progress=Progress("advise"),
         )
     if json:
         print_json({"ok": True, **found.to_json()})
     else:
         print(found)
-
-
-class _Progress:
-    """Says on standard error what is predicted, once it takes longer than a moment."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-
-    def __call__(self, what: str) -> None:
-        if time.monotonic() - self.started > SECONDS_OF_SILENCE:
-            print(f"zenc advise: {what} ...", file=sys.stderr)
 
 
 def _amount(kind: Literal["memory", "latency"], option: str, text: str | None) -> float | None:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zenc.cli.common import (
+    DensityOption,
+    DtypeOption,
     JsonOption,
     NameOption,
     SchemeArgument,
     SetOption,
     TopologyOption,
+    UnitsOption,
+    WidthOption,
     locate,
     on_topology,
     parameters,
@@ -55,14 +59,10 @@ def explain(
         ),
     ] = None,
     rank: Annotated[int, typer.Option(min=0, metavar="R", help="Whose messages to list.")] = 0,
-    density: Annotated[
-        float, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units that one rank's gradient holds.")
-    ] = 0.01,
-    units: Annotated[
-        int, typer.Option(min=0, metavar="U", help="Units of the tensor: rows of an embedding, or elements.")
-    ] = 1_000_000,
-    width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
+    density: DensityOption = 0.01,
+    units: UnitsOption = 1_000_000,
+    width: WidthOption = 64,
+    dtype: DtypeOption = "f32",
     zipf: Annotated[
         float | None, typer.Option(metavar="S", help="Draw units by Zipf's law with this exponent, unit 0 most often.")
     ] = None,

@@ -22,6 +22,28 @@ ProfileOption = Annotated[
     Path | None,
     typer.Option("--profile", exists=True, dir_okay=False, metavar="FILE", help="What gradients are like: a profile."),
 ]
+ParameterOption = Annotated[
+    list[str] | None,
+    typer.Option("--parameter", metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all]"),
+]
+RanksOption = Annotated[
+    int | None,
+    typer.Option("--ranks", min=1, max=4096, metavar="N", help="Number of ranks. [default: the topology's, or 8]"),
+]
+BandwidthOption = Annotated[
+    str | None,
+    typer.Option("--bandwidth", metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology."),
+]
+DensityOption = Annotated[
+    float | None, typer.Option("--density", min=0.0, max=1.0, metavar="D", help="Share of units that a rank holds.")
+]
+UnitsOption = Annotated[
+    int, typer.Option("--units", min=1, metavar="U", help="Units of the tensor: rows of an embedding, or elements.")
+]
+ZipfOption = Annotated[
+    float | None,
+    typer.Option("--zipf", metavar="S", help="Units are held by Zipf's law with this exponent, unit 0 most often."),
+]
 CalibrationOption = Annotated[
     Path | None,
     typer.Option(

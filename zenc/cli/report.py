@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import shlex
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zenc.cli.common import (
+    DtypeOption,
     JsonOption,
     SetOption,
     TopologyOption,
@@ -24,14 +24,19 @@ from zenc.cli.common import (
     save,
 )
 from zenc.cli.given import (
+    BandwidthOption,
     CalibrationOption,
     Device,
     DeviceOption,
+    ParameterOption,
     ProfileOption,
+    RanksOption,
+    ZipfOption,
     calibrations,
     even_gradient,
     profiles_of,
 )
+from zenc.cli.progress import Progress
 from zenc.plurals import count
 
 if TYPE_CHECKING:
@@ -55,7 +60,6 @@ elsewhere: send it, or put it beside a paper.
 Ranks, gradient and bandwidth are then those that the file names, unless they are given.
 """
 
-SECONDS_OF_SILENCE = 2.0
 DEFAULT_RANKS = 8
 DEFAULT_DENSITY, DEFAULT_UNITS, DEFAULT_WIDTH = 0.01, 1_000_000, 64
 
@@ -68,18 +72,11 @@ def report(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.html", help="Where to write. Required without --json."),
     ] = None,
-    ranks: Annotated[
-        int | None, typer.Option(min=1, max=4096, metavar="N", help="Number of ranks. [default: the topology's, or 8]")
-    ] = None,
+    ranks: RanksOption = None,
     topology: TopologyOption = None,
     profile: ProfileOption = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all, in turn]"),
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology.")
-    ] = None,
+    parameter: ParameterOption = None,
+    bandwidth: BandwidthOption = None,
     density: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units a rank holds. [default: 0.01]")
     ] = None,
@@ -87,10 +84,8 @@ def report(
         int | None, typer.Option(min=1, metavar="U", help="Units of the tensor. [default: 1,000,000]")
     ] = None,
     width: Annotated[int | None, typer.Option(min=1, metavar="W", help="Values in a unit. [default: 64]")] = None,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
-    zipf: Annotated[
-        float | None, typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent.")
-    ] = None,
+    dtype: DtypeOption = "f32",
+    zipf: ZipfOption = None,
     calibration: CalibrationOption = None,
     device: DeviceOption = None,
     measured: Annotated[
@@ -129,7 +124,7 @@ def report(
             densities = [] if density is None else [density]
             (gradients,) = profiles_of(profile, parameter, densities, 1, 1, dtype, zipf)
         place = SweepPoint(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
-        found = findings(paths, place, taken, params, _Progress(), remarks)
+        found = findings(paths, place, taken, params, Progress("report"), remarks)
         if output:
             save(output, html(found, _made_by()))
     if json:
@@ -156,17 +151,6 @@ def _ensure_drawn(at: Conditions, density: float | None, measured: Path | None) 
     if measured and not at.drawn and density is None:
         help = "--profile FILE (as zenc profile record makes it), or --density, --units and --zipf"
         raise typer.BadParameter(f"{measured} does not say by which law its gradients were drawn: give {help}")
-
-
-class _Progress:
-    """Says on standard error what is being done, once it takes longer than a moment."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-
-    def __call__(self, what: str) -> None:
-        if time.monotonic() - self.started > SECONDS_OF_SILENCE:
-            print(f"zenc report: {what} ...", file=sys.stderr)
 
 
 def _made_by() -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json as json_text
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from zenc.cli.common import (
+    DtypeOption,
     JsonOption,
     SetOption,
     TopologyOption,
+    WidthOption,
     locate,
+    on_topology,
     parameters,
     print_json,
     reporting,
@@ -23,7 +24,17 @@ from zenc.cli.common import (
     show_diagnostics,
     without_plots,
 )
-from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
+from zenc.cli.given import (
+    CalibrationOption,
+    DeviceOption,
+    ParameterOption,
+    ProfileOption,
+    UnitsOption,
+    ZipfOption,
+    calibrations,
+    profiles_of,
+)
+from zenc.cli.progress import Progress
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile
@@ -51,7 +62,6 @@ Several numbers after --ranks, --density or --bandwidth make a table for each, a
 """
 
 MOST_RANKS = 4096
-SECONDS_OF_SILENCE = 2.0
 
 Over = Literal["ranks", "density", "bandwidth"]
 
@@ -66,10 +76,7 @@ def simulate(
     ],
     topology: TopologyOption = None,
     profile: ProfileOption = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all, in turn]"),
-    ] = None,
+    parameter: ParameterOption = None,
     ready: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,13 +94,10 @@ def simulate(
     density: Annotated[
         str | None, typer.Option(metavar="D,...", help="Share of units that a rank holds. [default: 0.01]")
     ] = None,
-    units: Annotated[int, typer.Option(min=1, metavar="U", help="Units of the tensor.")] = 1_000_000,
-    width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
-    zipf: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent, unit 0 most often."),
-    ] = None,
+    units: UnitsOption = 1_000_000,
+    width: WidthOption = 64,
+    dtype: DtypeOption = "f32",
+    zipf: ZipfOption = None,
     calibration: CalibrationOption = None,
     device: DeviceOption = None,
     assignments: SetOption = None,
@@ -112,10 +116,11 @@ def simulate(
     """
     paths, params = [locate(file) for file in files], parameters(assignments)
     with reporting(json):
-        from zenc import api
+        from zenc.pipeline import Given, planners_of
+        from zenc.simulator import sweep
         from zenc.simulator.sweep_report import chrome_trace, text
 
-        cluster = _topology(topology)
+        cluster, _ = on_topology(topology, None)
         sizes = _sizes(ranks, cluster)
         densities = _numbers("--density", density) or ([0.01] if profile is None else [])
         profiles = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
@@ -128,9 +133,8 @@ def simulate(
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
         missing = without_plots(plot)
-        found = api.simulate(
-            paths, places, params=params, topology=cluster, trace=trace is not None, progress=_Progress()
-        )
+        schemes = planners_of(paths, Given(params=params, topology=cluster))
+        found = sweep.simulate(schemes, places, Progress("simulate"), trace is not None)
         show_diagnostics(found.skipped)
         if trace:
             save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
@@ -145,27 +149,6 @@ def simulate(
         print(text(found))
     if missing:
         raise SystemExit(1)
-
-
-class _Progress:
-    """Says on standard error what is being simulated, once it takes longer than a moment."""
-
-    def __init__(self) -> None:
-        self.started = time.monotonic()
-
-    def __call__(self, what: str) -> None:
-        if time.monotonic() - self.started > SECONDS_OF_SILENCE:
-            print(f"simulating {what} ...", file=sys.stderr)
-
-
-def _topology(what: str | None) -> Topology | None:
-    if what is None:
-        return None
-    from zenc.topology.load import load_with_warnings
-
-    loaded, warnings = load_with_warnings(what)
-    show_diagnostics(warnings)
-    return loaded
 
 
 def _numbers(option: str, text: str | None) -> list[float]:

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, TopologyOption, on_topology, print_json, reporting, save, without_plots
-from zenc.cli.given import CalibrationOption, DeviceOption, ProfileOption, calibrations, profiles_of
+from zenc.cli.common import (
+    DtypeOption,
+    JsonOption,
+    TopologyOption,
+    WidthOption,
+    on_topology,
+    print_json,
+    reporting,
+    save,
+    without_plots,
+)
+from zenc.cli.given import (
+    BandwidthOption,
+    CalibrationOption,
+    DensityOption,
+    DeviceOption,
+    ParameterOption,
+    ProfileOption,
+    RanksOption,
+    UnitsOption,
+    ZipfOption,
+    calibrations,
+    profiles_of,
+)
+from zenc.cli.progress import Progress
 
 if TYPE_CHECKING:
     from zenc.select.search import TunedScheme
@@ -31,31 +53,18 @@ What it answers: which scheme you would write for this gradient, on this cluster
      zenc.attach(model, "best.zen") takes it.
 """
 
-SECONDS_OF_SILENCE = 2.0
-
 
 def tune(
     topology: TopologyOption = None,
     profile: ProfileOption = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only this gradient of the file; may be repeated. [default: all]"),
-    ] = None,
-    ranks: Annotated[
-        int | None, typer.Option(min=1, max=4096, metavar="N", help="Number of ranks. [default: the topology's, or 8]")
-    ] = None,
-    bandwidth: Annotated[
-        str | None, typer.Option(metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology.")
-    ] = None,
-    density: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units that a rank holds.")
-    ] = None,
-    units: Annotated[int, typer.Option(min=1, metavar="U", help="Units of the tensor.")] = 1_000_000,
-    width: Annotated[int, typer.Option(min=1, metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
-    zipf: Annotated[
-        float | None, typer.Option(metavar="S", help="Units are held by Zipf's law with this exponent.")
-    ] = None,
+    parameter: ParameterOption = None,
+    ranks: RanksOption = None,
+    bandwidth: BandwidthOption = None,
+    density: DensityOption = None,
+    units: UnitsOption = 1_000_000,
+    width: WidthOption = 64,
+    dtype: DtypeOption = "f32",
+    zipf: ZipfOption = None,
     calibration: CalibrationOption = None,
     device: DeviceOption = None,
     output: Annotated[
@@ -73,7 +82,7 @@ def tune(
     gradient of the profile, one call after another; the best are proved.
     """
     with reporting(json):
-        from zenc.select.search import tune as search
+        from zenc import forecast
 
         cluster, size = on_topology(topology, ranks)
         if profile is None and density is None:
@@ -83,7 +92,9 @@ def tune(
         (profiles,) = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
         (known,) = calibrations(calibration, _one(bandwidth), cluster, device)
         missing = without_plots(plot)
-        found = search(list(profiles.values()), size or 8, cluster, known, _Progress())
+        found = forecast.tune(
+            profiles, ranks=size, topology=cluster, calibration=known, progress=Progress("tune", pause=2.0)
+        )
         text = found.text(_command())
         if output:
             save(output, text)
@@ -106,18 +117,6 @@ def _print(found: TunedScheme, text: str, output: Path | None) -> None:
     if found.note:
         print(found.note)
     print(f"\n{output} has the first of them" if output else f"\n{text}", end="\n" if output else "")
-
-
-class _Progress:
-    """Says on standard error what is tried, every two seconds."""
-
-    def __init__(self) -> None:
-        self.told = time.monotonic()
-
-    def __call__(self, what: str, done: int, total: int) -> None:
-        if time.monotonic() - self.told > SECONDS_OF_SILENCE:
-            self.told = time.monotonic()
-            print(f"zenc tune: {done} of {total} tried, now {what}", file=sys.stderr)
 
 
 def _one(bandwidth: str | None) -> str | None:

@@ -24,13 +24,31 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """The box of what one rank holds; ``title`` says it in words."""
+class Picture:
+    """What every drawing has; ``id`` keeps apart the names inside several of one page."""
+
+    width: float
+    height: float
+    id: str
+    title: str
+    description: str
+    texts: tuple[Text, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A rectangle by its upper left corner."""
 
     x: float
     y: float
     width: float
     height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Node(Rectangle):
+    """The box of what one rank holds; ``title`` says it in words."""
+
     title: str
 
 
@@ -108,15 +126,9 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulePicture:
-    """The inputs of ``schedule.svg.j2``; ``id`` keeps apart the names inside several drawings of one page."""
+class SchedulePicture(Picture):
+    """The inputs of ``schedule.svg.j2``."""
 
-    width: float
-    height: float
-    id: str
-    title: str
-    description: str
-    texts: tuple[Text, ...]
     lifelines: tuple[Line, ...]
     rules: tuple[Line, ...]
     gradients: tuple[ColourGradient, ...]
@@ -157,38 +169,24 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixPicture:
+class MatrixPicture(Picture):
     """The inputs of ``matrix.svg.j2``."""
 
-    width: float
-    height: float
-    id: str
-    title: str
-    description: str
-    texts: tuple[Text, ...]
     panels: tuple[Panel, ...]
     swatches: tuple[Swatch, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Box(Rectangle):
     """The ranks of one unit of a level."""
 
-    x: float
-    y: float
-    width: float
-    height: float
     label: str
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(Rectangle):
     """A node of a topology, by its middle."""
 
-    x: float
-    y: float
-    width: float
-    height: float
     colour: str
     label: str
     title: str
@@ -208,15 +206,9 @@ class LinkLine:
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyPicture:
+class TopologyPicture(Picture):
     """The inputs of ``topology.svg.j2``."""
 
-    width: float
-    height: float
-    id: str
-    title: str
-    description: str
-    texts: tuple[Text, ...]
     boxes: tuple[Box, ...]
     links: tuple[LinkLine, ...]
     spots: tuple[Spot, ...]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zenc.format_units import share_text
+from zenc.format_units import share_text, size_text
 from zenc.gradients.profile import Floats, Profile
 
 _MOST_SHOWN = 9
@@ -52,14 +52,16 @@ def to_json(profile: Profile, n: int) -> dict[str, Any]:
 def text(profile: Profile, n: int) -> str:
     """The same as a table."""
     k = numbers(n)
-    unit = f"{profile.units:,} units of {profile.width} {profile.dtype} ({_size(profile.units * profile.unit_bytes)})"
+    unit = (
+        f"{profile.units:,} units of {profile.width} {profile.dtype} ({size_text(profile.units * profile.unit_bytes)})"
+    )
     rows = [
         ["ranks k", *map(str, k)],
         ["density of their sum", *(share_text(each) for each in profile.union(k))],
         ["densification", *(f"{each:.2f}" for each in profile.densification(k))],
         ["skewness of k parts", *(f"{profile.skewness(each):.2f}" for each in k)],
     ]
-    held = _size(profile.units * profile.density * profile.unit_bytes)
+    held = size_text(profile.units * profile.density * profile.unit_bytes)
     return "\n".join(
         [
             f"{profile.name}: {unit}",
@@ -80,7 +82,7 @@ def _origin(profile: Profile) -> list[str]:
     fit = f"sums are within {max(found.misfit * 100, 0.01):.2g} % of those counted"
     lines = [f"  recorded             on {profile.ranks} ranks, {steps}, {found.units:,} units looked at; {fit}"]
     if found.bytes_busiest:
-        sent = f"{_size(found.bytes_mean)} by a rank on average, {_size(found.bytes_busiest)} by the busiest"
+        sent = f"{size_text(found.bytes_mean)} by a rank on average, {size_text(found.bytes_busiest)} by the busiest"
         lines.append(f"  sent in a call       {sent}")
     return lines
 
@@ -104,10 +106,3 @@ def shares_of_holders(profile: Profile, n: int) -> Floats:
 def _mean_holders(profile: Profile, n: int) -> float:
     union = float(profile.union(n))
     return n * profile.density / union if union else 0.0
-
-
-def _size(count: float) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= factor:
-            return f"{count / factor:.3g} {unit}"
-    return f"{count:.0f} B"

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zenc.draw.drawing import picture_of
 from zenc.draw.steps import StepRange
 from zenc.errors import CostError, Diagnostic, DrawingError
 from zenc.gradients import profile_report
 from zenc.gradients.uniform import UniformGradient
 from zenc.language.files import load_file, locate, shipped_names
-from zenc.pipeline import picture_of, planners
+from zenc.pipeline import Given, planners, resolve
 from zenc.plan.ir import Plan
 from zenc.report.measured import Measured, MeasuredRow
 from zenc.simulator.sweep import Planner, Point, SweepOutcome, SweepPoint, simulate
@@ -127,8 +128,9 @@ class _AskedFindings:
     def add(self, path: str) -> None:
         """The scheme in ``path``, or each candidate of one that chooses; not what is there already."""
         file = Path(locate(path))
-        chosen, found = planners(load_file(file), self.params, self.place.topology)
-        if list(found) != [chosen]:
+        schemes = resolve(load_file(file), Given(params=self.params, topology=self.place.topology))
+        chosen, found = schemes.name, planners(schemes)
+        if schemes.choice:
             self.notes.append(f"{chosen} takes the cheapest of {', '.join(found)} for each tensor at run time")
         for name, plan in found.items():
             text = (file if name == chosen or name not in shipped_names() else Path(locate(name))).read_text("utf-8")

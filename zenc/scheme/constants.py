@@ -112,7 +112,7 @@ class _Evaluation:
     def _binary(self, e: Binary) -> int:
         left, right = self.of(e.left), self.of(e.right)
         if e.operator in ("/", "mod") and right == 0:
-            raise self._fail("division-by-zero", "this divides by nought", e.right.span)
+            raise self._fail("division-by-zero", "this divides by zero", e.right.span)
         if e.operator in ("<<", ">>") and not 0 <= right <= 64:
             raise self._fail("wrong-range", f"a shift by {right} places; it must be 0 to 64", e.right.span)
         return int(_OPERATIONS[e.operator](left, right))

@@ -53,12 +53,12 @@ class Checker:
         for statement in block:
             self._statement(statement, scope, in_step)
             if isinstance(statement, Let):
-                if self._declare(statement, statement.name, scope):
+                if self.declare(statement.name, statement.span, scope):
                     made.append(statement)
                 scope[statement.name] = statement
         for let in made:
             if id(let) not in self._met and not let.name.startswith("_"):
-                self.report.warn("unused-name", f"'{let.name}' is used nowhere", name_span(let))
+                self.report.warn("unused-name", f"'{let.name}' is used nowhere", name_span(let.name, let.span))
 
     def _statement(self, statement: Statement, scope: dict[str, Let | None], in_step: bool) -> None:
         match statement:
@@ -80,18 +80,18 @@ class Checker:
             case For():
                 self.expression(statement.first, scope)
                 self.expression(statement.last, scope)
-                self._declare(statement, statement.variable, scope)
+                self.declare(statement.variable, statement.span, scope)
                 self._block(statement.body, {**scope, statement.variable: None}, in_step)
 
-    def _declare(self, statement: Let | For, name: str, scope: Mapping[str, Let | None]) -> bool:
-        """Whether ``name`` is free; else that is reported."""
+    def declare(self, name: str, span: Span | None, scope: Mapping[str, Let | None]) -> bool:
+        """Whether ``name``, which the statement at ``span`` declares, is free in ``scope``; else that is reported."""
         if name in BUILTIN_NAMES or name in FUNCTIONS:
             message = f"'{name}' is a name of the language"
         elif name in scope:
             message = f"'{name}' has a meaning here already"
         else:
             return True
-        self.report.error("shadowed-name", message, name_span(statement), help="choose another name")
+        self.report.error("shadowed-name", message, name_span(name, span), help="choose another name")
         return False
 
     def _send(self, send: Send, scope: Mapping[str, Let | None], in_step: bool) -> None:
@@ -102,7 +102,7 @@ class Checker:
             self.expression(expression, scope)
 
     def expression(self, e: Expression, scope: Mapping[str, Let | None]) -> None:
-        """Report the names and functions of ``e`` that mean nothing, and divisions by a literal nought."""
+        """Report the names and functions of ``e`` that mean nothing, and divisions by a literal zero."""
         match e:
             case Variable():
                 self._variable(e, scope)
@@ -112,7 +112,7 @@ class Checker:
                 self.expression(e.left, scope)
                 self.expression(e.right, scope)
                 if e.operator in ("/", "mod") and e.right == Integer(0):
-                    self.report.error("division-by-zero", "this divides by nought", e.right.span)
+                    self.report.error("division-by-zero", "this divides by zero", e.right.span)
             case Apply():
                 self._apply(e, scope)
             case Integer():
@@ -157,10 +157,7 @@ def head_span(statement: Statement, word: str) -> Span | None:
     return span and Span(span.source, span.start, span.start + len(word))
 
 
-def name_span(statement: Let | For) -> Span | None:
-    """The name that a statement declares: the second word of its text."""
-    span, name = statement.span, statement.name if isinstance(statement, Let) else statement.variable
-    if span is None:
-        return None
-    found = re.compile(rf"\b{re.escape(name)}\b").search(span.source.text, span.start + 3, span.end)
-    return Span(span.source, found.start(), found.end()) if found else span
+def name_span(name: str, span: Span | None) -> Span | None:
+    """Where the statement at ``span`` declares ``name``: the second word of its text."""
+    found = span and re.compile(rf"\b{re.escape(name)}\b").search(span.source.text, span.start + 3, span.end)
+    return Span(span.source, found.start(), found.end()) if span and found else span

@@ -32,7 +32,7 @@ REFINED = 3
 SHOWN = 10
 NAME = "tuned"
 
-Progress = Callable[[str, int, int], None]
+Progress = Callable[[str], None]
 """Is told what is tried next, how many were, and how many there are to try by now."""
 
 
@@ -146,7 +146,7 @@ def tune(
     size: int,
     topology: Topology | None,
     calibration: Calibration,
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda _: None,
 ) -> TunedScheme:
     """The schemes that take least for ``profiles``, one call each, on ``size`` ranks.
 
@@ -193,7 +193,7 @@ class _Search:
         """Predict ``drafts``, but for those that mean what another one did."""
         done = len(self.found) + self.refused
         for place, draft in enumerate(drafts):
-            self.progress(draft.label, done + place, done + len(drafts))
+            self.progress(f"{done + place} of {done + len(drafts)} tried, now {draft.label}")
             try:
                 self._try(draft)
             except ZencError as error:
@@ -212,7 +212,7 @@ class _Search:
             family = found.draft.family or found.draft.label
             if family in proved:
                 continue
-            self.progress(f"the proof of {found.draft.label}", len(self.found), len(self.found))
+            self.progress(f"the proof of {found.draft.label}")
             try:
                 verify(found.plan, self.size)
             except ZencError as error:

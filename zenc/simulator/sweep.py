@@ -99,7 +99,10 @@ class Simulation:
 
 
 def simulate(
-    schemes: Mapping[str, Planner], places: Iterable[SweepPoint], progress: Progress, trace: bool = False
+    schemes: Mapping[str, Planner],
+    places: Iterable[SweepPoint],
+    progress: Progress = lambda _: None,
+    trace: bool = False,
 ) -> Simulation:
     """Predict all ``schemes`` at all ``places``; ``progress`` is told what comes next.
 

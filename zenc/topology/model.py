@@ -31,7 +31,7 @@ from zenc.errors import Spanned
 if TYPE_CHECKING:
     import networkx as nx
 
-    from zenc.topology.route import Router
+    from zenc.topology.all_pairs import RouteTable
 
 Node: TypeAlias = int | str
 
@@ -153,19 +153,26 @@ class Topology:
     def route(self, source: int, target: int) -> tuple[Link, ...] | None:
         """The links that a message from rank ``source`` to rank ``target`` takes; None where there is no way.
 
-        Nothing for a rank to itself. The rule is that of ``zenc.topology.route``; results are kept.
+        Nothing for a rank to itself. The rule is that of ``zenc.topology.all_pairs``. Raises ValueError for a rank that
+        the topology does not have.
         """
-        return self._router.route(source, target)
+        import numpy as np
+
+        for rank in (source, target):
+            if not 0 <= rank < self.size:
+                raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
+        paths = self._table.paths(np.array([source]), np.array([target]))
+        return tuple(self.links[place] for place in paths.links.tolist()) if paths.counts[0] >= 0 else None
 
     def reachable(self, source: int) -> Iterator[int]:
         """The ranks to which ``route`` leads from ``source``, itself left out."""
         return (target for target in self.ranks if target != source and self.route(source, target) is not None)
 
     @cached_property
-    def _router(self) -> Router:
-        from zenc.topology.route import Router
+    def _table(self) -> RouteTable:
+        from zenc.topology.all_pairs import RouteTable
 
-        return Router(self)
+        return RouteTable(self)
 
 
 def order(node: Node) -> tuple[bool, int, list[tuple[bool, int, str]]]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from zenc.errors import Span
 from zenc.language import topology_syntax
-from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS, Expression, Let, Require
+from zenc.language.schedule import Expression, Let, Require
 from zenc.language.syntax import Number
 from zenc.scheme.collector import Collector
-from zenc.scheme.scope import Checker
+from zenc.scheme.scope import Checker, name_span
 
 
 @dataclass
@@ -42,35 +40,18 @@ class Names:
                 self._checker.expression(expression, scope)
             match declaration:
                 case Let():
-                    if self._declare(declaration.name, declaration.span, scope):
+                    if self._checker.declare(declaration.name, declaration.span, scope):
                         lets.append(declaration)
                     scope[declaration.name] = None
                 case topology_syntax.ForEach():
-                    self._declare(declaration.variable, declaration.span, scope)
+                    self._checker.declare(declaration.variable, declaration.span, scope)
                     self._block(declaration.body, {**scope, declaration.variable: None})
                 case topology_syntax.When():
                     self._block(declaration.then, scope)
                     self._block(declaration.otherwise, scope)
         for let in lets:
             if let.name not in self._checker.used and not let.name.startswith("_"):
-                self.report.warn("unused-name", f"'{let.name}' is used nowhere", _named(let.name, let.span))
-
-    def _declare(self, name: str, span: Span | None, scope: dict[str, Let | None]) -> bool:
-        """Whether ``name`` is free; else that is reported."""
-        if name in BUILTIN_NAMES or name in FUNCTIONS:
-            message = f"'{name}' is a name of the language"
-        elif name in scope:
-            message = f"'{name}' has a meaning here already"
-        else:
-            return True
-        self.report.error("shadowed-name", message, _named(name, span), help="choose another name")
-        return False
-
-
-def _named(name: str, span: Span | None) -> Span | None:
-    """Where a declaration names ``name``: the second word of its text."""
-    found = span and re.compile(rf"\b{re.escape(name)}\b").search(span.source.text, span.start + 3, span.end)
-    return Span(span.source, found.start(), found.end()) if span and found else span
+                self.report.warn("unused-name", f"'{let.name}' is used nowhere", name_span(let.name, let.span))
 
 
 def expressions_of(declaration: topology_syntax.Declaration) -> Iterator[Expression]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, overload
 
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,54 +23,39 @@ from zenc.torch.parameters import dense_parameters, sparse_parameters
 from zenc.torch.slot import take
 from zenc.torch.unused import UnusedWatch
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 log = logging.getLogger("zenc")
 
 Scheme: TypeAlias = "str | os.PathLike[str] | Artifact"
 """A file, a name, a directory or an artifact: see ``zenc.load``."""
 
 
+class _Options(TypedDict, total=False):
+    params: Parameters | None
+    dense: Iterable[str]
+    deadline: float | None
+    capacity: Shares | None
+    profiler: Profiler | None
+
+
 @overload
 def attach(
     ddp_model: DistributedDataParallel,
     scheme: Scheme = ...,
     *,
-    params: Parameters | None = ...,
-    dense: Iterable[str] = ...,
-    deadline: float | None = ...,
-    capacity: Shares | None = ...,
-    profiler: Profiler | None = ...,
     dry_run: Literal[False] = ...,
+    **options: Unpack[_Options],
 ) -> Attachment: ...
-
-
 @overload
 def attach(
-    ddp_model: DistributedDataParallel,
-    scheme: Scheme = ...,
-    *,
-    params: Parameters | None = ...,
-    dense: Iterable[str] = ...,
-    deadline: float | None = ...,
-    capacity: Shares | None = ...,
-    profiler: Profiler | None = ...,
-    dry_run: Literal[True],
+    ddp_model: DistributedDataParallel, scheme: Scheme = ..., *, dry_run: Literal[True], **options: Unpack[_Options]
 ) -> DryRun: ...
-
-
 @overload
 def attach(
-    ddp_model: DistributedDataParallel,
-    scheme: Scheme = ...,
-    *,
-    params: Parameters | None = ...,
-    dense: Iterable[str] = ...,
-    deadline: float | None = ...,
-    capacity: Shares | None = ...,
-    profiler: Profiler | None = ...,
-    dry_run: bool = ...,
+    ddp_model: DistributedDataParallel, scheme: Scheme = ..., *, dry_run: bool = ..., **options: Unpack[_Options]
 ) -> Attachment | DryRun: ...
-
-
 def attach(
     ddp_model: DistributedDataParallel,
     scheme: Scheme = "auto",

@@ -1,4 +1,4 @@
-// What every target agrees on before anything else: integer names, host+device functions, wide products.
+// Basics of all targets: integer names, host+device functions, wide products.
 //
 // No standard header is included: NVRTC has none. A target that compiles this text in another way (an
 // emulator, say) may define ZENC_HD itself.

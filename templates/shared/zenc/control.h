@@ -1,4 +1,4 @@
-// The control messages of a GPU's call: what goes ahead of bodies, whose sizes nobody knows but their sender.
+// Control messages of a GPU's call: they go ahead of bodies, whose sizes their senders alone know.
 //
 //     control = ControlHeader, and of every segment of the message its count
 //

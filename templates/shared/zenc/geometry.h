@@ -1,4 +1,4 @@
-// How a tensor of units x width is cut: unit -> slot by the mapping, slot -> (part, word, bit) by the parts.
+// Geometry of a tensor of units x width: unit -> slot by the mapping, slot -> (part, word, bit) by the parts.
 #pragma once
 
 #include "zenc/formats.h"

@@ -1,5 +1,5 @@
-// How much of a segment one warp or one block works on at a time: kernels stride by it, launchers count with
-// it.
+// Tile sizes: the share of a segment that one warp or one block works on at a time. Kernels stride by it, and
+// launchers count blocks with it.
 #pragma once
 
 #include "zenc/segment.h"

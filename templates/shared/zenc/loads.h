@@ -1,5 +1,5 @@
-// How an owner is chosen among the holders of a unit, and what proves that ranks chose alike
-// (docs/adr/0017-holders.md). Where the units of a call are gone through, and how, is up to the target.
+// Loads of ranks, by which an owner is chosen among the holders of a unit, and the digest that proves that
+// ranks chose alike (docs/adr/0017-holders.md). Each target has its own loop over the units of a call.
 #pragma once
 
 #include "zenc/mix.h"

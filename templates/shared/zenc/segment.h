@@ -1,4 +1,4 @@
-// What kernels of a GPU see of a segment, and the launch that all of them share.
+// The view that a GPU's kernels have of a segment, and the launch that all of them share.
 #pragma once
 
 #include "zenc/ranks.h"

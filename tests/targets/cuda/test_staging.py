@@ -40,7 +40,10 @@ def cuda() -> Iterator[Libraries]:
 def take(library, cuda):
     """take(call, bytes) -> the address, or None"""
     staging = ctypes.c_void_p(library.make_staging())
-    taken = lambda call, size: library.take(staging, ctypes.byref(call), ctypes.c_uint64(size))  # noqa: E731
+
+    def taken(call, size):
+        return library.take(staging, ctypes.byref(call), ctypes.c_uint64(size))
+
     taken.reset = lambda: library.reset(staging)
     taken.keep = lambda: library.keep(staging)
     yield taken

@@ -40,9 +40,10 @@ def _of_schedules(program: SourceFiles) -> list[Diagnostic]:
 def _of_scheme(program: SourceFiles, name: str, prove: bool) -> list[Diagnostic]:
     try:
         if prove:
-            from zenc.pipeline import checked
+            from zenc.pipeline import Given, resolve, verify
 
-            return list(checked(program, None, None, name).warnings)
+            given = Given(scheme=name)
+            return list(verify(resolve(program, given), given).warnings)
         from zenc.scheme.resolve import resolve_any
 
         return list(resolve_any(program, name)[1])

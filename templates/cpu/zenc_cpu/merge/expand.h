@@ -1,5 +1,4 @@
-// From segments back to tensors: a part with all of its slots, a whole dense tensor, a coalesced list of
-// units.
+// Expansion of segments: to a part with all of its slots, to a dense tensor, to a coalesced list of units.
 #pragma once
 
 #include "zenc_cpu/primitives/lane_geometry.h"

@@ -1,5 +1,5 @@
-// Which rank sums a unit, under `balanced by holders`: one of those that hold it, chosen by all ranks alike
-// from the index sets of all. docs/adr/0017-holders.md says why so.
+// The choice of owners under `balanced by holders`: each unit is summed by one of the ranks that hold it. All
+// ranks choose alike, from the index sets of all (docs/adr/0017-holders.md).
 //
 // The units that somebody holds, ascending, are numbered; owners[i] is the owner of number i. The units of
 // one owner, ascending, are the slots of its part. So a part has no slot that is empty on all ranks, and its

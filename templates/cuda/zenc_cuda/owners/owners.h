@@ -1,4 +1,4 @@
-// Which rank sums a unit, under `balanced by holders`: the owners that the CPU's kernel chooses, by the same
+// The choice of owners under `balanced by holders`: the same as that of the CPU's kernel, by the same
 // arithmetic (zenc/loads.h). Units of one holder are given to it all at once. The others are few, and each
 // choice depends on those before it: one warp makes them, while the other warps of its block fetch who holds
 // the next units.

@@ -1,4 +1,4 @@
-// Where the rows of marked slots are: the rank of a slot's bit is the place of its row.
+// Places of rows: the row of a marked slot is at the rank of its bit.
 #pragma once
 
 #include "zenc/geometry.h"

@@ -1,4 +1,4 @@
-// How the blocks that read one segment agree on what is wrong with it.
+// Checks of a segment: the blocks that read it agree on one status.
 #pragma once
 
 #include "zenc_cuda/primitives/slots.h"

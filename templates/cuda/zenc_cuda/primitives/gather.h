@@ -1,4 +1,4 @@
-// Words from all over the device's memory to where they travel together.
+// Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole.
 #pragma once
 
 #include "zenc/control.h"

@@ -1,4 +1,4 @@
-// Finding a place in what ascends: by a warp together, or by one thread that is near to it already.
+// Binary search in ascending numbers: by a warp together, or by one thread that is near to the place already.
 #pragma once
 
 #include "zenc/bits.h"

@@ -1,46 +1,23 @@
-"""Routing: the links of a message from one rank to another.
-
-The rule, from the first to the last that decides:
-
-1. only switches, NICs and CPUs forward; a rank never does;
-2. the widest way: the greatest bandwidth of its narrowest link, which is what a large message sees;
-3. the fewest links;
-4. the least latency, in whole picoseconds;
-5. among ways that are equal in all that, the next hop is the one in place ``target / c mod k`` of the k in the order of
-   names, where c is the product of the earlier choices on the way. In a fat tree this is D-mod-k routing (Zahavi,
-   "D-Mod-K routing providing non-blocking traffic for shift permutations on real life fat trees", 2010): neighbours
-   go by different spines.
-
-So routes are the same on every machine and in every run.
-"""
+"""Routes one by one, with lists and a heap: an oracle for the table of all pairs, by the same rule."""
 
 from __future__ import annotations
 
 import heapq
 from array import array
-from typing import TYPE_CHECKING
 
-from zenc.topology.model import RANK, Link, order
-
-if TYPE_CHECKING:
-    from zenc.topology.model import Topology
-
-_HOP = 1 << 46
-"""A distance is one number: this much for each link, and the picoseconds of all. No sane latency comes near."""
+from zenc.topology.all_pairs import length_of
+from zenc.topology.model import RANK, Link, Topology, order
 
 _UNREACHABLE = -1
-_MOST_ROUTES = 1 << 17
 
 
 class Router:
-    """Routes over one topology. Tables for a target, and the last routes, are kept for later questions."""
+    """Routes over one topology, by Dijkstra's algorithm from each target."""
 
     def __init__(self, topology: Topology) -> None:
         graph = topology.graph
-        self._name = topology.name
         self._nodes = sorted(graph.nodes, key=order)
         self._is_rank = [graph.nodes[node]["kind"] == RANK for node in self._nodes]
-        self._size = sum(self._is_rank)
         number = {node: place for place, node in enumerate(self._nodes)}
         self._out: list[list[tuple[int, Link]]] = [
             [(number[link.target], link) for link in topology.links_of(node)] for node in self._nodes
@@ -54,16 +31,8 @@ class Router:
         self._routes: dict[tuple[int, int], tuple[Link, ...] | None] = {}
 
     def route(self, source: int, target: int) -> tuple[Link, ...] | None:
-        """The links from rank ``source`` to rank ``target``, in order; None where there is no way.
-
-        Raises ValueError for a rank that the topology does not have.
-        """
-        for rank in (source, target):
-            if not 0 <= rank < self._size:
-                raise ValueError(f"{self._name} has ranks 0 to {self._size - 1}, not {rank}")
+        """The links from rank ``source`` to rank ``target``, in order; None where there is no way."""
         if (source, target) not in self._routes:
-            if len(self._routes) >= _MOST_ROUTES:
-                self._routes.clear()
             self._routes[source, target] = self._find(source, target)
         return self._routes[source, target]
 
@@ -132,8 +101,3 @@ class Router:
             choices *= len(fit)
             links.append(link)
         return tuple(links)
-
-
-def length_of(link: Link) -> int:
-    """The length of ``link`` in a distance."""
-    return _HOP + round(link.latency * 1e12)

@@ -1,8 +1,8 @@
 """Zen's evaluation, computed again by zenc's cost model: the numbers of docs/research/reproduction.md.
 
-    python benchmarks/reproduce_zen.py            prints what the page says
-    python benchmarks/reproduce_zen.py --write    writes docs/research/reproduction.md, its JSON and its figures anew
-    python benchmarks/reproduce_zen.py --page     the same without computing: from the JSON that there is
+    python -m benchmarks.reproduce            prints what the page says
+    python -m benchmarks.reproduce --write    writes docs/research/reproduction.md, its JSON and its figures anew
+    python -m benchmarks.reproduce --page     the same without computing: from the JSON that there is
 
 No GPU and no network are used, and no time is measured: half a minute of one core.
 """
@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from benchmarks.reproduce.figures import figures
+from benchmarks.reproduce.page import part, with_results
+from benchmarks.reproduce.results import Results, results
 
-from benchmarks.reproduce.figures import figures  # noqa: E402  the folder above is on the path from here on
-from benchmarks.reproduce.page import part, with_results  # noqa: E402
-from benchmarks.reproduce.results import Results, results  # noqa: E402
-
-DOCS = ROOT / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, JSON, FOLDER = DOCS / "research" / "reproduction.md", DOCS / "reproduction.json", DOCS / "reproduction"
 
 
