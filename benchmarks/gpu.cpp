@@ -21,7 +21,7 @@ struct More {
 
 More more;
 CUstream stream;
-char failure[MOST_MESSAGE];  // the first one
+char failure[sizeof Call::message];  // the first one
 
 bool good(CUresult result, const char* what) {
     if (result != CUDA_SUCCESS && failure[0] == 0)
