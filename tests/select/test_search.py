@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from zenc.errors import CostError
+from zenc.errors import CostError, Diagnostic, VerificationError
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.language.files import load_text
 from zenc.language.formatter import format_text
+from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
+from zenc.select import search
 from zenc.select.candidates import combined, of_shipped, other_formats, tiered
 from zenc.select.search import NAME, TunedScheme, tune
 from zenc.simulator.calibration import DEFAULTS
@@ -95,6 +97,20 @@ def test_several_gradients_take_one_scheme() -> None:
     assert len(first.predictions) == 2
     assert first.seconds == pytest.approx(sum(prediction.seconds for prediction in first.predictions))
     assert "Gradient a: 10,000 units" in found.text("zenc tune") and "Gradient b: 1,000" in found.text("zenc tune")
+
+
+def test_what_has_no_proof_is_passed_over_and_counted(sparse: TunedScheme, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sparse.best[0]
+
+    def without_first(plan: Plan, size: int) -> None:
+        if plan.digest == first.plan.digest:
+            raise VerificationError(Diagnostic("never-arrives", "part 0 never arrives"))
+
+    monkeypatch.setattr(search, "verify", without_first)
+    found = tune(list(sparse.profiles), 4, None, replace(DEFAULTS, bandwidth=1.25e8))
+    assert (found.refused, found.tried) == (sparse.refused + 1, sparse.tried)
+    assert first.plan.digest not in {each.plan.digest for each in found.best}
+    assert found.best[0].seconds >= first.seconds
 
 
 def test_a_topology_of_other_ranks_is_refused() -> None:
