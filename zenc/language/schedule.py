@@ -19,8 +19,10 @@ Spans take no part in comparisons: two schedules are equal when they say the sam
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar
 
 from zenc.errors import Spanned
 
@@ -154,3 +156,43 @@ class Require(Spanned):
 
 Statement: TypeAlias = For | If | Let | Require | Step | Send
 Block: TypeAlias = tuple[Statement, ...]
+
+NodeT = TypeVar("NodeT", bound=Spanned)
+
+
+def children(node: Spanned) -> Iterator[Any]:
+    """The nodes right below ``node``, in the order of its fields."""
+    for name in node.__slots__:
+        value = getattr(node, name)
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Spanned):
+                yield each
+
+
+def rebuilt(node: NodeT, change: Callable[[Any], Any]) -> NodeT:
+    """``node`` with ``change(child)`` in place of every node right below it."""
+    changes: dict[str, Any] = {}
+    for name in node.__slots__:
+        value = getattr(node, name)
+        if isinstance(value, Spanned):
+            changes[name] = change(value)
+        elif isinstance(value, tuple):
+            changes[name] = tuple(map(change, value))
+    return replace(node, **changes) if changes else node
+
+
+def names_in(expression: Expression) -> Iterator[str]:
+    """The variables of ``expression``, each as often as it is there."""
+    if isinstance(expression, Variable):
+        yield expression.name
+    for child in children(expression):
+        yield from names_in(child)
+
+
+def expressions_of(node: Spanned, inner: UnionType) -> Iterator[Expression]:
+    """The whole expressions in ``node``, in its order, without those in nodes of the types ``inner`` below it."""
+    for child in children(node):
+        if isinstance(child, Expression):
+            yield child
+        elif not isinstance(child, inner):
+            yield from expressions_of(child, inner)

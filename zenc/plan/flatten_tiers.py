@@ -19,16 +19,14 @@ from zenc.language.schedule import (
     Binary,
     Block,
     Expression,
-    For,
-    If,
     Integer,
     Part,
     PartRange,
     Parts,
     Send,
     Statement,
-    Step,
     Variable,
+    rebuilt,
 )
 from zenc.plan.expressions import LIMIT
 from zenc.scheme.model import Aggregation, Partition, TierDeclaration
@@ -125,13 +123,7 @@ def _statement(statement: Statement, place: TierPlace) -> Statement:
         case Send(parts, to, origin):
             origin = None if origin is None else _global(origin, place)
             return replace(statement, parts=_parts(parts, place), to=_global(to, place), origin=origin)
-        case Step(body) | For(body=body):
-            return replace(statement, body=tuple(_statement(inner, place) for inner in body))
-        case If(_, then, otherwise):
-            blocks = [tuple(_statement(inner, place) for inner in block) for block in (then, otherwise)]
-            return replace(statement, then=blocks[0], otherwise=blocks[1])
-        case _:
-            return statement
+    return rebuilt(statement, lambda child: _statement(child, place) if isinstance(child, Statement) else child)
 
 
 def _global(member: Expression, place: TierPlace) -> Expression:

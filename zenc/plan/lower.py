@@ -7,25 +7,23 @@ that can't run are dropped, so that a plan shows the moves of this scheme and no
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.schedule import (
-    Apply,
     Binary,
     Block,
     Expression,
     For,
     If,
-    Integer,
     Let,
     Require,
     Send,
     Statement,
     Step,
-    Unary,
-    Variable,
+    names_in,
 )
 from zenc.plan.expressions import EvaluationError, Scope, evaluate
 from zenc.plan.flatten_tiers import places, rewritten
@@ -108,14 +106,10 @@ def _kept(statement: Statement, known: Scope) -> Iterator[Statement]:
                 yield from _settled(then if truth else otherwise, known)
             else:
                 yield If(condition, _settled(then, known), _settled(otherwise, known), span=statement.span)
-        case For(variable, first, last, body):
+        case For(body=body) | Step(body):
             inner = _settled(body, known)
             if inner:
-                yield For(variable, first, last, inner, span=statement.span)
-        case Step(body):
-            inner = _settled(body, known)
-            if inner:
-                yield Step(inner, span=statement.span)
+                yield replace(statement, body=inner)
         case Send() | Let() | Require():
             yield statement
 
@@ -131,23 +125,9 @@ def partial_eval(expression: Expression, known: Scope) -> int | None:
             deciding = operator == "or"
             if any(side is not None and bool(side) == deciding for side in sides):
                 return int(deciding)
-    if not _names(expression) <= set(known.values):
+    if not known.values.keys() >= set(names_in(expression)):
         return None
     try:
         return int(evaluate(expression, known))
     except EvaluationError:
         return None  # reported with its rank when the moves are made
-
-
-def _names(expression: Expression) -> set[str]:
-    match expression:
-        case Integer():
-            return set()
-        case Variable(name):
-            return {name}
-        case Unary(_, operand):
-            return _names(operand)
-        case Binary(_, left, right):
-            return _names(left) | _names(right)
-        case Apply(_, arguments):
-            return set().union(*(_names(argument) for argument in arguments))

@@ -13,7 +13,7 @@ import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language.printer import expression_text
-from zenc.language.schedule import Apply, Binary, Block, Expression, If, Let, Require, Unary, Variable
+from zenc.language.schedule import Block, If, Let, Require, names_in
 from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, scope_of
 from zenc.plan.ir import Plan
 from zenc.plan.tier_layout import indivisible
@@ -41,23 +41,10 @@ def ensure(statement: Require, scope: Scope) -> None:
 
 
 def _why(statement: Require, scope: Scope) -> str:
-    values = {name: scope.values[name] for name in dict.fromkeys(_names(statement.condition))}
+    values = {name: scope.values[name] for name in dict.fromkeys(names_in(statement.condition))}
     first = {name: value[0] if isinstance(value, np.ndarray) else value for name, value in values.items()}
     known = " and ".join(f"{name} is {value}" for name, value in first.items())
     return f"'{expression_text(statement.condition)}' does not hold" + (f" where {known}" if known else "")
-
-
-def _names(expression: Expression) -> list[str]:
-    match expression:
-        case Variable(name):
-            return [name]
-        case Unary(_, operand):
-            return _names(operand)
-        case Binary(_, left, right):
-            return [*_names(left), *_names(right)]
-        case Apply(_, arguments):
-            return [name for argument in arguments for name in _names(argument)]
-    return []
 
 
 def ensure_all(plan: Plan, size: int) -> None:

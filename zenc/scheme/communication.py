@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from zenc.language.files import SourceFiles
 from zenc.language.printer import expression_text
-from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let
+from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let, names_in
 from zenc.language.syntax import Argument, Number, Parameter, Phrase, Schedule, Value, Word
 from zenc.scheme.arguments import check_parameters, match_arguments
 from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.constants import Environment, constant_integer, literal
 from zenc.scheme.model import Communication
 from zenc.scheme.scope import Checker
-from zenc.scheme.substitute import Substitution, names_in
+from zenc.scheme.substitute import Substitution
 
 ON_THE_SPOT = "schedule { ... }"
 
@@ -137,7 +137,7 @@ class Resolver:
             message = f"'{word.name.text}' needs a value for '{parameter.name.text}'"
             self.report.error("wrong-arguments", message, word.span)
             return None
-        if not isinstance(value, Number) and any(name.name in BUILTIN_NAMES for name in names_in(value)):
+        if not isinstance(value, Number) and any(name in BUILTIN_NAMES for name in names_in(value)):
             return self._per_rank(value, environment)
         constant = constant_integer(value, environment, self.report)
         return None if constant is None else literal(constant, value.span)

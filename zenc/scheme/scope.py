@@ -19,14 +19,12 @@ from zenc.language.schedule import (
     If,
     Integer,
     Let,
-    Part,
-    PartRange,
-    Require,
     Send,
     Statement,
     Step,
-    Unary,
     Variable,
+    children,
+    expressions_of,
 )
 from zenc.plurals import count
 from zenc.scheme.collector import Collector, listed
@@ -61,25 +59,21 @@ class Checker:
                 self.report.warn("unused-name", f"'{let.name}' is used nowhere", name_span(let.name, let.span))
 
     def _statement(self, statement: Statement, scope: dict[str, Let | None], in_step: bool) -> None:
+        if isinstance(statement, Send) and not in_step:
+            message = "a send stands in a step: step { send ... }"
+            self.report.error("send-outside-step", message, head_span(statement, "send"))
+        for expression in expressions_of(statement, Statement):
+            self.expression(expression, scope)
         match statement:
-            case Let():
-                self.expression(statement.value, scope)
-            case Require():
-                self.expression(statement.condition, scope)
-            case Send():
-                self._send(statement, scope, in_step)
             case Step():
                 if in_step:
                     message = "a step inside a step: the moves of one step already run together"
                     self.report.error("nested-step", message, head_span(statement, "step"))
                 self._block(statement.body, scope, in_step=True)
             case If():
-                self.expression(statement.condition, scope)
                 self._block(statement.then, scope, in_step)
                 self._block(statement.otherwise, scope, in_step)
             case For():
-                self.expression(statement.first, scope)
-                self.expression(statement.last, scope)
                 self.declare(statement.variable, statement.span, scope)
                 self._block(statement.body, {**scope, statement.variable: None}, in_step)
 
@@ -94,29 +88,16 @@ class Checker:
         self.report.error("shadowed-name", message, name_span(name, span), help="choose another name")
         return False
 
-    def _send(self, send: Send, scope: Mapping[str, Let | None], in_step: bool) -> None:
-        if not in_step:
-            message = "a send stands in a step: step { send ... }"
-            self.report.error("send-outside-step", message, head_span(send, "send"))
-        for expression in expressions_of(send):
-            self.expression(expression, scope)
-
     def expression(self, e: Expression, scope: Mapping[str, Let | None]) -> None:
         """Report the names and functions of ``e`` that mean nothing, and divisions by a literal zero."""
-        match e:
-            case Variable():
-                self._variable(e, scope)
-            case Unary():
-                self.expression(e.operand, scope)
-            case Binary():
-                self.expression(e.left, scope)
-                self.expression(e.right, scope)
-                if e.operator in ("/", "mod") and e.right == Integer(0):
-                    self.report.error("division-by-zero", "this divides by zero", e.right.span)
-            case Apply():
-                self._apply(e, scope)
-            case Integer():
-                pass
+        if isinstance(e, Variable):
+            self._variable(e, scope)
+        elif isinstance(e, Apply):
+            self._apply(e)
+        for child in children(e):
+            self.expression(child, scope)
+        if isinstance(e, Binary) and e.operator in ("/", "mod") and e.right == Integer(0):
+            self.report.error("division-by-zero", "this divides by zero", e.right.span)
 
     def _variable(self, e: Variable, scope: Mapping[str, Let | None]) -> None:
         if e.name not in scope:
@@ -127,7 +108,7 @@ class Checker:
         else:
             self._met.add(id(scope[e.name]))
 
-    def _apply(self, e: Apply, scope: Mapping[str, Let | None]) -> None:
+    def _apply(self, e: Apply) -> None:
         wanted = FUNCTIONS.get(e.function)
         if wanted is None:
             message = f"unknown function '{e.function}'; one of {', '.join(FUNCTIONS)}"
@@ -136,19 +117,6 @@ class Checker:
         elif wanted != len(e.arguments):
             message = f"{e.function} takes {count(wanted, 'argument')}, not {len(e.arguments)}"
             self.report.error("wrong-arguments", message, e.span)
-        for argument in e.arguments:
-            self.expression(argument, scope)
-
-
-def expressions_of(send: Send) -> list[Expression]:
-    """All expressions of a send."""
-    parts: tuple[Expression, ...] = ()
-    match send.parts:
-        case Part(index=index):
-            parts = (index,)
-        case PartRange(first=first, last=last):
-            parts = (first, last)
-    return [*parts, send.to, *(e for e in (send.origin, send.where) if e is not None)]
 
 
 def head_span(statement: Statement, word: str) -> Span | None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from zenc.language import topology_syntax
-from zenc.language.schedule import Expression, Let, Require
-from zenc.language.syntax import Number
+from zenc.language.schedule import Let, expressions_of
 from zenc.scheme.collector import Collector
 from zenc.scheme.scope import Checker, name_span
 
@@ -36,7 +34,7 @@ class Names:
         scope = dict(scope)
         lets: list[Let] = []
         for declaration in body:
-            for expression in expressions_of(declaration):
+            for expression in expressions_of(declaration, topology_syntax.Declaration):
                 self._checker.expression(expression, scope)
             match declaration:
                 case Let():
@@ -52,42 +50,3 @@ class Names:
         for let in lets:
             if let.name not in self._checker.used and not let.name.startswith("_"):
                 self.report.warn("unused-name", f"'{let.name}' is used nowhere", name_span(let.name, let.span))
-
-
-def expressions_of(declaration: topology_syntax.Declaration) -> Iterator[Expression]:
-    """The expressions of a declaration, without those of declarations inside it."""
-    match declaration:
-        case Let(value=value):
-            yield value
-        case Require(condition=condition) | topology_syntax.When(condition=condition):
-            yield condition
-        case topology_syntax.ForEach(first=first, last=last):
-            yield from (first, last)
-        case topology_syntax.Like(settings=settings):
-            for setting in settings:
-                yield from _of_value(setting.value)
-        case _:
-            yield from _of_change(declaration)
-
-
-def _of_change(declaration: topology_syntax.Change) -> Iterator[Expression]:
-    match declaration:
-        case topology_syntax.Levels(levels=levels):
-            yield from (level.count for level in levels)
-        case topology_syntax.SwitchOf(place=place):
-            yield from place.indices
-        case topology_syntax.MemoryOf(place=place, size=size):
-            yield from (*place.indices, *_of_value(size))
-        case topology_syntax.Unlink(source=source, target=target):
-            yield from (*source.indices, *target.indices)
-        case topology_syntax.LinkOf():
-            yield from (*declaration.source.indices, *declaration.target.indices)
-            yield from _of_value(declaration.bandwidth)
-            yield from _of_value(declaration.latency)
-
-
-def _of_value(value: Expression | Number | topology_syntax.Quantity | None) -> Iterator[Expression]:
-    if isinstance(value, topology_syntax.Quantity):
-        value = value.value
-    if value is not None and not isinstance(value, Number):
-        yield value
