@@ -36,16 +36,16 @@ plans = {name: compile(name, target="plan").plan for name in names}
 made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
         for file, text in render(UnitInputs.of(plan), target).items()}
 try:
-    from zenc.codegen.sequence_code import lowered, render_sequences
+    from zenc.codegen.call_sequence import CODE, render_sequence
+    from zenc.rank_ir.lower import lower_all
 except ImportError:
     plans = {}  # this revision has none
 for name, plan in plans.items():
     for size in (16, 4):
         try:
-            code = render_sequences(lowered(plan, size, rank) for rank in range(size))
+            made[f"cuda/{CODE}/{name}"] = render_sequence(lower_all(plan, size))
         except ZencError:
             continue  # a scheme for other numbers of ranks
-        made |= {f"cuda/{file}/{name}": text for file, text in code.items()}
 json.dump(made, sys.stdout)
 """
 

@@ -16,7 +16,7 @@ from zenc.errors import ArtifactError, SchemeError, VerificationError
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.unroll import Round
-from zenc.verify.incoming import verify_with_cargo
+from zenc.verify.incoming import verify_with_pieces
 from zenc.verify.proof import verify, verify_all
 
 COMMUNICATIONS = ("point_to_point", "ring", "hierarchy", "point_to_point then ring", "hierarchy then point_to_point")
@@ -111,8 +111,7 @@ def test_tiers_have_no_holders_yet(text, words):
 
 def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int], int]) -> list[Counter]:
     """Each rank's units in the end, with how often every contribution is in them: moves of whole parts, by hand."""
-    rounds, _, _ = verify_with_cargo(plan, size, 0)
-    cargo = [verify_with_cargo(plan, size, rank)[2] for rank in range(size)]
+    rounds, _, pieces = verify_with_pieces(plan, size, range(size))
     first = len(rounds.of(PhaseKind.ANNOUNCE)[0]) + 1
     held = [
         [Counter({(unit, rank): 1 for unit in units if part_of(unit) == part}) for part in range(size)]
@@ -123,7 +122,7 @@ def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int
         for src, dst, part, origin in moves(round_):
             sent = Counter({k: n for k, n in before[src][part].items() if origin < 0 or k[1] == origin})
             held[dst][part] += sent
-            ranks = cargo[dst][number, src, part]
+            ranks = {rank for _, of_piece in pieces[dst][number, src, part] for rank in of_piece}
             assert set(sent) <= {(unit, rank) for rank in ranks for unit in units_of[rank]}
             if origin < 0:
                 known = {unit for rank in ranks for unit in units_of[rank] if part_of(unit) == part}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -22,16 +21,7 @@ from zenc.verify.proof import Proof, verify
 from zenc.verify.provenance import Deliveries, ranks_in
 
 Ranks: TypeAlias = tuple[int, ...]
-Cargo: TypeAlias = Mapping[tuple[int, int, int], Ranks]
 Pieces: TypeAlias = Mapping[tuple[int, int, int], tuple[tuple[int, Ranks], ...]]
-
-
-def verify_with_cargo(plan: Plan, size: int, rank: int) -> tuple[Rounds, Proof, Cargo]:
-    """Prove ``plan`` among ``size`` ranks, as ``verify`` does, and keep whose contributions its push brings."""
-    rounds, proof, found = verify_with_pieces(plan, size, (rank,))
-    pushed = {key: pieces for key, pieces in found[rank].items() if key[0] > proof.rounds.get(PhaseKind.ANNOUNCE, 0)}
-    cargo = {key: tuple(sorted(chain.from_iterable(ranks for _, ranks in each))) for key, each in pushed.items()}
-    return rounds, proof, cargo
 
 
 def verify_with_pieces(plan: Plan, size: int, ranks: Iterable[int]) -> tuple[Rounds, Proof, Mapping[int, Pieces]]:
