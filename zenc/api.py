@@ -1,4 +1,4 @@
-"""Public verbs on one scheme: check, compile, explain, draw and load it, and measure where it runs.
+"""The public verbs: text to an artifact, and an artifact to a collective.
 
 Texts are parsed here, and the other arrows are those of ``zenc.pipeline``, which is imported when a text has parsed: it
 takes numpy, and as long to import as a long text to read. Verbs that predict are in ``zenc.forecast``.
@@ -157,7 +157,7 @@ def rank_programs(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> dict[str, ShownProgram]:
-    """What ``rank`` of ``ranks`` does in a call, statement by statement: ``zenc.rank_ir.ir``.
+    """The programs of ranks in a call, statement by statement: ``zenc.rank_ir.ir``.
 
     By the name of the scheme; of a scheme that chooses, of each candidate. Bytes of messages that are known before a
     call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that there is not.

@@ -63,7 +63,7 @@ USUAL_RANKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a caller fixes: which scheme of a text, values of its parameters, and what it is to run on."""
+    """The arguments that a caller fixes: a scheme of the text, values of its parameters, ranks or topology."""
 
     ranks: int | None = None
     params: Parameters | None = None
@@ -109,7 +109,7 @@ class Schemes:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """What ``check`` found: the scheme is right for ``sizes``; ``warnings`` are worth a look.
+    """The result of ``check``: the scheme is right for ``sizes``; ``warnings`` are worth a look.
 
     ``placement``: what it asks of the topology that it was checked against. Of a ``choice`` the report is that of the
     candidate that runs first; ``candidates`` are the reports of all that can run, by their names.

@@ -48,7 +48,7 @@ class MessageCounts:
 
 @dataclass(slots=True)
 class ExactTraffic:
-    """What goes through the ranks in all phases of one kind; arrays [ranks]. ``formats`` count the bodies alone."""
+    """Bytes that each rank sends and receives in all phases of one kind, [ranks]. ``formats`` count bodies alone."""
 
     sent: Ints
     received: Ints
@@ -58,7 +58,7 @@ class ExactTraffic:
     formats_received: dict[str, Ints] = field(default_factory=dict)
 
     def numbers(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """All but the formats."""
+        """The arrays [ranks], without the formats."""
         return self.sent, self.received, self.messages_sent, self.messages_received
 
     def of_rank(self, rank: int) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _of_rank(formats: dict[str, Ints], rank: int) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weight:
-    """All messages of a call, and ``traffic`` by kind of phase."""
+    """The exact bytes of a call: its messages, and ``traffic`` by kind of phase."""
 
     messages: tuple[MessageCounts, ...]
     traffic: dict[str, ExactTraffic]

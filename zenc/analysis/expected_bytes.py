@@ -1,4 +1,4 @@
-"""What a message weighs, to be expected, where every rank holds a share of the units at random.
+"""Expected message bytes, for gradients of which every rank holds a share of the units at random.
 
 A piece with the contributions of k ranks then holds 1 - (1 - density)^k of its slots; in blocks of b slots, b k instead
 of k. Real gradients overlap more and, under ``imbalanced``, crowd in a few parts.

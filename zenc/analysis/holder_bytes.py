@@ -1,4 +1,4 @@
-"""What messages weigh under ``balanced by holders``, when every rank holds a share of the units at random.
+"""Expected message bytes under ``balanced by holders``, when every rank holds a share of the units at random.
 
 n ranks hold U = units * (1 - (1 - d)^n) units together, and every owner U / n of them. k ranks hold F = units * (1 - (1
 - d)^k); of what their own parts leave of that, each of the other n - k parts has its share.
@@ -31,7 +31,7 @@ def held_rows(units: int, density: float, size: int, ranks: int, with_owner: boo
 
 
 def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int) -> Mask:
-    """Whether the rank that owns the part has contributed to each row of ``deliveries``."""
+    """Whether the rank that owns the part has contributed, [rows] of ``deliveries``."""
     part, everyone = deliveries.part, np.asarray(deliveries.contributors == size)
     if kind is PhaseKind.PULL:
         return everyone
@@ -40,7 +40,7 @@ def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int) -> Mask:
 
 
 def weights(kind: PhaseKind, deliveries: Deliveries, size: int, units: int, density: float, unit_bytes: int) -> Ints:
-    """The bytes of each row of ``deliveries``, without those of message headers."""
+    """The bytes [rows] of each row of ``deliveries``, without those of message headers."""
     if kind is PhaseKind.ANNOUNCE:
         return deliveries.contributors * announced_bytes(units, density)
     owned = has_owner(kind, deliveries, size)  # by one piece: the only one, or the owner's own

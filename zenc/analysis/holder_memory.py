@@ -1,4 +1,4 @@
-"""What index sets take in memory under ``balanced by holders``, when every rank holds a share of the units at random.
+"""Expected bytes of index sets in memory under ``balanced by holders``, at random units.
 
 A rank keeps to the end, as bitmaps of all units: the index set of every rank, its own among them, and their union;
 the owner of each unit that somebody holds, in 2 bytes; and of each part that it sums, which slots each rank holds.

@@ -144,7 +144,7 @@ class LinkLoadObserver:
         self.steps.append(StepLoad(phase.name, number, *load, ports, line))
 
     def loads(self) -> LinkLoads:
-        """What was measured."""
+        """The loads of all steps so far."""
         return LinkLoads(self.routes.topology, self.total, tuple(self.steps))
 
 

@@ -1,4 +1,4 @@
-"""The memory that every rank needs, at the most, to be expected at a stated density.
+"""The most memory that every rank needs, expected at a stated density.
 
     Need = rank buffers phase number                        # the greatest sum of its buffers, and in which step
 
@@ -20,7 +20,7 @@ BUFFERS = ("gradient", "segments", "index_sets", "messages", "result")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What ``rank`` needs in step ``number`` of ``phase``; 0 is before the first, and after the last.
+    """The memory that ``rank`` needs in step ``number`` of ``phase``; 0 is before the first, and after the last.
 
     ``buffers`` are the bytes of each of BUFFERS.
     """
@@ -32,10 +32,12 @@ class Need:
 
     @property
     def bytes(self) -> int:
+        """The sum of all buffers."""
         return sum(self.buffers)
 
     @property
     def when(self) -> str:
+        """The step in words: ``push, step 3``."""
         return f"{self.phase}, step {self.number}" if self.number else self.phase
 
     def text(self) -> str:
@@ -53,10 +55,11 @@ class MemoryPeak:
 
     @property
     def greatest(self) -> Need:
+        """The need of the rank that needs most."""
         return max(self.needs, key=lambda need: need.bytes)
 
     def to_json(self) -> dict[str, Any]:
-        """What ranks and hosts need and have, in bytes."""
+        """JSON data: bytes that ranks and hosts need and have."""
         return {
             "ranks": [
                 {
@@ -75,7 +78,7 @@ class MemoryPeak:
         }
 
     def of_host(self, ranks: tuple[int, ...]) -> int:
-        """What the ranks of a machine need together, where their buffers lie in its memory."""
+        """The bytes that the ranks of a machine need together, where their buffers lie in its memory."""
         return sum(self.needs[rank].bytes for rank in ranks)
 
     def problems(self) -> list[Diagnostic]:

@@ -1,4 +1,4 @@
-"""What every rank has in memory, step by step, to be expected at a stated density.
+"""Expected bytes of every buffer of every rank, step by step, at a stated density.
 
 Counted are the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap of
 the slots), the messages that it sends and receives in a step, and in the end the result. Not counted are the model, its
@@ -47,6 +47,7 @@ class MemoryModel:
         self.when = np.zeros(size, dtype=np.int64)
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
+        """Take what moved in step ``number`` of ``phase``."""
         weights = self._weights(phase, moved)
         messages = np.bincount(moved.src, weights, self.size) + np.bincount(moved.dst, weights, self.size)
         if phase is not self.phase:
@@ -65,7 +66,7 @@ class MemoryModel:
         self._note(messages.astype(np.int64), 0, phase.name, number)
 
     def capacity(self, topology: Topology) -> MemoryPeak:
-        """What every rank needed at the most."""
+        """The most that every rank needed."""
         self._merge_complete()
         if self.sets:
             self._agree(self.sets)

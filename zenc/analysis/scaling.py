@@ -40,7 +40,7 @@ class PhaseFormulas:
     received: Formula | None
 
     def found(self) -> int:
-        """How many of them there are."""
+        """The number of formulas that were found."""
         return sum(getattr(self, name) is not None for name in self.__slots__)
 
     def to_json(self, block: int) -> dict[str, str | None]:

@@ -1,1 +1,1 @@
-"""From a plan to compiled code: ``render`` fills the templates, ``build`` compiles, ``cache`` keeps the results."""
+"""Code generation: ``render`` fills the templates, ``build`` compiles and keeps a cache, ``artifact`` is the result."""

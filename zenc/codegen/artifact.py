@@ -1,4 +1,4 @@
-"""What compiling gives: the plan, the generated sources and a manifest, in memory or in a directory.
+"""The artifact of a compilation: plan, generated sources and manifest, in memory or in a directory.
 
 directory/
     manifest.json     versions, scheme, size, target, digest, and the SHA-256 of every other file
@@ -40,7 +40,7 @@ MOST_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Choosing:
-    """What a compiled choice has beside its first candidate: how it is made, and the artifacts of all candidates."""
+    """The rest of a compiled choice, beside its first candidate: its settings, and the artifacts of all candidates."""
 
     name: str
     settings: Settings
@@ -87,6 +87,7 @@ class Artifact:
 
     @property
     def name(self) -> str:
+        """The name of the scheme, or of the choice."""
         return self.choosing.name if self.choosing else self.plan.scheme
 
     @property
@@ -100,7 +101,7 @@ class Artifact:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What ``manifest.json`` says."""
+        """The content of ``manifest.json``."""
         return {
             "zenc_artifact": ARTIFACT_VERSION,
             "zenc": __version__,

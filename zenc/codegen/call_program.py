@@ -69,7 +69,7 @@ class CallStatement:
 
 @dataclass(frozen=True, slots=True)
 class CallProgram:
-    """What ``rank`` of ``size`` does in a call of a GPU."""
+    """The program of ``rank`` among ``size`` in a call of a GPU."""
 
     size: int
     rank: int

@@ -23,7 +23,7 @@ CODE, DATA = "sequence.cpp", "sequence.json"
 
 @dataclass(frozen=True, slots=True)
 class SequenceInputs:
-    """What both templates are filled with: the programs of some ranks of one group of ``size``, of one plan."""
+    """The inputs of both templates: the programs of some ranks of one group of ``size``, of one plan."""
 
     size: int
     version: int

@@ -51,6 +51,7 @@ def _commented(lines: Sequence[str], comments: Sequence[str]) -> str:
 
 
 def main() -> None:
+    """Write the headers into ``templates``."""
     for header, text in rendered().items():
         (templates_dir() / header).write_text(text, encoding="utf-8")
 

@@ -24,7 +24,7 @@ MappingKind = Literal["contiguous", "permutation", "hierarchical_hash", "holders
 
 @dataclass(frozen=True, slots=True)
 class UnitInputs:
-    """What ``kernels.*.j2`` is filled with; ``seed`` has 64 bits. What a mapping does not use is 0."""
+    """The inputs of ``kernels.*.j2``; ``seed`` has 64 bits. Numbers that a mapping does not use are 0."""
 
     mapping: MappingKind
     seed: int = 0

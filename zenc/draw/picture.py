@@ -25,7 +25,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What every drawing has; ``id`` keeps apart the names inside several of one page."""
+    """The common parts of all drawings; ``id`` keeps apart the names inside several of one page."""
 
     width: float
     height: float

@@ -11,20 +11,6 @@ is named by its number. What is unknown before a call is how many slots each seg
 ``frees`` of a statement are the segments that no later statement uses, and that it uses or makes itself: each segment
 of a program is freed once. What is never sent, and not part of the result, is not made.
 
-Pack      This rank's gradient becomes ``results``: one segment a part; by holders one of all units, part ``WHOLE``.
-Exchange  The messages of one step, one a peer and direction. All are posted before any is awaited. ``number`` is that
-          of the step in the plan, the same on all ranks; a rank without messages in a step has no statement for it.
-Merge     ``result`` is the sum of ``segments`` of one part, added in this order.
-Fill      ``result`` is ``segment`` with +0 in the slots that ``format`` fills up: all, or those of its blocks.
-Sparsify  ``result`` is ``segment`` without units that are all zero.
-Agree     From the index ``sets`` of all ranks, ascending, each rank finds by itself who owns which unit: from here on
-          the slots of all parts are known, and of every segment how many it occupies. ``peers`` are the ranks that
-          messages come from and go to after it, with which it may be compared.
-Split     The values of ``segment``, of part ``WHOLE``, become ``results``, one a part: those of its units that the part
-          has.
-Expand    The complete ``segments``, one a part, become the tensor that the call returns; by holders with the help of
-          the index ``sets``.
-
 A message carries, by its phase, segments (index and values), index sets alone, or rows: values whose index both sides
 know. ``format`` is what the phase asks of an index. Statements that are still to come (Select, Encode, Decode, Update)
 make segments of segments too, and fit in as ``Fill`` does.
@@ -47,7 +33,7 @@ FULL = 1 << 20
 
 
 class Carries(Enum):
-    """What the messages of a phase have of each segment."""
+    """The content of a phase's messages, for each segment."""
 
     SEGMENTS = "segments"  # index and values
     SETS = "sets"  # index alone
@@ -56,7 +42,7 @@ class Carries(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSpec:
-    """What ``ranks`` contributed of ``part``.
+    """The contributions of ``ranks`` to ``part``, held together.
 
     ``origin``: of what came in a one-shot phase the rank that held it when the phase began; of other segments that came
     their sender; of what this rank made, itself. Of blocks of ``block`` slots it surely has all or none, and every unit
@@ -80,18 +66,28 @@ class SegmentSpec:
 
 @dataclass(frozen=True, slots=True)
 class Message:
+    """The segments that go to or come from rank ``peer`` in one exchange, in their order on the wire."""
+
     peer: int
     segments: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
+    """This rank's gradient becomes ``results``: a segment a part; by holders one of all units, part ``WHOLE``."""
+
     results: tuple[int, ...]
     frees: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
+    """The messages of one step, one a peer and direction. All are posted before any is awaited.
+
+    ``number`` is that of the step in the plan, the same on all ranks; a rank without messages in a step has no
+    statement for it.
+    """
+
     number: int
     sends: tuple[Message, ...]
     receives: tuple[Message, ...]
@@ -100,6 +96,8 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
+    """``result`` is the sum of ``segments`` of one part, added in this order."""
+
     result: int
     segments: tuple[int, ...]
     frees: tuple[int, ...] = ()
@@ -107,6 +105,8 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
+    """``result`` is ``segment`` with +0 in the slots that ``format`` fills up: all, or those of its blocks."""
+
     result: int
     segment: int
     format: Format
@@ -115,6 +115,8 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Sparsify:
+    """``result`` is ``segment`` without units that are all zero."""
+
     result: int
     segment: int
     frees: tuple[int, ...] = ()
@@ -122,6 +124,12 @@ class Sparsify:
 
 @dataclass(frozen=True, slots=True)
 class Agree:
+    """Each rank computes the owner of every unit from the index ``sets`` of all ranks, ascending.
+
+    From here on the slots of all parts are known, and of every segment how many it occupies. ``peers`` are the ranks
+    that messages come from and go to after it, with which it may be compared.
+    """
+
     sets: tuple[int, ...]
     peers: tuple[int, ...]
     frees: tuple[int, ...] = ()
@@ -129,6 +137,8 @@ class Agree:
 
 @dataclass(frozen=True, slots=True)
 class Split:
+    """The values of ``segment``, of part ``WHOLE``, become ``results``, one a part: those of the part's units."""
+
     results: tuple[int, ...]
     segment: int
     frees: tuple[int, ...] = ()
@@ -136,6 +146,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Expand:
+    """The complete ``segments``, one a part, become the returned tensor; by holders with the index ``sets``."""
+
     segments: tuple[int, ...]
     sets: tuple[int, ...] = ()
     frees: tuple[int, ...] = ()
@@ -193,7 +205,7 @@ class RankPhase:
 
 @dataclass(frozen=True, slots=True)
 class RankProgram:
-    """What ``rank`` of ``size`` does. ``own[part]`` is what it contributes, filled up if the first phase says so."""
+    """The program of ``rank`` among ``size``. ``own[part]`` is its contribution, filled up if the first phase asks."""
 
     rank: int
     size: int

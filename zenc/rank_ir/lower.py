@@ -39,7 +39,7 @@ from zenc.wire.formats import FILLING
 
 
 def lower(plan: Plan, size: int, rank: int) -> RankProgram:
-    """What ``rank`` of ``size`` does under ``plan``, which is proved; raises VerificationError."""
+    """The program of ``rank`` among ``size`` under ``plan``, which is proved; raises VerificationError."""
     return lower_all(plan, size, (rank,))[0]
 
 

@@ -43,7 +43,7 @@ Loader = Callable[[Artifact, torch.device], Collective]
 
 @dataclass(slots=True)
 class Tensor:
-    """What is known of the tensors of one name and shape. ``took``: seconds of a timed call, not agreed on yet."""
+    """The state of the tensors of one name and shape. ``took``: seconds of a timed call, not agreed on yet."""
 
     deciding: Selector
     artifacts: tuple[Artifact, ...]
@@ -74,7 +74,7 @@ class ChoosingCollective(Collective):
         return tuple(decision for tensor in self._tensors.values() for decision in tensor.deciding.decisions)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was decided for each tensor, as JSON data; without those of which candidates are still tried."""
+        """The decision of each tensor, as JSON data; without those of which candidates are still tried."""
         found = {repr(key): known.deciding.state() for key, known in self._tensors.items()}
         return {**self._restored, **{key: state for key, state in found.items() if state is not None}}
 
@@ -93,7 +93,7 @@ class ChoosingCollective(Collective):
             notice(f"{self._choosing.name}: what was decided for {deciding.tensor} is not gone on from: {why}")
 
     def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
-        """Raises TensorError (``not-capturable``): a graph always runs what it was captured with."""
+        """Raises TensorError (``not-capturable``) for any shape: a graph always runs what it was captured with."""
         message = f"'{self._choosing.name}' chooses anew while it runs, and a CUDA graph can't"
         help = "load the scheme that it chose: see collective.decisions"
         raise TensorError(Diagnostic("not-capturable", message, help=help))

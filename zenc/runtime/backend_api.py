@@ -33,14 +33,14 @@ class Reduction:
 
 
 class Call(Protocol):
-    """One call of one rank."""
+    """A call of one rank: the header first, then the tensor."""
 
     @property
     def stats(self) -> dict[str, PhaseStats]:
         """By phase, in order."""
 
     def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
-        """Sum ``tensor``, each value divided by ``divisor`` first, over all ranks; a dense one is overwritten."""
+        """Sum ``tensor``, of any shape, over all ranks, each value divided by ``divisor`` first; dense in place."""
 
 
 class Prepared(Protocol):

@@ -19,7 +19,7 @@ log = logging.getLogger("zenc")
 
 
 class Backends:
-    """What runs the plan of ``artifact`` on each device. ``deadline``: seconds for a build, and for any single wait.
+    """The backends of ``artifact`` by device. ``deadline``: seconds for a build, and for any single wait.
 
     With a ``capacity`` GPUs use capacity mode. On the CPU counts are known anyway, and all is exact.
     """

@@ -98,11 +98,11 @@ class Work(Job[torch.Tensor]):
         return f"<zenc.Work {failed if self._ended else 'under way'} on {self.device}>"
 
     def wait(self, timeout: float | None = None) -> torch.Tensor:
-        """The sum, for use on the current stream; raises as ``Job.wait``."""
+        """The sum, in the shape of the tensor, for use on the current stream; raises as ``Job.wait``."""
         return record_on_current_stream(super().wait(timeout))
 
     def get_future(self) -> torch.futures.Future[torch.Tensor]:
-        """The result as a torch future, for those who compose with torch; waiting for it raises the call's error."""
+        """The result, in the shape of the tensor, as a torch future; waiting for it raises the call's error."""
         devices: list[int | str | torch.device] = [self.device] if self.device.type == "cuda" else []
         future: torch.futures.Future[None] = torch.futures.Future(devices=devices)
         self.then(lambda _: future.set_result(None))

@@ -50,10 +50,12 @@ class Collective:
 
     @property
     def rank(self) -> int:
+        """This process's rank in the group."""
         return self._communicator.rank
 
     @property
     def size(self) -> int:
+        """The number of ranks."""
         return self._communicator.size
 
     @property
@@ -63,7 +65,7 @@ class Collective:
 
     @property
     def stats(self) -> CallReport:
-        """What the last finished call of this rank did; empty before the first.
+        """Statistics of the last finished call of this rank; empty before the first.
 
         ``bytes_sent`` and ``bytes_received`` count payload and headers of this rank. ``units_in`` and ``units_out``
         are occupied units, ``density_in`` and ``density_out`` their share of ``units``. ``phases`` has for ``push``
@@ -137,7 +139,7 @@ class Collective:
         return work
 
     def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
-        """An ``all_reduce`` of ``tensor`` that a CUDA graph can hold: see ``Captured``. All ranks ask for it together.
+        """An ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph: see ``Captured``. All ranks ask together.
 
         On GPUs, with ``capacity`` given to ``zenc.load``.
         """
@@ -148,11 +150,11 @@ class Collective:
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """Which scheme sums which tensor, and why, where the scheme chooses among others; else there are none."""
+        """The scheme of each tensor, and why, where the scheme chooses among others; else there are none."""
         return ()
 
     def state_dict(self) -> dict[str, Any]:
-        """What was learned while it ran, as JSON data: the decisions of a scheme that chooses; of others, nothing."""
+        """The learned state as JSON data: the decisions of a scheme that chooses; of others, nothing."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -171,7 +173,7 @@ class Collective:
         return run
 
     def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> PreparedCall:
-        """What calls with this shape, dtype and operation share; raises TensorError as ``layout_of``."""
+        """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``."""
         if not isinstance(tensor, torch.Tensor):
             raise not_a_tensor(tensor)
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0

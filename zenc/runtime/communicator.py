@@ -32,7 +32,7 @@ PLEDGE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
-    """What a rank shows all others before they go on together; as JSON at most ``PLEDGE_BYTES``.
+    """A rank's announcement to all others before they go on together; as JSON at most ``PLEDGE_BYTES``.
 
     ``error`` is what it has failed with; empty if all is well. The other fields are of what they agree on.
     """
@@ -63,13 +63,16 @@ class Communicator:
 
     @property
     def rank(self) -> int:
+        """This process's rank in the group."""
         return self.transport.rank
 
     @property
     def size(self) -> int:
+        """The number of ranks."""
         return self.transport.size
 
     def next_call(self) -> int:
+        """The number of the next call, from 1; the same on all ranks that make the same calls."""
         self.calls += 1
         return self.calls
 
@@ -158,7 +161,7 @@ class Communicator:
         return marks, torch.cat(every)
 
     def gather(self, data: bytes) -> list[bytes]:
-        """What every rank gives, of any length, in rank order.
+        """The bytes that every rank gives, of any length, in rank order.
 
         On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
         """
@@ -234,7 +237,7 @@ def _who_has_which(pledges: list[str]) -> tuple[str, ...]:
 
 
 def in_a_line(error: Exception) -> str:
-    """What other ranks are told of an error: a few hundred bytes at most."""
+    """An error in a line for other ranks: a few hundred bytes at most."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, ZencError) and error.diagnostics:
         text = error.diagnostics[0].message

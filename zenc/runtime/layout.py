@@ -23,7 +23,7 @@ _OF_META = "a meta tensor has no values; make the model real first: model.to_emp
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a tensor is cut: ``units`` x ``width`` values.
+    """The cut of a tensor into ``units`` x ``width`` values, and the shape to give back.
 
     ``natural_width`` is the width of the tensor's own units; it differs from ``width`` only where the scheme's unit
     is another one than a COO tensor's own.
@@ -38,10 +38,12 @@ class Layout:
 
     @property
     def dtype_name(self) -> str:
+        """``f32``, ``f64``, ``f16`` or ``bf16``."""
         return DTYPE_NAMES[self.dtype]
 
     @property
     def is_sparse(self) -> bool:
+        """Whether the tensor is sparse COO."""
         return self.sparse_dim > 0
 
 
@@ -54,7 +56,7 @@ class Contribution:
 
 
 def layout_of(tensor: torch.Tensor, unit: Unit) -> Layout:
-    """How ``tensor`` is cut in units; raises TensorError for one that can't be synchronised."""
+    """The units [units, width] of ``tensor``; raises TensorError for one that can't be synchronised."""
     _ensure_supported(tensor)
     shape = tensor.shape
     if tensor.layout is torch.sparse_coo:
@@ -92,7 +94,7 @@ def not_a_tensor(given: object) -> TensorError:
 
 
 def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
-    """The unit ids and values of ``tensor``; shares its memory where it can."""
+    """The unit ids [n] and values [n, width] of ``tensor``; shares its memory where it can."""
     if tensor.requires_grad:
         tensor = tensor.detach()
     if not layout.is_sparse:

@@ -18,7 +18,7 @@ _OF_TORCH: tuple[tuple[object, Operation], ...] = ((dist.ReduceOp.SUM, "sum"), (
 
 
 def operation_of(given: Given) -> Operation:
-    """What ``given`` means; raises TensorError (``unknown-operation``)."""
+    """The operation that ``given`` names; raises TensorError (``unknown-operation``)."""
     if given == "sum" or given == "mean":
         return given
     said = repr(given)

@@ -31,7 +31,7 @@ class PreparedCall:
         return self.prepared.start(CallHeader(number, self.signature, self.layout.units))
 
     def run(self, tensor: torch.Tensor, number: int) -> tuple[torch.Tensor, CallStats | None]:
-        """The sum of ``tensor``, by call ``number``, on the worker's turn, and what was counted; None without elements.
+        """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's turn.
 
         A call that fails here breaks the communicator: peers wait for it.
         """
@@ -52,6 +52,6 @@ class PreparedCall:
 
 
 def signature_of(plan: str, layout: Layout, op: Operation) -> int:
-    """What headers say of a call under the plan of digest ``plan``: 64 bits."""
+    """The signature in the headers of a call under the plan of digest ``plan``: 64 bits."""
     meaning = plan, tuple(layout.shape), layout.sparse_dim, layout.dtype_name, op
     return int.from_bytes(hashlib.sha256(repr(meaning).encode()).digest()[:8], "little")

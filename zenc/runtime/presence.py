@@ -1,4 +1,4 @@
-"""Which units of a sample a rank holds: a byte each, to be summed over the ranks."""
+"""Presence: which units of a sample a rank holds, a byte each, to be summed over the ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PresenceSampler:
         self._ids: dict[tuple[int, torch.device], torch.Tensor] = {}
 
     def marked(self, gradient: torch.Tensor, layout: Layout) -> torch.Tensor:
-        """Which units of the sample ``gradient`` has, then 0, or 1 where that failed; [s + 1] uint8 on the CPU."""
+        """Marks of the sampled units that ``gradient`` has, then 0, or 1 for a failure; [s + 1] uint8 on the CPU."""
         ids = self._sampled(layout.units, gradient.device)
         marked = torch.zeros(len(ids) + 1, dtype=torch.uint8)
         try:

@@ -77,7 +77,7 @@ class Profiler:
         return f"<zenc.Profiler {self}: {len(self._tallies)} parameters so far>"
 
     def marks(self, name: str, gradient: torch.Tensor) -> Marks | None:
-        """What this rank holds of ``gradient``, which is about to be summed; None where the call is not sampled.
+        """The units of the sample that ``gradient``, of any shape, holds here; None where the call is not sampled.
 
         Units are the rows of a dense tensor, and those of a sparse one. Raises nothing: what is wrong with a gradient
         is for ``all_reduce`` to say, and a sample that a rank could not take is dropped by all.
@@ -87,7 +87,7 @@ class Profiler:
         return None if calls % self.every else self.taken(name, gradient)
 
     def taken(self, name: str, gradient: torch.Tensor) -> Marks | None:
-        """As ``marks``, where all ranks know that this call is sampled."""
+        """As ``marks``, of any shape, where all ranks know that this call is sampled."""
         try:
             layout = layout_of(gradient, Unit.AUTO if gradient.is_sparse else Unit.ROW)
         except TensorError:
@@ -131,7 +131,7 @@ class Profiler:
             raise ZencError(Diagnostic("unwritable-file", message)) from error
 
     def state_dict(self) -> dict[str, Any]:
-        """What was counted so far, in plain values and tensors, for ``torch.save``. Waits for samples under way."""
+        """The counts so far, in plain values and tensors, for ``torch.save``. Waits for samples under way."""
         self._wait()
         with self._lock:
             tallies = [tally.state() for tally in self._tallies.values()]

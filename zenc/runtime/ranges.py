@@ -25,7 +25,7 @@ MOST_KEPT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a rank did from ``start`` to ``end``, seconds of ``time.perf_counter``, in ``call`` of ``tensor``."""
+    """A span of a rank's time, ``start`` to ``end``, seconds of ``time.perf_counter``, in ``call`` of ``tensor``."""
 
     what: str
     tensor: str
@@ -42,6 +42,7 @@ class Recorder:
     dropped: int = 0
 
     def add(self, ended: Range) -> None:
+        """Keep ``ended``; beyond ``MOST_KEPT`` it is only counted as dropped."""
         if len(self.ranges) < MOST_KEPT:
             self.ranges.append(ended)
         else:

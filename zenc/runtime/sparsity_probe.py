@@ -1,4 +1,4 @@
-"""What the ranks see of a gradient together, and what each candidate would take for it.
+"""The sparsity probe: a sampled all-reduce of index presence, then predicted seconds of each candidate.
 
 gradient --marks--> held [s] of this rank --all-reduce--> holders [s] of all --Tally--> Profile --predict--> Model*
 """
@@ -52,13 +52,13 @@ class SparsityProbe:
         self._marker = PresenceSampler(SAMPLE)
 
     def look(self, gradient: torch.Tensor) -> Probe | None:
-        """What all ranks hold of ``gradient``, on the worker's turn; None where a rank could not tell."""
+        """The holders of ``gradient``, of any shape, counted by all ranks in turn; None where a rank could not tell."""
         marks = self._marker.marked(gradient, self.layout).to(count_dtype(self.communicator.size))
         holders, _ = self.communicator.allreduce_sum(marks, 0)
         return None if holders[-1] else Probe(holders[:-1].to(torch.int64).numpy())
 
     def models(self, look: Probe) -> list[Model]:
-        """What each plan takes by the model, as the rank has it that expects most; the same on all ranks."""
+        """Predicted seconds of each plan, by the rank that expects most; the same on all ranks."""
         size, of = self.communicator.size, self.layout
         tally = Accumulator(self.tensor, of.units, of.width, of.dtype_name, size, SAMPLE)
         tally.add(look.holders, look.holders[:1] * 0)

@@ -1,4 +1,4 @@
-"""What a call did, counted while it ran: bytes by phase and format, units, imbalance, seconds."""
+"""Statistics of a call, counted while it runs: bytes by phase and format, units, imbalance, seconds."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ class PhaseStats:
         self.messages_sent += messages
 
     def received(self, size: int) -> None:
+        """Count a message of ``size`` bytes."""
         self.bytes_received += size
         self.messages_received += 1
 
@@ -85,9 +86,11 @@ class PhaseStats:
         self.formats_received[format] = self.formats_received.get(format, 0) + body
 
     def body_sent(self, format: Format, size: int) -> None:
+        """Count ``size`` bytes of a segment's body in ``format``."""
         self.formats_sent[format] = self.formats_sent.get(format, 0) + size
 
     def body_received(self, format: Format, size: int) -> None:
+        """Count ``size`` bytes of a segment's body in ``format``."""
         self.formats_received[format] = self.formats_received.get(format, 0) + size
 
     def values_sent(self, size: int) -> None:
@@ -95,6 +98,7 @@ class PhaseStats:
         self.formats_sent[VALUES] = self.formats_sent.get(VALUES, 0) + size
 
     def values_received(self, size: int) -> None:
+        """Values without an index."""
         self.formats_received[VALUES] = self.formats_received.get(VALUES, 0) + size
 
     def to_json(self, imbalance: float) -> PhaseReport:
@@ -123,7 +127,7 @@ def imbalance(counts: Sequence[int]) -> float:
 
 @dataclass(slots=True)
 class CallStats:
-    """What a call did, as counted; made readable only for who asks."""
+    """The statistics of a call; made readable only when asked for."""
 
     call: int
     layout: Layout
@@ -141,6 +145,7 @@ class CallStats:
 
     @property
     def units(self) -> int:
+        """The units of the tensor."""
         return self.layout.units
 
     @property
@@ -155,13 +160,13 @@ class CallStats:
 
     @property
     def dense_bytes(self) -> float:
-        """What a rank sends in a ring all-reduce of the whole tensor: 2 (n - 1) / n of it."""
+        """Bytes that a rank sends in a ring all-reduce of the whole tensor: 2 (n - 1) / n of it."""
         layout = self.layout
         return 2 * (self.size - 1) / self.size * layout.units * layout.width * layout.dtype.itemsize
 
     @property
     def gathered_bytes(self) -> float:
-        """What ranks send if this rank's rows and their int64 indices go to all others, as gloo sums sparse tensors."""
+        """Bytes of this rank's rows and their int64 indices, sent to all others, as gloo sums sparse tensors."""
         layout = self.layout
         per_unit = 8 * max(1, layout.sparse_dim) + layout.width * layout.dtype.itemsize
         return (self.size - 1) * sum(self.counts_in) * per_unit

@@ -1,4 +1,4 @@
-"""Which stream of a GPU a call runs on, and how its tensors get from stream to stream.
+"""Streams of a GPU's calls: the current one or one of zenc's own, and tensors that cross between them.
 
 A call that its caller waits for runs on the caller's current stream. One that goes on meanwhile runs on a stream of its
 own, behind what the caller's had been given when it was made. The allocator must know of every stream that uses a
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def on_stream(call: Callable[[], T], tensor: torch.Tensor, asynchronous: bool) -> Callable[[], T]:
-    """``call`` on the right stream of the device of ``tensor``, whichever thread runs it."""
+    """``call`` on the right stream of the device of ``tensor``, of any shape, whichever thread runs it."""
     if not tensor.is_cuda:
         return call
     device, current = tensor.device, torch.cuda.current_stream(tensor.device)
@@ -45,13 +45,13 @@ def new_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 def record_on_current_stream(result: torch.Tensor) -> torch.Tensor:
-    """``result`` of a call that has ended, for use on the current stream."""
+    """``result``, of any shape, of a call that has ended, for use on the current stream."""
     if result.is_cuda:
         used_by(result, torch.cuda.current_stream(result.device))
     return result
 
 
 def used_by(tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
-    """Tell the allocator that ``stream`` uses ``tensor``."""
+    """Tell the allocator that ``stream`` uses ``tensor``, of any shape."""
     for piece in (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,):
         piece.record_stream(stream)

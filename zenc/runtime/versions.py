@@ -15,7 +15,7 @@ RUN_WITH = ("2.4.1", "2.6.0", "2.8.0", "2.13.0", "2.15.0")
 
 
 def untested(version: str) -> str:
-    """What to know about torch ``version``, such as ``2.13.0+cpu``; nothing if zenc was run with this release."""
+    """A caution about torch ``version``, such as ``2.13.0+cpu``; none if zenc was run with this release."""
     found = re.match(r"(\d+)\.(\d+)(?=\.|$)", version)
     release = found[0] if found else version
     if release in {each.rpartition(".")[0] for each in RUN_WITH}:

@@ -1,4 +1,4 @@
-"""What ranks compute, and when: which kernels run on how many units, bytes and slots.
+"""The compute model: which kernels each rank runs when, on how many units, bytes and slots.
 
     Computing = first Work* last            # seconds; one Work of each stage
     KernelWork      = before beside after         # [classes]: until messages start; while they flow; when all have come
@@ -58,7 +58,7 @@ class Computing:
 
 
 def computing(of: ClassProgram, scales: ProfileBytes, calibration: Calibration) -> Computing:
-    """What the ranks of ``of`` compute, each as fast as if it had a core of its own."""
+    """The computation of the ranks of ``of``, each as fast as if it had a core of its own."""
     kind = _ByHolders if scales.bare else _OverACut
     made = kind(of, scales, calibration)
     return Computing(made.first(), tuple(made.works()), made.last())

@@ -1,4 +1,4 @@
-"""What the messages of a plan carry, counted: how many ranks' contributions, in how many pieces.
+"""Counting simulation of a proved plan: contributors and pieces of each message.
 
     Played         = CountedStep*
     CountedStep    = Phase number DeliveryCounts*               # steps in which nothing moves are left out

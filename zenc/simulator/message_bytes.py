@@ -1,4 +1,4 @@
-"""What messages weigh, to be expected of gradients that a profile describes.
+"""Expected message bytes for gradients that a profile describes.
 
 A piece with the contributions of k ranks holds d_k of the slots of its part: of its own range of units where parts are
 ranges, and of all units where they are mixed. Blocks, index formats, headers and padding are those of
@@ -54,7 +54,7 @@ class ProfileBytes:
         return self.plan.announces
 
     def rows(self, step: CountedStep, carried: DeliveryCounts) -> Floats:
-        """The bytes of each row of ``carried``, headers of messages left out."""
+        """The bytes [rows] of each row of ``carried``, headers of messages left out."""
         pieces = carried.pieces.astype(np.float64)
         if step.phase.kind is PhaseKind.ANNOUNCE:
             return np.asarray(pieces * self._announced())
@@ -65,26 +65,26 @@ class ProfileBytes:
         return np.asarray(pieces * self._of(step, carried.contributors, carried.part))
 
     def messages(self, rows: Floats) -> Floats:
-        """The bytes of messages whose bodies weigh ``rows``. Bare ones without a unit are not sent."""
+        """The bytes [messages] of messages whose bodies weigh ``rows``. Bare ones without a unit are not sent."""
         if not self.bare:
             return rows + MESSAGE_HEADER_BYTES
         return np.asarray(rows + MESSAGE_HEADER_BYTES * -np.expm1(-rows / self.unit_bytes))
 
     @property
     def own_units(self) -> float:
-        """What a rank contributes."""
+        """The units that a rank contributes."""
         return self.units * self.profile.density
 
     @property
     def result_units(self) -> float:
-        """What there is in the end: of any rank, with what blocks or a dense pull fill up."""
+        """The units of the result: of any rank, with those that blocks or a dense pull fill up."""
         last = self.plan.phases[-1]
         if last.format is Format.DENSE:
             return self.units
         return self.units * float(self._density(self.size, self.blocks[last.name]).mean())
 
     def units_a_byte(self, phase: Phase) -> float:
-        """How many units the bytes of pieces stand for, of ``phase`` and all that was weighed of it."""
+        """Units per byte of pieces, of ``phase`` and all that was weighed of it."""
         if phase.kind is PhaseKind.ANNOUNCE:
             return self.own_units / self._announced()
         if self.bare:

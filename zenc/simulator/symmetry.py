@@ -61,7 +61,7 @@ class ClassProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageClasses:
-    """All messages of a step, [messages]; ``bytes`` with headers."""
+    """The messages of a step, arrays [messages]; ``bytes`` with headers."""
 
     step: CountedStep
     src: Ints
@@ -247,7 +247,7 @@ def _of_classes(classes: Ints) -> tuple[Ints, Ints]:
 
 
 def bytes_by_rank(stages: Iterable[Stage], sizes: Ints) -> tuple[Floats, Floats]:
-    """What each rank of a class sends and receives, headers included; [classes] each."""
+    """The bytes that each rank of a class sends and receives, headers included; [classes] each."""
     sent, received = np.zeros((2, len(sizes)))
     for stage in stages:
         sent += np.bincount(stage.src, stage.out * stage.bytes, minlength=len(sizes))

@@ -51,7 +51,7 @@ class CpuBackend:
 
 @dataclass(frozen=True, slots=True)
 class CpuPrepared:
-    """What calls over tensors of one ``layout`` share."""
+    """The common parts of all calls over tensors of one ``layout``."""
 
     backend: CpuBackend
     layout: Layout

@@ -1,4 +1,4 @@
-"""What all messages of a call share: the transport, the header, tags, and how long one waits.
+"""The channel of a call: transport, common header, tags and deadline of all its messages.
 
 Every wait has a deadline, and its error names scheme, step, peer and bytes.
 """

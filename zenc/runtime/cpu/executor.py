@@ -116,21 +116,21 @@ class Interpreter(Protocol):
         """Wait until all that was sent in the phase is on its way."""
 
     def expand_into(self, tensor: torch.Tensor) -> None:
-        """Write the sum to ``tensor``, dense and contiguous; absent units become +0."""
+        """Write the sum to ``tensor`` [units, width], contiguous; absent units become +0."""
 
     def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum as ascending unit ids [k] int64 and values [k, width]."""
 
 
 class CpuCall:
-    """One call over a tensor in host memory, whose messages go through ``channel``."""
+    """A call over a tensor in host memory, whose messages go through ``channel``."""
 
     def __init__(self, script: Script, interpreter: Interpreter, channel: Channel, layout: Layout) -> None:
         self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
         self.stats: dict[str, PhaseStats] = {phase.kind.value: PhaseStats() for phase in script.program.phases}
 
     def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
-        """The sum in the layout of ``tensor``; a dense one is overwritten."""
+        """The sum in the shape and layout of ``tensor``; a dense one is overwritten."""
         started = time.perf_counter()
         with within("pack"):
             self.interpreter.pack(contribution_of(tensor, self.layout), divisor)

@@ -1,4 +1,4 @@
-"""How a tensor is cut: units x width values, slots in ranges called parts.
+"""The geometry of a tensor: units x width values, slots in ranges called parts.
 
     part of slot s = s / part_slots          local slot = s mod part_slots
     bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
@@ -27,7 +27,7 @@ def words_of(slots: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class HashTables:
-    """What a mapping looks up, at ``address``, in memory that ``keep`` owns: 8 bytes a unit.
+    """The tables of a mapping at ``address``, in memory that ``keep`` owns: 8 bytes a unit.
 
     ``sizes`` has the slots of each part.
     """

@@ -29,7 +29,7 @@ _BYTES_AT = offset_of(MESSAGE_HEADER, "bytes")
 
 @dataclass(slots=True)  # not frozen: one is made in every call
 class CallHeader:
-    """What all messages of a call share: the call's number, its signature, and the units of its tensor."""
+    """The common header of a call's messages: the call's number, its signature, and the units of its tensor."""
 
     call: int
     signature: int
@@ -57,7 +57,7 @@ def message_header(envelope: CallHeader, sender: int, segments: list[SegmentHead
 
 
 def bytes_of_message(address: int) -> ctypes.c_uint64:
-    """Where the header at ``address`` says what the whole message has; not to be trusted yet."""
+    """The bytes of the whole message, as the header at ``address`` says; not to be trusted yet."""
     return ctypes.c_uint64.from_address(address + _BYTES_AT)
 
 

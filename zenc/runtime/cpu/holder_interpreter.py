@@ -29,7 +29,7 @@ Posted: TypeAlias = list[tuple[torch.Tensor, Pending | None]]
 
 @dataclass(frozen=True, slots=True)
 class HolderOps:
-    """What calls over tensors of one layout share. ``whole`` makes segments of all units, ``sets`` their index sets.
+    """The common parts of calls over tensors of one layout. ``whole`` makes segments of all units, ``sets`` index sets.
 
     ``wanted`` [size, size], bool: of which parts it matters here what each rank holds.
     """

@@ -79,7 +79,7 @@ class Inbox:
         return long
 
     def receive(self, step: Exchange, long: dict[int, Arrival], stats: PhaseStats) -> dict[int, HeldSegment]:
-        """What arrives in ``step``, by number, after ``await_first`` has found the ``long`` messages."""
+        """The segments that arrive in ``step``, by number, after ``await_first`` has found the ``long`` messages."""
         found: dict[int, HeldSegment] = {}
         if not step.receives:
             return found

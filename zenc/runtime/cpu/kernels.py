@@ -86,7 +86,7 @@ class Kernels:
         self._expand_units = typed["expand_units"]
 
     def geometry(self, units: int, width: int, parts: int) -> Geometry:
-        """How these kernels cut a tensor. All methods that take a geometry need one that was made here.
+        """The geometry of a tensor under these kernels' mapping. Methods need one that was made here.
 
         Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
         """

@@ -1,4 +1,4 @@
-"""What the ranks of a call agree on under ``balanced by holders``: each by itself, from the index sets of all.
+"""Ownership under ``balanced by holders``: a deterministic unit -> owner map, computed alike on all ranks.
 
 Part p are the units that rank p owns, ascending: its slots. Who holds which slot is known everywhere, and so how many
 values come in any message before it comes.
@@ -73,12 +73,12 @@ class Agreement:
         return bitmaps
 
     def counts_of(self, rank: int) -> list[int]:
-        """How many slots of each part ``rank`` holds."""
+        """The number of slots of each part that ``rank`` holds."""
         counts: list[int] = self._counts[rank].tolist()
         return counts
 
     def count(self, part: int, ranks: Ranks) -> int:
-        """How many slots of ``part`` some of ``ranks`` hold; the owner alone holds all."""
+        """The number of slots of ``part`` that any of ``ranks`` holds; the owner alone holds all."""
         if part in ranks:
             return self.slots[part]
         return int(self._counts[ranks[0], part]) if len(ranks) == 1 else self._union(part, ranks)[1]

@@ -48,13 +48,13 @@ class MessageBuffer:
     """Whether it has this rank's headers."""
 
     def message(self) -> torch.Tensor:
-        """The message as a tensor."""
+        """The message as a uint8 tensor [bytes]."""
         return self.buffer if self.size == self.buffer.numel() else self.buffer[: self.size]
 
 
 @dataclass(slots=True)  # not frozen: twice as fast to make; never changed all the same
 class HeldSegment:
-    """What is held of ``part``: the addresses of its bitmap and values, and in ``keep`` what owns them."""
+    """The segment of ``part`` that is held: addresses of its bitmap and values, and in ``keep`` their owners."""
 
     part: int
     origin: int
@@ -225,7 +225,7 @@ class SegmentOps:
         self.kernels.encode(format, segment.bitmap, slots, segment.count, segment.values, value_bytes, out)
 
     def bitmaps(self, count: int) -> torch.Tensor:
-        """Room for the bitmaps of ``count`` segments; empty parts need zeros beyond their own words."""
+        """Zeros for the bitmaps of ``count`` segments, int64 [count * words]: empty parts need them beyond."""
         return torch.zeros(count * self.part_words, dtype=torch.int64)
 
     def decode(
@@ -249,7 +249,7 @@ class SegmentOps:
         return HeldSegment(part, origin, count, bitmap, body + index_bytes(format, slots, count), keep, frame)
 
     def expand_into(self, segments: Sequence[HeldSegment], tensor: torch.Tensor) -> None:
-        """Write the complete segments of all parts to ``tensor``, dense and contiguous; absent units become +0."""
+        """Write the complete segments of all parts to ``tensor`` [units, width]; absent units become +0."""
         bitmap = self._whole(segments)
         values = [segment.values for segment in segments]
         self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, tensor.data_ptr())

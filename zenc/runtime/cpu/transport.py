@@ -1,4 +1,4 @@
-"""How bytes get from rank to rank: the seam between a plan's moves and what carries them.
+"""Transports: messages of bytes from rank to rank, and gloo as one that carries them.
 
 A message is sent as one packet of at most ``EAGER_BYTES``, or as such a packet and one with the rest, whose size the
 header in the first tells. So a small message costs one packet and no exchange of sizes, and nothing is padded.
@@ -20,7 +20,8 @@ EAGER_BYTES = 16 * 1024
 class Pending(Protocol):
     """A send or receive under way. ``wait`` raises RuntimeError when the deadline passes or the peer is gone."""
 
-    def wait(self, seconds: float) -> None: ...
+    def wait(self, seconds: float) -> None:
+        """Block until it is done, for at most ``seconds``."""
 
 
 class Transport(Protocol):
@@ -32,9 +33,11 @@ class Transport(Protocol):
     rank: int
     size: int
 
-    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending: ...
+    def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """Start to send ``buffer`` [bytes] to rank ``peer``."""
 
-    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending: ...
+    def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """Start to receive into ``buffer`` [bytes] from rank ``peer``."""
 
     def close(self) -> None:
         """Let go of what carries the messages; nothing is sent from then on."""
@@ -57,25 +60,19 @@ def _duration(seconds: float) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-class GlooGroup(Protocol):
-    """What zenc uses of ``torch.distributed.ProcessGroupGloo``, whose type stubs leave it out."""
-
-    def rank(self) -> int: ...
-
-    def size(self) -> int: ...
-
-    def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> dist.Work: ...
-
-    def recv(self, tensors: list[torch.Tensor], src: int, tag: int) -> dist.Work: ...
-
-    def allgather(self, output: list[list[torch.Tensor]], tensors: list[torch.Tensor]) -> dist.Work: ...
-
-    def allreduce(self, tensors: list[torch.Tensor]) -> dist.Work: ...
-
-    def abort(self) -> None: ...
-
-
 _Post: TypeAlias = Callable[[list[torch.Tensor], int, int], dist.Work]
+
+
+class GlooGroup(Protocol):
+    """The part of ``torch.distributed.ProcessGroupGloo`` that zenc uses, which its type stubs leave out."""
+
+    rank: Callable[[], int]
+    size: Callable[[], int]
+    send: _Post
+    recv: _Post
+    allgather: Callable[[list[list[torch.Tensor]], list[torch.Tensor]], dist.Work]
+    allreduce: Callable[[list[torch.Tensor]], dist.Work]
+    abort: Callable[[], None]
 
 
 class GlooTransport:
@@ -91,9 +88,11 @@ class GlooTransport:
         self._recv: _Post = group.recv
 
     def send(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """As ``Transport.send``, of ``buffer`` [bytes]."""
         return _Work(self._send([buffer], peer, tag), buffer)
 
     def receive(self, peer: int, tag: int, buffer: torch.Tensor) -> Pending:
+        """As ``Transport.receive``, into ``buffer`` [bytes]."""
         return _Work(self._recv([buffer], peer, tag), buffer)
 
     def close(self) -> None:

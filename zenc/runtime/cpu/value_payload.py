@@ -28,7 +28,7 @@ HEADER = MESSAGE_HEADER_BYTES
 
 @dataclass(slots=True)
 class Rows:
-    """What is held of ``part``: the sums of the contributions of ``ranks``, at the address ``values``.
+    """The rows that are held of ``part``: sums of the contributions of ``ranks``, at the address ``values``.
 
     ``message`` is a buffer that has room for a header and carries these values alone, if there is one.
     """
@@ -83,7 +83,7 @@ class RowPacker:
         return rows
 
     def message(self, rows: Sequence[Rows]) -> torch.Tensor:
-        """The message of ``rows``, which are not empty: that of the only one, or one that is put together."""
+        """The message [bytes] of ``rows``, which are not empty: that of the only one, or one that is put together."""
         first = rows[0]
         if len(rows) == 1 and first.message is not None:
             if not first.sealed:
@@ -103,7 +103,7 @@ class RowPacker:
         ctypes.memmove(message.data_ptr(), header, HEADER)
 
     def opened(self, message: torch.Tensor, sender: int, specs: Sequence[SegmentSpec]) -> list[Rows]:
-        """The rows of a message that brings what ``specs`` describe, empty ones if there is none.
+        """The rows of a message [bytes] that brings what ``specs`` describe, empty ones if there is none.
 
         Raises SynchronisationError unless it is that message.
         """
@@ -124,7 +124,7 @@ class RowPacker:
 
 
 class SparseOutput:
-    """All units that somebody holds, ascending: ``ids`` [k] int64, and ``values`` [k, width] of the parts so far.
+    """The units that any rank holds, ascending: ``ids`` [k] int64, and ``values`` [k, width] of the parts so far.
 
     To make room for them and to write to it takes longest at the end, when all ranks do, and nothing while a rank
     waits for values.

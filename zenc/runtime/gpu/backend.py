@@ -52,7 +52,7 @@ class GpuBackend:
 
 @dataclass(frozen=True, slots=True)
 class GpuPrepared:
-    """What calls over tensors of one ``layout`` share."""
+    """The common parts of all calls over tensors of one ``layout``."""
 
     loaded: GpuContext
     layout: Layout

@@ -1,4 +1,4 @@
-"""One call of one rank over tensors in a GPU's memory: the argument block of the call sequence, and its results."""
+"""A call of one rank over tensors in a GPU's memory: the argument block of the call sequence, and its results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 
 @dataclass(frozen=True, slots=True)
 class GpuContext:
-    """What all calls of a stage share. ``library`` owns the handles ``program``, ``kernels`` and ``communicator``."""
+    """The common parts of all calls. ``library`` owns the handles ``program``, ``kernels`` and ``communicator``."""
 
     scheme: str
     parts: int
@@ -47,7 +47,7 @@ class GpuContext:
 
 @dataclass(slots=True)
 class Workspace:
-    """What calls of one layout take of the GPU's memory, one after another."""
+    """The device memory that calls of one layout use, one after another."""
 
     wanted: int = 0
     """Bytes that the last call would have been content with, beside its result."""
@@ -59,7 +59,7 @@ class Workspace:
 
 
 class GpuCall:
-    """One call of one rank over tensors in a GPU's memory. It has ended on the GPU too when ``reduce`` returns."""
+    """A call of one rank over tensors in a GPU's memory. It has ended on the GPU too when ``reduce`` returns."""
 
     def __init__(
         self, loaded: GpuContext, layout: Layout, cut: DevicePartition, envelope: CallHeader, workspace: Workspace
@@ -75,7 +75,7 @@ class GpuCall:
         return {kind.value: _phase_stats(self.call.phase(kind), bare) for kind in (PhaseKind if bare else VALUE_KINDS)}
 
     def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
-        """The sum in the layout of ``tensor``; a dense one is overwritten."""
+        """The sum in the shape and layout of ``tensor``; a dense one is overwritten."""
         arena = Arena(self.loaded.gpu)
         target = None if self.layout.is_sparse else _target(tensor)
         self.workspace.lend(self.call, arena)
@@ -135,7 +135,7 @@ class GpuCall:
         call.counts_in, call.counts_out = ctypes.addressof(counts_in), ctypes.addressof(counts_out)
 
     def sparse(self, arena: Arena, count: int) -> torch.Tensor:
-        """The result of ``count`` units that a call left in memory of ``arena``."""
+        """The result of ``count`` units, values [count, width], that a call left in memory of ``arena``."""
         layout = self.layout
         ids = arena.array(self.call.ids_out, (count,), torch.int64)
         values = arena.array(self.call.values_out, (count, layout.width), layout.dtype)

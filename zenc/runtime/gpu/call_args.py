@@ -19,7 +19,7 @@ _PHASES = (PhaseKind.PUSH, PhaseKind.PULL, PhaseKind.ANNOUNCE)
 
 
 class PhaseCount(ctypes.Structure):
-    """What a call did in its pushes, its pulls, or its announce: fields of PHASE_COUNT.
+    """Statistics of a call's pushes, its pulls, or its announce: fields of PHASE_COUNT.
 
     Bytes by format are those of bodies, by ``WIRE_FORMATS``; values without an index count as dense.
     """
@@ -43,7 +43,7 @@ class CallArgs(ctypes.Structure):
     )
 
     def phase(self, kind: PhaseKind) -> PhaseCount:
-        """What the call did in its phases of ``kind``."""
+        """Statistics of the call's phases of ``kind``."""
         found: PhaseCount = self.phases[_PHASES.index(kind)]
         return found
 

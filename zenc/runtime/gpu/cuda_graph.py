@@ -57,7 +57,7 @@ class Captured:
         self._call = call
 
     def result(self) -> torch.Tensor:
-        """The sum of the last replay, which this waits for; all ranks ask for it. A sparse one is coalesced, a copy.
+        """The sum of the last replay, in the shape of the tensor, which this waits for; all ranks ask for it.
 
         Where there was not room for all the call is made again, exactly; the input must not have changed since. Raises
         SynchronisationError ``deadline``, after which the group is broken.

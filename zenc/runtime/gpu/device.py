@@ -1,4 +1,4 @@
-"""What a call needs of the GPU that its tensors are on: libraries, kernels, memory and streams.
+"""The GPU of a call's tensors: libraries, kernels, memory and streams.
 
 ``TorchGpu`` is PyTorch's: its caching allocator, its current stream, its NCCL. A test has an emulated one.
 """
@@ -23,7 +23,7 @@ class GpuDevice(Protocol):
 
     @property
     def name(self) -> str:
-        """Which one it is, in this process."""
+        """The name of the device in this process."""
 
     def libraries(self, size: int) -> tuple[str, str | None]:
         """The paths of CUDA's driver and of NCCL, which one rank alone does not need.
@@ -66,26 +66,33 @@ class TorchGpu:
 
     @property
     def name(self) -> str:
+        """``cuda:0``."""
         return str(self.device)
 
     def libraries(self, size: int) -> tuple[str, str | None]:
+        """Paths of the driver, and of NCCL where there are several ranks."""
         return driver().path, find_nccl().path if size > 1 else None
 
     def image(self, artifact: Artifact) -> bytes:
+        """The kernels of ``artifact`` for this GPU, compiled where needed; ArtifactError ``wrong-arch``, BuildError."""
         started, own = driver(), artifact.target == "cuda"
         sources = artifact.sources if own else render(UnitInputs.of(artifact.plan), "cuda")
         return kernels_for(started.gpu(self.device.index), started, sources, artifact.cubins).image
 
     def streams(self) -> tuple[int, int]:
+        """The current stream and the side stream, as handles of CUDA."""
         return torch.cuda.current_stream(self.device).cuda_stream, self._side.cuda_stream
 
     def memory(self, size: int) -> torch.Tensor:
+        """Device memory, uint8 [size]."""
         return torch.empty(size, dtype=torch.uint8, device=self.device)
 
     def pinned(self, numbers: int) -> torch.Tensor:
+        """Pinned host memory, zeros, int64 [numbers]."""
         return torch.zeros(numbers, dtype=torch.int64, pin_memory=True)
 
     def uploaded(self, words: Words) -> tuple[int, object]:
+        """The address of a copy of ``words`` on the device, and its owner; raises TensorError (``out-of-memory``)."""
         try:
             copy = torch.frombuffer(words, dtype=torch.int64).to(self.device)
         except torch.OutOfMemoryError as error:
@@ -116,7 +123,7 @@ class Arena:
         return address
 
     def array(self, address: int | None, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """What the call left at an address that it got from here; an empty array has none."""
+        """The array [n] that the call left at an address of this arena; an empty one has no address."""
         count = 1
         for extent in shape:
             count *= extent

@@ -24,7 +24,7 @@ class FixedCapacity:
 
 
 def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | None:
-    """What ``given`` means for ``plan`` among ``size`` ranks. Raises ZencError ``bad-capacity``, ``no-capacity-mode``.
+    """The capacities by ``given`` for ``plan`` among ``size`` ranks. ZencError ``bad-capacity``, ``no-capacity-mode``.
 
     Without a share for sums they have what all ranks have together.
     """

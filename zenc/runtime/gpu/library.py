@@ -63,7 +63,7 @@ def _open(path: Path) -> CallLibrary:
 
 
 class CallLibrary:
-    """What plays calls. ``bind`` comes before all else.
+    """The compiled interpreter of calls. ``bind`` comes before all else.
 
     Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
     """

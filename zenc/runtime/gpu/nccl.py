@@ -43,7 +43,7 @@ def nccl_group(group: Communicator, gpu: str, library: CallLibrary, deadline: fl
 
 
 def cautions(environment: Mapping[str, str]) -> list[str]:
-    """What is to be told of variables under which calls and DDP's own messages may wait for each other."""
+    """Warnings about variables under which calls and DDP's own messages may wait for each other."""
     return [
         f"{name}=1: a call that goes on beside DDP's all-reduces, as those of attach do, may wait for them, and they "
         "for it, on different ranks in a different order; unset it, or have nothing else in flight"

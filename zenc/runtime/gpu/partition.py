@@ -1,4 +1,4 @@
-"""How a plan's mapping cuts units into parts on a GPU: the slots of each part, and tables in the GPU's memory.
+"""Partitions on a GPU: the slots of each part, and the mapping's tables in the GPU's memory.
 
 cuts = Cuts(plan.mapping, parts, library, upload)
 cut = cuts.of(layout.units)      # at ``prepare``, on the host's thread
@@ -46,7 +46,7 @@ class DevicePartition:
 
 
 class DevicePartitions:
-    """How ``mapping`` cuts units into ``parts``. Cuts that are in use are shared, by any threads."""
+    """The cuts of units into ``parts`` by ``mapping``. Those in use are shared, by any threads."""
 
     def __init__(self, mapping: Mapping, parts: int, library: CallLibrary, upload: Upload) -> None:
         self.mapping, self.parts = mapping, parts

@@ -1,6 +1,6 @@
 """The call sequence of one rank, made ready: a table for the interpreter, or compiled.
 
-ZENC_SEQUENCE = table | compiled
+    ZENC_SEQUENCE = table | compiled
 
 The interpreter is compiled once for all schemes. Both do the same; compiled C++ can be read and stepped through. An
 artifact that is pinned to a number of ranks has both, and what is played is what this zenc makes of its plan.
