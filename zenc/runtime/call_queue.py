@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -23,11 +23,12 @@ T = TypeVar("T")
 class Job(Generic[T]):
     """A function to be run once, by whichever thread has the turn, and what it ended with."""
 
+    _result: T
+
     def __init__(self) -> None:
         self._ended = False
         self._latch = threading.Lock()  # locked until it has ended; a threading.Event costs far more to make
         self._latch.acquire()
-        self._result: T | None = None
         self._error: BaseException | None = None
         self._listeners: list[Callable[[Job[T]], None]] = []
         self._lock = threading.Lock()
@@ -45,7 +46,7 @@ class Job(Generic[T]):
             self._latch.release()
         if self._error is not None:
             raise self._error
-        return cast(T, self._result)
+        return self._result
 
     def then(self, listener: Callable[[Job[T]], None]) -> None:
         """Call ``listener(self)`` when it has ended, from the thread that ended it, or at once.

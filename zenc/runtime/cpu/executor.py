@@ -1,9 +1,9 @@
 """CPU executor: plays the rank program of one call, statement by statement.
 
-    Script  = RankProgram  SegmentSpec*  Format?*  fills: Fill*  (RankPhase Passage*)+     # made once for all calls
+    Script  = RankProgram  SegmentSpec*  Format?*  fills: Fill*  kind+  (RankPhase Passage*)+
     Passage = what number  Statement+
 
-A passage is one range to a profiler. What statements do with memory is the interpreters' own.
+A script is made once for all calls. A passage is one range to a profiler. What statements do is the interpreters' own.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Script:
     specs: tuple[SegmentSpec, ...]
     formats: tuple[Format | None, ...]
     fills: tuple[Statement, ...]
+    kinds: tuple[str, ...]
     phases: tuple[tuple[RankPhase, tuple[Passage, ...]], ...]
 
 
@@ -66,7 +67,8 @@ def script_of(program: RankProgram) -> Script:
     fills = tuple(takewhile(lambda s: isinstance(s, Fill) and s.result in program.own, first.statements))
     rest = replace(first, statements=first.statements[len(fills) :])
     specs = tuple([replace(spec, part=0) if spec.part == WHOLE else spec for spec in program.segments])
-    return Script(program, specs, _formats(program), fills, tuple([(p, _passages(p)) for p in (rest, *others)]))
+    kinds = tuple([phase.kind.value for phase in program.phases])
+    return Script(program, specs, _formats(program), fills, kinds, tuple([(p, _passages(p)) for p in (rest, *others)]))
 
 
 def _passages(phase: RankPhase) -> tuple[Passage, ...]:
@@ -127,7 +129,7 @@ class CpuCall:
 
     def __init__(self, script: Script, interpreter: Interpreter, channel: Channel, layout: Layout) -> None:
         self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
-        self.stats: dict[str, PhaseStats] = {phase.kind.value: PhaseStats() for phase in script.program.phases}
+        self.stats = {kind: PhaseStats() for kind in script.kinds}
 
     def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
         """The sum in the shape and layout of ``tensor``; a dense one is overwritten."""
@@ -143,8 +145,8 @@ class CpuCall:
         return Reduction(result, of.counts_in, of.counts_out, *times, waited=self.channel.waited)
 
     def _play_phases(self) -> None:
-        for phase, passages in self.script.phases:
-            started, stats = time.perf_counter(), self.stats[phase.kind.value]
+        for kind, (phase, passages) in zip(self.script.kinds, self.script.phases, strict=True):
+            started, stats = time.perf_counter(), self.stats[kind]
             self.interpreter.begin(phase, stats)
             for passage in passages:
                 with within(passage.what, passage.number):

@@ -19,6 +19,7 @@ from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, r
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
 from zenc.runtime.stats import PhaseStats
+from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import most_body_bytes
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
@@ -79,21 +80,30 @@ class Inbox:
         return long
 
     def receive(self, step: Exchange, long: dict[int, Arrival], stats: PhaseStats) -> dict[int, HeldSegment]:
-        """The segments that arrive in ``step``, by number, after ``await_first`` has found the ``long`` messages."""
+        """The segments that arrive in ``step``, by number, after ``await_first`` has found the ``long`` messages.
+
+        A kernel opens all messages that carry one segment and have it all in the first packet.
+        """
         found: dict[int, HeldSegment] = {}
         if not step.receives:
             return found
-        buffers = self._places(step)[0]
-        opened = self.workshop.open(self.link.head, self.workshop.expect(step, buffers, self.specs), buffers)
-        for message, buffer, segment in zip(step.receives, buffers, opened, strict=True):
+        ops, specs, buffers = self.workshop, self.specs, self._places(step)[0]
+        expected = ops.expect(step, buffers, specs)
+        bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64)
+        bitmap = bitmaps.data_ptr()
+        opened = ops.kernels.open(self.link.head, expected, EAGER_BYTES, ops.unit_bytes, bitmap, ops.part_words)
+        for message, buffer, (size, count, origin, wire, values) in zip(step.receives, buffers, opened, strict=True):
             number = message.segments[0]
-            if segment is not None and (frame := segment.frame) and self._is_from(segment.origin, number):
-                segment.origin = self.specs[number].origin
-                stats.segment_received(frame.format, frame.size, frame.size - HEADER_GAP)
-                found[number] = segment
+            spec = specs[number]
+            if size and (origin == spec.origin or self._is_no_matter(origin)):
+                format, keep = WIRE_FORMATS[wire], (buffer, bitmaps)
+                frame, at = MessageBuffer(buffer, size, format, None, True), buffer.data_ptr() + values
+                found[number] = HeldSegment(spec.part, spec.origin, count, bitmap, at, keep, frame)
+                stats.segment_received(format, size, size - HEADER_GAP)
             else:
                 arrival = long.get(message.peer) or self._looked_at(step, message, buffer)
                 found.update(zip(message.segments, self._take(step, arrival, stats), strict=True))
+            bitmap += ops.bitmap_bytes
         return found
 
     def _looked_at(self, step: Exchange, message: Message, buffer: torch.Tensor) -> Arrival:
@@ -143,18 +153,19 @@ class Inbox:
 
     def _ensure_expected(self, headers: list[SegmentHeader], message: Message) -> None:
         """The segments that the plan says, in their order, none fuller than its part."""
-        slots, expected = self.workshop.slots, message.segments
-        if len(headers) != len(expected) or not all(
-            header.part == self.specs[number].part
+        slots = self.workshop.slots
+        specs = [self.specs[number] for number in message.segments]
+        if len(headers) != len(specs) or not all(
+            header.part == spec.part
             and header.count <= slots[header.part]
-            and self._is_from(header.origin, number)
-            for header, number in zip(headers, expected, strict=True)
+            and (header.origin == spec.origin or self._is_no_matter(header.origin))
+            for header, spec in zip(headers, specs, strict=True)
         ):
             raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
 
-    def _is_from(self, origin: int, number: int) -> bool:
-        """Whether a header may say ``origin`` of segment ``number``."""
-        return origin == self.specs[number].origin if self.by_origin else origin < self.link.transport.size
+    def _is_no_matter(self, origin: int) -> bool:
+        """Whether a header may say ``origin``, a rank, of any segment of this phase."""
+        return not self.by_origin and origin < self.link.transport.size
 
 
 def _head(buffer: torch.Tensor, size: int) -> bytes:

@@ -62,7 +62,8 @@ class Outbox:
         messages: list[torch.Tensor] = []
         unsealed: list[HeldSegment] = []
         for segments in loads:
-            if len(segments) != 1 or not (frame := segments[0].frame) or not self._fits(frame, segments[0], format):
+            frame = segments[0].frame if len(segments) == 1 else None
+            if frame is None or not (frame.asked is format or self._fits(frame, segments[0], format)):
                 messages.append(self._together(segments, format, stats))
                 continue
             if not frame.sealed:
@@ -77,8 +78,6 @@ class Outbox:
 
     def _fits(self, frame: MessageBuffer, segment: HeldSegment, format: Format) -> bool:
         """Whether ``frame`` is laid out as ``format`` says."""
-        if frame.asked is format:
-            return True
         return frame.format is self.workshop.wire_format(segment.part, segment.count, format)
 
     def _together(self, segments: Sequence[HeldSegment], format: Format, stats: PhaseStats) -> torch.Tensor:

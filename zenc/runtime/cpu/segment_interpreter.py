@@ -20,9 +20,11 @@ from zenc.runtime.stats import PhaseStats
 class SegmentInterpreter:
     """``held`` are the segments that are there, by number."""
 
+    counts_in: list[int]
+
     def __init__(self, script: Script, channel: Channel, ops: SegmentOps, room: Room) -> None:
         self.script, self.program, self.formats, self.ops = script, script.program, script.formats, ops
-        self.rank, self.counts_in = script.program.rank, list[int]()
+        self.rank = script.program.rank
         self.inbox, self.outbox = Inbox(channel, ops, room, script.specs), Outbox(channel, ops)
         self.held: dict[int, HeldSegment] = {}
 

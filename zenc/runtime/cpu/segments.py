@@ -21,10 +21,9 @@ import torch
 from zenc.rank_ir.ir import Exchange, SegmentSpec
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.kernels import NO_PART, Expected, Kernels, Outgoing
-from zenc.runtime.cpu.transport import EAGER_BYTES
 from zenc.runtime.layout import Contribution, Layout
 from zenc.scheme.model import Format
-from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
+from zenc.wire.constants import WIRE_NUMBERS
 from zenc.wire.formats import index_bytes, padded, wire_format, wire_layout
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
@@ -189,7 +188,7 @@ class SegmentOps:
         self.kernels.seal(head, messages)
 
     def expect(self, step: Exchange, buffers: Sequence[torch.Tensor], specs: Sequence[SegmentSpec]) -> Expected:
-        """What ``open`` is to find in ``buffers``, which stay where they are as long as this object is kept."""
+        """What the kernel ``open`` is to find in ``buffers``, which stay where they are."""
         known = self.expected.get(step.number)
         if known is None:
             messages = []
@@ -199,25 +198,6 @@ class SegmentOps:
                 messages.append((buffer.data_ptr(), message.peer, expected, self.slots[part]))
             known = self.expected[step.number] = Expected(messages)
         return known
-
-    def open(self, head: bytes, expected: Expected, buffers: Sequence[torch.Tensor]) -> list[HeldSegment | None]:
-        """The segments of ``expected`` messages that carry one alone, and have it all in the first packet.
-
-        None for all other messages. Their origins are what headers say.
-        """
-        bitmaps = torch.empty(expected.count * self.part_words, dtype=torch.int64)
-        bitmap, segments = bitmaps.data_ptr(), list[HeldSegment | None]()
-        opened = self.kernels.open(head, expected, EAGER_BYTES, self.unit_bytes, bitmap, self.part_words)
-        for (size, count, origin, wire, values), buffer, (message, _, part, _) in zip(
-            opened, buffers, expected.messages, strict=True
-        ):
-            if size:
-                frame, at = MessageBuffer(buffer, size, WIRE_FORMATS[wire], None, True), message + values
-                segments.append(HeldSegment(part, origin, count, bitmap, at, (buffer, bitmaps), frame))
-            else:
-                segments.append(None)
-            bitmap += self.bitmap_bytes
-        return segments
 
     def encode(self, segment: HeldSegment, format: Format, out: int) -> None:
         """Write the body of ``segment`` in a wire format to the address ``out``; see ``measure`` for its size."""
