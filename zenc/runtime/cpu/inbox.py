@@ -51,12 +51,12 @@ class Inbox:
     by_origin = False
     """Whether headers of this phase say whose a segment is: the order of the sum, and its last bits, depend on it."""
 
-    def __init__(self, link: Channel, workshop: SegmentOps, room: Room, specs: Sequence[SegmentSpec]) -> None:
-        self.link, self.workshop, self.room, self.specs = link, workshop, room, specs
+    def __init__(self, channel: Channel, ops: SegmentOps, room: Room, specs: Sequence[SegmentSpec]) -> None:
+        self.channel, self.ops, self.room, self.specs = channel, ops, room, specs
 
     def post(self, step: Exchange) -> list[Pending]:
         """Be ready for the first packet of every message of ``step``."""
-        receive, tag = self.link.transport.receive, self.link.tag(step, 0)
+        receive, tag = self.channel.transport.receive, self.channel.tag(step, 0)
         return [
             receive(message.peer, tag, buffer)
             for message, buffer in zip(step.receives, self._places(step)[0], strict=True)
@@ -74,7 +74,7 @@ class Inbox:
         """Wait for all first packets of ``step``, and be ready for the rest of the long ones, which are by sender."""
         (buffers, sizes), long = self._places(step), dict[int, Arrival]()
         for message, pending, buffer, size in zip(step.receives, posted, buffers, sizes, strict=True):
-            self.link.wait(pending, message.peer, step, None)
+            self.channel.wait(pending, message.peer, step, None)
             if size.value > EAGER_BYTES:
                 long[message.peer] = self._looked_at(step, message, buffer)
         return long
@@ -87,11 +87,11 @@ class Inbox:
         found: dict[int, HeldSegment] = {}
         if not step.receives:
             return found
-        ops, specs, buffers = self.workshop, self.specs, self._places(step)[0]
+        ops, specs, buffers = self.ops, self.specs, self._places(step)[0]
         expected = ops.expect(step, buffers, specs)
         bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64)
         bitmap = bitmaps.data_ptr()
-        opened = ops.kernels.open(self.link.head, expected, EAGER_BYTES, ops.unit_bytes, bitmap, ops.part_words)
+        opened = ops.kernels.open(self.channel.head, expected, EAGER_BYTES, ops.unit_bytes, bitmap, ops.part_words)
         for message, buffer, (size, count, origin, wire, values) in zip(step.receives, buffers, opened, strict=True):
             number = message.segments[0]
             spec = specs[number]
@@ -108,33 +108,33 @@ class Inbox:
 
     def _looked_at(self, step: Exchange, message: Message, buffer: torch.Tensor) -> Arrival:
         """Read the headers of a first packet, and be ready for the rest of a long message."""
-        total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.link.call)
+        total, segments, headers = read_headers(_head(buffer, HEADER_GAP), message.peer, self.channel.call)
         if total <= EAGER_BYTES:
             return Arrival(message, buffer, total, segments, headers, None)
         if total > self._most_bytes(message):
             raise corrupt(message.peer, f"it says that it has {total:,} bytes, more than its parts can have")
         whole = torch.empty(total, dtype=torch.uint8)
         ctypes.memmove(whole.data_ptr(), buffer.data_ptr(), EAGER_BYTES)
-        rest = self.link.transport.receive(message.peer, self.link.tag(step, 1), whole[EAGER_BYTES:])
+        rest = self.channel.transport.receive(message.peer, self.channel.tag(step, 1), whole[EAGER_BYTES:])
         return Arrival(message, whole, total, segments, headers, rest)
 
     def _most_bytes(self, message: Message) -> int:
         """What the heaviest segments of the message's parts would weigh."""
-        slots, unit_bytes = self.workshop.slots, self.workshop.unit_bytes
+        slots, unit_bytes = self.ops.slots, self.ops.unit_bytes
         bodies = sum(most_body_bytes(slots[self.specs[number].part], unit_bytes) for number in message.segments)
         return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(message.segments) + bodies
 
     def _take(self, step: Exchange, arrival: Arrival, stats: PhaseStats) -> list[HeldSegment]:
         """Wait for the rest of a message, and decode it."""
         if arrival.rest is not None:
-            self.link.wait(arrival.rest, arrival.message.peer, step, arrival.size)
+            self.channel.wait(arrival.rest, arrival.message.peer, step, arrival.size)
         stats.received(arrival.size)
         sender, address = arrival.message.peer, arrival.whole.data_ptr()
         at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * arrival.segments
         if arrival.segments != len(arrival.headers):
-            *_, arrival.headers = read_headers(_head(arrival.whole, at), sender, self.link.call)
+            *_, arrival.headers = read_headers(_head(arrival.whole, at), sender, self.channel.call)
         self._ensure_expected(arrival.headers, arrival.message)
-        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in arrival.headers]
+        sizes = [self.ops.measure(h.part, h.count, h.format)[1] for h in arrival.headers]
         if at + sum(sizes) != arrival.size:
             raise corrupt(sender, f"it has {arrival.size} bytes, and its segments need {at + sum(sizes)}")
         return self._decoded(arrival, sizes, address + at, stats)
@@ -142,18 +142,18 @@ class Inbox:
     def _decoded(self, arrival: Arrival, sizes: list[int], body: int, stats: PhaseStats) -> list[HeldSegment]:
         headers = arrival.headers
         frame = MessageBuffer(arrival.whole, arrival.size, headers[0].format, None, True) if len(headers) == 1 else None
-        bitmaps = self.workshop.bitmaps(len(headers))
+        bitmaps = self.ops.bitmaps(len(headers))
         bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
         for header, size, number in zip(headers, sizes, arrival.message.segments, strict=True):
             what = (header.part, self.specs[number].origin, header.count, header.format)
-            found.append(self.workshop.decode(*what, body, bitmap, keep, frame))
+            found.append(self.ops.decode(*what, body, bitmap, keep, frame))
             stats.body_received(header.format, size)
-            body, bitmap = body + size, bitmap + self.workshop.bitmap_bytes
+            body, bitmap = body + size, bitmap + self.ops.bitmap_bytes
         return found
 
     def _ensure_expected(self, headers: list[SegmentHeader], message: Message) -> None:
         """The segments that the plan says, in their order, none fuller than its part."""
-        slots = self.workshop.slots
+        slots = self.ops.slots
         specs = [self.specs[number] for number in message.segments]
         if len(headers) != len(specs) or not all(
             header.part == spec.part
@@ -165,7 +165,7 @@ class Inbox:
 
     def _is_no_matter(self, origin: int) -> bool:
         """Whether a header may say ``origin``, a rank, of any segment of this phase."""
-        return not self.by_origin and origin < self.link.transport.size
+        return not self.by_origin and origin < self.channel.transport.size
 
 
 def _head(buffer: torch.Tensor, size: int) -> bytes:

@@ -24,14 +24,14 @@ from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 class Outbox:
     """Sends what one rank has to send in one call."""
 
-    def __init__(self, link: Channel, workshop: SegmentOps) -> None:
-        self.link, self.workshop = link, workshop
+    def __init__(self, channel: Channel, ops: SegmentOps) -> None:
+        self.channel, self.ops = channel, ops
         self.sending: list[Sending] = []
         self.rests: list[tuple[torch.Tensor, int]] = []
 
     def send(self, step: Exchange, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats) -> None:
         """Send the first packet of every message of ``step``, which is all of most; ``finish`` waits for them."""
-        send, tag, sending = self.link.transport.send, self.link.tag(step, 0), self.sending
+        send, tag, sending = self.channel.transport.send, self.channel.tag(step, 0), self.sending
         for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
             size, peer = buffer.numel(), message.peer
             if size <= EAGER_BYTES:
@@ -47,13 +47,13 @@ class Outbox:
         the same link comes only after it, so that two ranks would send to each other one after the other.
         """
         for buffer, peer in self.rests:
-            rest = self.link.transport.send(peer, self.link.tag(step, 1), buffer[EAGER_BYTES:])
+            rest = self.channel.transport.send(peer, self.channel.tag(step, 1), buffer[EAGER_BYTES:])
             self.sending.append((rest, peer, buffer.numel(), step))
         self.rests.clear()
 
     def finish(self) -> None:
         """Wait until all that was sent is on its way."""
-        self.link.wait_all(self.sending)
+        self.channel.wait_all(self.sending)
 
     def _messages(
         self, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats
@@ -72,25 +72,25 @@ class Outbox:
             stats.body_sent(frame.format, frame.size - HEADER_GAP)
             messages.append(frame.message())
         if unsealed:
-            self.workshop.seal(unsealed, self.link.head)
+            self.ops.seal(unsealed, self.channel.head)
         stats.sent(sum([message.numel() for message in messages]), len(messages))
         return messages
 
     def _fits(self, frame: MessageBuffer, segment: HeldSegment, format: Format) -> bool:
         """Whether ``frame`` is laid out as ``format`` says."""
-        return frame.format is self.workshop.wire_format(segment.part, segment.count, format)
+        return frame.format is self.ops.wire_format(segment.part, segment.count, format)
 
     def _together(self, segments: Sequence[HeldSegment], format: Format, stats: PhaseStats) -> torch.Tensor:
-        formats = [self.workshop.wire_format(s.part, s.count, format) for s in segments]
+        formats = [self.ops.wire_format(s.part, s.count, format) for s in segments]
         headers = [SegmentHeader(s.part, s.origin, f, s.count) for s, f in zip(segments, formats, strict=True)]
-        sizes = [self.workshop.measure(h.part, h.count, h.format)[1] for h in headers]
+        sizes = [self.ops.measure(h.part, h.count, h.format)[1] for h in headers]
         at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(headers)
         buffer = torch.empty(at + sum(sizes), dtype=torch.uint8)
         address = buffer.data_ptr()
-        head = message_header(self.link.call, self.link.transport.rank, headers, buffer.numel())
+        head = message_header(self.channel.call, self.channel.transport.rank, headers, buffer.numel())
         ctypes.memmove(address, head, len(head))
         for segment, header, size in zip(segments, headers, sizes, strict=True):
-            self.workshop.encode(segment, header.format, address + at)
+            self.ops.encode(segment, header.format, address + at)
             stats.body_sent(header.format, size)
             at += size
         return buffer
