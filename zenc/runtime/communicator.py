@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
@@ -148,69 +149,55 @@ class Communicator:
 
         On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
         """
-        assert self.group is not None
-        mine, every = torch.tensor([number]), [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        try:
-            self.group.allreduce([marks]).wait()
-            self.group.allgather([every], [mine]).wait()
-        except RuntimeError as error:
-            message = "the ranks did not all come to count who holds which units"
-            lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
-            self.abort(lost, (marks, every))
-            raise lost from error
-        return marks, torch.cat(every)
+        purpose = "count who holds which units"
+        self._together(lambda group: group.allreduce([marks]), purpose, marks)
+        return marks, torch.cat(self._allgather(torch.tensor([number]), purpose))
 
     def gather(self, data: bytes) -> list[bytes]:
         """The bytes that every rank gives, of any length, in rank order.
 
         On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
         """
-        assert self.group is not None
-        length = torch.tensor([len(data)])
-        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        try:
-            self.group.allgather([lengths], [length]).wait()
-            most = max(1, *(int(each) for each in lengths))
-            mine = torch.frombuffer(bytearray(data.ljust(most)), dtype=torch.uint8)
-            every = [torch.empty_like(mine) for _ in range(self.size)]
-            self.group.allgather([every], [mine]).wait()
-        except RuntimeError as error:
-            message = "the ranks did not all come to tell each other what they have seen"
-            lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
-            self.abort(lost, lengths)
-            raise lost from error
-        return [bytes(each[: int(n)].numpy()) for each, n in zip(every, lengths, strict=True)]
+        purpose = "tell each other what they have seen"
+        lengths = [int(each) for each in self._allgather(torch.tensor([len(data)]), purpose)]
+        mine = torch.frombuffer(bytearray(data.ljust(max(1, *lengths))), dtype=torch.uint8)
+        every = self._allgather(mine, purpose)
+        return [bytes(each[:length].numpy()) for each, length in zip(every, lengths, strict=True)]
 
     def allreduce_max(self, values: list[float]) -> list[float]:
         """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
 
         On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
         """
-        assert self.group is not None
-        mine = torch.tensor(values, dtype=torch.float64)
-        every = [torch.empty_like(mine) for _ in range(self.size)]
-        try:
-            self.group.allgather([every], [mine]).wait()
-        except RuntimeError as error:
-            message = "the ranks did not all come to agree on which scheme is the cheapest"
-            lost = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
-            self.abort(lost, (mine, every))
-            raise lost from error
+        every = self._allgather(torch.tensor(values, dtype=torch.float64), "agree on which scheme is the cheapest")
         found: list[float] = torch.stack(every).amax(dim=0).tolist()
         return found
+
+    def _allgather(self, mine: torch.Tensor, purpose: str, seconds: float | None = None) -> list[torch.Tensor]:
+        """What every rank gives, in rank order; all of one shape and dtype."""
+        every = [torch.empty_like(mine) for _ in range(self.size)]
+        self._together(lambda group: group.allgather([every], [mine]), purpose, (mine, every), seconds)
+        return every
+
+    def _together(
+        self, start: Callable[[GlooGroup], dist.Work], purpose: str, buffers: object, seconds: float | None = None
+    ) -> None:
+        """Wait for what all ranks ``start``: ``seconds``, or as long as the group does. Else leave the group."""
+        assert self.group is not None
+        try:
+            work = start(self.group)
+            work.wait() if seconds is None else work.wait(timedelta(seconds=seconds))
+        except RuntimeError as error:
+            message = f"the ranks did not all come to {purpose}"
+            late = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
+            lost = late if seconds is None else unreachable(seconds, error)
+            self.abort(lost, buffers)
+            raise lost from error
 
     def _gather(self, pledge: Pledge, deadline: float) -> list[Pledge]:
         """The pledges of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
         text = json.dumps(asdict(pledge)).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)
-        mine = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        every = [torch.empty_like(mine) for _ in range(self.size)]
-        assert self.group is not None
-        try:
-            self.group.allgather([every], [mine]).wait(timedelta(seconds=deadline))
-        except RuntimeError as error:
-            lost = unreachable(deadline, error)
-            self.abort(lost, every)
-            raise lost from error
+        every = self._allgather(torch.frombuffer(bytearray(text), dtype=torch.uint8), "load a scheme", deadline)
         pledges = [_read_pledge(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
         failed = {rank: other.error for rank, other in enumerate(pledges) if other.error}
         if failed:
