@@ -30,19 +30,13 @@ class HolderKernels:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:
             library = ctypes.CDLL(str(Path(path)))
-            functions = {name: getattr(library, f"zenc_{name}") for name in _ARGUMENTS}
+            self._functions = {name: getattr(library, f"zenc_{name}") for name in _ARGUMENTS}
         except (OSError, AttributeError) as problem:
             message, help = f"{path} has no kernels for 'balanced by holders'", "'zenc cache clear'"
             raise BuildError(Diagnostic("library-broken", message, notes=(str(problem),), help=help)) from problem
-        for name, function in functions.items():
+        for name, function in self._functions.items():
             function.argtypes = [_KINDS[kind] for kind in _ARGUMENTS[name]]
             function.restype = c_int64
-        self._choose_owners = functions["choose_owners"]
-        self._mark_parts = functions["mark_parts"]
-        self._split_rows = functions["split_rows"]
-        self._list_units = functions["list_units"]
-        self._place_rows = functions["place_rows"]
-        self._join_dense = functions["join_dense"]
 
     def choose_owners(self, ranks: int, bitmaps: int, words: int, owners: int, counts: int) -> int:
         """Write ``owners`` [units of the union] and ``counts`` [ranks, ranks] uint64: each one's of each owner.
@@ -51,12 +45,12 @@ class HolderKernels:
         share only if they chose alike.
         """
         digest = ctypes.c_uint64()
-        _count(self._choose_owners(ranks, bitmaps, words, owners, counts, ctypes.byref(digest)))
+        _count(self._functions["choose_owners"](ranks, bitmaps, words, owners, counts, ctypes.byref(digest)))
         return digest.value
 
     def mark_parts(self, ranks: int, bitmaps: int, words: int, owners: int, outs: int) -> None:
         """Write, for rank k and part p, its slots to the bitmap at ``outs`` [k, p] (cleared; or 0: not wanted)."""
-        _count(self._mark_parts(ranks, bitmaps, words, owners, outs))
+        _count(self._functions["mark_parts"](ranks, bitmaps, words, owners, outs))
 
     def split_rows(
         self, any: int, own: int, words: int, owners: int, parts: int, values: int, row_bytes: int, outs: int
@@ -65,24 +59,24 @@ class HolderKernels:
 
         ``any`` is the union of all ranks' units.
         """
-        _count(self._split_rows(any, own, words, owners, parts, values, row_bytes, outs))
+        _count(self._functions["split_rows"](any, own, words, owners, parts, values, row_bytes, outs))
 
     def list_units(self, any: int, words: int, owners: int, parts: int, ids: int, outs: int) -> int:
         """Write the units of ``any``, ascending, and for each part to ``outs`` [parts] which of them are its slots.
 
         These are numbers in that list, uint64. Returns its length.
         """
-        return _count(self._list_units(any, words, owners, parts, ids, outs))
+        return _count(self._functions["list_units"](any, words, owners, parts, ids, outs))
 
     def place_rows(self, numbers: int, count: int, values: int, row_bytes: int, out: int) -> None:
         """Move the rows of one part to ``out`` [units of the union, row_bytes], at ``numbers`` [count]."""
-        _count(self._place_rows(numbers, count, values, row_bytes, out))
+        _count(self._functions["place_rows"](numbers, count, values, row_bytes, out))
 
     def join_dense(
         self, any: int, units: int, owners: int, parts: int, part_values: int, row_bytes: int, out: int
     ) -> None:
         """Write ``out`` [units, row_bytes] from ``part_values`` [parts]; units that are not in ``any`` become 0."""
-        _count(self._join_dense(any, units, owners, parts, part_values, row_bytes, out))
+        _count(self._functions["join_dense"](any, units, owners, parts, part_values, row_bytes, out))
 
 
 def _count(status: int) -> int:

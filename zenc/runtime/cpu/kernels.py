@@ -57,33 +57,9 @@ class Kernels:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        functions, typed = opened(self.path)
-        self._table_words = functions["table_words"]
-        self._build_tables = functions["build_tables"]
+        self._functions, self._typed = opened(self.path)
         self._tables: WeakValueDictionary[tuple[int, int], HashTables] = WeakValueDictionary()
         self._building = threading.Lock()
-        self._slots_of_units = functions["slots_of_units"]
-        self._units_of_slots = functions["units_of_slots"]
-        self._mark_units = functions["mark_units"]
-        self._rank = functions["rank"]
-        self._fill_bitmap = functions["fill_bitmap"]
-        self._fill_blocks = functions["fill_blocks"]
-        self._encode_index = functions["encode_index"]
-        self._encode = functions["encode"]
-        self._decode_index = functions["decode_index"]
-        self._union = functions["union"]
-        self._seal = functions["seal"]
-        self._open = functions["open"]
-        self._mark_dense = typed["mark_dense"]
-        self._place_units = typed["place_units"]
-        self._place_dense = typed["place_dense"]
-        self._densify = typed["densify"]
-        self._mark_nonzero = typed["mark_nonzero"]
-        self._copy_kept = typed["copy_kept"]
-        self._spread = typed["spread"]
-        self._merge = typed["merge"]
-        self._expand_dense = typed["expand_dense"]
-        self._expand_units = typed["expand_units"]
 
     def geometry(self, units: int, width: int, parts: int) -> Geometry:
         """The geometry of a tensor under these kernels' mapping. Methods need one that was made here.
@@ -91,7 +67,7 @@ class Kernels:
         Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
         """
         plain = Geometry(units, width, parts)
-        words = self._table_words(units, parts)
+        words = self._functions["table_words"](units, parts)
         if words < 0:
             message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"
             raise TensorError(Diagnostic("tensor-too-large", message, help="use 'balanced by permutation'"))
@@ -111,20 +87,20 @@ class Kernels:
         except MemoryError:
             message = f"there is no memory left for the tables of {units} units, {8 * words:,} bytes"
             raise TensorError(Diagnostic("out-of-memory", message)) from None
-        self._build_tables(units, parts, data)
+        self._functions["build_tables"](units, parts, data)
         return HashTables(ctypes.addressof(data), tuple(data[1 : 1 + parts]), data)
 
     def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
         g = geometry
-        status = self._slots_of_units(*g.cut, units, n, out)
+        status = self._functions["slots_of_units"](*g.cut, units, n, out)
         if status:
             _unit_out_of_range(g, units, -1 - status)
 
     def units_of_slots(self, geometry: Geometry, slots: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the units of ``slots`` [n]. Raises TensorError ``unit-out-of-range``."""
         g = geometry
-        status = self._units_of_slots(*g.cut, slots, n, out)
+        status = self._functions["units_of_slots"](*g.cut, slots, n, out)
         if status:
             _unit_out_of_range(g, slots, -1 - status)
 
@@ -134,7 +110,7 @@ class Kernels:
         Writes ``slots_out`` [n] int64, the slot of each. Raises TensorError ``unit-out-of-range``.
         """
         g = geometry
-        status = self._mark_units(*g.cut, units, n, bitmap, slots_out)
+        status = self._functions["mark_units"](*g.cut, units, n, bitmap, slots_out)
         if status:
             _count(KernelStatus.NO_MEMORY if status == KernelStatus.NO_MEMORY_FOR_IDS else 0)
             _unit_out_of_range(g, units, -1 - status)
@@ -145,11 +121,11 @@ class Kernels:
         Returns how many there are.
         """
         g = geometry
-        return _count(self._mark_dense[dtype](*g.cut, tensor, bitmap))
+        return _count(self._typed["mark_dense"][dtype](*g.cut, tensor, bitmap))
 
     def rank(self, bitmap: int, words: int, before: int) -> int:
         """Write ``before`` [words] uint64 = bits set in the words below each. Returns all bits set."""
-        return _count(self._rank(bitmap, words, before))
+        return _count(self._functions["rank"](bitmap, words, before))
 
     def place_units(
         self,
@@ -170,7 +146,7 @@ class Kernels:
         Values of one unit are summed in the order of the input; each is divided by ``divisor`` first. ``slots`` and
         ``bitmap`` are from ``mark_units``, ``before`` and ``distinct`` from ``rank``.
         """
-        place, outs = self._place_units[dtype], array("Q", part_outs)
+        place, outs = self._typed["place_units"][dtype], array("Q", part_outs)
         at = outs.buffer_info()[0]
         _count(place(*geometry.cut, slots, n, values, bitmap, before, distinct, divisor, at))
 
@@ -187,26 +163,26 @@ class Kernels:
         """Write each part's rows, as ``place_units`` does: the marked rows of ``tensor`` [units, width]."""
         outs = array("Q", part_outs)
         at = outs.buffer_info()[0]
-        _count(self._place_dense[dtype](*geometry.cut, tensor, bitmap, before, divisor, at))
+        _count(self._typed["place_dense"][dtype](*geometry.cut, tensor, bitmap, before, divisor, at))
 
     def densify(self, dtype: str, bitmap: int, slots: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [slots, width]: the values of the occupied slots of one part, +0 elsewhere."""
-        _count(self._densify[dtype](bitmap, slots, width, values, out))
+        _count(self._typed["densify"][dtype](bitmap, slots, width, values, out))
 
     def fill_bitmap(self, bitmap: int, slots: int) -> None:
         """Define ceil(slots / 64) words: all slots occupied."""
-        _count(self._fill_bitmap(bitmap, slots))
+        _count(self._functions["fill_bitmap"](bitmap, slots))
 
     def fill_blocks(self, bitmap: int, slots: int, block: int, out: int) -> int:
         """Define ceil(slots / 64) words of ``out``: every block of ``block`` slots in which any is occupied.
 
         ``block`` is a power of two from 2 on; the last block may be short. Returns the slots of all of them.
         """
-        return _count(self._fill_blocks(bitmap, slots, block.bit_length() - 1, out))
+        return _count(self._functions["fill_blocks"](bitmap, slots, block.bit_length() - 1, out))
 
     def spread(self, dtype: str, bitmap: int, filled: int, slots: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [count of ``filled``, width]: the values of ``bitmap``, which ``filled`` has all, +0 else."""
-        _count(self._spread[dtype](bitmap, filled, slots, width, values, out))
+        _count(self._typed["spread"][dtype](bitmap, filled, slots, width, values, out))
 
     def encode_index(self, wire: Format, bitmap: int, slots: int, count: int, out: int) -> int:
         """Write the index part of a segment's body, padded, to ``out``, aligned to 8 bytes. Returns its bytes.
@@ -214,14 +190,14 @@ class Kernels:
         The values belong right behind it, and zeros behind them up to a multiple of 8 bytes. ``wire`` is dense (only
         if count == slots), coo, bitmap, elias_fano or block(k) (only of whole blocks).
         """
-        return _count(self._encode_index(WIRE_NUMBERS[wire], bitmap, slots, count, out))
+        return _count(self._functions["encode_index"](WIRE_NUMBERS[wire], bitmap, slots, count, out))
 
     def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
         """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.wire.formats.body_bytes`` for its size.
 
         ``wire`` is as in ``encode_index``. Returns the bytes written.
         """
-        return _count(self._encode(WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
+        return _count(self._functions["encode"](WIRE_NUMBERS[wire], bitmap, slots, count, values, value_bytes, out))
 
     def decode_index(self, wire: Format, index: int, slots: int, count: int, bitmap: int) -> None:
         """Define ceil(slots / 64) words of ``bitmap`` from the index part at ``index``, aligned to 8 bytes.
@@ -229,7 +205,7 @@ class Kernels:
         The values follow at ``index + index_bytes(wire, slots, count)`` and are used in place. Raises
         SynchronisationError ``corrupt-segment`` unless the bytes are the index of exactly ``count`` of ``slots``.
         """
-        status = self._decode_index(WIRE_NUMBERS[wire], index, slots, count, bitmap)
+        status = self._functions["decode_index"](WIRE_NUMBERS[wire], index, slots, count, bitmap)
         if status:
             segment = f"a segment of {count} out of {slots} slots, format {wire.value}"
             message = f"{segment}, can't be read: {_reason(status)}"
@@ -241,7 +217,7 @@ class Kernels:
         ``head`` is a message header (``zenc.runtime.cpu.headers``) of the call.
         """
         rows = array("q", list(itertools.chain.from_iterable(messages)))
-        _count(self._seal(head, rows.buffer_info()[0], len(messages)))
+        _count(self._functions["seal"](head, rows.buffer_info()[0], len(messages)))
 
     def open(
         self, head: bytes, messages: Expected, capacity: int, unit_bytes: int, bitmaps: int, words: int
@@ -251,7 +227,9 @@ class Kernels:
         Defines ``words`` words for each at ``bitmaps``. Zeros stand for another message, longer or wrong.
         """
         found = messages.found
-        self._open(head, messages.rows_at, messages.count, capacity, unit_bytes, bitmaps, words, messages.found_at)
+        self._functions["open"](
+            head, messages.rows_at, messages.count, capacity, unit_bytes, bitmaps, words, messages.found_at
+        )
         return list(zip(*[iter(found.tolist())] * 5, strict=True))
 
     def mark_nonzero(self, dtype: str, bitmap: int, words: int, width: int, values: int, kept: int) -> int:
@@ -259,16 +237,16 @@ class Kernels:
 
         Zeros of either sign are zero, and NaN is not. Returns how many there are.
         """
-        return _count(self._mark_nonzero[dtype](bitmap, words, width, values, kept))
+        return _count(self._typed["mark_nonzero"][dtype](bitmap, words, width, values, kept))
 
     def copy_kept(self, dtype: str, bitmap: int, kept: int, words: int, width: int, values: int, out: int) -> None:
         """Write ``out`` [bits of ``kept``, width]: those rows of ``values`` [bits of ``bitmap``, width]."""
-        _count(self._copy_kept[dtype](bitmap, kept, words, width, values, out))
+        _count(self._typed["copy_kept"][dtype](bitmap, kept, words, width, values, out))
 
     def union(self, bitmaps: Sequence[int], words: int, out: int) -> int:
         """Write ``out`` [words] = the union of ``bitmaps``, which it must not overlap. Returns its bits."""
         pointers = array("Q", bitmaps)
-        return _count(self._union(len(bitmaps), pointers.buffer_info()[0], words, out))
+        return _count(self._functions["union"](len(bitmaps), pointers.buffer_info()[0], words, out))
 
     def merge(self, dtype: str, bitmaps: Sequence[int], values: Sequence[int], words: int, width: int, out: int) -> int:
         """Write ``out`` [count of the union, width]: the segments of one part, added in the order of the list.
@@ -278,12 +256,12 @@ class Kernels:
         """
         marks, rows = array("Q", bitmaps), array("Q", values)
         at = marks.buffer_info()[0], rows.buffer_info()[0]
-        return _count(self._merge[dtype](len(bitmaps), *at, words, width, out))
+        return _count(self._typed["merge"][dtype](len(bitmaps), *at, words, width, out))
 
     def expand_dense(self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], out: int) -> None:
         """Write ``out`` [units, width] from the segments of all parts; absent units are +0."""
         pointers = array("Q", part_values)
-        _count(self._expand_dense[dtype](*geometry.cut, bitmap, pointers.buffer_info()[0], out))
+        _count(self._typed["expand_dense"][dtype](*geometry.cut, bitmap, pointers.buffer_info()[0], out))
 
     def expand_units(
         self,
@@ -297,7 +275,7 @@ class Kernels:
         """Write the occupied units, ascending, and their rows: a coalesced COO tensor. Returns how many."""
         pointers = array("Q", part_values)
         at = pointers.buffer_info()[0]
-        return _count(self._expand_units[dtype](*geometry.cut, bitmap, at, units_out, values_out))
+        return _count(self._typed["expand_units"][dtype](*geometry.cut, bitmap, at, units_out, values_out))
 
 
 def _count(status: int) -> int:
