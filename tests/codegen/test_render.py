@@ -7,9 +7,9 @@ import difflib
 from typing import get_args
 
 import pytest
-from jinja2 import meta
 
 from tests.support.shipped import SHIPPED
+from tests.support.templates import undeclared
 from zenc.api import compile
 from zenc.codegen.render import UnitInputs, environment, real, render
 from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
@@ -23,11 +23,7 @@ TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir(
 @pytest.mark.parametrize("target", TARGETS)
 def test_inputs_are_exactly_the_undeclared_variables(target):
     fields = {field.name for field in dataclasses.fields(UnitInputs)}
-    used: set[str] = set()
-    for name in template_names(target):
-        source, _, _ = environment().loader.get_source(environment(), name)
-        used |= meta.find_undeclared_variables(environment().parse(source))
-    assert used == fields
+    assert set().union(*(undeclared(environment(), name) for name in template_names(target))) == fields
 
 
 @pytest.mark.parametrize("target", TARGETS)

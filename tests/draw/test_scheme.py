@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from jinja2 import meta
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, plan_of_shipped
+from tests.support.templates import undeclared
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.api import draw as draw_file
 from zenc.draw.arrows import heat_class
@@ -269,9 +269,7 @@ def test_classes_of_load() -> None:
 
 @pytest.mark.parametrize("picture", TEMPLATES, ids=lambda picture: picture.__name__)
 def test_inputs_are_exactly_the_undeclared_variables(picture: type) -> None:
-    source, _, _ = environment().loader.get_source(environment(), TEMPLATES[picture])
-    used = meta.find_undeclared_variables(environment().parse(source))
-    assert used == {field.name for field in dataclasses.fields(picture)}
+    assert undeclared(environment(), TEMPLATES[picture]) == {field.name for field in dataclasses.fields(picture)}
 
 
 def test_the_picture_in_the_manual_is_what_zenc_draws(assert_golden: Callable[[str, str], None]) -> None:
