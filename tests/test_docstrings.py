@@ -12,10 +12,12 @@ from functools import cache
 import pytest
 
 import zenc
-from tests.test_layers import MODULES
+from tests.test_layers import MODULES, PACKAGE
 
 RIDDLE = re.compile(r"(?:What|Who|Whose|Which|Where|How|Whether|From|Some|All|One call|The ways)\b")
 """Beginnings that leave out the noun."""
+
+TEMPLATES = PACKAGE.parent / "templates"
 
 ARRAY = re.compile(r"\b(?:NDArray|ndarray|ArrayLike|Tensor)\b")
 SHAPE = re.compile(r"\[[^\[\]`'\"]+\]|\bshapes?\b|\bdimensions?\b")
@@ -85,6 +87,13 @@ def test_modules_and_classes_begin_with_a_noun() -> None:
     wrong = [f"{each.name}: {each.doc[:60]}" for each in of_interest if RIDDLE.match(each.doc)]
     assert wrong == []
     assert [each.name for each in of_interest if isinstance(each.node, ast.Module) and not each.doc] == []
+
+
+def test_headers_begin_with_a_noun() -> None:
+    first = {path: path.read_text(encoding="utf-8").split("\n")[0] for path in TEMPLATES.rglob("*.h")}
+    assert len(first) > 80
+    assert [f"{path}: {line}" for path, line in first.items() if RIDDLE.match(line.removeprefix("// "))] == []
+    assert [str(path) for path, line in first.items() if not line.startswith("// ")] == []
 
 
 def test_public_functions_over_arrays_state_a_shape() -> None:

@@ -1,4 +1,4 @@
-// All algorithms of the CPU target. The generated unit instantiates them for one mapping and exports them.
+// The algorithms of the CPU target. The generated unit instantiates them for one mapping and exports them.
 #pragma once
 
 #include "zenc_cpu/codec/blocks.h"

@@ -1,4 +1,4 @@
-// All algorithms of the CUDA target. The generated unit instantiates them for one mapping.
+// The algorithms of the CUDA target. The generated unit instantiates them for one mapping.
 #pragma once
 
 #include "zenc_cuda/codec/decode.h"

@@ -1,4 +1,4 @@
-// The way into a call: it plays the program of the rank that calls.
+// Entry of a call: it plays the program of the rank that calls.
 #pragma once
 
 #include "zenc_host/call/sequence.h"

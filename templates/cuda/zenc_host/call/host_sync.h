@@ -1,4 +1,4 @@
-// What crosses to the host, once a step: counts of own segments, what checks have found, and the control
+// Synchronisation with the host, once a step: counts of own segments, the status of checks, and the control
 // messages of all peers. They are gathered on the device, exchanged, copied in one piece, and awaited.
 #pragma once
 

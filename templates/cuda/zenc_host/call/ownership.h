@@ -1,5 +1,5 @@
-// What the ranks of a call agree on under `balanced by holders`, once they have each other's index sets:
-// cuts, that is which slots of which part some ranks hold. It takes one crossing to the host, and brings all
+// Ownership under `balanced by holders`, computed alike on all ranks from the index sets of all: cuts, that
+// is which slots of which part some ranks hold. It takes one synchronisation with the host, and brings all
 // counts of the call.
 #pragma once
 

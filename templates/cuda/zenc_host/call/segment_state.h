@@ -1,4 +1,4 @@
-// What a rank holds: segments on the device, and how far the host knows them.
+// State of the segments of a rank: where they are on the device, and how far the host knows them.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// How the host waits: never without end.
+// Backoff of the host's polling: no wait is without a deadline.
 #pragma once
 
 #include <sched.h>

@@ -1,4 +1,4 @@
-// How a call fails: the first failure is kept in the Call, and all that comes after it does nothing.
+// Failure of a call: the first one is kept in the Call, and all that comes after it does nothing.
 #pragma once
 
 #include <cstdio>

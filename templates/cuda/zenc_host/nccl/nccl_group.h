@@ -1,4 +1,4 @@
-// What one message brings, and how the messages of a step are exchanged.
+// Messages of a step: the segments of each, and their exchange in NCCL groups.
 #pragma once
 
 #include "zenc/control.h"
