@@ -30,8 +30,11 @@ LAB ?=
 # What generated-diff compares with: make generated-diff REVISION=main
 REVISION ?= HEAD
 
+# What Python has compiled is kept, whatever the environment says: interpreters then start in half the time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu gpu-packages fuzz lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu gpu-packages fuzz mutation lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +56,9 @@ gpu-packages: $(STAMP)  ## what test-gpu INSTALL=no needs beside PyTorch, into .
 
 fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an hour or two
 	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)
+
+mutation: $(STAMP)  ## break 40 lines of the core, one at a time, and report which quick tests notice: half an hour or more
+	$(BIN)/python -m tests.mutation.run --seed 1 --count 40 --json docs/benchmarks/mutation.json
 
 lint: $(STAMP)  ## ruff, mypy --strict and clang-format, without changing a file
 	$(BIN)/ruff check .

@@ -127,3 +127,10 @@ def test_what_can_not_be_is_refused(change, words):
     with pytest.raises(CostError, match="bad-profile") as caught:
         Profile(**{**good, **change})
     assert words in str(caught.value)
+
+
+def test_of_many_bad_ranges_three_are_told():
+    with pytest.raises(CostError) as caught:
+        Profile("x", 9, 1, "f32", None, (((2.0, 1.0),),) * 5)
+    told = [found.message.partition(" has")[0] for found in caught.value.diagnostics]
+    assert told == [f"profile 'x': range {number}" for number in range(3)]

@@ -13,7 +13,7 @@ from tests.support.cases import COMBINATIONS, DTYPES, FORMATS, KINDS, dense_tens
 from tests.support.exact import assert_exact, positive
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
-from tests.support.shipped import SHIPPED, cases
+from tests.support.shipped import cases
 from zenc.language.files import locate
 
 JOB = "tests.runtime.jobs:counted"
@@ -85,13 +85,6 @@ def test_combinations_on_gloo(nine, size):
         formats = FORMATS[turn % len(FORMATS)], FORMATS[turn // 2 % len(FORMATS)]
         text = scheme_text(*COMBINATIONS[turn * 5 % 18], *formats, ("auto", "row", "element")[turn % 3])
         assert_exact_on_gloo(nine, text, size, turn)
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_schemes_on_gloo(nine, name):
-    sizes = [size for _, size in cases(range(2, 10), [name])]
-    for size in {sizes[0], sizes[len(sizes) // 2]}:
-        assert_exact_on_gloo(nine, text_of(name), size, size + SHIPPED.index(name))
 
 
 @pytest.mark.slow

@@ -1,0 +1,98 @@
+"""Test files by how near they are to a file of the core: those that are most likely to notice a change of it first.
+
+A test is as far as it has to import: ``tests -> tests.support -> zenc``, also within functions. Those in the folder of
+the same name, and with its stem in their own, come before others that are as far. C++ has no such graph: there it is
+words that the file and the test's text share.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+FAR = 99
+SUMS = "tests/runtime/test_golden_sums.py"
+"""The whole of it at once: sums and bytes of all schemes."""
+WITHOUT = ("tests/gpu", "tests/mutation", "tests/packaging", "tests/docs", "tests/examples", "tests/test_layers.py")
+"""Those that try something else than the core, or want a checkout."""
+
+
+def nearest(root: Path, path: str) -> list[str]:
+    """All test files that can notice a change of ``path``, the nearest first."""
+    tests = [str(test.relative_to(root)) for test in sorted((root / "tests").rglob("test_*.py"))]
+    tests = [test for test in tests if not test.startswith(WITHOUT)]
+    far = _by_words(root, path, tests) if path.startswith("templates/") else _by_imports(root, path, tests)
+    folders, stem = set(Path(path).parts), Path(path).stem.rstrip("s")
+
+    def rank(test: str) -> tuple[float, int, str]:
+        named = stem in Path(test).stem
+        beside = len(folders & set(Path(test).parts))
+        return far[test] - 2.0 * named - 0.5 * beside, 0 if test == SUMS else 1, test
+
+    ranked = sorted((test for test in tests if far[test] < FAR), key=rank)
+    return [*ranked[:FIRST], SUMS, *(test for test in ranked[FIRST:] if test != SUMS)] if SUMS in tests else ranked
+
+
+FIRST = 5
+"""So many of the nearest come before the sums."""
+
+
+def _by_imports(root: Path, path: str, tests: list[str]) -> dict[str, int]:
+    """The least number of imports from each of ``tests`` to ``path``."""
+    far, front = {path: 0}, {path}
+    while front:
+        front = {user for file in front for user in users(root).get(file, ())} - far.keys()
+        far |= dict.fromkeys(front, max(far.values()) + 1)
+    return {test: far.get(test, FAR) for test in tests}
+
+
+@cache
+def users(root: Path) -> dict[str, set[str]]:
+    """By file: those that import it."""
+    found: dict[str, set[str]] = {}
+    for folder in ("zenc", "tests", "benchmarks"):
+        for file in (root / folder).rglob("*.py"):
+            name = str(file.relative_to(root))
+            for used in imports(root, name):
+                found.setdefault(used, set()).add(name)
+    return found
+
+
+def imports(root: Path, path: str) -> frozenset[str]:
+    """The files below ``root`` that ``path`` imports, or names in a text as ``module:function``."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse((root / path).read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+            names |= {node.value.partition(":")[0]}
+    return frozenset(file for name in names for file in _files(root, name)) - {path}
+
+
+def _files(root: Path, module: str) -> Iterator[str]:
+    if re.fullmatch(r"(zenc|tests|benchmarks)(\.\w+)*", module):
+        for file in (f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__init__.py"):
+            if (root / file).is_file():
+                yield file
+
+
+def _by_words(root: Path, path: str, tests: list[str]) -> dict[str, int]:
+    """0 for tests that name the file or a function of it, 2 for those that run its target, 4 for the run time's."""
+    text = (root / path).read_text("utf-8")
+    words = {Path(path).name, *re.findall(r"\bzenc_\w+", text)} - {"zenc_cpu", "zenc_cuda", "zenc_host"}
+    target = "cuda" if "/cuda/" in path else "cpu"
+    found = {}
+    for test in tests:
+        said = (root / test).read_text("utf-8")
+        own = any(word in said for word in words)
+        runs = f"targets/{target}" in test or (target == "cuda" and "emulator" in test)
+        shared = "targets/" in test and "shared" in path
+        found[test] = (
+            0 if own else 2 if runs or shared else 4 if "tests/runtime" in test or "tests/torch" in test else FAR
+        )
+    return found

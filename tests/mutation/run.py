@@ -1,0 +1,190 @@
+"""The mutation check: breaks lines of the core, one at a time in a copy of the tree, and reports which tests notice.
+
+    python -m tests.mutation.run --seed 1 --count 40 --json docs/benchmarks/mutation.json      # make mutation
+
+For each mutant quick tests run, the nearest first, until one fails or the time is up. What fails is run once more in
+the copy as it was: a test that fails there too has noticed nothing, and the others go on without it. Mutants that
+change nothing that can be observed are listed in ``equivalent.json``, each with the reason; they are reported, and not
+counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.mutants import Mutant, chosen
+from tests.mutation.nearest import FIRST, nearest
+from zenc.codegen.build.cache import cache_dir
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = Path(".pytest_cache/d")
+"""What tests have compiled, by content."""
+SHELL = ("cli", "doctor", "draw", "editor", "report", "language", "topology", "torch")
+"""Folders of zenc around the core: what people see of it, and the language."""
+CORE = ("zenc/*/**/*.py", "templates/shared/**/*.h", "templates/cpu/**/*.h")
+EQUIVALENT = Path(__file__).with_name("equivalent.json")
+RESULT = ROOT / "docs/benchmarks/mutation.json"
+LEAST = 0.9
+"""The share of mutants that tests have to notice."""
+LONGEST = 150
+"""Seconds of one test: one that hangs has noticed the mutant, and is named by pytest."""
+
+
+Key = tuple[str, str, str]
+"""File, line before and line after: a mutant, wherever the line stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """``by``: the first test that failed, "" if none did. ``why``: for a mutant that nobody can notice."""
+
+    mutant: Mutant
+    by: str
+    seconds: float
+    why: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        mutant = self.mutant
+        place = {"file": mutant.path, "line": mutant.line, "before": mutant.before, "after": mutant.after}
+        told = {"equivalent": self.why} if self.why else {"noticed_by": self.by or None}
+        return {**place, "change": mutant.what, **told, "seconds": round(self.seconds, 1)}
+
+
+def core(root: Path) -> list[str]:
+    """The files of which lines are broken, relative to ``root``."""
+    files = {file.relative_to(root) for pattern in CORE for file in root.glob(pattern)}
+    return sorted(str(file) for file in files if file.parts[1] not in SHELL)
+
+
+def equivalents() -> dict[Key, str]:
+    """By mutant: why no test can notice it."""
+    listed = json.loads(EQUIVALENT.read_text("utf-8"))
+    return {(each["file"], each["before"], each["after"]): each["why"] for each in listed}
+
+
+class Copy:
+    """A copy of the tree, with caches of its own that begin as those of this tree."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.cache = folder / "tree", folder / "cache"
+        self.always: list[str] = []
+        """Tests that fail whatever is broken: they notice nothing."""
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout.split("\0")
+        for name in filter(None, listed):
+            if (ROOT / name).is_file():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.root / name)
+        for source, target in ((ROOT / BUILT, self.root / BUILT), (cache_dir(), self.cache)):
+            if source.is_dir():
+                shutil.copytree(source, target)
+        self.cache.mkdir(mode=0o700, exist_ok=True)
+
+    def failing(self, tests: Sequence[str], seconds: float, *options: str) -> list[str]:
+        """Those of ``tests``, files or single ones, that fail in so many seconds; in the order in which they ran."""
+        command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-n0", f"--timeout={LONGEST}", "-m", "not slow"]
+        environment = {**os.environ, "PYTHONPATH": str(self.root), "ZENC_CACHE_DIR": str(self.cache)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # every run starts in half the time
+        if not tests:
+            return []
+        with (self.root / "told.txt").open("w+") as told:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(
+                    [*command, *options, *tests], cwd=self.root, env=environment, stdout=told, stderr=told,
+                    stdin=subprocess.DEVNULL, timeout=seconds,
+                )  # fmt: skip
+            told.seek(0)
+            return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told.read(), re.MULTILINE)
+
+    def noticing(self, mutant: Mutant, limit: float) -> str:
+        """The test that notices ``mutant``; "" if none does in ``limit`` seconds."""
+        file, until = self.root / mutant.path, time.monotonic() + limit
+        whole, tests = file.read_bytes(), nearest(self.root, mutant.path)
+        while True:
+            file.write_bytes(whole[: mutant.edit.start] + mutant.edit.text + whole[mutant.edit.end :])
+            try:
+                failed = self._first(tests, until)
+            finally:
+                file.write_bytes(whole)
+            if not failed or failed not in self.failing([failed], LONGEST):
+                return failed
+            self.always.append(failed)
+
+    def _first(self, tests: Sequence[str], until: float) -> str:
+        """The first of ``tests`` that fails, beside those that always do."""
+        without = [option for test in self.always for option in ("--deselect", test)]
+        for some in (tests[: FIRST + 1], tests[FIRST + 1 :]):
+            left = until - time.monotonic()
+            if left > 0 and (failed := self.failing(some, left, "-x", *without)):
+                return failed[0]
+        return ""
+
+
+def check(copy: Copy, mutants: Sequence[Mutant], limit: float, earlier: Mapping[Key, str]) -> Iterator[Found]:
+    """What becomes of each of ``mutants``; ``earlier``: the tests that are known to notice some."""
+    known = equivalents()
+    for mutant in mutants:
+        started, key = time.monotonic(), (mutant.path, mutant.before, mutant.after)
+        why = known.get(key, "")
+        by = "" if why else earlier.get(key) or copy.noticing(mutant, limit)
+        print(f"{mutant}\n    {mutant.before}\n    {mutant.after}\n    {why or by or 'NOT NOTICED'}", flush=True)
+        yield Found(mutant, by, time.monotonic() - started, why)
+
+
+def report(found: Sequence[Found], seed: int) -> dict[str, Any]:
+    """As JSON: how many were noticed, and each."""
+    counted = [each for each in found if not each.why]
+    return {
+        "command": f"python -m tests.mutation.run --seed {seed} --count {len(found)}",
+        "mutants": len(counted),
+        "noticed": sum(bool(each.by) for each in counted),
+        "equivalent": len(found) - len(counted),
+        "each": [each.to_json() for each in found],
+    }
+
+
+def noticed_in(path: Path | None) -> dict[Key, str]:
+    """By mutant: the test that noticed it, as an earlier run has written it to ``path``."""
+    each = json.loads(path.read_text("utf-8"))["each"] if path and path.exists() else []
+    return {(e["file"], e["before"], e["after"]): e["noticed_by"] for e in each if e.get("noticed_by")}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--limit", type=float, default=240, help="seconds of tests for each mutant")
+    parser.add_argument("--only", default="", help="those whose file has this in its path")
+    parser.add_argument("--json", type=Path, help="where to write the result, after each mutant")
+    parser.add_argument("--resume", action="store_true", help="keep what that file says is noticed, and try the others")
+    given = parser.parse_args()
+    mutants = chosen(ROOT, core(ROOT), given.seed, given.count)
+    mutants = [mutant for mutant in mutants if given.only in mutant.path]
+    found, told = list[Found](), report([], given.seed)
+    with tempfile.TemporaryDirectory(prefix="zenc-mutation-") as folder:
+        earlier = noticed_in(given.json) if given.resume else {}
+        for each in check(Copy(Path(folder)), mutants, given.limit, earlier):
+            told = report([*found, each], given.seed)
+            found.append(each)
+            if given.json:
+                given.json.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    print(f"{told['noticed']} of {told['mutants']} noticed, {told['equivalent']} can't be")
+    return 0 if told["noticed"] >= LEAST * told["mutants"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

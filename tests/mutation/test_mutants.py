@@ -1,0 +1,78 @@
+"""What the mutation check breaks, and that it breaks nothing else."""
+
+from __future__ import annotations
+
+import ast
+import random
+
+import pytest
+
+from tests.mutation.mutants import chosen, edits, mutant_of
+from tests.mutation.nearest import nearest
+from tests.mutation.run import ROOT, core
+
+PYTHON = '''"""Doc 1."""
+from __future__ import annotations
+@frozen(slots=True)
+def f(a: int | None, b: float = 2) -> set[int] | None:
+    """Two."""
+    assert a < b
+    if not (a <= b and b in c) or (a) - b == 7:
+        raise Wrong(a, b)
+    self.x[0] = f"{a + b}"
+    return a is not b
+'''
+PYTHON_BROKEN = [
+    (4, "2 -> 3"), (7, "not removed"), (7, "<= -> <"), (7, "and -> or"), (7, "in -> not in"), (7, "or -> and"),
+    (7, "- -> +"), (7, "== -> !="), (7, "7 -> 8"), (8, "statement removed"), (8, "arguments swapped"),
+    (9, "statement removed"), (9, "0 -> 1"), (10, "is not -> is"),
+]  # fmt: skip
+CPP = """#include <a> // 1 + 1
+/* 2 < 3
+   4 < 5 */
+template <int N = 6>
+void f(const T* x) {
+  for (u64 i = 0; i < n && "a < b"; ++i)  // 7
+    x[i] += g(i, u64{8});
+  close(x->y);
+  return x * y;
+}
+"""
+CPP_BROKEN = [
+    (6, "0 -> 1"), (6, "< -> <="), (6, "&& -> ||"), (7, "8 -> 9"), (7, "statement removed"), (8, "statement removed"),
+    (9, "* -> +"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "text", "broken"), [("a.py", PYTHON, PYTHON_BROKEN), ("a.h", CPP, CPP_BROKEN)])
+def test_what_is_broken_of_a_text(path, text, broken):
+    found = [mutant_of(path, text.encode(), edit) for edit in edits(path, text.encode())]
+    assert sorted((each.line, each.what) for each in found) == sorted(broken)
+    assert all(each.before != each.after for each in found)
+
+
+def after(text: str) -> list[str]:
+    return [mutant_of("a.py", text.encode(), edit).after for edit in edits("a.py", text.encode())]
+
+
+def test_arguments_change_places_and_statements_leave_a_gap():
+    assert after("x = f(a [i], g(b),\n  c)\n") == ["x = f(g(b), a [i],"]
+    assert after("if x:\n    f(\n  )\n") == ["pass"]
+
+
+def test_mutants_of_the_core_are_python_and_drawn_alike():
+    files = random.Random(3).sample(core(ROOT), 25)
+    drawn = chosen(ROOT, files, seed=5, count=60)
+    assert drawn == chosen(ROOT, files[::-1], seed=5, count=60) and len({(m.path, m.line) for m in drawn}) == 60
+    for mutant in drawn:
+        whole = (ROOT / mutant.path).read_bytes()
+        broken = whole[: mutant.edit.start] + mutant.edit.text + whole[mutant.edit.end :]
+        assert whole.splitlines()[mutant.line - 1].decode().strip() == mutant.before != mutant.after
+        if mutant.path.endswith(".py"):
+            assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(whole)), mutant
+
+
+def test_the_nearest_tests_are_those_of_the_file():
+    assert nearest(ROOT, "zenc/scheme/resolve.py")[0] == "tests/scheme/test_resolve.py"
+    assert nearest(ROOT, "templates/shared/zenc/permutation.h")[0] == "tests/targets/cpu/test_permutation.py"
+    assert all("tests/runtime/test_golden_sums.py" in nearest(ROOT, path)[:7] for path in core(ROOT)[::40])
