@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.explanation import Explanation
 from zenc.analysis.explanation import explain as explain_plan
 from zenc.analysis.placement import Placement, place, units_of
@@ -182,7 +182,7 @@ def _proved(scheme: Scheme, given: Given, gradient: UniformGradient) -> Report:
 
 
 def _placed(plan: Plan, topology: Topology, gradient: UniformGradient) -> Placement:
-    return place(plan, topology, ExpectedBytes(plan, topology.size, *astuple(gradient)))
+    return place(plan, topology, expected_bytes(plan, topology.size, gradient))
 
 
 def build(report: Report, target: Target, arch: Architectures = None) -> Artifact:

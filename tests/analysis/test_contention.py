@@ -14,7 +14,7 @@ from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.analysis.contention import contention
 from zenc.analysis.cut_bound import crossing, sides
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
 from zenc.analysis.paths import routes
 from zenc.api import check
@@ -45,7 +45,7 @@ def measured(
     plan: Plan, topology: Topology, density: float = 0.03
 ) -> tuple[LinkLoads, list[Diagnostic], ExpectedBytes]:
     rounds = expand(plan, topology.size)
-    weigher = ExpectedBytes(plan, topology.size, 5_000, 30, "f32", density)
+    weigher = expected_bytes(plan, topology.size, UniformGradient(5_000, 30, "f32", density))
     meter = LinkLoadObserver(routes(rounds, topology), weigher)
     prove(plan, rounds, meter.observe)
     return meter.loads(), contention(meter.loads(), rounds, weigher), weigher

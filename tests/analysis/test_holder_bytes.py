@@ -10,10 +10,10 @@ import pytest
 
 from tests.plan.test_announce import holders
 from tests.support.holder_bytes import weigh_by_holders
-from zenc.analysis.holder_bytes import weights
+from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.volume import volumes
+from zenc.gradients.profile_generators import uniform
 from zenc.verify.proof import verify
-from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 UNITS, UNIT_BYTES = 50_000, 64
 
@@ -24,16 +24,18 @@ UNITS, UNIT_BYTES = 50_000, 64
 @pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
 def test_expected_bytes(communication, aggregation, size, density):
     plan, rng = holders(communication, aggregation), np.random.default_rng(size)
+    weigher = ExpectedBytes(plan, size, uniform(density, UNITS, UNIT_BYTES // 4))
     expected: dict[str, float] = defaultdict(float)
 
     def observe(phase, number, moved):
-        expected[phase.name] += weights(phase.kind, moved, size, UNITS, density, UNIT_BYTES).sum()
+        pairs, message = np.unique(moved.src * size + moved.dst, return_inverse=True)
+        expected[phase.name] += weigher.delivered(phase, moved, message.reshape(-1), len(pairs)).sum()
 
     verify(plan, size, observe)
     held = [np.flatnonzero(rng.random(UNITS) < density) for _ in range(size)]
     counted: dict[str, float] = defaultdict(float)
     for round_ in weigh_by_holders(plan, UNITS, UNIT_BYTES, held):
-        counted[round_.kind] += int(round_.bytes.sum()) - MESSAGE_HEADER_BYTES * len(round_.bytes)
+        counted[round_.kind] += int(round_.bytes.sum())
     assert set(counted) == {"announce", "push", "pull"}
     noise = 0.005 * sum(counted.values())  # few units are held twice where gradients are sparse
     for kind in counted:

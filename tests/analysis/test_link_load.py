@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
 from zenc.analysis.paths import routes
-from zenc.plan.ir import PhaseKind, Plan
+from zenc.gradients.uniform import UniformGradient
+from zenc.plan.ir import Plan
 from zenc.plan.unroll import Rounds, expand
 from zenc.topology.model import Topology
 from zenc.topology.shapes import dgx, fat_tree, nodes, ring
@@ -28,7 +29,7 @@ CLUSTERS = {"nodes": nodes(2, gpus=3, nics=2), "fat": fat_tree(2), "pair": nodes
 
 
 def weigher(plan: Plan, size: int, density: float = 0.03) -> ExpectedBytes:
-    return ExpectedBytes(plan, size, 5_000, 3, "f16", density)
+    return expected_bytes(plan, size, UniformGradient(5_000, 3, "f16", density))
 
 
 def measured(plan: Plan, topology: Topology) -> tuple[LinkLoads, Rounds]:
@@ -53,9 +54,8 @@ def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
             for part in range(first, last + 1):
                 carried = before[src][part] if origin < 0 else {origin}
                 held[dst][part] |= carried
-                messages[src, dst] += weigh.segments(
-                    phase.format, len(carried), len(carried) if phase.keeps_apart else 1
-                )
+                pieces = len(carried) if phase.keeps_apart else 1
+                messages[src, dst] += pieces * float(weigh.piece(phase, len(carried) // pieces)[1][0])
         here: Counter = Counter()
         for (src, dst), bytes in messages.items():
             for link in topology.route(src, dst) or ():
@@ -104,7 +104,7 @@ def test_json() -> None:
 def test_blocks_weigh_whole() -> None:
     """At 3 % about two in five blocks of 16 hold something."""
     plan = plan_of(scheme_text(*COMBINATIONS[-1], "block(16)", "coo"))
-    weigh = ExpectedBytes(plan, 4, 1 << 16, 8, "f32", 0.03)
+    weigh = expected_bytes(plan, 4, UniformGradient(1 << 16, 8, "f32", 0.03))
     values = weigh.slots * 32
-    share = weigh.segments(plan.of(PhaseKind.PUSH)[0].format, 1, 1) / values
+    share = weigh.piece(plan.phases[0], 1)[1][0] / values
     assert share == pytest.approx(1 - 0.97**16, rel=0.02)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.memory_model import INDEX_BYTES, MemoryModel
 from zenc.analysis.placement import Placement, place, tier_problems, units_of
 from zenc.errors import TopologyError, VerificationError
+from zenc.gradients.uniform import UniformGradient
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import expand
 from zenc.topology.builder import TopologyBuilder
@@ -28,7 +29,7 @@ RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
 
 
 def placed(plan: Plan, topology: Topology, units: int = 10_000, density: float = 0.1) -> Placement:
-    return place(plan, topology, ExpectedBytes(plan, topology.size, units, 4, "f32", density))
+    return place(plan, topology, expected_bytes(plan, topology.size, UniformGradient(units, 4, "f32", density)))
 
 
 def with_memory(device: int | None, host: int | None) -> Topology:
@@ -46,7 +47,7 @@ def with_memory(device: int | None, host: int | None) -> Topology:
 def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
     """The running account ends where one made from the last state alone does."""
     plan = plan_of(scheme_text(*combination))
-    weigher = ExpectedBytes(plan, size, 640, 2, "f32", 0.25)
+    weigher = expected_bytes(plan, size, UniformGradient(640, 2, "f32", 0.25))
     ledger = MemoryModel(plan, size, weigher)
     prove(plan, expand(plan, size), ledger.observe)
     assert (ledger.count == size).all()
@@ -61,7 +62,7 @@ def test_pieces_that_are_kept_apart_are_there_until_the_push_ends() -> None:
         "scheme s { communication: schedule { push { step { send all to 0 where rank > 0 } } pull { step { for r in "
         "1 .. size - 1 { send all to r where rank == 0 } } } } aggregation: one_shot partition: centralization }"
     )
-    ledger = MemoryModel(apart, 4, ExpectedBytes(apart, 4, 640, 2, "f32", 0.25))
+    ledger = MemoryModel(apart, 4, expected_bytes(apart, 4, UniformGradient(640, 2, "f32", 0.25)))
     held = {}
 
     def observe(phase: Phase, number: int, moved: Deliveries) -> None:

@@ -10,7 +10,7 @@ import torch
 import zenc
 from tests.support.local import collectives, run_all
 from zenc.analysis.cut_bound import crossing
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import check
 from zenc.gradients.uniform import DEFAULT_GRADIENT
 
@@ -37,7 +37,7 @@ def test_the_cables_carry_hardly_more_than_they_must() -> None:
     assert placement is not None and placement.over is not None and placement.over.near
     loads, gradient = placement.loads, DEFAULT_GRADIENT
     plan = check(HERE / "three.zen", topology=topology).plan
-    weigher = ExpectedBytes(plan, 16, gradient.units, gradient.width, gradient.dtype, gradient.density)
+    weigher = expected_bytes(plan, 16, gradient)
     times = {}
     for link, ends in enumerate(loads.links):
         if ends.bandwidth == 25e9 / 8:

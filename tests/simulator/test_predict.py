@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulator.plans import SHIPPED, plan_of
 from zenc.analysis.exact_traffic import weigh
+from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.errors import CostError, TopologyError
 from zenc.gradients.generators import GradientSpec, drawn
 from zenc.gradients.index_sets import Gradients, gradients
@@ -20,7 +21,6 @@ from zenc.plan.unroll import expand
 from zenc.scheme.model import Unit
 from zenc.simulator.calibration import Calibration, bandwidth_only
 from zenc.simulator.contributor_counts import play
-from zenc.simulator.message_bytes import ProfileBytes
 from zenc.simulator.predict import Prediction, in_turn, network, predict
 from zenc.simulator.symmetry import messages
 from zenc.topology.load import load_topology
@@ -54,7 +54,7 @@ def units_of(plan: Plan, of: Gradients) -> Gradients:
 
 def expected(scheme: str, size: int, of: Profile) -> np.ndarray[Any, Any]:
     plan = plan_of(scheme, size)
-    scales, sent = ProfileBytes(plan, size, of), np.zeros(size)
+    scales, sent = ExpectedBytes(plan, size, of), np.zeros(size)
     for step in play(plan, size):
         for some in messages(scales, step):
             np.add.at(sent, some.src, some.bytes)

@@ -1,87 +1,255 @@
-"""Expected message bytes, for gradients of which every rank holds a share of the units at random.
+"""Expected message bytes for gradients that a sparsity profile describes.
 
-A piece with the contributions of k ranks then holds 1 - (1 - density)^k of its slots; in blocks of b slots, b k instead
-of k. Real gradients overlap more and, under ``imbalanced``, crowd in a few parts.
+A piece with the contributions of k ranks holds d_k of the slots of its part: of its own range of units where parts are
+ranges, and of all units where they are mixed. Blocks, index formats, headers and padding are those of
+``zenc.wire.formats``; what is exact there for given gradients is here their mean.
+
+By holders n ranks hold U = units * d_n units together, and every owner U / n of them. k ranks hold F = units * d_k; of
+what their own parts leave of that, each of the other n - k parts has its share.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from zenc.analysis.holder_bytes import weights as by_holders
-from zenc.errors import Diagnostic, SchemeError
-from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, Plan
-from zenc.scheme.model import Format
+from zenc.errors import Diagnostic, SchemeError, raise_if_any
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import uniform
+from zenc.gradients.uniform import UniformGradient
+from zenc.plan.expressions import Ints, Mask
+from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
+from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
 from zenc.verify.provenance import Deliveries
 from zenc.wire.constants import DTYPE_BYTES
-from zenc.wire.formats import SegmentShape, body_bytes, wire_format
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
-Floats = npt.NDArray[np.float64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+AnyInts: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
+
+_LONG = 1 << 32
+"""Slots beyond which an index takes 8 bytes."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ExpectedBytes:
-    """Bytes of the messages and segments of ``plan`` among ``size`` ranks; parts count as equally long.
-
-    Raises SchemeError (``bad-load``) for a gradient that can't be.
-    """
+    """Weighs what the steps of ``plan`` among ``size`` ranks carry, of gradients like ``profile``."""
 
     plan: Plan
     size: int
-    units: int
-    width: int
-    dtype: str
-    density: float
+    profile: Profile
+    _known: dict[tuple[str, int], tuple[Floats, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        found = [
-            (not 0 <= self.density <= 1, f"a density is between 0 and 1, not {self.density}"),
-            (self.units < 0 or self.width < 1, f"{self.units} units of {self.width} values make no tensor"),
-            (self.dtype not in DTYPE_BYTES, f"unknown dtype {self.dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
-        ]
-        if wrong := [Diagnostic("bad-load", message) for fails, message in found if fails]:
-            raise SchemeError(wrong)
+        self.parts = self.plan.parts(self.size)
+        contiguous = isinstance(self.plan.mapping, Contiguous) and len(self.profile.ranges) > 1
+        self.ranges = self.parts if contiguous and self.parts > 1 else 1
+        """Parts that may weigh differently: ranges of a gradient that is skewed."""
+        elements = self.plan.unit is Unit.ELEMENT and self.profile.width > 1
+        self.grain = self.profile.width if elements else 1
+        """Units of the plan in one of the profile: elements of a row, which are there together."""
+        self.units, self.unit_bytes = self.profile.units * self.grain, self.profile.unit_bytes // self.grain
+        self.slots = self.units / self.parts
+        self.blocks = {name: max(1, block // self.grain) for name, block in blocks_of(self.plan).items()}
 
     @property
-    def slots(self) -> int:
-        """Of a part."""
-        return -(-self.units // self.plan.parts(self.size))
+    def bare(self) -> bool:
+        """Values travel alone, without indices and headers of segments."""
+        return self.plan.announces
+
+    def rows(self, phase: Phase, part: Ints, pieces: AnyInts, contributors: AnyInts, owned: AnyInts | Mask) -> Floats:
+        """The bytes [rows] of so many ``pieces`` of ``part``, headers of messages left out; all arguments are [rows] too.
+
+        Each piece has what so many ranks contributed; ``owned``: the owner of the part is among those of one of them.
+        """
+        if phase.kind is PhaseKind.ANNOUNCE:
+            return np.asarray(pieces * self._announced())
+        if self.bare:
+            whole = _values(self._held(self.size), self.unit_bytes)
+            return np.asarray(owned * whole + (pieces - owned) * self._of(phase, contributors, part))
+        return np.asarray(pieces * self._of(phase, contributors, part))
+
+    def delivered(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
+        """The bytes [count] of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
+        owned = has_owner(phase.kind, moved, self.size) if self.bare else np.zeros(len(moved.part), dtype=bool)
+        rows = self.rows(phase, moved.part, moved.pieces, moved.contributors // moved.pieces, owned)
+        return self.messages(np.asarray(np.bincount(message, rows, minlength=count), dtype=np.float64))
+
+    def messages(self, rows: Floats) -> Floats:
+        """The bytes [messages] of messages whose bodies weigh ``rows``. Bare ones without a unit are not sent."""
+        if not self.bare:
+            return rows + MESSAGE_HEADER_BYTES
+        return np.asarray(rows + MESSAGE_HEADER_BYTES * -np.expm1(-rows / self.unit_bytes))
 
     @property
-    def unit_bytes(self) -> int:
-        """Of the values of a unit."""
-        return self.width * DTYPE_BYTES[self.dtype]
+    def own_units(self) -> float:
+        """The units that a rank contributes."""
+        return self.units * self.profile.density
+
+    @property
+    def result_units(self) -> float:
+        """The units of the result: of any rank, with those that blocks or a dense pull fill up."""
+        last = self.plan.phases[-1]
+        if last.format is Format.DENSE:
+            return self.units
+        return self.units * float(self._density(self.size, self.blocks[last.name]).mean())
 
     def units_held(self, ranks: int) -> float:
         """The units that so many ranks hold together."""
-        return self.units * (1 - (1 - self.density) ** ranks)
+        return self.units * float(self.profile.union(ranks))
 
-    def messages(self, phase: Phase, moved: Deliveries, message: Ints, count: int) -> Floats:
-        """The bytes of ``count`` messages, of which ``message[i]`` carries what row i of ``moved`` delivers."""
-        if self.plan.announces:
-            rows = by_holders(phase.kind, moved, self.size, self.units, self.density, self.unit_bytes)
-            return np.asarray(np.bincount(message, rows, minlength=count) + MESSAGE_HEADER_BYTES)
-        columns = moved.contributors * (self.size + 1) + moved.pieces
-        kinds, inverse = np.unique(columns, return_inverse=True)
-        weights = [self.segments(phase.format, *divmod(kind, self.size + 1)) for kind in kinds.tolist()]
-        rows = np.asarray(weights, dtype=np.float64)[inverse.reshape(-1)]
-        return np.asarray(np.bincount(message, rows, minlength=count) + MESSAGE_HEADER_BYTES)
+    def units_a_byte(self, phase: Phase, contributors: Iterable[int]) -> float:
+        """Units per byte of the pieces of ``phase``, with each of these numbers of contributors as often."""
+        if phase.kind is PhaseKind.ANNOUNCE:
+            return self.own_units / self._announced()
+        if self.bare:
+            return 1 / self.unit_bytes
+        found = [self.piece(phase, ranks) for ranks in contributors]
+        units, bytes = (sum(float(each[column].sum()) for each in found) for column in (0, 1))
+        return units / bytes if bytes else 0.0
 
-    def segments(self, format: Format, contributors: int, pieces: int) -> int:
-        """The bytes of ``pieces`` segments of one part, with ``contributors`` together."""
-        return pieces * _segment_bytes(self, format, contributors // pieces)
+    def _of(self, phase: Phase, contributors: AnyInts, part: Ints) -> Floats:
+        """The bytes of one piece of each row."""
+        kinds = kinds_of(contributors)
+        table = np.stack([self.piece(phase, kind)[1] for kind in kinds])
+        if len(kinds) == 1:
+            return np.asarray(table[0][part] if self.ranges > 1 else np.broadcast_to(table[0], part.shape))
+        place = np.zeros(kinds[-1] + 1, dtype=np.int64)
+        place[kinds] = np.arange(len(kinds))
+        return np.asarray(table[place[contributors], part if self.ranges > 1 else 0])
+
+    def piece(self, phase: Phase, contributors: int) -> tuple[Floats, Floats]:
+        """Units and bytes of a piece with what so many ranks contributed, of each part that may weigh differently."""
+        key = (phase.name, contributors)
+        if key not in self._known:
+            self._known[key] = self._weigh(phase, contributors)
+        return self._known[key]
+
+    def _weigh(self, phase: Phase, contributors: int) -> tuple[Floats, Floats]:
+        if self.bare:
+            held = self._held(contributors)
+            return np.array([held]), np.array([_values(held, self.unit_bytes)])
+        if phase.format is Format.DENSE:
+            counts = np.full(self.ranges, self.slots)
+        else:
+            counts = self.slots * self._density(contributors, self.blocks[phase.name])
+        return counts, SEGMENT_HEADER_BYTES + body_bytes(phase.format, self.slots, counts, self.unit_bytes)
+
+    def _density(self, contributors: int, block: int) -> Floats:
+        """Of the slots of each part that may weigh differently, those that so many ranks fill."""
+        if self.ranges > 1:
+            edges = np.asarray(np.arange(self.parts + 1) * (self.profile.units / self.parts), np.float64)
+            if block > 1:
+                return self._blocks_between(contributors, block, edges)
+            return self.profile.union_between(edges[:-1], edges[1:], contributors)
+        if block > 1:
+            return np.array([float(self._block_density(contributors, block))])
+        return np.array([float(self.profile.union(contributors))])
+
+    def _block_density(self, contributors: int, block: int) -> float:
+        if isinstance(self.plan.mapping, Contiguous):
+            return float(self.profile.blocks(contributors, block))
+        return float(1 - (1 - self.profile.union(contributors)) ** block)
+
+    def _blocks_between(self, contributors: int, block: int, edges: Floats) -> Floats:
+        """Blocks of a part that have any unit: the mean over places inside it, as finely as its ranges are."""
+        inside = max(1, -(-len(self.profile.ranges) // self.parts))
+        cuts = np.linspace(edges[:-1], edges[1:], inside + 1)
+        held = self.profile.union_between(cuts[:-1], cuts[1:], contributors)
+        return np.asarray((1 - (1 - held) ** block).mean(axis=0))
+
+    def _announced(self) -> float:
+        """One index set."""
+        counts = np.array([self.units * self.profile.density])
+        return SEGMENT_HEADER_BYTES + float(index_bytes(Format.AUTO, self.units, counts)[0])
+
+    def _held(self, ranks: int) -> float:
+        """Units of a part that ``ranks`` hold together, the owner not among them unless they are all."""
+        slots = self.units_held(self.size) / self.size
+        return slots if ranks == self.size else max(0.0, (self.units_held(ranks) - ranks * slots) / (self.size - ranks))
 
 
-@lru_cache(maxsize=1 << 14)
-def _segment_bytes(weigher: ExpectedBytes, format: Format, contributors: int) -> int:
-    drawn = contributors * max(1, format.block)  # a block travels where any of its slots is there
-    density = 1.0 if format is Format.DENSE else 1 - (1 - weigher.density) ** drawn
-    count = round(weigher.slots * density)
-    shape = SegmentShape(weigher.slots, count, weigher.width, DTYPE_BYTES[weigher.dtype])
-    return SEGMENT_HEADER_BYTES + body_bytes(wire_format(format, weigher.slots, count), shape)
+def expected_bytes(plan: Plan, size: int, gradient: UniformGradient) -> ExpectedBytes:
+    """Of gradients in which every rank holds a share of the units at random.
+
+    Raises SchemeError (``bad-load``) for a gradient that can't be.
+    """
+    density, units, width, dtype = gradient.density, gradient.units, gradient.width, gradient.dtype
+    found = [
+        (not 0 <= density <= 1, f"a density is between 0 and 1, not {density}"),
+        (units < 0 or width < 1, f"{units} units of {width} values make no tensor"),
+        (dtype not in DTYPE_BYTES, f"unknown dtype {dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
+    ]
+    raise_if_any(SchemeError, [Diagnostic("bad-load", message) for fails, message in found if fails])
+    profile = uniform(density, units, width, dtype) if units else uniform(0.0, 1, width, dtype)  # which nobody holds
+    return ExpectedBytes(plan, size, profile)
+
+
+def kinds_of(numbers: AnyInts) -> list[int]:
+    """The different ``numbers``, which are 0 or more, ascending."""
+    found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
+    return found
+
+
+def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int) -> Mask:
+    """Whether the rank that owns the part has contributed, [rows] of ``deliveries``; by holders."""
+    part, everyone = deliveries.part, np.asarray(deliveries.contributors == size)
+    if kind is PhaseKind.PULL:
+        return everyone
+    bit = deliveries.members[np.arange(len(part)), part // 64] >> (part % 64).astype(np.uint64)
+    return np.asarray(everyone | (bit & np.uint64(1)).astype(bool))
+
+
+def _values(units: float, unit_bytes: int) -> float:
+    """Padded to 8 bytes, which takes half of what is missing on average."""
+    return units * unit_bytes if unit_bytes % 8 == 0 else units * unit_bytes + (8 - unit_bytes) / 2 * min(1.0, units)
+
+
+def body_bytes(format: Format, slots: float, counts: Floats, unit_bytes: int) -> Floats:
+    """Of segments of a part of ``slots`` with ``counts`` [n] occupied ones on average; [n]."""
+    return np.asarray(index_bytes(format, slots, counts) + np.ceil(np.round(counts) * unit_bytes / 8) * 8)
+
+
+def index_bytes(format: Format, slots: float, counts: Floats) -> Floats:
+    """The bytes of each index, [n]; the twin of ``zenc.wire.formats`` for many counts at once."""
+    counts, slots = np.round(counts), max(1.0, np.ceil(slots))
+    coo = np.ceil(counts * (4 if slots <= _LONG else 8) / 8) * 8
+    bitmap = np.full_like(counts, np.ceil(slots / 64) * 8)
+    if format is Format.DENSE:
+        return np.zeros_like(counts)
+    if format is Format.COO:
+        return coo
+    if format is Format.BITMAP:
+        return bitmap
+    if format in BLOCKS:
+        return np.full_like(counts, np.ceil(np.ceil(slots / BLOCKS[format]) / 64) * 8)
+    elias_fano = _elias_fano(slots, counts)
+    if format is Format.ELIAS_FANO:
+        return elias_fano
+    return np.where(counts >= slots, 0.0, np.minimum(np.minimum(coo, bitmap), elias_fano))
+
+
+def _elias_fano(slots: float, counts: Floats) -> Floats:
+    listed = np.where(2 * counts <= slots, counts, np.maximum(slots - counts, 0))
+    others = slots - listed
+    low = np.floor(np.log2(np.maximum(others / np.maximum(listed, 1), 1)))
+    bits = listed * low, listed + np.floor(others / 2**low)
+    both = np.ceil(bits[0] / 64) * 8 + np.ceil(bits[1] / 64) * 8
+    return np.asarray(np.where(listed > 0, both, 0.0))
+
+
+def blocks_of(plan: Plan) -> dict[str, int]:
+    """By phase, how many units the blocks have that travel whole in it; 1 for single units.
+
+    What was filled up stays so in later phases, until a dense one, behind which zeros are left out.
+    """
+    found, filled = {}, 1
+    for phase in plan.of(*VALUE_KINDS):
+        filled = max(filled, phase.format.block)
+        found[phase.name] = filled
+        filled = 1 if phase.format is Format.DENSE else filled
+    return found

@@ -129,7 +129,7 @@ class LinkLoadObserver:
         """Add what moved in step ``number`` of ``phase``."""
         size = self.routes.topology.size
         pairs, first, inverse = np.unique(moved.src * size + moved.dst, return_index=True, return_inverse=True)
-        weights = self.weigher.messages(phase, moved, inverse.reshape(-1), len(pairs))
+        weights = self.weigher.delivered(phase, moved, inverse.reshape(-1), len(pairs))
         src, dst = np.divmod(pairs, size)
         pair, link = self.routes.over(src, dst)
         loads = np.bincount(link, weights[pair], minlength=len(self.widths))

@@ -9,6 +9,8 @@ values of the gradient are then there twice, as one segment and in parts.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from zenc.analysis.expected_bytes import ExpectedBytes, Floats
@@ -19,7 +21,6 @@ from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries
-from zenc.wire.constants import DTYPE_BYTES
 
 INDEX_BYTES = 8
 
@@ -103,7 +104,7 @@ class MemoryModel:
 
     def _weights(self, phase: Phase, moved: Deliveries) -> Floats:
         rows = np.arange(len(moved.src))
-        return self.weigher.messages(phase, moved, rows, len(rows))
+        return self.weigher.delivered(phase, moved, rows, len(rows))
 
     def _merge(self, moved: Deliveries) -> None:
         """What arrives is added to what is there."""
@@ -135,11 +136,11 @@ class MemoryModel:
         self.count.reshape(-1)[cells], bytes[cells] = counts, self.table[counts]
 
     def _units(self, contributors: int, of: int) -> int:
-        return round(of * (1 - (1 - self.weigher.density) ** contributors))
+        return round(of * float(self.weigher.profile.union(contributors)))
 
     def _segment(self, contributors: int) -> int:
         """A part in memory: the values of slots that are there; and a bitmap of these, where no index sets say it."""
-        slots = self.weigher.slots
+        slots = math.ceil(self.weigher.slots)
         there = slots if self.filled else self._units(contributors, slots)
         bitmap = 0 if self.plan.announces else bitmap_bytes(slots)
         return bitmap + there * self._unit_bytes
@@ -150,4 +151,4 @@ class MemoryModel:
 
     @property
     def _unit_bytes(self) -> int:
-        return self.weigher.width * DTYPE_BYTES[self.weigher.dtype]
+        return self.weigher.unit_bytes

@@ -17,7 +17,8 @@ from operator import mul
 from typing import Any
 
 from zenc.analysis.closed_form import Domain, Formula, Scalar, fit_scalar, fit_volume
-from zenc.analysis.volume import PhaseVolume, blocks_of, volumes
+from zenc.analysis.expected_bytes import blocks_of
+from zenc.analysis.volume import PhaseVolume, volumes
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zenc.analysis.holder_bytes import has_owner
+from zenc.analysis.expected_bytes import blocks_of, has_owner
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
@@ -77,19 +77,6 @@ def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:
     verify(plan, size, observe)
     blocks = blocks_of(plan)
     return {name: tally.volume(plan.parts(size), density, blocks[name]) for name, tally in tallies.items()}
-
-
-def blocks_of(plan: Plan) -> dict[str, int]:
-    """By phase, how many units the blocks have that travel whole in it; 1 for single units.
-
-    What was filled up stays so in later phases, until a dense one, behind which zeros are left out.
-    """
-    found, filled = {}, 1
-    for phase in plan.of(*VALUE_KINDS):
-        filled = max(filled, phase.format.block)
-        found[phase.name] = filled
-        filled = 1 if phase.format is Format.DENSE else filled
-    return found
 
 
 class _Tally:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
-from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.analysis.expected_bytes import expected_bytes
 from zenc.draw.flows import Flows, flows_of
 from zenc.draw.matrix import draw_matrix
 from zenc.draw.picture import MatrixPicture, SchedulePicture
@@ -42,7 +42,7 @@ def picture_of(
     plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: UniformGradient
 ) -> Drawing:
     """The ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology`` the loads that ``gradient`` puts on it."""
-    weigher = ExpectedBytes(plan, ranks, *astuple(gradient)) if topology else None
+    weigher = expected_bytes(plan, ranks, gradient) if topology else None
     if ranks > MOST_RANKS:
         flows = flows_of(plan, ranks, chosen, topology, weigher)
         return Drawing(plan, flows, draw_matrix(plan, flows))

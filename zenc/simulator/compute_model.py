@@ -13,18 +13,19 @@ A scheme that sums the elements of units that have several cuts them first, and 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Contiguous, Format, Holders
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.kernels.curve import Kernel
-from zenc.simulator.message_bytes import ProfileBytes
 from zenc.simulator.symmetry import ClassProgram, Stage
 
 Floats = npt.NDArray[np.float64]
@@ -57,7 +58,7 @@ class Computing:
         return self.first + float(of_stages.max()) + self.last
 
 
-def computing(of: ClassProgram, scales: ProfileBytes, calibration: Calibration) -> Computing:
+def computing(of: ClassProgram, scales: ExpectedBytes, calibration: Calibration) -> Computing:
     """The computation of the ranks of ``of``, each as fast as if it had a core of its own."""
     kind = _ByHolders if scales.bare else _OverACut
     made = kind(of, scales, calibration)
@@ -67,10 +68,15 @@ def computing(of: ClassProgram, scales: ProfileBytes, calibration: Calibration) 
 class _Kernels:
     """What both kinds of schemes share."""
 
-    def __init__(self, of: ClassProgram, scales: ProfileBytes, calibration: Calibration) -> None:
+    def __init__(self, of: ClassProgram, scales: ExpectedBytes, calibration: Calibration) -> None:
         self.stages, self.sizes, self.scales, self.by = of.stages, of.sizes, scales, calibration
         self.ranks = len(of.sizes)
         self.nothing: Floats = np.zeros(self.ranks)
+        ranks: dict[str, frozenset[int]] = defaultdict(frozenset)
+        for stage in of.stages:
+            ranks[stage.phase.name] |= stage.shared.contributors
+        phases = {stage.phase.name: stage.phase for stage in of.stages}
+        self.rates = {name: scales.units_a_byte(phase, sorted(ranks[name])) for name, phase in phases.items()}
         mapping = type(scales.plan.mapping)
         self._expand = {Contiguous: self.by.list, Holders: self.by.join}.get(mapping, self.by.expand)
 
@@ -107,7 +113,7 @@ class _Kernels:
     def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> tuple[Floats, Floats]:
         """Units and pieces in the ``messages`` of a rank of each class, [classes] each."""
         bytes, number = (np.bincount(ranks, each, minlength=self.ranks) for each in (messages * stage.bytes, messages))
-        units = bytes * self.scales.units_a_byte(stage.phase)
+        units = bytes * self.rates[stage.phase.name]
         return np.asarray(units, np.float64), np.asarray(number * stage.shared.pieces, np.float64)
 
 

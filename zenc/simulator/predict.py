@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
 from zenc.simulator.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
 from zenc.simulator.compute_model import Computing, computing
 from zenc.simulator.event_sim import Clock, Costs, SimulatedSpan, run
-from zenc.simulator.message_bytes import ProfileBytes
 from zenc.simulator.network import Network, network_of
 from zenc.simulator.symmetry import ClassProgram, Stage, bytes_by_rank, program
 from zenc.topology.model import Topology
@@ -131,7 +131,7 @@ def predict_on(
     apart: bool = False,
 ) -> Prediction:
     """As ``predict``, on a network that is known: routes are found once for many plans."""
-    scales = ProfileBytes(plan, network.size, profile)
+    scales = ExpectedBytes(plan, network.size, profile)
     of = program(scales, network, apart)
     bandwidths = network.bandwidths[of.link_member] * calibration.efficiency
     computed, slow = computing(of, scales, calibration), calibration.slowdown(scales.size)

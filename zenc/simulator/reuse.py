@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from zenc.analysis.expected_bytes import kinds_of
 from zenc.plan.expressions import Ints
 from zenc.simulator.contributor_counts import DeliveryCounts
 
@@ -19,11 +20,15 @@ SEEN = 16
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """``pieces`` in a message; ``copies`` of a part that a rank sends; ``met``: pieces of a part that come to it."""
+    """``pieces`` in a message; ``copies`` of a part that a rank sends; ``met``: pieces of a part that come to it.
+
+    ``contributors``: all different numbers of ranks that contributed to a piece.
+    """
 
     pieces: float = 1.0
     copies: float = 1.0
     met: float = 1.0
+    contributors: frozenset[int] = frozenset()
 
 
 ONE = Shared()
@@ -35,18 +40,20 @@ class Sharing:
 
     def __init__(self, parts: int) -> None:
         self._sent, self._came, self._pieces = _End(parts), _End(parts), 0
+        self._contributors: frozenset[int] = frozenset()
 
     def watch(self, carried: Iterator[DeliveryCounts]) -> Iterator[DeliveryCounts]:
         """All of ``carried``, counted."""
         for some in carried:
             self._pieces += int(some.pieces.sum())
+            self._contributors |= frozenset(kinds_of(some.contributors))
             self._sent.rows += len(self._sent.see(some.src, some.part))
             self._came.rows += int(some.pieces[self._came.see(some.dst, some.part)].sum())
             yield some
 
     def of(self, messages: int) -> Shared:
         """The reuse that was counted, for a step of so many messages."""
-        return Shared(self._pieces / max(1, messages) or 1.0, self._sent.mean, self._came.mean)
+        return Shared(self._pieces / max(1, messages) or 1.0, self._sent.mean, self._came.mean, self._contributors)
 
 
 class _End:

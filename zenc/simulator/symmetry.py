@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase
 from zenc.simulator.contributor_counts import CountedStep, play
-from zenc.simulator.message_bytes import ProfileBytes
 from zenc.simulator.network import Network
 from zenc.simulator.reuse import ONE, Shared, Sharing
 from zenc.wire.mix import Words, mix
@@ -70,11 +70,12 @@ class MessageClasses:
     shared: Shared = ONE
 
 
-def messages(scales: ProfileBytes, step: CountedStep) -> Iterator[MessageClasses]:
+def messages(scales: ExpectedBytes, step: CountedStep) -> Iterator[MessageClasses]:
     """The messages of ``step``, some at a time."""
     size = scales.size
     for carried in step.carried:
-        rows, src, dst = scales.rows(step, carried), carried.src, carried.dst
+        src, dst = carried.src, carried.dst
+        rows = scales.rows(step.phase, carried.part, carried.pieces, carried.contributors, carried.owned)
         pair = src * size + dst
         if _repeats(pair, size):
             pair, index = np.unique(pair, return_inverse=True)
@@ -92,7 +93,7 @@ def _repeats(pair: Ints, size: int) -> bool:
     return int(np.count_nonzero(seen)) < len(pair)
 
 
-def program(scales: ProfileBytes, network: Network, apart: bool = False) -> ClassProgram:
+def program(scales: ExpectedBytes, network: Network, apart: bool = False) -> ClassProgram:
     """The stages of the plan that ``scales`` weighs, on ``network``."""
     if not apart and network.flat:
         alike = _if_all_alike(scales)
@@ -102,7 +103,7 @@ def program(scales: ProfileBytes, network: Network, apart: bool = False) -> Clas
     return _classes(steps, network, apart)
 
 
-def _together(scales: ProfileBytes, step: CountedStep) -> MessageClasses:
+def _together(scales: ExpectedBytes, step: CountedStep) -> MessageClasses:
     """All messages of ``step``."""
     sharing, watched = _watched(scales, step)
     found = list(messages(scales, watched))
@@ -113,13 +114,13 @@ def _together(scales: ProfileBytes, step: CountedStep) -> MessageClasses:
     return MessageClasses(step, src, dst, bytes, sharing.of(len(src)))
 
 
-def _watched(scales: ProfileBytes, step: CountedStep) -> tuple[Sharing, CountedStep]:
+def _watched(scales: ExpectedBytes, step: CountedStep) -> tuple[Sharing, CountedStep]:
     """``step``, and what counts it while it is used up."""
     sharing = Sharing(scales.parts)
     return sharing, replace(step, carried=sharing.watch(step.carried))
 
 
-def _if_all_alike(scales: ProfileBytes) -> ClassProgram | None:
+def _if_all_alike(scales: ExpectedBytes) -> ClassProgram | None:
     """The program of one class, where every rank sends and receives the same in every step; None where not."""
     size, stages = scales.size, list[Stage]()
     for each in play(scales.plan, size):
