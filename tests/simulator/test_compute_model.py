@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from tests.simulator.plans import SHIPPED, plan_of
+from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.simulator.calibration import KERNELS, bandwidth_only
+from zenc.simulator.compute_model import computing
 from zenc.simulator.kernels.curve import linear_kernel
-from zenc.simulator.predict import Prediction, predict
+from zenc.simulator.predict import Prediction, network, predict
+from zenc.simulator.symmetry import program
 
 UNITS, DENSITY = 4_000_000, 0.01
 SPARSE = uniform(DENSITY, UNITS)
@@ -95,3 +98,14 @@ def test_every_kernel_may_take_longer(scheme: str) -> None:
     together = predicted(scheme, 8, of, **every)
     assert 0.75 * apart <= together.kernels <= apart * (1 + 1e-9)
     assert predicted(scheme, 8, of, **every, cores=2).kernels == pytest.approx(4 * together.kernels)
+
+
+def test_kernels_depend_on_no_earlier_call() -> None:
+    """What was weighed before, in which order, and by whom, changes nothing."""
+    for scheme in ("sparcml", "holders", "zen_cluster"):
+        plan, of, calibration = plan_of(scheme, 8), zipf(0.02, 1.05, 20_000, 4), bandwidth_only("kernels")
+        weigher = ExpectedBytes(plan, 8, of)
+        stages = program(weigher, network(None, 8, calibration), apart=True)
+        used = computing(stages, weigher, replace(calibration, merge=UNIT, index=UNIT))
+        fresh = computing(stages, ExpectedBytes(plan, 8, of), replace(calibration, merge=UNIT, index=UNIT))
+        assert fresh.busiest == used.busiest > 0
