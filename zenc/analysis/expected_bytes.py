@@ -62,7 +62,7 @@ class ExpectedBytes:
         return self.plan.announces
 
     def rows(self, phase: Phase, part: Ints, pieces: AnyInts, contributors: AnyInts, owned: AnyInts | Mask) -> Floats:
-        """The bytes [rows] of so many ``pieces`` of ``part``, headers of messages left out; all arguments are [rows] too.
+        """The bytes [rows] of so many ``pieces`` of ``part``, without headers of messages; all arguments are [rows].
 
         Each piece has what so many ranks contributed; ``owned``: the owner of the part is among those of one of them.
         """
