@@ -123,7 +123,7 @@ class ExpectedBytes:
         return np.asarray(table[place[contributors], part if self.ranges > 1 else 0])
 
     def piece(self, phase: Phase, contributors: int) -> tuple[Floats, Floats]:
-        """Units and bytes of a piece with what so many ranks contributed, of each part that may weigh differently."""
+        """Units and bytes of a piece with what so many ranks contributed; [parts that may weigh differently] each."""
         key = (phase.name, contributors)
         if key not in self._known:
             self._known[key] = self._weigh(phase, contributors)
@@ -190,7 +190,7 @@ def expected_bytes(plan: Plan, size: int, gradient: UniformGradient) -> Expected
 
 
 def kinds_of(numbers: AnyInts) -> list[int]:
-    """The different ``numbers``, which are 0 or more, ascending."""
+    """The different ``numbers``, of any shape [n] and 0 or more, ascending."""
     found: list[int] = np.flatnonzero(np.bincount(numbers)).tolist()
     return found
 
