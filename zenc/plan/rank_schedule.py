@@ -1,11 +1,12 @@
 """The schedule of one rank: which pieces it sends to and receives from whom, in every step.
 
-    RankSchedule = rank PhaseSteps+                              # one for each phase of the plan, in their order
-    PhaseSteps   = Phase RankStep* needless
-    RankStep     = number  sends: Message*  receives: Message*   # of round ``number``; rounds without it are left out
-    Message      = peer Piece+                                   # one message a peer and round
-    Piece        = part origin?                                  # origin: only what that rank contributed
+    RankSchedule     = rank PhaseSteps+                 # one for each phase of the plan, in their order
+    PhaseSteps       = Phase RankStep* needless
+    RankStep         = number  sends: ScheduledMessage*  receives: ScheduledMessage*
+    ScheduledMessage = peer Piece+                      # one message a peer and round
+    Piece            = part origin?                     # origin: only what that rank contributed
 
+``number`` is that of the round; a rank has no step for rounds without it.
 All messages of a step are posted before any is waited for. Pieces are sorted by part, then origin, on both sides.
 """
 
@@ -29,7 +30,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ScheduledMessage:
     """The message to or from rank ``peer`` in a step; pieces ascending."""
 
     peer: int
@@ -41,8 +42,8 @@ class RankStep:
     """The messages of one round of one rank; ``number`` counts the rounds of all phases from 1."""
 
     number: int
-    sends: tuple[Message, ...]
-    receives: tuple[Message, ...]
+    sends: tuple[ScheduledMessage, ...]
+    receives: tuple[ScheduledMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,11 @@ def _steps(rounds: Iterable[Round], rank: int, first_number: int) -> Iterator[Ra
             yield RankStep(number, sends, receives)
 
 
-def _messages(moves: Round, peer_column: str, rank: int) -> tuple[Message, ...]:
+def _messages(moves: Round, peer_column: str, rank: int) -> tuple[ScheduledMessage, ...]:
     """The moves to (or from) each peer as one message; nearest peers above ``rank`` first, to stagger the sends."""
     pieces: dict[int, list[Piece]] = {}
     peers = getattr(moves, peer_column)
     for peer, first, last, origin in np.stack((peers, moves.first, moves.last, moves.origin), axis=1).tolist():
         pieces.setdefault(peer, []).extend(Piece(part, origin) for part in range(first, last + 1))
     nearest = sorted(pieces, key=lambda peer: (peer < rank, peer))
-    return tuple(Message(peer, tuple(sorted(pieces[peer]))) for peer in nearest)
+    return tuple(ScheduledMessage(peer, tuple(sorted(pieces[peer]))) for peer in nearest)

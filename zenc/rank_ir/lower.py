@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.plan.rank_schedule import Message as ScheduledMessage
-from zenc.plan.rank_schedule import PhaseSteps, RankSchedule, RankStep, program
+from zenc.plan.rank_schedule import PhaseSteps, RankSchedule, RankStep, ScheduledMessage, program
 from zenc.rank_ir.ir import (
     FULL,
     WHOLE,
