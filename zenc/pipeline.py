@@ -145,7 +145,7 @@ class Report:
 
 
 def artifact(syntax: SourceFiles, given: Given, target: Target = "cpu", arch: Architectures = None) -> Artifact:
-    """What ``syntax`` is compiled to, for ``target``.
+    """The artifact of ``syntax`` for ``target``.
 
     Raises the ZencError of the arrow that found something wrong, with all its diagnostics.
     """
@@ -275,7 +275,7 @@ def pinned(syntax: SourceFiles, given: Given) -> tuple[Plan, int]:
 
 
 def planners(schemes: Schemes) -> dict[str, Planner]:
-    """What makes the plan of each scheme for a number of ranks, and proves it, by name.
+    """By name, functions from a number of ranks to the proved plan of each scheme.
 
     Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
     """

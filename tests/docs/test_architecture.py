@@ -39,3 +39,14 @@ def test_what_is_asked_for_is_where_the_page_says() -> None:
         homes = (PACKAGE / path, ROOT / path, ROOT / "templates" / "cuda" / path, PACKAGE / "simulator" / path)
         lacking += [path] if not any(home.exists() for home in homes) else []
     assert lacking == []
+
+
+def test_paths_that_pages_name_are_there() -> None:
+    """Whole paths of modules, headers and folders; ``NAME`` stands for any, and ``zenc/share`` is made by a wheel."""
+    pages = [*(ROOT / "docs" / "internals").glob("*.md"), *(ROOT / "docs" / "reference").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in [*pages, ROOT / "CONTRIBUTING.md"])
+    paths = set(re.findall(r"`((?:zenc|templates|tests|benchmarks|schemes)/[\w/.]+)`", text))
+    assert len(paths) > 60
+    paths -= {path for path in paths if "NAME" in path or path.startswith("zenc/share")}
+    homes = (ROOT, ROOT / "templates" / "shared")
+    assert [path for path in sorted(paths) if not any((home / path).exists() for home in homes)] == []

@@ -30,11 +30,11 @@ class Drawing:
         return svg(self.picture)
 
     def words(self) -> str:
-        """What is drawn, in a line."""
+        """The subject of the drawing, in a line."""
         return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(self.steps.drawn, 'step')}"
 
     def to_json(self) -> dict[str, object]:
-        """What is drawn, as JSON data."""
+        """The moves of the drawing, as JSON data."""
         return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
 
 

@@ -126,6 +126,6 @@ def head_span(statement: Statement, word: str) -> Span | None:
 
 
 def name_span(name: str, span: Span | None) -> Span | None:
-    """Where the statement at ``span`` declares ``name``: the second word of its text."""
+    """The place of ``name`` in the statement at ``span``: the second word of its text."""
     found = span and re.compile(rf"\b{re.escape(name)}\b").search(span.source.text, span.start + 3, span.end)
     return Span(span.source, found.start(), found.end()) if span and found else span

@@ -188,7 +188,7 @@ class SegmentOps:
         self.kernels.seal(head, messages)
 
     def expect(self, step: Exchange, buffers: Sequence[torch.Tensor], specs: Sequence[SegmentSpec]) -> Expected:
-        """What the kernel ``open`` is to find in ``buffers``, which stay where they are."""
+        """The contents that the kernel ``open`` expects in ``buffers`` [bytes] each, which stay where they are."""
         known = self.expected.get(step.number)
         if known is None:
             messages = []
