@@ -43,7 +43,7 @@ class Crossing:
 
 
 def crossing(loads: LinkLoads, link: int, weigher: ExpectedBytes) -> Crossing | None:
-    """The bytes that must cross ``link``, a place in ``loads.links``; None where there are other routes."""
+    """The bound on ``link``, a place in ``loads.links``; None where there are other routes."""
     behind, ahead = sides(loads.topology, loads.links[link])
     if not (behind and ahead):
         return None

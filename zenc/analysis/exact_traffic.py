@@ -88,7 +88,7 @@ class Weight:
 
     @property
     def total(self) -> ExactTraffic:
-        """All phases together."""
+        """The traffic of all phases together, arrays [ranks]."""
         each = list(self.traffic.values())
         found = ExactTraffic(*(sum(columns) for columns in zip(*(t.numbers() for t in each), strict=True)))
         for traffic in each:

@@ -62,7 +62,7 @@ class Choosing:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As in ``manifest.json``."""
+        """JSON data, as ``manifest.json`` has it: settings, and the plan's digest of each candidate."""
         plans = {name: artifact.plan.digest for name, artifact in self.candidates.items()}
         return {"name": self.name, "settings": asdict(self.settings), "candidates": plans}
 

@@ -65,7 +65,7 @@ class DrawnStep:
 
     @property
     def phase(self) -> str:
-        """Its name."""
+        """The name of the phase, with its tier."""
         return self.of.name
 
     @property

@@ -134,7 +134,7 @@ class SchemeSyntax(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Import(Spanned):
-    """``import "PATH"``; ``path`` is relative to the folder of the importing file."""
+    """``import "PATH"``; ``path`` is sought beside the importing file, then among the shipped schemes."""
 
     path: str
 

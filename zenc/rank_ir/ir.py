@@ -199,7 +199,7 @@ class RankPhase:
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Its steps."""
+        """The exchanges among its statements: one for each step in which this rank has messages."""
         return tuple(statement for statement in self.statements if isinstance(statement, Exchange))
 
 

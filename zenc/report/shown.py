@@ -67,7 +67,7 @@ class GradientPart:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One scheme."""
+    """The section of one scheme: its facts, a table of phases, its drawing and its text."""
 
     name: str
     anchor: str

@@ -172,7 +172,7 @@ class CallStats:
         return (self.size - 1) * sum(self.counts_in) * per_unit
 
     def to_json(self) -> CallReport:
-        """As ``Collective.stats``."""
+        """The dict that ``Collective.stats`` gives; bytes and seconds."""
         units_in, units_out = sum(self.counts_in), sum(self.counts_out)
         report: CallReport = {
             "units": self.units,

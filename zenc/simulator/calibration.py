@@ -90,7 +90,7 @@ class Calibration:
 
     @property
     def kernels(self) -> dict[str, Kernel]:
-        """By name."""
+        """The kernels of KERNELS by name."""
         return {name: getattr(self, name) for name in KERNELS}
 
     @property

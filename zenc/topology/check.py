@@ -1,4 +1,4 @@
-"""Checks of a finished draft: positive bandwidths, latencies from 0, and a route between any two ranks."""
+"""Checks of a finished draft: bandwidths above 0, latencies of 0 to 1 s, and a path between any two ranks."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class UnusedWatch:
         return UnusedWatch, ()
 
     def remove(self) -> None:
-        """Watch no more."""
+        """Remove all hooks from the model."""
         for handle in (*self._within, *self._around):
             handle.remove()
         self._within, self._around = [], []

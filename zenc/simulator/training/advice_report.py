@@ -11,7 +11,7 @@ _HEAD = ("way", "synchronisation", "of zenc's", "step", "as fast", "busiest send
 
 
 def text(of: Advice) -> str:
-    """The verdict first."""
+    """The advice as text for a terminal: the verdict, the table of ways, what to do."""
     return "\n".join([of.verdict, "", *_about(of), *_table(of), "", *_what_to_do(of), *of.notes])
 
 

@@ -42,7 +42,7 @@ class StepWorkload:
 
 
 def load_of(profiles: Iterable[Profile], rest: float = 0.0, computing: float | None = None) -> StepWorkload:
-    """Of gradients alone."""
+    """The workload of gradients alone; ``rest`` bytes of all others, ``computing`` seconds of a step."""
     return StepWorkload(tuple(EmbeddingTable(profile) for profile in profiles), rest, computing)
 
 
