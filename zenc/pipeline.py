@@ -54,7 +54,7 @@ Architectures: TypeAlias = str | Iterable[str] | None
 LARGEST_PROVED = 64
 """Up to it a scheme that is simulated is proved for the very number of ranks."""
 
-MOST_WRITTEN = 128
+MOST_WRITTEN = 64
 """Ranks of a group whose call sequences are written to an artifact: they grow with the square of it."""
 
 USUAL_RANKS = 4

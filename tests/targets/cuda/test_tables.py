@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.emulator.build import compiled
-from zenc.codegen.templates import headers, include_dirs
+from tests.support.emulated import interpreter
 from zenc.errors import TensorError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
@@ -20,20 +19,13 @@ from zenc.scheme.model import Contiguous, HierarchicalHash, Permutation
 from zenc.wire.formats import slots_of
 from zenc.wire.part_sizes import part_sizes
 
-SOURCE = """
-#include "zenc_host/nccl/communicator.h"
-#include "zenc_host/driver/stream.h"
-extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call*) { return zenc::DONE; }
-"""
-FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-shared", "-fPIC")
 MAPPING = HierarchicalHash(3, 2.0, 0.2, 0x5EED)
 
 
 @pytest.fixture(scope="module")
 def library() -> CallLibrary:
-    """What every sequence exports, and a call that does nothing."""
-    command = [*FLAGS, *(f"-I{path}" for path in include_dirs("cuda")), "-x", "c++", "empty.cpp"]
-    return CallLibrary(compiled(command, {**headers("cuda"), "empty.cpp": SOURCE}, {"empty.cpp": SOURCE}))
+    """What plays calls; here none is made."""
+    return interpreter()
 
 
 class Uploads:

@@ -1,6 +1,9 @@
 // The statements of a table, read one after another.
 #pragma once
 
+#include <tuple>
+#include <type_traits>
+
 #include "zenc_host/call/program.h"
 
 namespace zenc {
@@ -15,6 +18,15 @@ public:
     // Whether everything that was asked for was there.
     bool whole() const { return whole_; }
 
+    template <class Argument>
+    Argument next() {
+        if constexpr (std::is_same_v<Argument, Numbers>)
+            return list();
+        else
+            return static_cast<Argument>(number());
+    }
+
+private:
     i64 number() {
         if (next_ != end_) return *next_++;
         whole_ = false;
@@ -29,72 +41,45 @@ public:
         return {next_ - n, static_cast<u64>(n)};
     }
 
-private:
     const i64* next_;
     const i64* const end_;
     bool whole_ = true;
 };
 
+// Calls a method with arguments that are read in their order.
+template <class Rank, class... Arguments>
+inline bool read_and_call(Words& words, Rank& rank, void (Rank::*method)(Arguments...)) {
+    const std::tuple<Arguments...> arguments{words.next<Arguments>()...};
+    std::apply([&](auto... each) { (rank.*method)(each...); }, arguments);
+    return true;
+}
+
 // Calls `rank`, a Sequence or a Checker, with one statement. Returns false if there is no such operation.
 template <class Rank>
 inline bool statement(Words& words, Rank& rank) {
-    switch (static_cast<Operation>(words.number())) {
-        case Operation::PACK: {
-            const Numbers results = words.list(), own = words.list();
-            rank.pack(results, own, words.list());
-            return true;
-        }
-        case Operation::BEGIN: {
-            const i64 kind = words.number(), carries = words.number();
-            rank.begin(static_cast<Kind>(kind), static_cast<Carries>(carries), words.number());
-            return true;
-        }
-        case Operation::SEND: {
-            const i64 peer = words.number();
-            const Numbers segments = words.list();
-            rank.send(peer, segments, static_cast<Announced>(words.number()));
-            return true;
-        }
-        case Operation::RECEIVE: {
-            const i64 peer = words.number();
-            const Numbers segments = words.list();
-            rank.receive(peer, segments, static_cast<Announced>(words.number()));
-            return true;
-        }
-        case Operation::EXCHANGE: {
-            const i64 step = words.number();
-            rank.exchange(step, words.list());
-            return true;
-        }
-        case Operation::MERGE: {
-            const i64 result = words.number();
-            const Numbers segments = words.list();
-            rank.merge(result, segments, words.list());
-            return true;
-        }
-        case Operation::FILL: {
-            const i64 result = words.number(), segment = words.number(), format = words.number();
-            rank.fill(result, segment, format, words.list());
-            return true;
-        }
-        case Operation::SPARSIFY: {
-            const i64 result = words.number(), segment = words.number();
-            rank.sparsify(result, segment, words.list());
-            return true;
-        }
-        case Operation::AGREE: {
-            const Numbers sets = words.list();
-            rank.agree(sets, words.list());
-            return true;
-        }
-        case Operation::SPLIT: {
-            const Numbers results = words.list();
-            rank.split(results, words.number());
-            return true;
-        }
+    switch (words.next<Operation>()) {
+        case Operation::PACK:
+            return read_and_call(words, rank, &Rank::pack);
+        case Operation::BEGIN:
+            return read_and_call(words, rank, &Rank::begin);
+        case Operation::SEND:
+            return read_and_call(words, rank, &Rank::send);
+        case Operation::RECEIVE:
+            return read_and_call(words, rank, &Rank::receive);
+        case Operation::EXCHANGE:
+            return read_and_call(words, rank, &Rank::exchange);
+        case Operation::MERGE:
+            return read_and_call(words, rank, &Rank::merge);
+        case Operation::FILL:
+            return read_and_call(words, rank, &Rank::fill);
+        case Operation::SPARSIFY:
+            return read_and_call(words, rank, &Rank::sparsify);
+        case Operation::AGREE:
+            return read_and_call(words, rank, &Rank::agree);
+        case Operation::SPLIT:
+            return read_and_call(words, rank, &Rank::split);
         case Operation::FINISH:
-            rank.finish(words.list());
-            return true;
+            return read_and_call(words, rank, &Rank::finish);
     }
     return false;
 }
