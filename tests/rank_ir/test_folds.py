@@ -1,0 +1,208 @@
+"""What is counted for all ranks at once is what their programs say, statement by statement.
+
+Exact bytes (``zenc.analysis.exact_traffic``) and counts of contributors (``zenc.simulator.contributor_counts``) are
+worked out with arrays over all ranks, for speed. Here both are folds over rank programs, and equal to the byte.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.cases import COMBINATIONS, FORMATS, INNER, scheme_text, tiered_text
+from tests.support.plans import plan_of
+from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.analysis.exact_traffic import weigh
+from zenc.gradients.index_sets import Gradients, gradients
+from zenc.plan.ir import Plan
+from zenc.plan.requirements import allowed
+from zenc.plan.unroll import expand
+from zenc.rank_ir.ir import Agree, Carries, Exchange, Fill, Merge, RankPhase, RankProgram, Sparsify, Split
+from zenc.rank_ir.lower import lower_all
+from zenc.scheme.model import Format
+from zenc.simulator.contributor_counts import play
+from zenc.wire.formats import padded, wire_layout
+from zenc.wire.partitioning import UnitPartition, cut, owned
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
+
+Bits = np.ndarray
+Key = tuple[int, int, int]
+"""Number of the step, sender, receiver."""
+
+
+@dataclass(frozen=True)
+class Occupied:
+    """The slots of a segment [slots]: those that travel, and those that somebody contributed."""
+
+    there: Bits
+    given: Bits
+
+
+def filled(segment: Occupied, format: Format) -> Occupied:
+    """All slots, or those of blocks that have any."""
+    if format is Format.DENSE:
+        return Occupied(np.ones_like(segment.there), segment.given)
+    block = format.block
+    starts = range(0, len(segment.there), block)
+    blocks = [np.full(len(part := segment.there[at : at + block]), part.any()) for at in starts]
+    return Occupied(np.concatenate(blocks) if blocks else segment.there, segment.given)
+
+
+class Rank:
+    """One rank's segments, while its program is played."""
+
+    def __init__(self, what: RankProgram, by: UnitPartition, of: Gradients) -> None:
+        mine = np.isin(np.arange(of.units), of.held[what.rank])
+        self.parts = [np.zeros(size, dtype=bool) for size in by.sizes.tolist()]
+        for unit in of.held[what.rank].tolist():
+            self.parts[by.part[unit]][by.slot[unit]] = True
+        self.what, self.segments = what, dict[int, Occupied]()
+        for number in what.pack.results:
+            bits = mine if what.segments[number].part < 0 else self.parts[what.segments[number].part]
+            self.segments[number] = Occupied(bits, bits)
+
+    def exchanges(self) -> Iterator[tuple[RankPhase, Exchange]]:
+        """Do what comes between exchanges, and stop at each."""
+        for phase in self.what.phases:
+            for statement in phase.statements:
+                match statement:
+                    case Exchange():
+                        yield phase, statement
+                    case Merge(result, inputs):
+                        each = [self.segments[number] for number in inputs]
+                        there = np.logical_or.reduce([one.there for one in each])
+                        self.segments[result] = Occupied(there, np.logical_or.reduce([one.given for one in each]))
+                    case Fill(result, segment, format):
+                        self.segments[result] = filled(self.segments[segment], format)
+                    case Sparsify(result, segment):
+                        self.segments[result] = Occupied(self.segments[segment].given, self.segments[segment].given)
+                    case Split(results):
+                        for part, number in enumerate(results):
+                            self.segments[number] = Occupied(self.parts[part], self.parts[part])
+                    case Agree():
+                        pass
+
+
+def message_bytes(phase: RankPhase, segments: list[Occupied], unit_bytes: int) -> int:
+    """Of a message of ``phase``; 0 of one that is not sent."""
+    if phase.carries is Carries.ROWS:
+        values = sum(padded(int(each.there.sum()) * unit_bytes) for each in segments)
+        return values + MESSAGE_HEADER_BYTES if values else 0
+    width = 0 if phase.carries is Carries.SETS else unit_bytes
+    bodies = [wire_layout(phase.format, len(each.there), int(each.there.sum()), width)[2] for each in segments]
+    return MESSAGE_HEADER_BYTES + sum(SEGMENT_HEADER_BYTES + body for body in bodies)
+
+
+def folded(plan: Plan, of: Gradients) -> dict[Key, int]:
+    """The bytes of all messages of a call, by the programs of all ranks."""
+    parts = plan.parts(of.size)
+    by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, parts)
+    ranks = [Rank(what, by, of) for what in lower_all(plan, of.size)]
+    steps = [rank.exchanges() for rank in ranks]
+    waiting = {rank.what.rank: found for rank, step in zip(ranks, steps, strict=True) if (found := next(step, None))}
+    bytes: dict[Key, int] = {}
+    while waiting:
+        number = min(exchange.number for _, exchange in waiting.values())
+        now = {rank: found for rank, found in waiting.items() if found[1].number == number}
+        sent: dict[tuple[int, int], list[Occupied]] = {}
+        for rank, (phase, exchange) in now.items():
+            for message in exchange.sends:
+                sent[rank, message.peer] = [ranks[rank].segments[segment] for segment in message.segments]
+                weight = message_bytes(phase, sent[rank, message.peer], of.unit_bytes)
+                bytes |= {(number, rank, message.peer): weight} if weight else {}
+        for rank, (_, exchange) in now.items():
+            for message in exchange.receives:
+                found = zip(message.segments, sent[message.peer, rank], strict=True)
+                ranks[rank].segments |= dict(found)
+            following = next(steps[rank], None)
+            waiting = {**waiting, rank: following} if following else {k: v for k, v in waiting.items() if k != rank}
+    return bytes
+
+
+def counted(plan: Plan, of: Gradients) -> dict[Key, int]:
+    """The same, as ``weigh`` has it; rounds are numbered from phase to phase."""
+    rounds = expand(plan, of.size)
+    number = {(phase.name, k): step for step, (phase, k, _) in enumerate(rounds, 1)}
+    found: dict[Key, int] = {}
+    for each in weigh(plan, rounds, of).messages:
+        step = number[each.phase, each.number]
+        ends = zip(each.src.tolist(), each.dst.tolist(), each.bytes.tolist(), strict=True)
+        found |= {(step, src, dst): size for src, dst, size in ends}
+    return found
+
+
+def drawn(size: int, units: int, width: int, density: float, seed: int) -> Gradients:
+    rng = np.random.default_rng(seed)
+    return gradients(units, width, "f16", [np.flatnonzero(rng.random(units) < density) for _ in range(size)])
+
+
+def assert_same_bytes(plan: Plan, of: Gradients) -> None:
+    assert folded(plan, of) == counted(plan, of)
+
+
+DRAWS = {
+    "units": st.integers(1, 150),
+    "width": st.integers(1, 5),
+    "density": st.sampled_from((0.0, 0.02, 0.3, 1.0)),
+    "seed": st.integers(0, 99),
+}
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    combination=st.sampled_from(COMBINATIONS),
+    push=st.sampled_from(FORMATS),
+    pull=st.sampled_from(FORMATS),
+    size=st.integers(1, 7),
+    **DRAWS,
+)
+def test_bytes_of_all_formats(combination, push, pull, size, units, width, density, seed):
+    assert_same_bytes(plan_of(scheme_text(*combination, push, pull), size), drawn(size, units, width, density, seed))
+
+
+@settings(max_examples=40, deadline=None)
+@given(inner=st.sampled_from(INNER), outer=st.sampled_from(COMBINATIONS), members=st.integers(1, 3), **DRAWS)
+def test_bytes_of_tiers(inner, outer, members, units, width, density, seed):
+    plan = plan_of(tiered_text((2,), (inner, outer)), 2 * members, scheme="tiered")
+    assert_same_bytes(plan, drawn(2 * members, units, width, density, seed))
+
+
+def size_of(plan: Plan) -> int:
+    """6 ranks, or the next number that is allowed."""
+    return allowed(plan, range(6, 65), most=1)[0]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped(name: str) -> None:
+    plan = plan_of_shipped(name)
+    for density in (0.03, 0.6):
+        assert_same_bytes(plan, drawn(size_of(plan), 301, 3, density, 7))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_contributors_are_counted_as_programs_have_them(name: str) -> None:
+    """Of every message: part, and how many ranks contributed to a piece."""
+    plan = plan_of_shipped(name)
+    size = size_of(plan)
+    wanted: dict[Key, Counter[tuple[int, int]]] = defaultdict(Counter)
+    for what in lower_all(plan, size):
+        for phase in what.phases:
+            for exchange in phase.exchanges:
+                for message in exchange.receives:
+                    pieces = [what.segments[segment] for segment in message.segments]
+                    wanted[exchange.number, message.peer, what.rank].update(
+                        (max(p.part, 0), len(p.ranks)) for p in pieces
+                    )
+    found: dict[Key, Counter[tuple[int, int]]] = defaultdict(Counter)
+    for number, step in enumerate(play(plan, size), 1):
+        for some in step.carried:
+            columns = (some.src, some.dst, some.part, some.contributors, some.pieces)
+            for src, dst, part, ranks, pieces in zip(*(column.tolist() for column in columns), strict=True):
+                found[number, src, dst][part, ranks] += pieces
+    assert found == wanted
