@@ -7,18 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from zenc.cli.common import DtypeOption, JsonOption, TopologyOption, WidthOption, on_topology, print_json, reporting
-from zenc.cli.given import (
-    BandwidthOption,
-    CalibrationOption,
-    DensityOption,
-    DeviceOption,
-    RanksOption,
-    UnitsOption,
-    ZipfOption,
-    bandwidths,
-    profiles_of,
-)
+import zenc.cli.common as common
+import zenc.cli.given as given
 from zenc.cli.progress import Progress
 
 EXAMPLES = """\b
@@ -46,11 +36,11 @@ def advise(
         Path | None,
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="Of a dry run, or of gradients alone."),
     ] = None,
-    ranks: RanksOption = None,
-    bandwidth: BandwidthOption = None,
-    topology: TopologyOption = None,
-    calibration: CalibrationOption = None,
-    device: DeviceOption = None,
+    ranks: given.RanksOption = None,
+    bandwidth: given.BandwidthOption = None,
+    topology: common.TopologyOption = None,
+    calibration: given.CalibrationOption = None,
+    device: given.DeviceOption = None,
     rest: Annotated[
         str | None,
         typer.Option(metavar="BYTES", help="Of all other gradients, such as 40MB. [default: as observed, or none]"),
@@ -59,12 +49,12 @@ def advise(
         str | None,
         typer.Option(metavar="TIME", help="Of a step without any wait, such as 120ms. [default: as observed]"),
     ] = None,
-    density: DensityOption = None,
-    units: UnitsOption = 1_000_000,
-    width: WidthOption = 64,
-    dtype: DtypeOption = "f32",
-    zipf: ZipfOption = None,
-    json: JsonOption = False,
+    density: given.DensityOption = None,
+    units: given.UnitsOption = 1_000_000,
+    width: common.WidthOption = 64,
+    dtype: common.DtypeOption = "f32",
+    zipf: given.ZipfOption = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Say whether zenc is worth it for a model, against DDP's own ways and no communication at all.
 
@@ -74,16 +64,16 @@ def advise(
     if profile is None and density is None:
         raise typer.BadParameter("say what the model is like: --profile FILE of a dry run, or --density D with --units")
     others, seconds = _amount("memory", "--rest", rest), _amount("latency", "--computing", computing)
-    with reporting(json):
+    with common.reporting(json):
         from zenc import forecast
 
-        cluster, size = on_topology(topology, ranks)
+        cluster, size = common.on_topology(topology, ranks)
         densities = [] if density is None else [density]
         if profile is None:
-            (gradients,) = profiles_of(None, None, densities, units, width, dtype, zipf)
+            (gradients,) = given.profiles_of(None, None, densities, units, width, dtype, zipf)
         elif densities or zipf is not None:
             raise typer.BadParameter("--density and --zipf make a profile, and --profile has one: give either")
-        speeds = bandwidths(bandwidth, cluster)
+        speeds = given.bandwidths(bandwidth, cluster)
         if len(speeds) > 1:
             raise typer.BadParameter("--bandwidth: advice is for one bandwidth")
         found = forecast.advise(
@@ -98,7 +88,7 @@ def advise(
             progress=Progress("advise"),
         )
     if json:
-        print_json({"ok": True, **found.to_json()})
+        common.print_json({"ok": True, **found.to_json()})
     else:
         print(found)
 

@@ -4,25 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zenc.cli.common import (
-    DensityOption,
-    DtypeOption,
-    JsonOption,
-    NameOption,
-    RanksOption,
-    SchemeArgument,
-    SetOption,
-    TopologyOption,
-    UnitsOption,
-    WidthOption,
-    format_sizes,
-    locate,
-    on_topology,
-    parameters,
-    print_json,
-    reporting,
-    show_diagnostics,
-)
+import zenc.cli.common as common
 from zenc.plurals import count
 
 if TYPE_CHECKING:
@@ -38,16 +20,16 @@ Examples:
 
 
 def check(
-    file: SchemeArgument,
-    ranks: RanksOption = None,
-    assignments: SetOption = None,
-    scheme: NameOption = None,
-    topology: TopologyOption = None,
-    density: DensityOption = 0.01,
-    units: UnitsOption = 1_000_000,
-    width: WidthOption = 64,
-    dtype: DtypeOption = "f32",
-    json: JsonOption = False,
+    file: common.SchemeArgument,
+    ranks: common.RanksOption = None,
+    assignments: common.SetOption = None,
+    scheme: common.NameOption = None,
+    topology: common.TopologyOption = None,
+    density: common.DensityOption = 0.01,
+    units: common.UnitsOption = 1_000_000,
+    width: common.WidthOption = 64,
+    dtype: common.DtypeOption = "f32",
+    json: common.JsonOption = False,
 ) -> None:
     """Prove that a scheme is right.
 
@@ -58,17 +40,17 @@ def check(
     take of its memory, as is to be expected for gradients of the given units, width, dtype and density. Where moves
     crowd a link inside the network, there is a warning.
     """
-    path, params = locate(file), parameters(assignments)
-    with reporting(json):
+    path, params = common.locate(file), common.parameters(assignments)
+    with common.reporting(json):
         from zenc import api
         from zenc.gradients.uniform import UniformGradient
 
-        cluster, ranks = on_topology(topology, ranks)
+        cluster, ranks = common.on_topology(topology, ranks)
         gradient = UniformGradient(units, width, dtype, density)
         report = api.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
-    show_diagnostics(report.warnings)
+    common.show_diagnostics(report.warnings)
     if json:
-        print_json(
+        common.print_json(
             {
                 "ok": True,
                 "scheme": report.name,
@@ -96,7 +78,7 @@ def check(
 
 def _proved(name: str, report: Report) -> str:
     rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in report.rounds.items())
-    return f"{name} is proved for {format_sizes(report.sizes)} ({rounds})"
+    return f"{name} is proved for {common.format_sizes(report.sizes)} ({rounds})"
 
 
 def _candidate(report: Report) -> dict[str, object]:

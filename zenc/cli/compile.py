@@ -8,20 +8,7 @@ from typing import Annotated
 
 import typer
 
-from zenc.cli.common import (
-    JsonOption,
-    NameOption,
-    RanksOption,
-    SchemeArgument,
-    SetOption,
-    TopologyOption,
-    format_sizes,
-    locate,
-    on_topology,
-    parameters,
-    print_json,
-    reporting,
-)
+import zenc.cli.common as common
 from zenc.codegen.build.arch import USUAL, listed
 
 
@@ -66,15 +53,15 @@ Examples:
 
 
 def compile_(
-    file: SchemeArgument,
-    ranks: RanksOption = None,
-    assignments: SetOption = None,
+    file: common.SchemeArgument,
+    ranks: common.RanksOption = None,
+    assignments: common.SetOption = None,
     target: TargetOption = Target.CPU,
     arch: ArchOption = None,
-    scheme: NameOption = None,
-    topology: TopologyOption = None,
+    scheme: common.NameOption = None,
+    topology: common.TopologyOption = None,
     output: OutputOption = None,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Compile a scheme to a directory: manifest, plan and kernels.
 
@@ -86,20 +73,20 @@ def compile_(
     compute capability 9.0 (H100, H200), and kernels for sm_80 run on 8.0, 8.6 and 8.9. For other GPUs they are compiled
     where the scheme is loaded, if NVRTC is there.
     """
-    path, params = locate(file), parameters(assignments)
-    with reporting(json):
+    path, params = common.locate(file), common.parameters(assignments)
+    with common.reporting(json):
         from zenc import api
 
-        cluster, ranks = on_topology(topology, ranks)
+        cluster, ranks = common.on_topology(topology, ranks)
         artifact = api.compile(
             path, ranks=ranks, params=params, target=target.value, scheme=scheme, topology=cluster, arch=arch
         )
         where = artifact.save(output or Path("build") / artifact.name)
     if json:
-        print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
+        common.print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:
         plan, proved = artifact.plan, artifact.proved_sizes
-        group = format_sizes(proved) if plan.size is not None else _any(proved)
+        group = common.format_sizes(proved) if plan.size is not None else _any(proved)
         archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target is Target.CUDA else ""
         print(f"{where}: {artifact.name} for {group}, target {target.value}{archs}, plan {artifact.digest[:12]}")
         if artifact.choosing:
@@ -110,4 +97,4 @@ def _any(proved: tuple[int, ...]) -> str:
     """The group sizes of a plan that is for no one number of ranks alone."""
     if proved[0] == 1 and len(proved) == proved[-1]:
         return "any number of ranks"
-    return f"any number of ranks that it allows (proved for {format_sizes(proved)})"
+    return f"any number of ranks that it allows (proved for {common.format_sizes(proved)})"

@@ -10,23 +10,7 @@ from typing import Annotated
 
 import typer
 
-from zenc.cli.common import (
-    DensityOption,
-    DtypeOption,
-    JsonOption,
-    NameOption,
-    SchemeArgument,
-    SetOption,
-    TopologyOption,
-    UnitsOption,
-    WidthOption,
-    locate,
-    on_topology,
-    parameters,
-    print_json,
-    reporting,
-    save,
-)
+import zenc.cli.common as common
 
 
 class PhaseName(str, Enum):
@@ -54,7 +38,7 @@ Examples:
 
 
 def draw(
-    file: SchemeArgument,
+    file: common.SchemeArgument,
     ranks: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Number of ranks, at most 256. [default: 4, or the nearest it allows]"),
@@ -62,14 +46,14 @@ def draw(
     output: OutputOption = None,
     phase: PhaseOption = None,
     steps: StepsOption = None,
-    assignments: SetOption = None,
-    scheme: NameOption = None,
-    topology: TopologyOption = None,
-    density: DensityOption = 0.01,
-    units: UnitsOption = 1_000_000,
-    width: WidthOption = 64,
-    dtype: DtypeOption = "f32",
-    json: JsonOption = False,
+    assignments: common.SetOption = None,
+    scheme: common.NameOption = None,
+    topology: common.TopologyOption = None,
+    density: common.DensityOption = 0.01,
+    units: common.UnitsOption = 1_000_000,
+    width: common.WidthOption = 64,
+    dtype: common.DtypeOption = "f32",
+    json: common.JsonOption = False,
 ) -> None:
     """Draw who sends what to whom, step by step, as an SVG.
 
@@ -82,12 +66,12 @@ def draw(
     With --topology arrows have the colour of the load of the links on their way, as is to be expected for gradients of
     the given units, width, dtype and density.
     """
-    path, params, chosen = locate(file), parameters(assignments), _range(steps)
-    with reporting(json):
+    path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
+    with common.reporting(json):
         from zenc import api
         from zenc.gradients.uniform import UniformGradient
 
-        cluster, size = on_topology(topology, ranks)
+        cluster, size = common.on_topology(topology, ranks)
         drawing = api.draw(
             path,
             size,
@@ -100,10 +84,10 @@ def draw(
         )
         text = drawing.svg()
         if output:
-            save(output, text)
+            common.save(output, text)
     if json:
         shown = drawing.to_json() if output else {**drawing.to_json(), "svg": text}
-        print_json({"ok": True, "file": str(output) if output else None, **shown})
+        common.print_json({"ok": True, "file": str(output) if output else None, **shown})
     elif output:
         print(f"{output}: {drawing.words()}")
     else:

@@ -7,23 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import (
-    DensityOption,
-    DtypeOption,
-    JsonOption,
-    NameOption,
-    SchemeArgument,
-    SetOption,
-    TopologyOption,
-    UnitsOption,
-    WidthOption,
-    locate,
-    on_topology,
-    parameters,
-    print_json,
-    reporting,
-    show_diagnostics,
-)
+import zenc.cli.common as common
 
 if TYPE_CHECKING:
     from zenc.rank_ir.text import ShownProgram
@@ -51,7 +35,7 @@ IndicesOption = Annotated[
 
 
 def explain(
-    file: SchemeArgument,
+    file: common.SchemeArgument,
     ranks: Annotated[
         int | None,
         typer.Option(
@@ -59,10 +43,10 @@ def explain(
         ),
     ] = None,
     rank: Annotated[int, typer.Option(min=0, metavar="R", help="Whose messages to list.")] = 0,
-    density: DensityOption = 0.01,
-    units: UnitsOption = 1_000_000,
-    width: WidthOption = 64,
-    dtype: DtypeOption = "f32",
+    density: common.DensityOption = 0.01,
+    units: common.UnitsOption = 1_000_000,
+    width: common.WidthOption = 64,
+    dtype: common.DtypeOption = "f32",
     zipf: Annotated[
         float | None, typer.Option(metavar="S", help="Draw units by Zipf's law with this exponent, unit 0 most often.")
     ] = None,
@@ -71,13 +55,13 @@ def explain(
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the random numbers that units are drawn with.")] = 0,
     indices: IndicesOption = None,
-    assignments: SetOption = None,
-    scheme: NameOption = None,
-    topology: TopologyOption = None,
+    assignments: common.SetOption = None,
+    scheme: common.NameOption = None,
+    topology: common.TopologyOption = None,
     program: Annotated[
         bool, typer.Option("--program", help="Print the program of rank R instead: its statements, one by one.")
     ] = False,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Say who sends what to whom, and count the bytes, headers included.
 
@@ -88,13 +72,13 @@ def explain(
     M is the size of the dense tensor, d_k the density of the sum of k ranks. With --topology the ranks are those of the
     topology, and the loads of its links follow.
     """
-    path, params = locate(file), parameters(assignments)
+    path, params = common.locate(file), common.parameters(assignments)
     if ranks is not None and rank >= ranks:
         raise typer.BadParameter(f"--rank {rank} is not among the ranks 0 to {ranks - 1}")
-    with reporting(json):
+    with common.reporting(json):
         from zenc import api
 
-        cluster, size = on_topology(topology, ranks)
+        cluster, size = common.on_topology(topology, ranks)
         if program:
             shown = api.rank_programs(path, size, rank, units, width, dtype, params, scheme, cluster)
             return _print_programs(shown, json)
@@ -114,9 +98,9 @@ def explain(
             scheme=scheme,
             topology=cluster,
         )
-    show_diagnostics(explanation.placement.warnings if explanation.placement else ())
+    common.show_diagnostics(explanation.placement.warnings if explanation.placement else ())
     if json:
-        print_json({"ok": True, **explanation.to_json()})
+        common.print_json({"ok": True, **explanation.to_json()})
     else:
         print(explanation.text())
 
@@ -124,6 +108,6 @@ def explain(
 def _print_programs(shown: dict[str, ShownProgram], json: bool) -> None:
     """One program, or of a scheme that chooses those of all candidates."""
     if json:
-        print_json({"ok": True, "programs": [each.to_json() for each in shown.values()]})
+        common.print_json({"ok": True, "programs": [each.to_json() for each in shown.values()]})
     else:
         print("\n\n".join(each.text() for each in shown.values()))

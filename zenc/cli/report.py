@@ -11,31 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import (
-    DtypeOption,
-    JsonOption,
-    SetOption,
-    TopologyOption,
-    locate,
-    on_topology,
-    parameters,
-    print_json,
-    reporting,
-    save,
-)
-from zenc.cli.given import (
-    BandwidthOption,
-    CalibrationOption,
-    Device,
-    DeviceOption,
-    ParameterOption,
-    ProfileOption,
-    RanksOption,
-    ZipfOption,
-    calibrations,
-    even_gradient,
-    profiles_of,
-)
+import zenc.cli.common as common
+import zenc.cli.given as given
 from zenc.cli.progress import Progress
 from zenc.plurals import count
 
@@ -72,11 +49,11 @@ def report(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE.html", help="Where to write. Required without --json."),
     ] = None,
-    ranks: RanksOption = None,
-    topology: TopologyOption = None,
-    profile: ProfileOption = None,
-    parameter: ParameterOption = None,
-    bandwidth: BandwidthOption = None,
+    ranks: given.RanksOption = None,
+    topology: common.TopologyOption = None,
+    profile: given.ProfileOption = None,
+    parameter: given.ParameterOption = None,
+    bandwidth: given.BandwidthOption = None,
     density: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, metavar="D", help="Share of units a rank holds. [default: 0.01]")
     ] = None,
@@ -84,16 +61,16 @@ def report(
         int | None, typer.Option(min=1, metavar="U", help="Units of the tensor. [default: 1,000,000]")
     ] = None,
     width: Annotated[int | None, typer.Option(min=1, metavar="W", help="Values in a unit. [default: 64]")] = None,
-    dtype: DtypeOption = "f32",
-    zipf: ZipfOption = None,
-    calibration: CalibrationOption = None,
-    device: DeviceOption = None,
+    dtype: common.DtypeOption = "f32",
+    zipf: given.ZipfOption = None,
+    calibration: given.CalibrationOption = None,
+    device: given.DeviceOption = None,
     measured: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, metavar="FILE", help="What calls took: laid beside the predictions."),
     ] = None,
-    assignments: SetOption = None,
-    json: JsonOption = False,
+    assignments: common.SetOption = None,
+    json: common.JsonOption = False,
 ) -> None:
     """Write one HTML file about schemes at one place: proved, drawn, predicted, and beside it what was measured.
 
@@ -101,8 +78,8 @@ def report(
     """
     if output is None and not json:
         raise typer.BadParameter("say where to write: -o report.html; or print its data: --json")
-    paths, params = [locate(file) for file in files], parameters(assignments)
-    with reporting(json):
+    paths, params = [common.locate(file) for file in files], common.parameters(assignments)
+    with common.reporting(json):
         from zenc.report.findings import findings
         from zenc.report.measured import Conditions, read_measured
         from zenc.report.render import html
@@ -110,7 +87,7 @@ def report(
 
         taken = read_measured(measured) if measured else None
         at = taken.at if taken else Conditions()
-        cluster, size = on_topology(topology, ranks)
+        cluster, size = common.on_topology(topology, ranks)
         known = _calibration(calibration, bandwidth, cluster, device, at)
         remarks = []
         if profile is None:
@@ -118,27 +95,27 @@ def report(
             shape = units or at.units or DEFAULT_UNITS, width or at.width or DEFAULT_WIDTH, dtype
             densities = [density if density is not None else at.density or DEFAULT_DENSITY]
             _ensure_drawn(at, density, measured)
-            (gradients,) = profiles_of(None, parameter, densities, *shape, zipf)
-            remarks += [even_gradient().message] if zipf is None else []
+            (gradients,) = given.profiles_of(None, parameter, densities, *shape, zipf)
+            remarks += [given.even_gradient().message] if zipf is None else []
         else:
             densities = [] if density is None else [density]
-            (gradients,) = profiles_of(profile, parameter, densities, 1, 1, dtype, zipf)
+            (gradients,) = given.profiles_of(profile, parameter, densities, 1, 1, dtype, zipf)
         place = SweepPoint(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
         found = findings(paths, place, taken, params, Progress("report"), remarks)
         if output:
-            save(output, html(found, _made_by()))
+            common.save(output, html(found, _made_by()))
     if json:
-        print_json({"ok": True, "file": str(output) if output else None, **found.to_json()})
+        common.print_json({"ok": True, "file": str(output) if output else None, **found.to_json()})
     else:
         best = found.subjects[0]
         print(f"{output}: {count(len(found.subjects), 'scheme')} among {count(place.size, 'rank')}; best: {best.name}")
 
 
 def _calibration(
-    path: Path | None, bandwidth: str | None, cluster: Topology | None, device: Device | None, at: Conditions
+    path: Path | None, bandwidth: str | None, cluster: Topology | None, device: given.Device | None, at: Conditions
 ) -> Calibration:
     """Of the file, or a guess; with the bandwidth that is given, or else that of the measurement."""
-    found, *more = calibrations(path, bandwidth, cluster, device)
+    found, *more = given.calibrations(path, bandwidth, cluster, device)
     if more:
         raise typer.BadParameter("--bandwidth: a report is about one bandwidth")
     if bandwidth is None and cluster is None and path is None and at.bandwidth:

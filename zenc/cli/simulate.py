@@ -9,31 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from zenc.cli.common import (
-    DtypeOption,
-    JsonOption,
-    SetOption,
-    TopologyOption,
-    WidthOption,
-    locate,
-    on_topology,
-    parameters,
-    print_json,
-    reporting,
-    save,
-    show_diagnostics,
-    without_plots,
-)
-from zenc.cli.given import (
-    CalibrationOption,
-    DeviceOption,
-    ParameterOption,
-    ProfileOption,
-    UnitsOption,
-    ZipfOption,
-    calibrations,
-    profiles_of,
-)
+import zenc.cli.common as common
+import zenc.cli.given as given
 from zenc.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -74,9 +51,9 @@ def simulate(
     files: Annotated[
         list[str], typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
     ],
-    topology: TopologyOption = None,
-    profile: ProfileOption = None,
-    parameter: ParameterOption = None,
+    topology: common.TopologyOption = None,
+    profile: given.ProfileOption = None,
+    parameter: given.ParameterOption = None,
     ready: Annotated[
         list[str] | None,
         typer.Option(
@@ -94,19 +71,19 @@ def simulate(
     density: Annotated[
         str | None, typer.Option(metavar="D,...", help="Share of units that a rank holds. [default: 0.01]")
     ] = None,
-    units: UnitsOption = 1_000_000,
-    width: WidthOption = 64,
-    dtype: DtypeOption = "f32",
-    zipf: ZipfOption = None,
-    calibration: CalibrationOption = None,
-    device: DeviceOption = None,
-    assignments: SetOption = None,
+    units: given.UnitsOption = 1_000_000,
+    width: common.WidthOption = 64,
+    dtype: common.DtypeOption = "f32",
+    zipf: given.ZipfOption = None,
+    calibration: given.CalibrationOption = None,
+    device: given.DeviceOption = None,
+    assignments: common.SetOption = None,
     plot: Annotated[Path | None, _file("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")] = None,
     over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
     trace: Annotated[
         Path | None, _file("--trace", help="Write one run there, as a Chrome trace: of the best scheme.")
     ] = None,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Say how long schemes take, and which is best.
 
@@ -114,37 +91,37 @@ def simulate(
     what they need, and each step, message and kernel takes what the calibration says. Ranks that do alike are simulated
     as one, so thousands take seconds.
     """
-    paths, params = [locate(file) for file in files], parameters(assignments)
-    with reporting(json):
+    paths, params = [common.locate(file) for file in files], common.parameters(assignments)
+    with common.reporting(json):
         from zenc.pipeline import Given, planners_of
         from zenc.simulator import sweep
         from zenc.simulator.sweep_report import chrome_trace, text
 
-        cluster, _ = on_topology(topology, None)
+        cluster, _ = common.on_topology(topology, None)
         sizes = _sizes(ranks, cluster)
         densities = _numbers("--density", density) or ([0.01] if profile is None else [])
-        profiles = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
+        profiles = given.profiles_of(profile, parameter, densities, units, width, dtype, zipf)
         moments = _moments(ready, profiles[0])
-        bandwidths = calibrations(calibration, bandwidth, cluster, device)
+        bandwidths = given.calibrations(calibration, bandwidth, cluster, device)
         places = list(_places(sizes, profiles, bandwidths, cluster, moments))
         if trace and len(places) > 1:
             raise typer.BadParameter("--trace is of one run: give one number of ranks, one density and one bandwidth")
         axis = over or _axis(sizes, profiles, bandwidths)
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
-        missing = without_plots(plot)
+        missing = common.without_plots(plot)
         schemes = planners_of(paths, Given(params=params, topology=cluster))
         found = sweep.simulate(schemes, places, Progress("simulate"), trace is not None)
-        show_diagnostics(found.skipped)
+        common.show_diagnostics(found.skipped)
         if trace:
-            save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
+            common.save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
         if plot and not missing:
             from zenc.draw.plots import simulated
 
-            save(plot, simulated.plot(found, places, axis))
+            common.save(plot, simulated.plot(found, places, axis))
     if json:
         told = [diagnostic.to_json() for diagnostic in (*found.skipped, *missing)]
-        print_json({"ok": not missing, **found.to_json(), "diagnostics": told})
+        common.print_json({"ok": not missing, **found.to_json(), "diagnostics": told})
     else:
         print(text(found))
     if missing:

@@ -9,30 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import (
-    DtypeOption,
-    JsonOption,
-    TopologyOption,
-    WidthOption,
-    on_topology,
-    print_json,
-    reporting,
-    save,
-    without_plots,
-)
-from zenc.cli.given import (
-    BandwidthOption,
-    CalibrationOption,
-    DensityOption,
-    DeviceOption,
-    ParameterOption,
-    ProfileOption,
-    RanksOption,
-    UnitsOption,
-    ZipfOption,
-    calibrations,
-    profiles_of,
-)
+import zenc.cli.common as common
+import zenc.cli.given as given
 from zenc.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -55,25 +33,25 @@ What it answers: which scheme you would write for this gradient, on this cluster
 
 
 def tune(
-    topology: TopologyOption = None,
-    profile: ProfileOption = None,
-    parameter: ParameterOption = None,
-    ranks: RanksOption = None,
-    bandwidth: BandwidthOption = None,
-    density: DensityOption = None,
-    units: UnitsOption = 1_000_000,
-    width: WidthOption = 64,
-    dtype: DtypeOption = "f32",
-    zipf: ZipfOption = None,
-    calibration: CalibrationOption = None,
-    device: DeviceOption = None,
+    topology: common.TopologyOption = None,
+    profile: given.ProfileOption = None,
+    parameter: given.ParameterOption = None,
+    ranks: given.RanksOption = None,
+    bandwidth: given.BandwidthOption = None,
+    density: given.DensityOption = None,
+    units: given.UnitsOption = 1_000_000,
+    width: common.WidthOption = 64,
+    dtype: common.DtypeOption = "f32",
+    zipf: given.ZipfOption = None,
+    calibration: given.CalibrationOption = None,
+    device: given.DeviceOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the best scheme there.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the table there, as bars; needs zenc[plots].")
     ] = None,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Search for the scheme that takes least, and write it as a file that a person can read and commit.
 
@@ -81,30 +59,30 @@ def tune(
     tiers for each level of the topology, and of the best all wire formats and units. Each is predicted for every
     gradient of the profile, one call after another; the best are proved.
     """
-    with reporting(json):
+    with common.reporting(json):
         from zenc import forecast
 
-        cluster, size = on_topology(topology, ranks)
+        cluster, size = common.on_topology(topology, ranks)
         if profile is None and density is None:
             help = "say what gradients are like: --profile FILE, or --density D with --units and --width"
             raise typer.BadParameter(help)
         densities = [] if density is None else [density]
-        (profiles,) = profiles_of(profile, parameter, densities, units, width, dtype, zipf)
-        (known,) = calibrations(calibration, _one(bandwidth), cluster, device)
-        missing = without_plots(plot)
+        (profiles,) = given.profiles_of(profile, parameter, densities, units, width, dtype, zipf)
+        (known,) = given.calibrations(calibration, _one(bandwidth), cluster, device)
+        missing = common.without_plots(plot)
         found = forecast.tune(
             profiles, ranks=size, topology=cluster, calibration=known, progress=Progress("tune", pause=2.0)
         )
         text = found.text(_command())
         if output:
-            save(output, text)
+            common.save(output, text)
         if plot and not missing:
             from zenc.draw.plots import bars
 
-            save(plot, bars.of_tuned(found))
+            common.save(plot, bars.of_tuned(found))
     if json:
         said = {"ok": not missing, "file": str(output) if output else None, **found.to_json(), "text": text}
-        print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
+        common.print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
     else:
         _print(found, text, output)
     if missing:

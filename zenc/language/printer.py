@@ -4,25 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from zenc.language.schedule import (
-    All,
-    Apply,
-    Binary,
-    Block,
-    Expression,
-    For,
-    If,
-    Integer,
-    Let,
-    Part,
-    Parts,
-    Require,
-    Send,
-    Statement,
-    Step,
-    Unary,
-    Variable,
-)
+from zenc.language import schedule as s
 
 _Lines: TypeAlias = list[str]
 
@@ -47,64 +29,64 @@ _WIDEST = 100
 _INDENT = "    "
 
 
-def expression_text(expression: Expression) -> str:
+def expression_text(expression: s.Expression) -> str:
     """The expression as its author could have written it."""
     return _text(expression, 0)
 
 
-def _text(e: Expression, loosest: int) -> str:
+def _text(e: s.Expression, loosest: int) -> str:
     """``e``, in parentheses if its operator binds looser than ``loosest``."""
     match e:
-        case Integer():
+        case s.Integer():
             return f"({e.value})" if e.value < 0 and loosest > _MINUS else str(e.value)
-        case Variable():
+        case s.Variable():
             return e.name
-        case Apply():
+        case s.Apply():
             return f"{e.function}({', '.join(_text(argument, 0) for argument in e.arguments)})"
-        case Unary():
+        case s.Unary():
             level = _LEVEL["not"] if e.operator == "not" else _MINUS
             operator = "not " if e.operator == "not" else "-"
             text = operator + _text(e.operand, level)
-        case Binary():
+        case s.Binary():
             level = _LEVEL[e.operator]
             left = _text(e.left, level + (level == _COMPARISON))
             text = f"{left} {e.operator} {_text(e.right, level + 1)}"
     return f"({text})" if level < loosest else text
 
 
-def block_text(block: Block, indent: int = 0) -> str:
+def block_text(block: s.Block, indent: int = 0) -> str:
     """The statements, one a line; blocks of one short statement stand on the line of their head."""
     return "\n".join(block_lines(block, indent))
 
 
-def block_lines(block: Block, indent: int = 0) -> list[str]:
+def block_lines(block: s.Block, indent: int = 0) -> list[str]:
     """The lines of ``block_text``; ``indent`` counts levels of four spaces."""
     return [_INDENT * indent + line for statement in block for line in _statement(statement)]
 
 
-def _statement(statement: Statement) -> _Lines:
+def _statement(statement: s.Statement) -> _Lines:
     match statement:
-        case Let():
+        case s.Let():
             return [f"let {statement.name} = {expression_text(statement.value)}"]
-        case Require(condition, message):
+        case s.Require(condition, message):
             return [f'require {expression_text(condition)} "{message}"']
-        case Send():
+        case s.Send():
             return [_send(statement)]
-        case Step():
+        case s.Step():
             return _braced("step", statement.body)
-        case For():
+        case s.For():
             first, last = expression_text(statement.first), expression_text(statement.last)
             return _braced(f"for {statement.variable} in {first} .. {last}", statement.body)
-        case If():
+        case s.If():
             return _if(statement)
 
 
-def _if(statement: If) -> _Lines:
+def _if(statement: s.If) -> _Lines:
     lines = _braced(f"if {expression_text(statement.condition)}", statement.then)
     if not statement.otherwise:
         return lines
     only = statement.otherwise[0]
-    chained = len(statement.otherwise) == 1 and isinstance(only, If)
+    chained = len(statement.otherwise) == 1 and isinstance(only, s.If)
     rest = _statement(only) if chained else _braced("", statement.otherwise)
     head = f"else {rest[0].lstrip()}"
     if lines[-1] == "}":
@@ -112,7 +94,7 @@ def _if(statement: If) -> _Lines:
     return [*lines, head, *rest[1:]]
 
 
-def _braced(head: str, body: Block) -> _Lines:
+def _braced(head: str, body: s.Block) -> _Lines:
     inner = [line for statement in body for line in _statement(statement)]
     if not inner:
         return [f"{head} {{ }}"]
@@ -121,18 +103,18 @@ def _braced(head: str, body: Block) -> _Lines:
     return [f"{head} {{", *(_INDENT + line for line in inner), "}"]
 
 
-def _send(send: Send) -> str:
+def _send(send: s.Send) -> str:
     of = f" of {expression_text(send.origin)}" if send.origin is not None else ""
     where = f" where {expression_text(send.where)}" if send.where is not None else ""
     return f"send {parts_text(send.parts)}{of} to {expression_text(send.to)}{where}"
 
 
-def parts_text(parts: Parts) -> str:
+def parts_text(parts: s.Parts) -> str:
     """``all``, ``part E`` or ``parts E .. E``."""
     match parts:
-        case All():
+        case s.All():
             return "all"
-        case Part():
+        case s.Part():
             return f"part {expression_text(parts.index)}"
         case _:
             return f"parts {expression_text(parts.first)} .. {expression_text(parts.last)}"

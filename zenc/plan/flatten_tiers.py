@@ -14,27 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from zenc.language.schedule import (
-    All,
-    Binary,
-    Block,
-    Expression,
-    Integer,
-    Part,
-    PartRange,
-    Parts,
-    Send,
-    Statement,
-    Variable,
-    rebuilt,
-)
+from zenc.language import schedule as s
 from zenc.plan.expressions import LIMIT
 from zenc.scheme.model import Aggregation, Partition, TierDeclaration
 from zenc.scheme.substitute import Substitution
 
-RANK, SIZE = Variable("rank"), Variable("size")
-ZERO: Expression = Integer(0)
-ONE: Expression = Integer(1)
+RANK, SIZE = s.Variable("rank"), s.Variable("size")
+ZERO: s.Expression = s.Integer(0)
+ONE: s.Expression = s.Integer(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +32,14 @@ class TierPlace:
     tier, and ``group`` the first rank of a rank's group.
     """
 
-    rank: Expression
-    size: Expression
-    parts: Expression
-    one_shot: Expression
+    rank: s.Expression
+    size: s.Expression
+    parts: s.Expression
+    one_shot: s.Expression
     inner: int
-    group: Expression
-    owned: Expression
-    width: Expression
+    group: s.Expression
+    owned: s.Expression
+    width: s.Expression
 
     def names(self) -> Substitution:
         """The names of the language, as the tier means them."""
@@ -64,12 +51,12 @@ class TierPlace:
 class _Folding(Substitution):
     """Works out what has become a number: ``size - 2`` in a tier of 8 is 6."""
 
-    def expression(self, e: Expression) -> Expression:
+    def expression(self, e: s.Expression) -> s.Expression:
         found = super().expression(e)
         match found:
-            case Binary(operator, Integer(left), Integer(right)) if operator in _FOLDED:
+            case s.Binary(operator, s.Integer(left), s.Integer(right)) if operator in _FOLDED:
                 value = _FOLDED[operator](left, right)
-                return Integer(value, span=found.span) if 0 <= value < LIMIT else found
+                return s.Integer(value, span=found.span) if 0 <= value < LIMIT else found
         return found
 
 
@@ -84,7 +71,7 @@ def places(tiers: Sequence[TierDeclaration]) -> tuple[TierPlace, ...]:
         rank, size, group = _counting(inner, tier.size)
         cut = tier.partition is Partition.PARALLELISM
         parts = size if cut else ONE
-        one_shot = Integer(int(tier.aggregation is Aggregation.ONE_SHOT))
+        one_shot = s.Integer(int(tier.aggregation is Aggregation.ONE_SHOT))
         width = _width(tiers, number, inner)
         found.append(TierPlace(rank, size, parts, one_shot, inner, group, owned, width))
         owned = _add(owned, _times(rank, width)) if cut else owned
@@ -92,58 +79,58 @@ def places(tiers: Sequence[TierDeclaration]) -> tuple[TierPlace, ...]:
     return tuple(found)
 
 
-def _counting(inner: int, members: int | None) -> tuple[Expression, Expression, Expression]:
+def _counting(inner: int, members: int | None) -> tuple[s.Expression, s.Expression, s.Expression]:
     """The rank in the tier, the size of the tier, and the first rank of the group."""
     if members is None:
-        first = Binary("mod", RANK, Integer(inner)) if inner > 1 else ZERO
+        first = s.Binary("mod", RANK, s.Integer(inner)) if inner > 1 else ZERO
         return _over(RANK, inner), _over(SIZE, inner), first
-    rank = Binary("mod", _over(RANK, inner), Integer(members))
-    whole = _times(_over(RANK, inner * members), Integer(inner * members))
-    first = _add(whole, Binary("mod", RANK, Integer(inner))) if inner > 1 else whole
-    return rank, Integer(members), first
+    rank = s.Binary("mod", _over(RANK, inner), s.Integer(members))
+    whole = _times(_over(RANK, inner * members), s.Integer(inner * members))
+    first = _add(whole, s.Binary("mod", RANK, s.Integer(inner))) if inner > 1 else whole
+    return rank, s.Integer(members), first
 
 
-def _width(tiers: Sequence[TierDeclaration], number: int, inner: int) -> Expression:
+def _width(tiers: Sequence[TierDeclaration], number: int, inner: int) -> s.Expression:
     """The parts of all in one part of a tier: as many as the tiers outside it cut that in."""
     width = ONE
     for tier in tiers[number:]:
         if tier is not tiers[number] and tier.partition is Partition.PARALLELISM:
-            width = _times(width, Integer(tier.size) if tier.size else _over(SIZE, inner))
+            width = _times(width, s.Integer(tier.size) if tier.size else _over(SIZE, inner))
         inner *= tier.size or 1
     return width
 
 
-def rewritten(block: Block, place: TierPlace) -> Block:
+def rewritten(block: s.Block, place: TierPlace) -> s.Block:
     """``block`` of a tier as moves of the whole group."""
     return tuple(_statement(statement, place) for statement in place.names().block(block))
 
 
-def _statement(statement: Statement, place: TierPlace) -> Statement:
+def _statement(statement: s.Statement, place: TierPlace) -> s.Statement:
     match statement:
-        case Send(parts, to, origin):
+        case s.Send(parts, to, origin):
             origin = None if origin is None else _global(origin, place)
             return replace(statement, parts=_parts(parts, place), to=_global(to, place), origin=origin)
-    return rebuilt(statement, lambda child: _statement(child, place) if isinstance(child, Statement) else child)
+    return s.rebuilt(statement, lambda child: _statement(child, place) if isinstance(child, s.Statement) else child)
 
 
-def _global(member: Expression, place: TierPlace) -> Expression:
+def _global(member: s.Expression, place: TierPlace) -> s.Expression:
     """The rank whose place in this rank's group is ``member``."""
-    return _add(place.group, _times(member, Integer(place.inner)))
+    return _add(place.group, _times(member, s.Integer(place.inner)))
 
 
-def _parts(parts: Parts, place: TierPlace) -> Parts:
+def _parts(parts: s.Parts, place: TierPlace) -> s.Parts:
     match parts:
-        case All():
+        case s.All():
             whole = _times(place.parts, place.width)
-            return PartRange(place.owned, _minus_one(_add(place.owned, whole)), span=parts.span)
-        case Part(index):
+            return s.PartRange(place.owned, _minus_one(_add(place.owned, whole)), span=parts.span)
+        case s.Part(index):
             first, last = _fine(index, place)
-            return Part(first, span=parts.span) if place.width == ONE else PartRange(first, last, span=parts.span)
-        case PartRange():
-            return PartRange(_fine(parts.first, place)[0], _fine(parts.last, place)[1], span=parts.span)
+            return s.Part(first, span=parts.span) if place.width == ONE else s.PartRange(first, last, span=parts.span)
+        case s.PartRange():
+            return s.PartRange(_fine(parts.first, place)[0], _fine(parts.last, place)[1], span=parts.span)
 
 
-def _fine(part: Expression, place: TierPlace) -> tuple[Expression, Expression]:
+def _fine(part: s.Expression, place: TierPlace) -> tuple[s.Expression, s.Expression]:
     """The first and the last of the parts of all that are ``part`` of a tier."""
     first = _add(place.owned, _times(part, place.width))
     if place.width == ONE:
@@ -154,34 +141,34 @@ def _fine(part: Expression, place: TierPlace) -> tuple[Expression, Expression]:
 # Expressions without what goes without saying ----------------------------------------------------------------------
 
 
-def _over(value: Expression, divisor: int) -> Expression:
-    return Binary("/", value, Integer(divisor)) if divisor > 1 else value
+def _over(value: s.Expression, divisor: int) -> s.Expression:
+    return s.Binary("/", value, s.Integer(divisor)) if divisor > 1 else value
 
 
-def _times(left: Expression, right: Expression) -> Expression:
+def _times(left: s.Expression, right: s.Expression) -> s.Expression:
     match left, right:
-        case Integer(a), Integer(b):
-            return Integer(a * b)
-        case (Integer(1), kept) | (kept, Integer(1)):
+        case s.Integer(a), s.Integer(b):
+            return s.Integer(a * b)
+        case (s.Integer(1), kept) | (kept, s.Integer(1)):
             return kept
-        case (Integer(0), _) | (_, Integer(0)):
-            return Integer(0)
-    return Binary("*", left, right)
+        case (s.Integer(0), _) | (_, s.Integer(0)):
+            return s.Integer(0)
+    return s.Binary("*", left, right)
 
 
-def _add(left: Expression, right: Expression) -> Expression:
+def _add(left: s.Expression, right: s.Expression) -> s.Expression:
     match left, right:
-        case Integer(a), Integer(b):
-            return Integer(a + b)
-        case (Integer(0), kept) | (kept, Integer(0)):
+        case s.Integer(a), s.Integer(b):
+            return s.Integer(a + b)
+        case (s.Integer(0), kept) | (kept, s.Integer(0)):
             return kept
-    return Binary("+", left, right)
+    return s.Binary("+", left, right)
 
 
-def _minus_one(value: Expression) -> Expression:
+def _minus_one(value: s.Expression) -> s.Expression:
     match value:
-        case Integer(number) if number > 0:
-            return Integer(number - 1)
-        case Binary("+", left, Integer(1)):
+        case s.Integer(number) if number > 0:
+            return s.Integer(number - 1)
+        case s.Binary("+", left, s.Integer(1)):
             return left
-    return Binary("-", value, Integer(1))
+    return s.Binary("-", value, s.Integer(1))

@@ -8,22 +8,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
+from zenc.language import schedule as s
 from zenc.language.parse import parse_expression
-from zenc.language.schedule import (
-    All,
-    Block,
-    Expression,
-    For,
-    If,
-    Let,
-    Part,
-    PartRange,
-    Parts,
-    Require,
-    Send,
-    Statement,
-    Step,
-)
 from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.to_json import Json
@@ -172,17 +158,17 @@ class _PlanReader:
             start = len(source.text) - 1
         return Span(source, start, start + 1)
 
-    def block(self, items: list[Json]) -> Block:
+    def block(self, items: list[Json]) -> s.Block:
         return tuple(self._statement(_of_type(item, dict)) for item in _of_type(items, list))
 
-    def _statement(self, item: Json) -> Statement:
-        kinds: dict[str, Callable[[], Statement]] = {
-            "step": lambda: Step(self.block(item["step"])),
-            "for": lambda: For(_of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"])),
-            "if": lambda: If(_e(item["if"]), self.block(item["then"]), self.block(item["else"])),
-            "require": lambda: Require(_e(item["require"]), _of_type(item["message"], str)),
-            "let": lambda: Let(_of_type(item["let"], str), _e(item["be"])),
-            "send": lambda: Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where")),
+    def _statement(self, item: Json) -> s.Statement:
+        kinds: dict[str, Callable[[], s.Statement]] = {
+            "step": lambda: s.Step(self.block(item["step"])),
+            "for": lambda: s.For(_of_type(item["for"], str), _e(item["from"]), _e(item["to"]), self.block(item["do"])),
+            "if": lambda: s.If(_e(item["if"]), self.block(item["then"]), self.block(item["else"])),
+            "require": lambda: s.Require(_e(item["require"]), _of_type(item["message"], str)),
+            "let": lambda: s.Let(_of_type(item["let"], str), _e(item["be"])),
+            "send": lambda: s.Send(_parts(item["send"]), _e(item["to"]), _maybe(item, "of"), _maybe(item, "where")),
         }
         for kind, make in kinds.items():
             if kind in item:
@@ -223,22 +209,22 @@ def _seed(data: Json) -> int:
     return _in_range(_of_type(data["seed"], int), 0, 2**64 - 1)
 
 
-def _e(text: object) -> Expression:
+def _e(text: object) -> s.Expression:
     return parse_expression(_of_type(text, str))
 
 
-def _maybe(item: Json, key: str) -> Expression | None:
+def _maybe(item: Json, key: str) -> s.Expression | None:
     return _e(item[key]) if key in item else None
 
 
-def _parts(data: object) -> Parts:
+def _parts(data: object) -> s.Parts:
     text = _of_type(data, str)
     if text == "all":
-        return All()
+        return s.All()
     kind, _, rest = text.partition(" ")
     if kind == "part":
-        return Part(_e(rest))
+        return s.Part(_e(rest))
     if kind != "parts":
         raise ValueError(f"expected 'all', 'part' or 'parts', found {text!r:.40}")
     first, _, last = rest.partition(" .. ")
-    return PartRange(_e(first), _e(last))
+    return s.PartRange(_e(first), _e(last))

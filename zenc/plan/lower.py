@@ -12,19 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
-from zenc.language.schedule import (
-    Binary,
-    Block,
-    Expression,
-    For,
-    If,
-    Let,
-    Require,
-    Send,
-    Statement,
-    Step,
-    names_in,
-)
+from zenc.language import schedule as s
 from zenc.plan.expressions import EvaluationError, Scope, evaluate
 from zenc.plan.flatten_tiers import places, rewritten
 from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
@@ -93,39 +81,39 @@ def _known(scheme: Scheme, size: int | None) -> Scope:
     return Scope(np.zeros(1, dtype=np.int64), values)
 
 
-def _settled(block: Block, known: Scope) -> Block:
+def _settled(block: s.Block, known: Scope) -> s.Block:
     return tuple(kept for statement in block for kept in _kept(statement, known))
 
 
-def _kept(statement: Statement, known: Scope) -> Iterator[Statement]:
+def _kept(statement: s.Statement, known: Scope) -> Iterator[s.Statement]:
     """``statement`` without what can't run; nothing, if none of it can."""
     match statement:
-        case If(condition, then, otherwise):
+        case s.If(condition, then, otherwise):
             truth = partial_eval(condition, known)
             if truth is not None:
                 yield from _settled(then if truth else otherwise, known)
             else:
-                yield If(condition, _settled(then, known), _settled(otherwise, known), span=statement.span)
-        case For(body=body) | Step(body):
+                yield s.If(condition, _settled(then, known), _settled(otherwise, known), span=statement.span)
+        case s.For(body=body) | s.Step(body):
             inner = _settled(body, known)
             if inner:
                 yield replace(statement, body=inner)
-        case Send() | Let() | Require():
+        case s.Send() | s.Let() | s.Require():
             yield statement
 
 
-def partial_eval(expression: Expression, known: Scope) -> int | None:
+def partial_eval(expression: s.Expression, known: Scope) -> int | None:
     """The value of ``expression`` if the names in ``known`` decide it, else None.
 
     ``and`` and ``or`` are decided by one side alone where that side can.
     """
     match expression:
-        case Binary("and" | "or" as operator, left, right):
+        case s.Binary("and" | "or" as operator, left, right):
             sides = [partial_eval(left, known), partial_eval(right, known)]
             deciding = operator == "or"
             if any(side is not None and bool(side) == deciding for side in sides):
                 return int(deciding)
-    if not known.values.keys() >= set(names_in(expression)):
+    if not known.values.keys() >= set(s.names_in(expression)):
         return None
     try:
         return int(evaluate(expression, known))

@@ -12,17 +12,8 @@ import json
 from typing import Any
 
 from zenc.errors import Span
+from zenc.language import schedule as s
 from zenc.language.printer import expression_text, parts_text
-from zenc.language.schedule import (
-    Block,
-    For,
-    If,
-    Let,
-    Require,
-    Send,
-    Statement,
-    Step,
-)
 from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.scheme.model import (
     Contiguous,
@@ -91,27 +82,27 @@ class _Writer:
         moves = {"tier": phase.tier.depth, "format": phase.format.value, "moves": self.block(phase.block)}
         return {**moves, **self.place(phase.span)}
 
-    def block(self, block: Block) -> list[Json]:
+    def block(self, block: s.Block) -> list[Json]:
         return [{**self._statement(statement), **self.place(statement.span)} for statement in block]
 
-    def _statement(self, statement: Statement) -> Json:
+    def _statement(self, statement: s.Statement) -> Json:
         match statement:
-            case Step(body):
+            case s.Step(body):
                 return {"step": self.block(body)}
-            case For(variable, first, last, body):
+            case s.For(variable, first, last, body):
                 bounds = {"from": expression_text(first), "to": expression_text(last)}
                 return {"for": variable, **bounds, "do": self.block(body)}
-            case If(condition, then, otherwise):
+            case s.If(condition, then, otherwise):
                 return {"if": expression_text(condition), "then": self.block(then), "else": self.block(otherwise)}
-            case Let(name, value):
+            case s.Let(name, value):
                 return {"let": name, "be": expression_text(value)}
-            case Require(condition, message):
+            case s.Require(condition, message):
                 return {"require": expression_text(condition), "message": message}
-            case Send():
+            case s.Send():
                 return _send_to_json(statement)
 
 
-def _send_to_json(send: Send) -> Json:
+def _send_to_json(send: s.Send) -> Json:
     data: Json = {"send": parts_text(send.parts), "to": expression_text(send.to)}
     if send.origin is not None:
         data["of"] = expression_text(send.origin)

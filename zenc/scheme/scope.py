@@ -8,24 +8,7 @@ from dataclasses import dataclass, field
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Span
-from zenc.language.schedule import (
-    BUILTIN_NAMES,
-    FUNCTIONS,
-    Apply,
-    Binary,
-    Block,
-    Expression,
-    For,
-    If,
-    Integer,
-    Let,
-    Send,
-    Statement,
-    Step,
-    Variable,
-    children,
-    expressions_of,
-)
+from zenc.language import schedule as s
 from zenc.plurals import count
 from zenc.scheme.collector import Collector, listed
 
@@ -40,17 +23,17 @@ class Checker:
     _met: set[int] = field(default_factory=set)
     """The ids of those ``let`` statements whose names were met."""
 
-    def check(self, block: Block) -> None:
+    def check(self, block: s.Block) -> None:
         """Report what is wrong in ``block``, the body of a push or a pull."""
-        self._block(block, dict.fromkeys((*BUILTIN_NAMES, *self.parameters)), in_step=False)
+        self._block(block, dict.fromkeys((*s.BUILTIN_NAMES, *self.parameters)), in_step=False)
 
-    def _block(self, block: Block, scope: dict[str, Let | None], in_step: bool) -> None:
+    def _block(self, block: s.Block, scope: dict[str, s.Let | None], in_step: bool) -> None:
         """``scope`` holds the names that are known here, and what is known of the names a ``let`` made."""
         scope = dict(scope)
-        made: list[Let] = []
+        made: list[s.Let] = []
         for statement in block:
             self._statement(statement, scope, in_step)
-            if isinstance(statement, Let):
+            if isinstance(statement, s.Let):
                 if self.declare(statement.name, statement.span, scope):
                     made.append(statement)
                 scope[statement.name] = statement
@@ -58,28 +41,28 @@ class Checker:
             if id(let) not in self._met and not let.name.startswith("_"):
                 self.report.warn("unused-name", f"'{let.name}' is used nowhere", name_span(let.name, let.span))
 
-    def _statement(self, statement: Statement, scope: dict[str, Let | None], in_step: bool) -> None:
-        if isinstance(statement, Send) and not in_step:
+    def _statement(self, statement: s.Statement, scope: dict[str, s.Let | None], in_step: bool) -> None:
+        if isinstance(statement, s.Send) and not in_step:
             message = "a send stands in a step: step { send ... }"
             self.report.error("send-outside-step", message, head_span(statement, "send"))
-        for expression in expressions_of(statement, Statement):
+        for expression in s.expressions_of(statement, s.Statement):
             self.expression(expression, scope)
         match statement:
-            case Step():
+            case s.Step():
                 if in_step:
                     message = "a step inside a step: the moves of one step already run together"
                     self.report.error("nested-step", message, head_span(statement, "step"))
                 self._block(statement.body, scope, in_step=True)
-            case If():
+            case s.If():
                 self._block(statement.then, scope, in_step)
                 self._block(statement.otherwise, scope, in_step)
-            case For():
+            case s.For():
                 self.declare(statement.variable, statement.span, scope)
                 self._block(statement.body, {**scope, statement.variable: None}, in_step)
 
-    def declare(self, name: str, span: Span | None, scope: Mapping[str, Let | None]) -> bool:
+    def declare(self, name: str, span: Span | None, scope: Mapping[str, s.Let | None]) -> bool:
         """Whether ``name``, which the statement at ``span`` declares, is free in ``scope``; else that is reported."""
-        if name in BUILTIN_NAMES or name in FUNCTIONS:
+        if name in s.BUILTIN_NAMES or name in s.FUNCTIONS:
             message = f"'{name}' is a name of the language"
         elif name in scope:
             message = f"'{name}' has a meaning here already"
@@ -88,18 +71,18 @@ class Checker:
         self.report.error("shadowed-name", message, name_span(name, span), help="choose another name")
         return False
 
-    def expression(self, e: Expression, scope: Mapping[str, Let | None]) -> None:
+    def expression(self, e: s.Expression, scope: Mapping[str, s.Let | None]) -> None:
         """Report the names and functions of ``e`` that mean nothing, and divisions by a literal zero."""
-        if isinstance(e, Variable):
+        if isinstance(e, s.Variable):
             self._variable(e, scope)
-        elif isinstance(e, Apply):
+        elif isinstance(e, s.Apply):
             self._apply(e)
-        for child in children(e):
+        for child in s.children(e):
             self.expression(child, scope)
-        if isinstance(e, Binary) and e.operator in ("/", "mod") and e.right == Integer(0):
+        if isinstance(e, s.Binary) and e.operator in ("/", "mod") and e.right == s.Integer(0):
             self.report.error("division-by-zero", "this divides by zero", e.right.span)
 
-    def _variable(self, e: Variable, scope: Mapping[str, Let | None]) -> None:
+    def _variable(self, e: s.Variable, scope: Mapping[str, s.Let | None]) -> None:
         if e.name not in scope:
             message = f"unknown name '{e.name}'{did_you_mean(e.name, scope)}"
             self.report.error("unknown-name", message, e.span, notes=(f"known here: {listed(scope) or 'no name'}",))
@@ -108,18 +91,18 @@ class Checker:
         else:
             self._met.add(id(scope[e.name]))
 
-    def _apply(self, e: Apply) -> None:
-        wanted = FUNCTIONS.get(e.function)
+    def _apply(self, e: s.Apply) -> None:
+        wanted = s.FUNCTIONS.get(e.function)
         if wanted is None:
-            message = f"unknown function '{e.function}'; one of {', '.join(FUNCTIONS)}"
+            message = f"unknown function '{e.function}'; one of {', '.join(s.FUNCTIONS)}"
             help = "a range stands in a loop: for i in 0 .. size - 1" if e.function == "range" else None
-            self.report.error("unknown-function", message + did_you_mean(e.function, FUNCTIONS), e.span, help=help)
+            self.report.error("unknown-function", message + did_you_mean(e.function, s.FUNCTIONS), e.span, help=help)
         elif wanted != len(e.arguments):
             message = f"{e.function} takes {count(wanted, 'argument')}, not {len(e.arguments)}"
             self.report.error("wrong-arguments", message, e.span)
 
 
-def head_span(statement: Statement, word: str) -> Span | None:
+def head_span(statement: s.Statement, word: str) -> Span | None:
     """The word that a statement starts with."""
     span = statement.span
     return span and Span(span.source, span.start, span.start + len(word))

@@ -60,15 +60,7 @@ def summed(several: Iterable[Totals]) -> Totals:
     """All of them together."""
     total = Totals()
     for each in several:
-        for name in (
-            "calls",
-            "bytes_sent",
-            "bytes_received",
-            "bytes_ddp_sparse",
-            "bytes_ddp_dense",
-            "seconds",
-            "measured",
-        ):
+        for name in _SUMMED:
             setattr(total, name, getattr(total, name) + getattr(each, name))
         for peer, seconds in each.waited.items():
             total.waited[peer] = total.waited.get(peer, 0.0) + seconds
