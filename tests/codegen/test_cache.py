@@ -133,6 +133,15 @@ def test_entries_have_sizes_and_dates_and_can_be_cleared(directory):
     assert list(directory.iterdir()) == [] and cache.entries() == []
 
 
+def test_the_newest_entry_comes_first(directory):
+    for age, key in enumerate(["aa" * 32, "bb" * 32, "cc" * 32]):
+        manifest = cache.publish(directory, key, cache.LIBRARY, fill()).with_name(cache.MANIFEST)
+        os.utime(manifest, (0, 1_700_000_000 - 100 * (age % 2)))
+    assert [entry.key[:2] for entry in cache.entries()][-1] == "bb"
+    os.utime(manifest, (0, 1_700_000_500))
+    assert [entry.key[:2] for entry in cache.entries()] == ["cc", "aa", "bb"]
+
+
 def test_no_cache_has_no_entries(monkeypatch, tmp_path):
     monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path / "none"))
     assert cache.entries() == [] and cache.clear() == []

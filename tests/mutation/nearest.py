@@ -14,30 +14,32 @@ from functools import cache
 from pathlib import Path
 
 FAR = 99
-SUMS = "tests/runtime/test_golden_sums.py"
-"""The whole of it at once: sums and bytes of all schemes."""
+WHOLE = ("tests/runtime/test_golden_sums.py", "tests/runtime/test_bytes.py")
+"""The whole of it at once: sums and bytes of all schemes, and of any gradients."""
 WITHOUT = ("tests/gpu", "tests/mutation", "tests/packaging", "tests/docs", "tests/examples", "tests/test_layers.py")
 """Those that try something else than the core, or want a checkout."""
 
 
-def nearest(root: Path, path: str) -> list[str]:
-    """All test files that can notice a change of ``path``, the nearest first."""
+def nearest(root: Path, path: str) -> tuple[list[str], list[str]]:
+    """All test files that can notice a change of ``path``, the nearest first: those to begin with, and the others."""
     tests = [str(test.relative_to(root)) for test in sorted((root / "tests").rglob("test_*.py"))]
     tests = [test for test in tests if not test.startswith(WITHOUT)]
     far = _by_words(root, path, tests) if path.startswith("templates/") else _by_imports(root, path, tests)
     folders, stem = set(Path(path).parts), Path(path).stem.rstrip("s")
 
-    def rank(test: str) -> tuple[float, int, str]:
+    def rank(test: str) -> tuple[float, str]:
         named = stem in Path(test).stem
         beside = len(folders & set(Path(test).parts))
-        return far[test] - 2.0 * named - 0.5 * beside, 0 if test == SUMS else 1, test
+        return far[test] - 2.0 * named - 0.5 * beside, test
 
     ranked = sorted((test for test in tests if far[test] < FAR), key=rank)
-    return [*ranked[:FIRST], SUMS, *(test for test in ranked[FIRST:] if test != SUMS)] if SUMS in tests else ranked
+    whole = WHOLE if path.startswith(("zenc/runtime/", "templates/")) else WHOLE[:1]
+    first = [*[test for test in ranked if test not in whole][:FIRST], *whole]
+    return first, [test for test in ranked if test not in first]
 
 
 FIRST = 5
-"""So many of the nearest come before the sums."""
+"""So many of the nearest come before those that try the whole of it."""
 
 
 def _by_imports(root: Path, path: str, tests: list[str]) -> dict[str, int]:

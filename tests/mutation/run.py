@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.mutation.mutants import Mutant, chosen
-from tests.mutation.nearest import FIRST, nearest
+from tests.mutation.nearest import nearest
 from zenc.codegen.build.cache import cache_dir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +96,8 @@ class Copy:
 
     def failing(self, tests: Sequence[str], seconds: float, *options: str) -> list[str]:
         """Those of ``tests``, files or single ones, that fail in so many seconds; in the order in which they ran."""
-        command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-n0", f"--timeout={LONGEST}", "-m", "not slow"]
+        command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-n0", f"--timeout={LONGEST}", "-m", "not slow",
+                   "--hypothesis-profile=first"]  # fmt: skip
         environment = {**os.environ, "PYTHONPATH": str(self.root), "ZENC_CACHE_DIR": str(self.cache)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # every run starts in half the time
         if not tests:
@@ -124,10 +125,10 @@ class Copy:
                 return failed
             self.always.append(failed)
 
-    def _first(self, tests: Sequence[str], until: float) -> str:
-        """The first of ``tests`` that fails, beside those that always do."""
+    def _first(self, tests: Sequence[Sequence[str]], until: float) -> str:
+        """The first of ``tests`` that fails, some files after others; beside those that always do."""
         without = [option for test in self.always for option in ("--deselect", test)]
-        for some in (tests[: FIRST + 1], tests[FIRST + 1 :]):
+        for some in tests:
             left = until - time.monotonic()
             if left > 0 and (failed := self.failing(some, left, "-x", *without)):
                 return failed[0]

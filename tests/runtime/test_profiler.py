@@ -103,3 +103,12 @@ def test_gradients_on_a_gpu_have_the_same_marks():
     gradient = torch.sparse_coo_tensor(rows[None], torch.ones(len(rows), 8), (200_000, 8), check_invariants=False)
     for each in (gradient, gradient.to_dense()):
         assert marked(each.cuda()) == marked(each) != []
+
+
+@pytest.mark.parametrize("state", [{}, {"tallies": 3, "calls": {}}, {"tallies": [], "calls": {"a": "b"}}, None])
+def test_a_state_that_is_none_changes_nothing(state):
+    profiler = zenc.Profiler()
+    before = profiler.state_dict()
+    with pytest.raises(CostError, match="no state of a profiler") as caught:
+        profiler.load_state_dict(state)
+    assert caught.value.diagnostics[0].id == "bad-state" and profiler.state_dict() == before

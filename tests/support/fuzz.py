@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -22,8 +22,12 @@ _LONG = settings(
 
 
 def register_profiles() -> None:
-    """Make ``--hypothesis-profile=long`` known; to be called before any test is imported."""
+    """Make ``--hypothesis-profile`` know ``long``, and ``first``, which makes no failure smaller.
+
+    To be called before any test is imported.
+    """
     settings.register_profile("long", _LONG)
+    settings.register_profile("first", phases=[Phase.explicit, Phase.generate])
 
 
 def fuzzed(examples: int) -> Callable[[Test], Test]:
