@@ -7,7 +7,7 @@ SweepOutcome = scheme seconds (profile -> Prediction)    # of a training step: a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,8 +155,3 @@ def _skipped(scheme: str, size: int, error: VerificationError) -> Diagnostic:
         raise error
     message = f"{scheme} is left out at {size} ranks: {first.message}"
     return Diagnostic(first.id, message, help=first.help, severity="warning")
-
-
-def best_of(points: Sequence[Point]) -> dict[int, str]:
-    """The number of a point -> the scheme that is best there."""
-    return {number: point.outcomes[0].scheme for number, point in enumerate(points)}

@@ -57,7 +57,7 @@ class Totals:
 
 
 def summed(several: Iterable[Totals]) -> Totals:
-    """All of them together."""
+    """The sums of ``several`` totals, waiting by peer included."""
     total = Totals()
     for each in several:
         for name in _SUMMED:

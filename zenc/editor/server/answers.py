@@ -29,7 +29,6 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "pull": _FORMATS,
     "unit": tuple(value.value for value in Unit),
 }
-_OPENING = re.compile(r"\b(?:scheme|schedule|topology|push|pull|step|for|if|else)\b")
 _LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=]*\b(?:by|then)\s+)?\w*$")
 
 
