@@ -95,7 +95,7 @@ class Inbox:
         for message, buffer, (size, count, origin, wire, values) in zip(step.receives, buffers, opened, strict=True):
             number = message.segments[0]
             spec = specs[number]
-            if size and (origin == spec.origin or self._is_no_matter(origin)):
+            if size and (origin == spec.origin or self._is_any_rank(origin)):
                 format, keep = WIRE_FORMATS[wire], (buffer, bitmaps)
                 frame, at = MessageBuffer(buffer, size, format, None, True), buffer.data_ptr() + values
                 found[number] = HeldSegment(spec.part, spec.origin, count, bitmap, at, keep, frame)
@@ -158,13 +158,13 @@ class Inbox:
         if len(headers) != len(specs) or not all(
             header.part == spec.part
             and header.count <= slots[header.part]
-            and (header.origin == spec.origin or self._is_no_matter(header.origin))
+            and (header.origin == spec.origin or self._is_any_rank(header.origin))
             for header, spec in zip(headers, specs, strict=True)
         ):
             raise corrupt(message.peer, f"its {len(headers)} segments are not those that the plan says")
 
-    def _is_no_matter(self, origin: int) -> bool:
-        """Whether a header may say ``origin``, a rank, of any segment of this phase."""
+    def _is_any_rank(self, origin: int) -> bool:
+        """Whether headers of this phase may name any rank, and ``origin`` is one."""
         return not self.by_origin and origin < self.channel.transport.size
 
 
