@@ -96,8 +96,7 @@ def tune(
 
         Path("best.zen").write_text(zenc.tune("model.json", ranks=8, bandwidth="1 Gbit/s").text())
 
-    Args are those of ``zenc.simulate``; ``progress`` is told what is tried, how many were, and of how many. Takes some
-    seconds.
+    Args are those of ``zenc.simulate``; ``progress`` is told what is tried. Takes some seconds.
 
     Returns:
         The best schemes, proved, the first one first; ``text()`` is its file, ``rows()`` the table.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import log2
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zenc.analysis import expected_bytes
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
@@ -157,3 +159,12 @@ def test_a_layout_is_what_the_single_questions_say(format, slots, data, unit_byt
     assert chosen is wire_format(format, slots, count)
     assert index == index_bytes(chosen, slots, count)
     assert body == index + padded(count * unit_bytes)
+
+
+@pytest.mark.parametrize("format", (*WIRE_FORMATS, Format.AUTO))
+@given(slots=st.integers(1, 1 << 40), shares=st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_sizes_of_many_counts_at_once(format, slots, shares):
+    """What is expected of messages is made of the same sizes as messages are."""
+    counts = [round(share * slots) for share in shares]
+    found = expected_bytes.index_bytes(format, slots, np.array(counts, float)).tolist()
+    assert found == [index_bytes(wire_format(format, slots, count), slots, count) for count in counts]

@@ -215,7 +215,7 @@ def body_bytes(format: Format, slots: float, counts: Floats, unit_bytes: int) ->
 
 
 def index_bytes(format: Format, slots: float, counts: Floats) -> Floats:
-    """The bytes of each index, [n]; the twin of ``zenc.wire.formats`` for many counts at once."""
+    """The bytes of each index, [n]: as ``zenc.wire.formats.index_bytes`` has them for one count, of all at once."""
     counts, slots = np.round(counts), max(1.0, np.ceil(slots))
     coo = np.ceil(counts * (4 if slots <= _LONG else 8) / 8) * 8
     bitmap = np.full_like(counts, np.ceil(slots / 64) * 8)

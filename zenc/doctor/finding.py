@@ -6,7 +6,7 @@ Status  = good | warning | absent | broken              # absent: not here, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from zenc.errors import ZencError
@@ -30,14 +30,7 @@ class Finding:
 
     def to_json(self) -> dict[str, object]:
         """The fields as JSON data."""
-        return {
-            "name": self.name,
-            "status": self.status,
-            "value": self.value,
-            "notes": list(self.notes),
-            "help": self.help,
-            "id": self.id,
-        }
+        return {**asdict(self), "notes": list(self.notes)}
 
 
 def of_error(name: str, error: ZencError, status: Status = "broken") -> Finding:

@@ -33,7 +33,7 @@ SHOWN = 10
 NAME = "tuned"
 
 Progress = Callable[[str], None]
-"""Is told what is tried next, how many were, and how many there are to try by now."""
+"""Is told what comes next, and of the first round how many schemes were tried, of how many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
