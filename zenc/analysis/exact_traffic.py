@@ -20,7 +20,7 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds
 from zenc.scheme.model import Format
-from zenc.verify.provenance import Deliveries, by_part
+from zenc.verify.provenance import Deliveries, bit_of, by_part, each_its_own
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import wire_layout
 from zenc.wire.mix import Words
@@ -137,7 +137,7 @@ class _Play:
         """Play all rounds of a phase."""
         traffic = self.traffic.setdefault(phase.kind.value, _no_traffic(self.size))
         self._reshape(phase.format)
-        self.apart = _each_its_own(self.size, self.parts) if phase.keeps_apart else None
+        self.apart = each_its_own(self.size, self.parts) if phase.keeps_apart else None
         for number, round_ in enumerate(played, start=1):
             rows = by_part(round_)
             yield MessageCounts(phase.name, number, *self._round(traffic, phase.format, rows))
@@ -185,7 +185,7 @@ class _Play:
         origin = rows.origin[some]
         limited = np.flatnonzero(origin >= 0)
         pieces[limited] = 0
-        pieces[limited, origin[limited] // 64] = _bit(origin[limited])
+        pieces[limited, origin[limited] // 64] = bit_of(origin[limited])
         return pieces
 
     def _bodies(self, format: Format, slots: Ints, counts: Ints) -> tuple[Ints, Ints]:
@@ -297,18 +297,6 @@ def _filled(held: Words, slots: Ints, block: int) -> Words:
     found[np.arange(bits.shape[1]) >= slots[:, None]] = 0
     filled: Words = np.packbits(found, axis=1, bitorder="little").view(np.uint64)
     return filled
-
-
-def _each_its_own(size: int, parts: int) -> Words:
-    """[size, parts, words]: of every part every rank has its own piece alone."""
-    ranks = np.arange(size)
-    words = np.zeros((size, parts, (size + 63) // 64), dtype=np.uint64)
-    words[ranks, :, ranks // 64] = _bit(ranks)[:, None]
-    return words
-
-
-def _bit(numbers: Ints) -> Words:
-    return np.asarray(np.uint64(1) << (numbers % 64).astype(np.uint64))
 
 
 def _unpacked(words: Words, bits: int) -> npt.NDArray[np.uint8]:

@@ -59,19 +59,12 @@ class Provenance:
     def __init__(self, rounds: Rounds) -> None:
         size, parts = rounds.size, rounds.parts
         self.rounds, self.size, self.parts = rounds, size, parts
-        self.have = self._each_its_own()
+        self.have = each_its_own(self.size, self.parts)
         ranks = np.arange(size, dtype=np.uint64)
         self.tree: Words = np.repeat(mix(ranks + np.uint64(1))[:, None], parts, axis=1)
         self.phase, self.pushes = rounds.phases[0].phase, 0
         self.apart, self.before = self.have, self.have
         self.deliveries: Deliveries | None = None
-
-    def _each_its_own(self) -> Words:
-        """[size, parts, words]: of every part every rank alone."""
-        ranks = np.arange(self.size)
-        words: Words = np.zeros((self.size, self.parts, (self.size + 63) // 64), dtype=np.uint64)
-        words[ranks, :, ranks // 64] = (np.uint64(1) << (ranks % 64).astype(np.uint64))[:, None]
-        return words
 
     def _what(self, rank: int, part: int) -> str:
         """What ``rank`` contributed to ``part``, in words."""
@@ -85,7 +78,7 @@ class Provenance:
         """Open a phase. In the first one ``apart`` is ``have``: every rank holds what it contributed."""
         self.phase = phase
         if phase.keeps_apart and self.pushes:
-            self.apart, self.before = self._each_its_own(), self.have.copy()
+            self.apart, self.before = each_its_own(self.size, self.parts), self.have.copy()
 
     def end_push(self, last: bool) -> None:
         """What was collected is merged, in the order of the ranks that held the pieces when the phase began."""
@@ -138,7 +131,7 @@ class Provenance:
             return [self._at(line, "origin-merged", message, help="use aggregation: one_shot, or leave out 'of'")]
         only = np.zeros_like(pieces)
         origin = np.where(limited, rows.origin, 0)
-        only[np.arange(len(origin)), origin // 64] = np.uint64(1) << (origin % 64).astype(np.uint64)
+        only[np.arange(len(origin)), origin // 64] = bit_of(origin)
         lacking = limited & ((pieces & only).any(axis=1) == 0)
         if lacking.any():
             at = int(np.argmax(lacking))
@@ -272,6 +265,19 @@ def _given(dst: int, first: int, second: int) -> str:
     if first == dst:
         return f"it has it already, and rank {second} sends it"
     return f"rank {second} sends it twice" if first == second else f"ranks {first} and {second} send it"
+
+
+def bit_of(ranks: Ints) -> Words:
+    """The bits [n] of ``ranks`` [n] in their words of 64."""
+    return np.asarray(np.uint64(1) << (ranks % 64).astype(np.uint64))
+
+
+def each_its_own(size: int, parts: int) -> Words:
+    """Sets of ranks [size, parts, words]: of every part every rank has its own piece alone."""
+    ranks = np.arange(size)
+    words: Words = np.zeros((size, parts, (size + 63) // 64), dtype=np.uint64)
+    words[ranks, :, ranks // 64] = bit_of(ranks)[:, None]
+    return words
 
 
 def by_part(round_: Round) -> Deliveries:

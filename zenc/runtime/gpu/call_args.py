@@ -7,15 +7,11 @@ import ctypes
 from zenc.errors import Diagnostic, SynchronisationError, TensorError, ZencError
 from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Format
-from zenc.wire.constants import WIRE_FORMATS, CallOutcome
+from zenc.wire.constants import TABLE_ENUMS, WIRE_FORMATS, CallOutcome
 from zenc.wire.structs import CALL, PHASE_COUNT, ctypes_fields
 
 ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
 """(user, bytes) -> the address of device memory, or 0 if there is none left."""
-
-
-_PHASES = (PhaseKind.PUSH, PhaseKind.PULL, PhaseKind.ANNOUNCE)
-"""As ``CallArgs.phases`` has them."""
 
 
 class PhaseCount(ctypes.Structure):
@@ -44,7 +40,7 @@ class CallArgs(ctypes.Structure):
 
     def phase(self, kind: PhaseKind) -> PhaseCount:
         """Statistics of the call's phases of ``kind``."""
-        found: PhaseCount = self.phases[_PHASES.index(kind)]
+        found: PhaseCount = self.phases[TABLE_ENUMS["Kind"].index(kind.value)]
         return found
 
 
