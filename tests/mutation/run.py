@@ -75,6 +75,10 @@ def equivalents() -> dict[Key, str]:
     return {(each["file"], each["before"], each["after"]): each["why"] for each in listed}
 
 
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
 class Copy:
     """A copy of the tree, with caches of its own that begin as those of this tree."""
 
@@ -82,10 +86,7 @@ class Copy:
         self.root, self.cache = folder / "tree", folder / "cache"
         self.always: list[str] = []
         """Tests that fail whatever is broken: they notice nothing."""
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
-        ).stdout.split("\0")
-        for name in filter(None, listed):
+        for name in filter(None, _output("git", "ls-files", "-z", "-co", "--exclude-standard").split("\0")):
             if (ROOT / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.root / name)
@@ -151,6 +152,7 @@ def report(found: Sequence[Found], seed: int) -> dict[str, Any]:
     counted = [each for each in found if not each.why]
     return {
         "command": f"python -m tests.mutation.run --seed {seed} --count {len(found)}",
+        "revision": _output("git", "rev-parse", "HEAD").strip(),
         "mutants": len(counted),
         "noticed": sum(bool(each.by) for each in counted),
         "equivalent": len(found) - len(counted),
