@@ -58,7 +58,7 @@ fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an h
 	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)
 
 mutation: $(STAMP)  ## break 40 lines of the core, one at a time, and report which quick tests notice: half an hour or more
-	$(BIN)/python -m tests.mutation.run --seed 1 --count 40 --json docs/benchmarks/mutation.json
+	$(BIN)/python -m tests.mutation.run --seed 1 --count 40 --json tests/golden/mutation.json
 
 lint: $(STAMP)  ## ruff, mypy --strict and clang-format, without changing a file
 	$(BIN)/ruff check .

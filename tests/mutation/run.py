@@ -1,6 +1,6 @@
 """The mutation check: breaks lines of the core, one at a time in a copy of the tree, and reports which tests notice.
 
-    python -m tests.mutation.run --seed 1 --count 40 --json docs/benchmarks/mutation.json      # make mutation
+    python -m tests.mutation.run --seed 1 --count 40 --json tests/golden/mutation.json      # make mutation
 
 For each mutant quick tests run, the nearest first, until one fails or the time is up. What fails is run once more in
 the copy as it was: a test that fails there too has noticed nothing, and the others go on without it. Mutants that
@@ -36,9 +36,11 @@ SHELL = ("cli", "doctor", "draw", "editor", "report", "language", "topology", "t
 """Folders of zenc around the core: what people see of it, and the language."""
 CORE = ("zenc/*/**/*.py", "templates/shared/**/*.h", "templates/cpu/**/*.h")
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
-RESULT = ROOT / "docs/benchmarks/mutation.json"
+RESULT = ROOT / "tests/golden/mutation.json"
 LEAST = 0.9
 """The share of mutants that tests have to notice."""
+UNDECIDED = "undecided"
+"""In place of a test, where time was up before all had run."""
 LONGEST = 150
 """Seconds of one test: one that hangs has noticed the mutant, and is named by pytest."""
 
@@ -49,7 +51,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """``by``: the first test that failed, "" if none did. ``why``: for a mutant that nobody can notice."""
+    """``by``: the first test that failed, "" if none, or ``UNDECIDED``. ``why``: of one that can not be noticed."""
 
     mutant: Mutant
     by: str
@@ -113,7 +115,7 @@ class Copy:
             return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told.read(), re.MULTILINE)
 
     def noticing(self, mutant: Mutant, limit: float) -> str:
-        """The test that notices ``mutant``; "" if none does in ``limit`` seconds."""
+        """The test that notices ``mutant``; "" if none does, ``UNDECIDED`` if ``limit`` seconds are too few."""
         file, until = self.root / mutant.path, time.monotonic() + limit
         whole, tests = file.read_bytes(), nearest(self.root, mutant.path)
         while True:
@@ -122,7 +124,7 @@ class Copy:
                 failed = self._first(tests, until)
             finally:
                 file.write_bytes(whole)
-            if not failed or failed not in self.failing([failed], LONGEST):
+            if failed in ("", UNDECIDED) or failed not in self.failing([failed], LONGEST):
                 return failed
             self.always.append(failed)
 
@@ -133,7 +135,7 @@ class Copy:
             left = until - time.monotonic()
             if left > 0 and (failed := self.failing(some, left, "-x", *without)):
                 return failed[0]
-        return ""
+        return "" if time.monotonic() < until else UNDECIDED
 
 
 def check(copy: Copy, mutants: Sequence[Mutant], limit: float, earlier: Mapping[Key, str]) -> Iterator[Found]:
@@ -147,15 +149,17 @@ def check(copy: Copy, mutants: Sequence[Mutant], limit: float, earlier: Mapping[
         yield Found(mutant, by, time.monotonic() - started, why)
 
 
-def report(found: Sequence[Found], seed: int) -> dict[str, Any]:
-    """As JSON: how many were noticed, and each."""
-    counted = [each for each in found if not each.why]
+def report(found: Sequence[Found], seed: int, count: int) -> dict[str, Any]:
+    """As JSON: how many of those tried so far, of ``count``, were noticed; and each."""
+    counted = [each for each in found if not each.why and each.by != UNDECIDED]
     return {
-        "command": f"python -m tests.mutation.run --seed {seed} --count {len(found)}",
+        "command": f"python -m tests.mutation.run --seed {seed} --count {count}",
         "revision": _output("git", "rev-parse", "HEAD").strip(),
+        "tried": len(found),
         "mutants": len(counted),
         "noticed": sum(bool(each.by) for each in counted),
-        "equivalent": len(found) - len(counted),
+        "equivalent": sum(bool(each.why) for each in found),
+        "undecided": sum(each.by == UNDECIDED for each in found),
         "each": [each.to_json() for each in found],
     }
 
@@ -163,7 +167,11 @@ def report(found: Sequence[Found], seed: int) -> dict[str, Any]:
 def noticed_in(path: Path | None) -> dict[Key, str]:
     """By mutant: the test that noticed it, as an earlier run has written it to ``path``."""
     each = json.loads(path.read_text("utf-8"))["each"] if path and path.exists() else []
-    return {(e["file"], e["before"], e["after"]): e["noticed_by"] for e in each if e.get("noticed_by")}
+    return {
+        (e["file"], e["before"], e["after"]): e["noticed_by"]
+        for e in each
+        if e.get("noticed_by") not in (None, UNDECIDED)
+    }
 
 
 def main() -> int:
@@ -177,15 +185,17 @@ def main() -> int:
     given = parser.parse_args()
     mutants = chosen(ROOT, core(ROOT), given.seed, given.count)
     mutants = [mutant for mutant in mutants if given.only in mutant.path]
-    found, told = list[Found](), report([], given.seed)
+    found, told = list[Found](), report([], given.seed, given.count)
     with tempfile.TemporaryDirectory(prefix="zenc-mutation-") as folder:
         earlier = noticed_in(given.json) if given.resume else {}
         for each in check(Copy(Path(folder)), mutants, given.limit, earlier):
-            told = report([*found, each], given.seed)
+            told = report([*found, each], given.seed, given.count)
             found.append(each)
             if given.json:
                 given.json.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-    print(f"{told['noticed']} of {told['mutants']} noticed, {told['equivalent']} can't be")
+    print(
+        f"{told['noticed']} of {told['mutants']} noticed; {told['equivalent']} can't be, {told['undecided']} undecided"
+    )
     return 0 if told["noticed"] >= LEAST * told["mutants"] else 1
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import json
 import random
+import re
 
 import pytest
 
 from tests.mutation.mutants import chosen, edits, mutant_of
 from tests.mutation.nearest import WHOLE, nearest
-from tests.mutation.run import ROOT, core
+from tests.mutation.run import LEAST, RESULT, ROOT, UNDECIDED, core, equivalents
 
 PYTHON = '''"""Doc 1."""
 from __future__ import annotations
@@ -78,3 +80,16 @@ def test_the_nearest_tests_are_those_of_the_file():
     for path in core(ROOT)[::40]:
         first, others = nearest(ROOT, path)
         assert WHOLE[0] in first and not set(first) & set(others)
+
+
+def test_the_result_is_what_the_page_says():
+    """And enough are noticed; those that can't be have a reason, and are still there."""
+    told = json.loads(RESULT.read_text("utf-8"))
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    said = re.search(r"Of (\d+) that a run has tried\s+tests notice (\d+), (\d+) are undecided", page)
+    assert said and [int(number) for number in said.groups()] == [told["tried"], told["noticed"], told["undecided"]]
+    assert told["noticed"] >= LEAST * told["mutants"] and told["tried"] == len(told["each"])
+    assert told["mutants"] + told["equivalent"] + told["undecided"] == told["tried"]
+    by = [each["noticed_by"] for each in told["each"] if "noticed_by" in each]
+    assert sum(test not in (None, UNDECIDED) for test in by) == told["noticed"]
+    assert all(len(why) > 20 for why in equivalents().values())
