@@ -193,6 +193,7 @@ _RUN = {
     "out-of-memory": ("tensor", "there is no memory for a kernel's work space or tables"),
     "no-process-group": ("synchronisation", "there is no process group, or this rank is not in it"),
     "bad-deadline": ("synchronisation", "a deadline is no number of seconds above 0"),
+    "unknown-sequence": ("synchronisation", "`ZENC_SEQUENCE` in the environment is neither `table` nor `compiled`"),
     "different-schemes": ("synchronisation", "the ranks hold different schemes"),
     "different-profilers": ("synchronisation", "the ranks would profile different steps"),
     "peer-failed": ("synchronisation", "another rank could not load its scheme"),
