@@ -180,7 +180,8 @@ def test_tiles_find_what_concerns_them(device, permuting, at, density, tight, se
 def cpu_verdict(kernels, at, piece) -> tuple[int, np.ndarray]:
     """(the status, the bitmap) of the CPU's kernel."""
     bitmap = rubbish(words_of(piece.slots))
-    status = kernels._decode_index(piece.format, at.address(piece.index), piece.slots, piece.count, at.address(bitmap))
+    index, bits = at.address(piece.index), at.address(bitmap)
+    status = kernels._functions["decode_index"](piece.format, index, piece.slots, piece.count, bits)
     return status, bitmap
 
 
