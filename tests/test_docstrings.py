@@ -119,7 +119,7 @@ def test_tables_are_indented() -> None:
 def test_examples_are_python(name: str) -> None:
     (doc,) = {each.doc for each in everything() if each.name == name}
     for block in filter(is_code, blocks(doc)):
-        compile(block, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        assert compile(block, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT).co_code
 
 
 def test_what_examples_call_is_there() -> None:

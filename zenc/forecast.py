@@ -128,7 +128,7 @@ def advise(
     Held against DDP's own ways, with sparse gradients and with dense ones, and against no communication at all:
 
         handle = zenc.attach(ddp_model, dry_run=True)           # train some tens of steps, then:
-        print(zenc.advise(handle.profile, ranks=16, bandwidth="10 Gbit/s"))
+        advice = zenc.advise(handle.profile, ranks=16, bandwidth="10 Gbit/s")
 
     Args:
         gradients: the profile of a model, of a dry run, which knows all that is needed; or of gradients alone.

@@ -10,6 +10,7 @@ any other      a scheme of zenc, by its name or its file, on the sparse tensor; 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -21,18 +22,19 @@ TORCH = ("torch-dense", "torch-coo")
 HOROVOD = "horovod-coo"
 
 
-class Peer:
+class Peer(Protocol):
     """``call()`` is timed; ``prepare()`` before and ``finish()`` after it are not. ``counted()`` counts its bytes."""
 
     def call(self) -> torch.Tensor:
         """The sum."""
-        raise NotImplementedError
 
     def settle(self) -> None:
         """Calls before the first round, by all ranks; none, unless a peer needs them."""
+        return
 
     def prepare(self) -> None:
         """Nothing, unless a peer needs it."""
+        return
 
     def counted(self) -> tuple[int, int] | None:
         """Bytes that the last call sent and received by its own count, TCP left out; None where it does not count."""
@@ -40,6 +42,7 @@ class Peer:
 
     def finish(self) -> None:
         """Nothing, unless a peer needs it."""
+        return
 
 
 class Sum(Peer):

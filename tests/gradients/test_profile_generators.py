@@ -37,7 +37,9 @@ def against(profile, load):
 
 @pytest.mark.parametrize("density", [0.02, 0.3])
 def test_uniform(density):
-    against(uniform(density, UNITS), GradientSpec(UNITS, 1, "f32", density))
+    profile = uniform(density, UNITS)
+    assert profile.density == pytest.approx(density)
+    against(profile, GradientSpec(UNITS, 1, "f32", density))
 
 
 @pytest.mark.parametrize(("density", "exponent"), [(0.02, 1.05), (0.02, 0.5), (0.2, 2.0), (0.3, 1.0)])

@@ -21,7 +21,7 @@ def test_an_attached_model_is_saved_and_copied(two):
 
 
 def test_a_model_with_the_hook_alone_is_saved(two):
-    two.run(JOBS + "hook_idiom_copied")
+    assert two.run(JOBS + "hook_idiom_copied") == ["DistributedDataParallel"] * 2
 
 
 def test_ddp_has_its_own_way_again_after_detach(two):

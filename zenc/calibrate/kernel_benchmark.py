@@ -57,7 +57,7 @@ CUT = Shape(200_000, 64, 10_000)
 Times = Mapping[str, float]
 """Kernel -> seconds for one shape."""
 Least = Callable[[Callable[[], object]], float]
-"""How long something takes."""
+"""Function -> the fewest seconds that it took."""
 
 
 class Watch:

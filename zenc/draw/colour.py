@@ -10,7 +10,7 @@ SERIES_LIGHTNESS = (0.62, 0.72, 0.52)
 SERIES_TURN = 44.03
 """Degrees between two hues of a series: found by a search for the least two of 8, 16 and 24 lie apart."""
 RAMP = ((0.62, 0.11, 235.0), (0.66, 0.13, 165.0), (0.70, 0.15, 90.0), (0.64, 0.18, 50.0), (0.57, 0.22, 25.0))
-"""From an idle link to the most loaded one: lightness, chroma and hue."""
+"""Lightness, chroma and hue, of an idle link first and of the most loaded one last."""
 
 
 def palette(count: int) -> tuple[str, ...]:

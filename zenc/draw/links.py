@@ -12,7 +12,7 @@ from zenc.draw.text_metrics import width_of
 LABEL_SIZE = 9.5
 """Of the style class of labels, in pixels."""
 TRIED = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)
-"""Where on a curve a label may stand: as near to the middle as there is room."""
+"""Places of a label on a curve, in the order in which they are tried: the middle first."""
 
 Point = tuple[float, float]
 

@@ -22,11 +22,11 @@ _GRID = np.concatenate([[0.0], np.geomspace(1e-7, 0.5, 110), 1 - np.geomspace(0.
 _CURVE = 24
 """Numbers of ranks up to which each d_k is fitted; of more, 48 at most."""
 _HITS = 128
-"""What all ranks together should hold of a range, for its density to be known within a tenth."""
+"""Units of a range that all ranks together should hold, for its density to be known within a tenth."""
 _ROUNDS = 3
 """Chance errors of ranges, where they can't be explained, add up to a bias: the next round aims beside it."""
 _ALIKE = 0.03
-"""How far the d_k of steps that are taken for ranks may be from those of the ranks."""
+"""Greatest distance of the d_k of steps that are taken for ranks from those of the ranks."""
 _SUM_WEIGHT, _DENSITY_WEIGHT = 1e3, 1e2
 """Shares sum to 1 by definition, and the density is known best: their errors count for more than those of a d_k."""
 

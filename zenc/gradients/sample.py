@@ -21,7 +21,7 @@ from zenc.wire.constants import GOLDEN
 from zenc.wire.mix import mix
 
 _HITS = 128
-"""What all samples together should hold of a range, for its density to be known within a tenth."""
+"""Units of a range that all samples together should hold, for its density to be known within a tenth."""
 _MOST_POOLED = 4096
 """Ranks that steps are taken for, at most: beyond, rare units stay rare."""
 

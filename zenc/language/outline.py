@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from zenc.language.recovery import DECLARED, STATEMENTS
 
 Kind = Literal["file", "scheme", "schedule", "block", "topology"]
-"""What a body holds: declarations, entries, phases, statements, or what is declared of a topology."""
+"""Kind of a body, by what is in it: declarations, entries, phases, statements, or what is declared of a topology."""
 
 _BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "topology": DECLARED}
 """The words that items start with, where no other mark ends the item before."""

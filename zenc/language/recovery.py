@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 Body = Literal["scheme", "schedule", "block", "topology"]
-"""What an open brace holds: entries, phases, statements, or what is declared of a topology."""
+"""Kind of an open brace, by what is in it: entries, phases, statements, or what is declared of a topology."""
 
 DECLARATIONS = ("scheme", "schedule", "topology", "import")
 STATEMENTS = ("step", "for", "if", "let", "require", "send")
 DECLARED = ("like", "levels", "switch", "link", "unlink", "memory", "for", "if", "let", "require")
-"""What a topology is declared by. Inside of topologies these words can't name anything either."""
+"""Declarations of a topology. Inside of topologies these words can't name anything either."""
 RESERVED = {
     "all", "and", "else", "for", "if", "import", "in", "let", "mod", "not", "of", "or", "part", "pull", "push",
     "require", "schedule", "scheme", "send", "step", "to", "topology", "where",

@@ -18,7 +18,7 @@ MOST_TICKS = 9
 _STEPS = ((1.0, 3.0), (1.0, 2.0, 5.0))
 """Of each decade, from the coarsest."""
 _CLOSE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
-"""Where the whole range is less than a decade or so."""
+"""Steps within a decade, for ranges that are not much longer than one."""
 
 
 def round_values(low: float, high: float) -> list[float]:

@@ -25,7 +25,7 @@ OVER: Mapping[str, tuple[str, Words]] = {
     "density": ("share of the units that a rank holds", share_text),
     "bandwidth": ("bandwidth of a rank, each way", bits_text),
 }
-"""What a plot is over -> the words of its axis, and of a value."""
+"""Quantity that varies -> words of its axis, and of a value."""
 _MARKS = "os^Dv<>Ph*Xd"
 
 

@@ -61,4 +61,4 @@ def _of_topology(program: SourceFiles, name: str) -> list[Diagnostic]:
 
 
 _NEEDS_VALUES = ("missing-parameter",)
-"""What a user gives on the command line is no mistake of the text."""
+"""Diagnostics that are no mistake of the text: values come with the command line."""

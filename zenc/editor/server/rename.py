@@ -13,7 +13,7 @@ from zenc.language.files import load_text
 from zenc.language.parse_tables import tables
 
 _Meanings = set[tuple[int, int]]
-"""Where a name is used in a text, and where it is declared."""
+"""Pairs of offsets: a use of a name in a text, and its declaration."""
 
 
 def renamed(document: Document, offset: int, name: str) -> list[Span]:
