@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import zenc.cli.common as common
-import zenc.cli.given as given
-from zenc.cli.progress import Progress
+import zenc.cli.shared.given as given
+from zenc.cli.shared.progress import Progress
 from zenc.plurals import count
 
 if TYPE_CHECKING:

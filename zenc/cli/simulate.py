@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import zenc.cli.common as common
-import zenc.cli.given as given
-from zenc.cli.progress import Progress
+import zenc.cli.shared.given as given
+from zenc.cli.shared.progress import Progress
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile

@@ -28,7 +28,7 @@ from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu.cuda_graph import Captured
 from zenc.runtime.layout import Layout
 from zenc.runtime.operation import Given, Operation
-from zenc.runtime.sparsity_probe import Probe, SparsityProbe
+from zenc.runtime.sampling.sparsity_probe import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector

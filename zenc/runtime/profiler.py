@@ -26,7 +26,7 @@ from zenc.gradients.profile_io import dump_profiles
 from zenc.gradients.sample import Accumulator
 from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.layout import Layout, layout_of
-from zenc.runtime.presence import PresenceSampler, count_dtype
+from zenc.runtime.sampling.presence import PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:

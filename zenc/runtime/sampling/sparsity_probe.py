@@ -15,7 +15,7 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Layout
-from zenc.runtime.presence import PresenceSampler, count_dtype
+from zenc.runtime.sampling.presence import PresenceSampler, count_dtype
 from zenc.select.online import Model
 from zenc.simulator.calibration import DEFAULTS
 from zenc.simulator.predict import predict

@@ -1,0 +1,1 @@
+"""Options, files and progress that several verbs share."""
