@@ -58,9 +58,9 @@ def check(
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
     syntax = load_file(locate(path))
-    from zenc.pipeline import Given, resolve, verify
+    from zenc.pipeline import Request, resolve, verify
 
-    given = Given(ranks, params, scheme, topology)
+    given = Request(ranks, params, scheme, topology)
     return verify(resolve(syntax, given), given, gradient)
 
 
@@ -91,9 +91,9 @@ def compile(
         ZencError: of the stage that found something wrong, with all its diagnostics.
     """
     syntax = load_file(locate(path))
-    from zenc.pipeline import Given, artifact
+    from zenc.pipeline import Request, artifact
 
-    return artifact(syntax, Given(ranks, params, scheme, topology), target, arch)
+    return artifact(syntax, Request(ranks, params, scheme, topology), target, arch)
 
 
 def compile_text(
@@ -108,9 +108,9 @@ def compile_text(
 ) -> Artifact:
     """``compile`` for a text; ``name`` is what diagnostics call it."""
     syntax = load_text(text, name)
-    from zenc.pipeline import Given, artifact
+    from zenc.pipeline import Request, artifact
 
-    return artifact(syntax, Given(ranks, params, scheme), target, arch)
+    return artifact(syntax, Request(ranks, params, scheme), target, arch)
 
 
 def explain(
@@ -137,10 +137,10 @@ def explain(
     """
     syntax = load_file(locate(path))
     from zenc.gradients.generators import GradientSpec
-    from zenc.pipeline import Given, explanation, resolve
+    from zenc.pipeline import Request, explanation, resolve
 
     given, spec = (
-        Given(ranks, params, scheme, topology),
+        Request(ranks, params, scheme, topology),
         GradientSpec(units, width, dtype, density, zipf, overlap, seed),
     )
     return explanation(resolve(syntax, given), given, rank, spec, indices)
@@ -163,9 +163,9 @@ def rank_programs(
     call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that there is not.
     """
     syntax = load_file(locate(path))
-    from zenc.pipeline import Given, resolve, shown_programs
+    from zenc.pipeline import Request, resolve, shown_programs
 
-    given = Given(ranks, params, scheme, topology)
+    given = Request(ranks, params, scheme, topology)
     return shown_programs(resolve(syntax, given), given, rank, (units, width, dtype))
 
 
@@ -199,9 +199,9 @@ def draw(
     syntax = load_file(locate(path))
     from zenc.draw.drawing import picture_of
     from zenc.draw.steps import StepRange
-    from zenc.pipeline import Given, pinned
+    from zenc.pipeline import Request, pinned
 
-    plan, size = pinned(syntax, Given(ranks, params, scheme, topology))
+    plan, size = pinned(syntax, Request(ranks, params, scheme, topology))
     return picture_of(plan, size, StepRange(phase, *steps), topology, gradient)
 
 

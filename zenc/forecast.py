@@ -15,7 +15,7 @@ from typing import TypeAlias
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import parsed, read_profiles
-from zenc.pipeline import Given, planners_of
+from zenc.pipeline import Request, planners_of
 from zenc.select import search
 from zenc.select.search import TunedScheme
 from zenc.simulator.calibration import Calibration, read_calibration
@@ -79,7 +79,7 @@ def simulate(
     sizes = _sizes(ranks, cluster)
     places = [SweepPoint(size, _profiles(gradients), cluster, known, ready or {}) for size in sizes]
     files = [schemes] if isinstance(schemes, str | os.PathLike) else list(schemes)
-    return sweep(planners_of(files, Given(params=params, topology=cluster)), places, trace=trace)
+    return sweep(planners_of(files, Request(params=params, topology=cluster)), places, trace=trace)
 
 
 def tune(

@@ -62,7 +62,7 @@ USUAL_RANKS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Request:
     """The arguments that a caller fixes: a scheme of the text, values of its parameters, ranks or topology."""
 
     ranks: int | None = None
@@ -144,7 +144,7 @@ class Report:
         return self.proofs[-1].rounds
 
 
-def artifact(syntax: SourceFiles, given: Given, target: Target = "cpu", arch: Architectures = None) -> Artifact:
+def artifact(syntax: SourceFiles, given: Request, target: Target = "cpu", arch: Architectures = None) -> Artifact:
     """The artifact of ``syntax`` for ``target``.
 
     Raises the ZencError of the arrow that found something wrong, with all its diagnostics.
@@ -154,7 +154,7 @@ def artifact(syntax: SourceFiles, given: Given, target: Target = "cpu", arch: Ar
     return build(report, target, arch)  # Plan -> sources -> kernels
 
 
-def resolve(syntax: SourceFiles, given: Given, alone: bool = False) -> Schemes:
+def resolve(syntax: SourceFiles, given: Request, alone: bool = False) -> Schemes:
     """Syntax -> Scheme. Raises SchemeError; where it is to be one ``alone``, also for one that chooses."""
     how = resolve_one if alone else resolve_any
     found, warnings = how(syntax, given.scheme, given.params or {}, given.levels)
@@ -163,7 +163,7 @@ def resolve(syntax: SourceFiles, given: Given, alone: bool = False) -> Schemes:
     return Schemes({found.name: found}, warnings)
 
 
-def verify(schemes: Schemes, given: Given, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
+def verify(schemes: Schemes, given: Request, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
     """Scheme -> Plan -> Proof; on a topology also what the plan asks of it. Raises VerificationError, TopologyError."""
     able = schemes.able(given.size)
     reports = {name: _proved(scheme, given, gradient) for name, scheme in able.schemes.items()}
@@ -173,7 +173,7 @@ def verify(schemes: Schemes, given: Given, gradient: UniformGradient = DEFAULT_G
     return replace(first, warnings=(*able.warnings, *told), choice=able.choice, candidates=candidates)
 
 
-def _proved(scheme: Scheme, given: Given, gradient: UniformGradient) -> Report:
+def _proved(scheme: Scheme, given: Request, gradient: UniformGradient) -> Report:
     plan = lower(scheme, given.size)
     if given.topology is None:
         return Report(scheme, plan, verify_all(plan), ())
@@ -226,7 +226,7 @@ def _kernels(sources: Mapping[str, str], target: Target, arch: Architectures) ->
 
 
 def explanation(
-    schemes: Schemes, given: Given, rank: int, spec: GradientSpec, indices: str | os.PathLike[str] | None
+    schemes: Schemes, given: Request, rank: int, spec: GradientSpec, indices: str | os.PathLike[str] | None
 ) -> Explanation:
     """The cost of a call over drawn gradients, or over those that ``indices`` records; of a choice the cheapest."""
     recorded = None if indices is None else _recorded(indices, given.ranks)
@@ -254,7 +254,9 @@ def _recorded(indices: str | os.PathLike[str], ranks: int | None) -> Gradients:
     return found
 
 
-def shown_programs(schemes: Schemes, given: Given, rank: int, tensor: tuple[int, int, str]) -> dict[str, ShownProgram]:
+def shown_programs(
+    schemes: Schemes, given: Request, rank: int, tensor: tuple[int, int, str]
+) -> dict[str, ShownProgram]:
     """Scheme -> Plan -> RankProgram of ``rank``, by name, for a ``tensor`` of (units, width, dtype)."""
     units, width, dtype = tensor
     shown = {}
@@ -267,7 +269,7 @@ def shown_programs(schemes: Schemes, given: Given, rank: int, tensor: tuple[int,
     return shown
 
 
-def pinned(syntax: SourceFiles, given: Given) -> tuple[Plan, int]:
+def pinned(syntax: SourceFiles, given: Request) -> tuple[Plan, int]:
     """The plan of one scheme, and the number of ranks that it is for; raises SchemeError for one that chooses."""
     (scheme,) = resolve(syntax, given, alone=True).schemes.values()
     size = given.usual_size(lower(scheme))
@@ -282,7 +284,7 @@ def planners(schemes: Schemes) -> dict[str, Planner]:
     return {name: _planner(lower(scheme)) for name, scheme in schemes.schemes.items()}
 
 
-def planners_of(paths: Iterable[str | os.PathLike[str]], given: Given) -> dict[str, Planner]:
+def planners_of(paths: Iterable[str | os.PathLike[str]], given: Request) -> dict[str, Planner]:
     """Those of the schemes in ``paths``, by name; of schemes of one name, by path and name."""
     found = [
         (path, name, plan)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.analysis.contention import contention
-from zenc.analysis.cut_bound import crossing, sides
+from zenc.analysis.cut_bound import bound_on, sides
 from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
 from zenc.analysis.paths import routes
@@ -155,7 +155,7 @@ def test_sides_of_a_one_way_link() -> None:
 @settings(max_examples=60, deadline=None)
 def test_no_scheme_sends_less_than_must_cross(combination: tuple[str, str, str], name: str, density: float) -> None:
     loads, _, weigher = measured(plan_of(scheme_text(*combination)), CLUSTERS[name], density)
-    found = [over for link in range(len(loads.links)) if (over := crossing(loads, link, weigher))]
+    found = [over for link in range(len(loads.links)) if (over := bound_on(loads, link, weigher))]
     assert found
     rounding = CLUSTERS[name].size * weigher.unit_bytes  # units of each part are rounded
     for over in found:
@@ -165,7 +165,7 @@ def test_no_scheme_sends_less_than_must_cross(combination: tuple[str, str, str],
 def test_the_least_is_the_sum_of_those_behind() -> None:
     loads, _, weigher = measured(DIRECT, load_topology(BOX), density=0.5)
     link = next(i for i in range(len(loads.links)) if loads.name(i) == "cpu(0) -> cpu(1)")
-    over = crossing(loads, link, weigher)
+    over = bound_on(loads, link, weigher)
     assert over is not None and (over.behind, over.ahead) == ((0, 1, 2), (3, 4, 5))
     assert over.least == pytest.approx(5_000 * (1 - 0.5**3) * 30 * 4)
 

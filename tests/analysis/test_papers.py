@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.support.plans import plan_of
-from zenc.analysis.exact_traffic import Weight, weigh
+from zenc.analysis.exact_traffic import CallTraffic, weigh
 from zenc.gradients.generators import GradientSpec, drawn
 from zenc.gradients.index_sets import Gradients, gradients
 from zenc.gradients.stats import figures
@@ -38,7 +38,7 @@ RANGES = "partition: parallelism balance: imbalanced"
 BALANCED = "partition: parallelism balance: balanced by permutation"
 
 
-def counted(text: str, of: Gradients) -> Weight:
+def counted(text: str, of: Gradients) -> CallTraffic:
     plan = plan_of(text, of.size)
     return weigh(plan, verify(plan, of.size)[0], of)
 

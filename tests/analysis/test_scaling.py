@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, CUTS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, explain, plan_of, plan_with
 from zenc.analysis.closed_form import DENSE, Domain, fit_scalar, fit_volume, volume_text
-from zenc.analysis.scaling import Symbolic, symbolic
+from zenc.analysis.scaling import ScalingReport, symbolic
 from zenc.analysis.scaling_text import symbolic_text
 from zenc.analysis.volume import volumes
 from zenc.gradients.generators import GradientSpec
@@ -32,7 +32,7 @@ def shipped(name: str) -> Plan:
     return lower(resolve(load_file(locate(name)))[0])
 
 
-def sent(found: Symbolic) -> dict[str, str]:
+def sent(found: ScalingReport) -> dict[str, str]:
     return {name: str(phase.sent) for name, phase in found.phases.items()}
 
 

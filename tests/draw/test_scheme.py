@@ -204,14 +204,14 @@ def test_loads_colour_the_arrows() -> None:
     for step, band in zip(steps.steps, picture.bands, strict=True):
         colours = {(arrow.src, arrow.dst): arrow.colour for arrow in band.arrows}
         for move in step.moves:
-            assert move.warmth is not None and 0 < move.warmth.seconds <= steps.limit
+            assert move.heat is not None and 0 < move.heat.seconds <= steps.limit
             place = ramp().index(colours[move.src, move.dst])
             inside = move.src // 2 == move.dst // 2
             assert place < 4 if inside else place >= 3
-            assert ("nic" in move.warmth.link) == (not inside)
+            assert ("nic" in move.heat.link) == (not inside)
     legend = [swatch.colour for swatch in picture.swatches]
     assert legend[-len(ramp()) :] == list(ramp())
-    assert max(move.warmth.seconds for step in steps.steps for move in step.moves if move.warmth) == steps.limit
+    assert max(move.heat.seconds for step in steps.steps for move in step.moves if move.heat) == steps.limit
 
 
 def test_index_sets_are_announced_in_a_phase_of_their_own() -> None:
@@ -260,7 +260,7 @@ def test_forwarded_index_sets_have_the_colour_of_their_rank() -> None:
 def test_the_announce_loads_links_too() -> None:
     plan, topology = plan_of_shipped("holders"), nodes(2, gpus=2)
     steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, UniformGradient(10_000, 8, "f32", 0.1)))
-    assert all(move.warmth is not None and move.warmth.seconds > 0 for step in steps.steps for move in step.moves)
+    assert all(move.heat is not None and move.heat.seconds > 0 for step in steps.steps for move in step.moves)
     assert steps.steps[0].announces
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper
-from zenc.draw.layers import arranged, groups_of, layers_of
+from zenc.draw.layers import groups_of, layers_of, node_layout
 from zenc.draw.links import LABEL_SIZE, Room
 from zenc.draw.render import svg
 from zenc.draw.text_metrics import width_of
@@ -98,7 +98,7 @@ def test_machines_of_different_sizes_have_boxes() -> None:
 def test_switches_stand_above_what_they_serve() -> None:
     layers = layers_of(fat_tree(4))
     assert [len(layer) for layer in layers] == [16, 8, 8, 4]
-    places = arranged(fat_tree(4)).places
+    places = node_layout(fat_tree(4)).places
     heights = [places[layer[0]].y for layer in layers]
     assert heights == sorted(heights, reverse=True)
 

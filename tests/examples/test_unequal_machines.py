@@ -9,7 +9,7 @@ import torch
 
 import zenc
 from tests.support.local import collectives, run_all
-from zenc.analysis.cut_bound import crossing
+from zenc.analysis.cut_bound import bound_on
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import check
 from zenc.gradients.uniform import DEFAULT_GRADIENT
@@ -41,7 +41,7 @@ def test_the_cables_carry_hardly_more_than_they_must() -> None:
     times = {}
     for link, ends in enumerate(loads.links):
         if ends.bandwidth == 25e9 / 8:
-            over = crossing(loads, link, weigher)
+            over = bound_on(loads, link, weigher)
             assert over is not None
             times[loads.name(link)] = over.bytes / over.least
     assert times == pytest.approx(

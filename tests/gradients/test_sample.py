@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from zenc.errors import CostError
 from zenc.gradients.generators import GradientSpec, drawn
 from zenc.gradients.profile_generators import zipf
-from zenc.gradients.sample import Accumulator, sample_ids
+from zenc.gradients.sample import HolderCounts, sample_ids
 
 
 @settings(deadline=None)
@@ -31,7 +31,7 @@ def test_they_hit_no_pattern():
 @pytest.mark.parametrize("units", [5_000, 200_000])
 def test_a_few_steps_show_more_ranks_than_there_were(units):
     """4 ranks and 12 steps, 4,096 units looked at: d_k for 48 ranks is right within 4 %."""
-    truth, tally = zipf(0.02, 1.05, units), Accumulator("words", units, 8, "f32", 4, 4096)
+    truth, tally = zipf(0.02, 1.05, units), HolderCounts("words", units, 8, "f32", 4, 4096)
     for step in range(12):
         held = drawn(GradientSpec(units, 8, "f32", 0.02, zipf=1.05, seed=step), 4).holders()
         tally.add(held[tally.ids], np.array([100, 200, 300, 400]))
@@ -46,7 +46,7 @@ def test_a_few_steps_show_more_ranks_than_there_were(units):
 
 def test_steps_are_no_ranks_where_ranks_share_what_a_step_draws():
     """Negative samples that all ranks share, and that are others in every step: d_k for up to 4 ranks is as counted."""
-    units, tally, sums = 5_000, Accumulator("negatives", 5_000, 8, "f32", 4, 5_000), []
+    units, tally, sums = 5_000, HolderCounts("negatives", 5_000, 8, "f32", 4, 5_000), []
     for step in range(8):
         random = np.random.default_rng(step)
         shared, own = random.random(units) < 0.05, random.random((4, units)) < 0.02
@@ -59,11 +59,11 @@ def test_steps_are_no_ranks_where_ranks_share_what_a_step_draws():
 
 
 def test_nothing_held_is_a_profile():
-    tally = Accumulator("idle", 100, 1, "f32", 3, 50)
+    tally = HolderCounts("idle", 100, 1, "f32", 3, 50)
     tally.add(np.zeros(50, dtype=np.int64), np.zeros(3, dtype=np.int64))
     assert tally.profile().density == 0
 
 
 def test_a_profile_takes_a_step():
     with pytest.raises(CostError, match="bad-profile"):
-        Accumulator("none", 100, 1, "f32", 3, 50).profile()
+        HolderCounts("none", 100, 1, "f32", 3, 50).profile()

@@ -20,7 +20,7 @@ from zenc.cli import app
 from zenc.errors import CostError
 from zenc.gradients.profile_generators import zipf
 from zenc.gradients.profile_io import dump_profiles
-from zenc.pipeline import Given, planners_of
+from zenc.pipeline import Request, planners_of
 from zenc.report.measured import read_measured
 from zenc.report.render import TEMPLATE, environment
 from zenc.report.shown import View
@@ -114,7 +114,7 @@ def test_the_data_say_the_same(report: Any, tmp_path: Path) -> None:
     assert scheme["measured"]["seconds"] == 0.54708 and data["gradients"][0]["units"] == 200_000
     place = SweepPoint(8, {"zipf": zipf(0.02, 1.05, 200_000, 64)}, None, read_calibration(LAB), {})
     assert scheme["seconds"] == pytest.approx(
-        simulate(planners_of(["balanced"], Given()), [place]).points[0].outcomes[0].seconds
+        simulate(planners_of(["balanced"], Request()), [place]).points[0].outcomes[0].seconds
     )
 
 

@@ -17,7 +17,7 @@ from tests.gpu.machine import emulator
 from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
-from zenc.runtime.gpu.cuda_graph import Captured
+from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity, capacity_of
 from zenc.runtime.operation import Operation
 
@@ -64,7 +64,9 @@ class Graphs:
         self.artifact = zenc.compile(name, ranks=len(tensors))
         self.ranks = emulated_ranks(self.artifact, len(tensors), deadline, capacity)
         collectives = [rank.collective for rank in self.ranks]
-        self.calls: list[Captured] = on_all(self.ranks, lambda rank: collectives[rank].capturable(tensors[rank], op))
+        self.calls: list[CapturedCall] = on_all(
+            self.ranks, lambda rank: collectives[rank].capturable(tensors[rank], op)
+        )
         self.graphs = on_all(self.ranks, lambda rank: self.ranks[rank].gpu.captured(self.calls[rank].enqueue))
 
     def replayed(self) -> list[torch.Tensor]:

@@ -15,7 +15,7 @@ from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact, load_artifact
 from zenc.codegen.call_sequence import CODE, DATA
-from zenc.runtime.gpu.sequence import playable
+from zenc.runtime.gpu.sequence import load_sequence
 
 WAYS = {"table": DATA, "compiled": CODE}
 
@@ -50,7 +50,7 @@ def test_either_is_played(artifact, way, monkeypatch):
     inputs = [sparse_tensor("random", rank, 3, 70, 3, torch.float32, 1) for rank in range(3)]
     ranks = emulated_ranks(artifact, 3)
     found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs])
-    played = playable(artifact, 3, 0, 60)
+    played = load_sequence(artifact, 3, 0, 60)
     assert (played.program is None) == (way == "compiled")
     host = zenc.compile(artifact.plan.scheme, ranks=3)
     assert_same_bits([*found, *run_all(collectives(host, 3), inputs)])
@@ -76,12 +76,12 @@ def test_one_that_says_something_else_than_the_plan_is_not_played(artifact, way,
     for other in others:
         assert other != text
         with pytest.raises(zenc.ArtifactError) as caught:
-            playable(replace(artifact, sequences={**artifact.sequences, name: other}), 3, 0, 60)
+            load_sequence(replace(artifact, sequences={**artifact.sequences, name: other}), 3, 0, 60)
         assert ids_of(caught) == ["artifact-damaged"]
 
 
 def test_there_is_no_third_way(artifact, monkeypatch):
     monkeypatch.setenv("ZENC_SEQUENCE", "text")
     with pytest.raises(zenc.ZencError, match="ZENC_SEQUENCE is table or compiled, not 'text'") as caught:
-        playable(artifact, 3, 0, 60)
+        load_sequence(artifact, 3, 0, 60)
     assert ids_of(caught) == ["unknown-sequence"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from zenc.analysis.exact_traffic import Weight, weigh
+from zenc.analysis.exact_traffic import CallTraffic, weigh
 from zenc.gradients.index_sets import Gradients, gradients
 from zenc.plan.ir import Plan
 from zenc.runtime.layout import DTYPE_NAMES, contribution_of, layout_of
@@ -32,7 +32,7 @@ def positive(tensor: torch.Tensor) -> torch.Tensor:
     return torch.sparse_coo_tensor(tensor._indices(), values, tensor.shape, check_invariants=False)
 
 
-def predicted(plan: Plan, inputs: list[torch.Tensor]) -> Weight:
+def predicted(plan: Plan, inputs: list[torch.Tensor]) -> CallTraffic:
     """The bytes of ``all_reduce`` of ``inputs``, one a rank."""
     rounds, _ = verify(plan, len(inputs))
     return weigh(plan, rounds, gradients_of(inputs, plan))

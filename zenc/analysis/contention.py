@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zenc.analysis.cut_bound import Crossing, crossing
+from zenc.analysis.cut_bound import CutBound, bound_on
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoads, StepLoad
 from zenc.errors import Diagnostic
@@ -25,13 +25,13 @@ def _crowded(loads: LinkLoads, rounds: Rounds, weigher: ExpectedBytes, step: Ste
         f"{step.moves} moves share the link {loads.name(step.link)}, which is busy {times:.3g} times as long as "
         f"the ranks' own links ({step.phase}, step {step.number})"
     )
-    over = crossing(loads, step.link, weigher)
+    over = bound_on(loads, step.link, weigher)
     notes = (*([over.text()] if over else []), format_ranks(rounds.size))
     help = _advice(over, tiered=len(weigher.plan.tiers) > 1)
     return Diagnostic("contended-link", message, rounds.sends[step.line].span, notes, help, "warning")
 
 
-def _advice(over: Crossing | None, tiered: bool) -> str:
+def _advice(over: CutBound | None, tiered: bool) -> str:
     """What to do about a crowded link."""
     if over and over.near:
         return "it carries little more than it must in any scheme: only a wider link would help"

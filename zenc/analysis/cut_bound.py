@@ -1,6 +1,6 @@
 """The cut-set bound: the bytes that must cross a link in a call, where it is the only route from some ranks to others.
 
-    Crossing = behind ahead least bytes               # ranks on both sides; bytes that must cross, and that do
+    CutBound = behind ahead least bytes               # ranks on both sides; bytes that must cross, and that do
 
 The ranks ahead of such a link learn of those behind it by what crosses it and by nothing else, though ranks pass things
 on. In the end they hold the sum of all, and so, with what they gave themselves taken off, the sum of those behind: the
@@ -23,7 +23,7 @@ NEAR = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Crossing:
+class CutBound:
     """``least``: bytes a call of the values that must cross; ``bytes``: what a scheme sends, headers and all."""
 
     behind: tuple[int, ...]
@@ -42,13 +42,13 @@ class Crossing:
         return f"{sides}: at least {size_text(self.least)} must cross it in a call, and {size_text(self.bytes)} do"
 
 
-def crossing(loads: LinkLoads, link: int, weigher: ExpectedBytes) -> Crossing | None:
+def bound_on(loads: LinkLoads, link: int, weigher: ExpectedBytes) -> CutBound | None:
     """The bound on ``link``, a place in ``loads.links``; None where there are other routes."""
     behind, ahead = sides(loads.topology, loads.links[link])
     if not (behind and ahead):
         return None
     least = weigher.units_held(len(behind)) * weigher.unit_bytes
-    return Crossing(behind, ahead, least, float(loads.total[link]))
+    return CutBound(behind, ahead, least, float(loads.total[link]))
 
 
 def sides(topology: Topology, link: Link) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -78,7 +78,7 @@ def _of_rank(formats: dict[str, Ints], rank: int) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Weight:
+class CallTraffic:
     """The exact bytes of a call: its messages, and ``traffic`` by kind of phase."""
 
     messages: tuple[MessageCounts, ...]
@@ -101,7 +101,7 @@ class Weight:
         return found
 
 
-def weigh(plan: Plan, rounds: Rounds, of: Gradients) -> Weight:
+def weigh(plan: Plan, rounds: Rounds, of: Gradients) -> CallTraffic:
     """Play ``rounds``, which ``plan`` was proved for, with the gradients of ``rounds.size`` ranks."""
     messages: list[MessageCounts] = []
     traffic: dict[str, ExactTraffic] = {}
@@ -112,7 +112,7 @@ def weigh(plan: Plan, rounds: Rounds, of: Gradients) -> Weight:
         messages += play.phase(phase, played)
         traffic |= play.traffic
     full = values.slots if values.dense else values.counts.max(axis=0)
-    return Weight(tuple(messages), traffic, full)
+    return CallTraffic(tuple(messages), traffic, full)
 
 
 class _Play:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zenc.analysis.exact_traffic import Weight, weigh
+from zenc.analysis.exact_traffic import CallTraffic, weigh
 from zenc.gradients.generators import GradientSpec
 from zenc.gradients.index_sets import Gradients, ensure
 from zenc.gradients.stats import Figures, figures
@@ -21,7 +21,7 @@ from zenc.verify.provenance import Deliveries
 
 if TYPE_CHECKING:
     from zenc.analysis.placement import Placement
-    from zenc.analysis.scaling import Symbolic
+    from zenc.analysis.scaling import ScalingReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Explanation:
     traffic: dict[str, Traffic]
     busiest: int
     figures: Figures
-    general: Symbolic | None = None
+    general: ScalingReport | None = None
     placement: Placement | None = None
     choice: str = ""
     candidates: Mapping[str, Explanation] = field(default_factory=dict)
@@ -148,7 +148,7 @@ def explain(plan: Plan, rank: int, of: Gradients, load: GradientSpec, source: st
 _What = tuple[str, int, str, int]  # phase, round, direction, peer
 
 
-def _bytes(weight: Weight, rank: int) -> dict[_What, int]:
+def _bytes(weight: CallTraffic, rank: int) -> dict[_What, int]:
     """The bytes of the messages of ``rank``."""
     found: dict[_What, int] = {}
     for messages in weight.messages:
@@ -177,7 +177,7 @@ class _Moves:
                 self.found.append(((phase.name, number, direction, other), parts, most, line))
 
 
-def _traffic(weight: Weight, rank: int) -> dict[str, Traffic]:
+def _traffic(weight: CallTraffic, rank: int) -> dict[str, Traffic]:
     found = {}
     for name, by_rank in (*weight.traffic.items(), ("total", weight.total)):
         formats = {wire: int(bodies.sum()) for wire, bodies in by_rank.formats_sent.items()}

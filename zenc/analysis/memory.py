@@ -1,6 +1,6 @@
 """The most memory that every rank needs, expected at a stated density.
 
-    Need = rank buffers phase number                        # the greatest sum of its buffers, and in which step
+    RankMemory = rank buffers phase number                        # the greatest sum of its buffers, and in which step
 
 ``zenc.analysis.memory_model`` says what is counted, and finds it.
 """
@@ -19,7 +19,7 @@ BUFFERS = ("gradient", "segments", "index_sets", "messages", "result")
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RankMemory:
     """The memory that ``rank`` needs in step ``number`` of ``phase``; 0 is before the first, and after the last.
 
     ``buffers`` are the bytes of each of BUFFERS.
@@ -51,25 +51,25 @@ class MemoryPeak:
     """``needs[rank]``, and what the topology has: None where it does not say."""
 
     topology: Topology
-    needs: tuple[Need, ...]
+    needs: tuple[RankMemory, ...]
 
     @property
-    def greatest(self) -> Need:
-        """The need of the rank that needs most."""
-        return max(self.needs, key=lambda need: need.bytes)
+    def greatest(self) -> RankMemory:
+        """The memory of the rank that needs most."""
+        return max(self.needs, key=lambda memory: memory.bytes)
 
     def to_json(self) -> dict[str, Any]:
         """JSON data: bytes that ranks and hosts need and have."""
         return {
             "ranks": [
                 {
-                    "rank": need.rank,
-                    "needs": need.bytes,
-                    "has": self.topology.memory(need.rank),
-                    "when": need.when,
-                    "buffers": dict(zip(BUFFERS, need.buffers, strict=True)),
+                    "rank": memory.rank,
+                    "needs": memory.bytes,
+                    "has": self.topology.memory(memory.rank),
+                    "when": memory.when,
+                    "buffers": dict(zip(BUFFERS, memory.buffers, strict=True)),
                 }
-                for need in self.needs
+                for memory in self.needs
             ],
             "hosts": [
                 {"host": host.name, "needs": self.of_host(host.ranks), "has": host.memory}
@@ -87,17 +87,19 @@ class MemoryPeak:
 
     def _devices(self) -> list[Diagnostic]:
         small = [
-            (need, has)
-            for need in self.needs
-            if (has := self.topology.memory(need.rank)) is not None and has < need.bytes
+            (memory, has)
+            for memory in self.needs
+            if (has := self.topology.memory(memory.rank)) is not None and has < memory.bytes
         ]
         if not small:
             return []
-        need, has = max(small, key=lambda each: each[0].bytes - each[1])
-        message = f"rank {need.rank} needs {size_text(need.bytes)} of memory ({need.when}), and has {size_text(has)}"
+        memory, has = max(small, key=lambda each: each[0].bytes - each[1])
+        message = (
+            f"rank {memory.rank} needs {size_text(memory.bytes)} of memory ({memory.when}), and has {size_text(has)}"
+        )
         others = len(small) - 1
         more = (
-            need.text(),
+            memory.text(),
             *((f"so {'does' if others == 1 else 'do'} {count(others, 'other rank')}",) if others else ()),
         )
         return [Diagnostic("memory-exceeded", message, None, more, _ADVICE)]

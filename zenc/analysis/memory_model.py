@@ -15,7 +15,7 @@ import numpy as np
 
 from zenc.analysis.expected_bytes import ExpectedBytes, Floats
 from zenc.analysis.holder_memory import IndexSets, bitmap_bytes
-from zenc.analysis.memory import MemoryPeak, Need
+from zenc.analysis.memory import MemoryPeak, RankMemory
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
@@ -73,7 +73,9 @@ class MemoryModel:
             self._agree(self.sets)
         self._note(np.zeros(self.size, dtype=np.int64), self._coo(self.size), "after the last step", 0)
         needs = zip(range(self.size), self.most.T.tolist(), self.when.tolist(), strict=True)
-        return MemoryPeak(topology, tuple(Need(rank, tuple(most), *self.moments[when]) for rank, most, when in needs))
+        return MemoryPeak(
+            topology, tuple(RankMemory(rank, tuple(most), *self.moments[when]) for rank, most, when in needs)
+        )
 
     def _note(self, messages: Ints, result: int, phase: str, number: int) -> None:
         """The buffers of all ranks now; what a rank has more of than ever before is kept."""

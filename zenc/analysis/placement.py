@@ -14,7 +14,7 @@ from operator import mul
 from typing import Any
 
 from zenc.analysis.contention import contention
-from zenc.analysis.cut_bound import Crossing, crossing
+from zenc.analysis.cut_bound import CutBound, bound_on
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
 from zenc.analysis.memory import MemoryPeak
@@ -42,7 +42,7 @@ class Placement:
     loads: LinkLoads
     capacity: MemoryPeak
     warnings: tuple[Diagnostic, ...]
-    over: Crossing | None = None
+    over: CutBound | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Loads and memory as JSON data."""
@@ -88,7 +88,7 @@ def place(plan: Plan, topology: Topology, weigher: ExpectedBytes) -> Placement:
     loads, capacity = meter.loads(), ledger.capacity(topology)
     raise_if_any(TopologyError, capacity.problems())
     found += contention(loads, rounds, weigher)
-    over = None if loads.bottleneck is None else crossing(loads, loads.bottleneck, weigher)
+    over = None if loads.bottleneck is None else bound_on(loads, loads.bottleneck, weigher)
     return Placement(topology, proof, loads, capacity, tuple(found[:MOST_WARNINGS]), over)
 
 

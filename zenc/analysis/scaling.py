@@ -1,6 +1,6 @@
 """Scaling: steps, messages and volume of a scheme as formulas in the number of ranks, found by counting.
 
-    Symbolic = domain checked* PhaseFormulas* at: PhaseVolume*
+    ScalingReport = domain checked* PhaseFormulas* at: PhaseVolume*
 
 The plan is played for many numbers of ranks, and formulas are fitted to the counts (``zenc.analysis.closed_form``).
 One is kept only if it gives the counts of all of them exactly; that it holds beyond is likely, and not proved. Numbers
@@ -56,7 +56,7 @@ def in_blocks(text: str, block: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Symbolic:
+class ScalingReport:
     """``checked`` are the sizes, of ``tried``, at which ``phases`` equal the counts; others the scheme is not for.
 
     ``at`` is what was counted for ``size``; ``blocks`` are the units of the blocks that travel whole in a phase, or 1.
@@ -82,7 +82,7 @@ class Symbolic:
         }
 
 
-def symbolic(plan: Plan, size: int, density: float) -> Symbolic:
+def symbolic(plan: Plan, size: int, density: float) -> ScalingReport:
     """The formulas of ``plan``, which is for any number of ranks, and its counts for ``size``.
 
     ``density`` decides which rank is the busiest where that depends on it. Raises VerificationError where the plan is
@@ -96,7 +96,7 @@ def symbolic(plan: Plan, size: int, density: float) -> Symbolic:
     else:
         powers = _fitted(plan, Domain(groups, powers=True), density)
         domain, (checked, phases) = _better(groups, every, powers)
-    return Symbolic(size, domain, checked, len(_wanted(domain)), phases, at, blocks_of(plan))
+    return ScalingReport(size, domain, checked, len(_wanted(domain)), phases, at, blocks_of(plan))
 
 
 _Fit = tuple[tuple[int, ...], dict[str, PhaseFormulas]]

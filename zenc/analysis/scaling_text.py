@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zenc.analysis.closed_form import volume_text
-from zenc.analysis.scaling import PhaseFormulas, Symbolic, in_blocks
+from zenc.analysis.scaling import PhaseFormulas, ScalingReport, in_blocks
 from zenc.analysis.volume import PhaseVolume, Volume
 from zenc.format_units import runs_text
 from zenc.plurals import count
@@ -17,7 +17,7 @@ LEGEND = "M: bytes of the dense tensor; d: density of one rank's gradient; d_k: 
 UNKNOWN = "?"
 
 
-def symbolic_text(found: Symbolic) -> list[str]:
+def symbolic_text(found: ScalingReport) -> list[str]:
     """The formulas by phase, and what they are for; the counts of ``found.size`` ranks where they don't tell these."""
     lines: list[str] = []
     inside = bool(found.phases) and found.domain.holds(found.size)
@@ -36,7 +36,7 @@ def symbolic_text(found: Symbolic) -> list[str]:
 _NO_FORMULAS = PhaseFormulas(None, None, None, None, None)
 
 
-def _phases(found: Symbolic, phases: Mapping[str, PhaseFormulas], mark: str | None) -> list[str]:
+def _phases(found: ScalingReport, phases: Mapping[str, PhaseFormulas], mark: str | None) -> list[str]:
     """A line for each. What has no formula is counted, with ``mark`` behind it, or unknown where that is None."""
     width = max(map(len, found.at))
     texts = {name: _phase(formulas, found.at[name], mark) for name, formulas in phases.items()}
@@ -62,7 +62,7 @@ def _phase(formulas: PhaseFormulas, at: PhaseVolume, mark: str | None) -> str:
     return f"{steps}, {messages}, volume {volume}"
 
 
-def _blocks(found: Symbolic) -> list[str]:
+def _blocks(found: ScalingReport) -> list[str]:
     """What b means."""
     names: dict[int, list[str]] = {}
     for name, block in found.blocks.items():

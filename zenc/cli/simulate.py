@@ -93,7 +93,7 @@ def simulate(
     """
     paths, params = [common.locate(file) for file in files], common.parameters(assignments)
     with common.reporting(json):
-        from zenc.pipeline import Given, planners_of
+        from zenc.pipeline import Request, planners_of
         from zenc.simulator import sweep
         from zenc.simulator.sweep_report import chrome_trace, text
 
@@ -110,7 +110,7 @@ def simulate(
         if plot and len(places) < 2:
             raise typer.BadParameter("--plot needs several values of --ranks, --density or --bandwidth")
         missing = common.without_plots(plot)
-        schemes = planners_of(paths, Given(params=params, topology=cluster))
+        schemes = planners_of(paths, Request(params=params, topology=cluster))
         found = sweep.simulate(schemes, places, Progress("simulate"), trace is not None)
         common.show_diagnostics(found.skipped)
         if trace:

@@ -56,8 +56,8 @@ class Painter:
 
         Where loads are known, that of the busiest link on the way.
         """
-        if move.warmth:
-            return ramp()[heat_class(move.warmth.seconds, self.limit)]
+        if move.heat:
+            return ramp()[heat_class(move.heat.seconds, self.limit)]
         if step.whole:
             return self.colours[move.origin if move.origin >= 0 else move.src]
         if move.first == move.last:
@@ -77,7 +77,7 @@ class Painter:
             f"M{x1:.1f} {top:.1f}C{x1:.1f} {top + bend:.1f} {x2:.1f} {tip - HEAD - bend:.1f} {x2:.1f} {tip - HEAD:.1f}"
         )
         head = f"M{x2 - half:.1f} {tip - HEAD:.1f}L{x2 + half:.1f} {tip - HEAD:.1f}L{x2:.1f} {tip:.1f}Z"
-        end = colour if step.whole or move.warmth else self.colours[move.last]
+        end = colour if step.whole or move.heat else self.colours[move.last]
         return Arrow(path, head, colour, end, width, self._title(move, step), move.src, move.dst)
 
     def _title(self, move: Move, step: DrawnStep) -> str:
@@ -86,8 +86,8 @@ class Painter:
             what = "index sets" if step.announces else "all"
         whose = f" of rank {move.origin}" if move.origin >= 0 else ""
         place = f"\n{move.place}" if move.place else ""
-        if move.warmth:
-            place = f"\nbusiest link on the way: {move.warmth.link}, {seconds_text(move.warmth.seconds)}{place}"
+        if move.heat:
+            place = f"\nbusiest link on the way: {move.heat.link}, {seconds_text(move.heat.seconds)}{place}"
         return f"{step.phase}, step {step.number}: rank {move.src} sends {what}{whose} to rank {move.dst}{place}"
 
     def _label(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Text:

@@ -27,7 +27,7 @@ class NodePosition:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
+class NodeLayout:
     """``places`` of all nodes, within ``width`` and ``height``; ``pitch`` is the least distance between ranks."""
 
     places: Mapping[Node, NodePosition]
@@ -36,7 +36,7 @@ class Arrangement:
     pitch: float
 
 
-def arranged(topology: Topology) -> Arrangement:
+def node_layout(topology: Topology) -> NodeLayout:
     """Places for all nodes of ``topology``."""
     if topology.switches or topology.size <= 2:
         return _layered(topology)
@@ -55,26 +55,26 @@ def _grid_side(topology: Topology) -> int:
     return topology.levels[1].count
 
 
-def _circle(topology: Topology) -> Arrangement:
+def _circle(topology: Topology) -> NodeLayout:
     radius = max(110.0, topology.size * 52.0 / (2 * math.pi))
     places: dict[Node, NodePosition] = {}
     for rank in topology.ranks:
         angle = 2 * math.pi * rank / topology.size - math.pi / 2
         x, y = radius * (1 + math.cos(angle)), radius * (1 + math.sin(angle))
         places[rank] = NodePosition(x + 30, y + 30, -1)
-    return Arrangement(places, 2 * radius + 60, 2 * radius + 60, 52.0)
+    return NodeLayout(places, 2 * radius + 60, 2 * radius + 60, 52.0)
 
 
-def _grid(topology: Topology, side: int) -> Arrangement:
+def _grid(topology: Topology, side: int) -> NodeLayout:
     pitch = 84.0
     places: dict[Node, NodePosition] = {
         rank: NodePosition(60 + pitch * (rank % side), 60 + pitch * (rank // side), -1) for rank in topology.ranks
     }
     rows = -(-topology.size // side)
-    return Arrangement(places, pitch * (side - 1) + 120, pitch * (rows - 1) + 120, pitch)
+    return NodeLayout(places, pitch * (side - 1) + 120, pitch * (rows - 1) + 120, pitch)
 
 
-def _layered(topology: Topology) -> Arrangement:
+def _layered(topology: Topology) -> NodeLayout:
     layers = layers_of(topology)
     pitch = min(72.0, max(30.0, 1150.0 / topology.size))
     across: dict[Node, float] = dict(zip(topology.ranks, _row(topology, pitch), strict=True))
@@ -88,7 +88,7 @@ def _layered(topology: Topology) -> Arrangement:
     for number, layer in enumerate(layers):
         y -= rise[number]
         places.update({node: NodePosition(across[node] - left + 40, y, number) for node in layer})
-    return Arrangement(places, right - left + 80, height, pitch)
+    return NodeLayout(places, right - left + 80, height, pitch)
 
 
 def layers_of(topology: Topology) -> list[list[Node]]:

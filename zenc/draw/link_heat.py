@@ -1,6 +1,6 @@
 """The load of the links on the way of every move, for the colours of a drawing.
 
-Heat = limit (phase, number, src, dst) -> Warmth        # in seconds; limit is the greatest of all steps
+Heat = limit (phase, number, src, dst) -> LinkHeat        # in seconds; limit is the greatest of all steps
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zenc.verify.provenance import Deliveries
 
 
 @dataclass(frozen=True, slots=True)
-class Warmth:
+class LinkHeat:
     """The busiest link on the way of a message, in its step, and for how many seconds it is busy."""
 
     link: str
@@ -29,12 +29,12 @@ class Heat:
 
     routes: Routes
     meter: LinkLoadObserver
-    of: dict[tuple[str, int, int, int], Warmth] = field(default_factory=dict)
+    of: dict[tuple[str, int, int, int], LinkHeat] = field(default_factory=dict)
 
     @property
     def limit(self) -> float:
         """The most seconds of any move: what the hottest colour stands for; 0 before any round."""
-        return max((warmth.seconds for warmth in self.of.values()), default=0.0)
+        return max((heat.seconds for heat in self.of.values()), default=0.0)
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Take what moved in round ``number`` of ``phase``."""
@@ -47,4 +47,4 @@ class Heat:
         for i, (one, other) in enumerate(zip(src.tolist(), dst.tolist(), strict=True)):
             mine = link[pair == i]
             worst = int(mine[busy[mine].argmax()])
-            self.of[phase.name, number, one, other] = Warmth(loads.name(worst), float(busy[worst]))
+            self.of[phase.name, number, one, other] = LinkHeat(loads.name(worst), float(busy[worst]))

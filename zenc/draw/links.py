@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zenc.draw.picture import Spot, Text
+from zenc.draw.picture import NodeMark, Text
 from zenc.draw.text_metrics import width_of
 
 LABEL_SIZE = 9.5
@@ -65,7 +65,7 @@ class Room:
         return abs(self.x - other.x) < across and abs(self.y - other.y) < down
 
 
-def labels(wanted: Iterable[tuple[Curve, str, bool]], spots: Sequence[Spot], within: Point) -> tuple[Text, ...]:
+def labels(wanted: Iterable[tuple[Curve, str, bool]], spots: Sequence[NodeMark], within: Point) -> tuple[Text, ...]:
     """Words beside curves, as many as find room: none lies on another one, or on a node, or off the paper.
 
     ``wanted``: a curve, its words, and whether it has a head in the middle.

@@ -184,7 +184,7 @@ class Box(Rectangle):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot(Rectangle):
+class NodeMark(Rectangle):
     """A node of a topology, by its middle."""
 
     colour: str
@@ -211,6 +211,6 @@ class TopologyPicture(Picture):
 
     boxes: tuple[Box, ...]
     links: tuple[LinkLine, ...]
-    spots: tuple[Spot, ...]
+    spots: tuple[NodeMark, ...]
     labels: tuple[Text, ...]
     swatches: tuple[Swatch, ...]

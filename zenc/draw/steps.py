@@ -2,7 +2,7 @@
 
     Steps     = size parts DrawnStep*
     DrawnStep = Phase number Move* before after                 # have[rank, part, contributor]
-    Move      = src dst first..last origin place warmth?        # the load of the links on its way
+    Move      = src dst first..last origin place heat?        # the load of the links on its way
 
 The plan is proved along the way, so what is drawn is right.
 """
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoadObserver
 from zenc.analysis.paths import routes
-from zenc.draw.link_heat import Heat, Warmth
+from zenc.draw.link_heat import Heat, LinkHeat
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds, expand
@@ -47,7 +47,7 @@ class Move:
     last: int
     origin: int
     place: str
-    warmth: Warmth | None = None
+    heat: LinkHeat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class StepRange:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """``rounds`` are the numbers of steps of the whole scheme, by phase; ``limit`` is the greatest warmth of all."""
+    """``rounds`` are the numbers of steps of the whole scheme, by phase; ``limit`` is the greatest heat of all."""
 
     size: int
     parts: int
@@ -211,10 +211,10 @@ class _Player:
 
     def steps(self, rounds: Rounds) -> Iterator[DrawnStep]:
         for (phase, number, round_), (before, after) in zip(rounds, self.changes, strict=True):
-            moves = (replace(move, warmth=self._warmth(phase.name, number, move)) for move in _moves(round_, rounds))
+            moves = (replace(move, heat=self._heat(phase.name, number, move)) for move in _moves(round_, rounds))
             yield DrawnStep(phase, number, tuple(moves), before, after)
 
-    def _warmth(self, phase: str, number: int, move: Move) -> Warmth | None:
+    def _heat(self, phase: str, number: int, move: Move) -> LinkHeat | None:
         return self.heat.of[phase, number, move.src, move.dst] if self.heat else None
 
 
@@ -226,8 +226,8 @@ def _each_its_own(size: int, parts: int) -> Have:
 
 def _move_json(move: Move) -> dict[str, object]:
     shown = {**asdict(move), "origin": None if move.origin < 0 else move.origin}
-    warmth = shown.pop("warmth")
-    return {**shown, "load": warmth} if warmth else shown
+    heat = shown.pop("heat")
+    return {**shown, "load": heat} if heat else shown
 
 
 def _moves(round_: Round, rounds: Rounds) -> Iterator[Move]:

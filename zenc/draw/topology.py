@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from zenc.draw.colour import oklch
-from zenc.draw.layers import Arrangement, NodePosition, arc_height, arranged, groups_of, layers_of, width_of_node
+from zenc.draw.layers import NodeLayout, NodePosition, arc_height, groups_of, layers_of, node_layout, width_of_node
 from zenc.draw.links import Curve, labels
-from zenc.draw.picture import Box, LinkLine, Spot, Swatch, Text, TopologyPicture
+from zenc.draw.picture import Box, LinkLine, NodeMark, Swatch, Text, TopologyPicture
 from zenc.draw.text_metrics import cut, wrapped
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plurals import count
@@ -44,13 +44,13 @@ def draw_topology(topology: Topology) -> TopologyPicture:
         )
         help = "draw a smaller one of the same shape"
         raise DrawingError(Diagnostic("drawing-too-large", message, None, (), help))
-    return _Map(topology, arranged(topology)).picture()
+    return _Map(topology, node_layout(topology)).picture()
 
 
 @dataclass(slots=True)
 class _Map:
     topology: Topology
-    at: Arrangement
+    at: NodeLayout
     left: float = MARGIN
     top: float = 0.0
     fans: dict[tuple[Node, float, bool], list[Curve]] = field(default_factory=lambda: defaultdict(list))
@@ -105,17 +105,17 @@ class _Map:
         place = self.at.places[node]
         return NodePosition(place.x + self.left, place.y + self.top, place.layer)
 
-    def _spots(self) -> Iterator[Spot]:
+    def _spots(self) -> Iterator[NodeMark]:
         crowds = {node: len(layer) for layer in layers_of(self.topology) for node in layer}
         side = min(30.0, self.at.pitch - 6)
         for node, kind in self.topology.graph.nodes(data="kind"):
             place, label = self._place(node), self.topology.label(node)
             if isinstance(node, int):
-                yield Spot(place.x, place.y, side, side, NODES["rank"], str(node), f"rank {node}: {label}", "rank")
+                yield NodeMark(place.x, place.y, side, side, NODES["rank"], str(node), f"rank {node}: {label}", "rank")
             else:
                 width = width_of_node(self.topology, node, crowds.get(node, 99))
                 shown = label if width > 14 else ""
-                yield Spot(
+                yield NodeMark(
                     place.x,
                     place.y,
                     width,

@@ -1,7 +1,7 @@
 """A sample of units, the same on all ranks, and the number of ranks that hold each of them.
 
     Sample      = units, ids [s] ascending                       # all units where there are few
-    Accumulator = a Sample, steps that were counted, and of each unit the ranks that held it
+    HolderCounts = a Sample, steps that were counted, and of each unit the ranks that held it
 
 One unit is taken of each of s equal neighbourhoods, where a hash of its number says: so neighbourhoods and ranges are
 met evenly, and no regularity of the units is. All ranks take the same ones without a word.
@@ -35,7 +35,7 @@ def sample_ids(units: int, most: int) -> Ints:
     return np.asarray(np.minimum(places.astype(np.int64), units - 1))
 
 
-class Accumulator:
+class HolderCounts:
     """Counts of holders of the gradient ``name`` on ``size`` ranks, over the steps that were added."""
 
     def __init__(self, name: str, units: int, width: int, dtype: str, size: int, most: int) -> None:
@@ -75,10 +75,10 @@ class Accumulator:
         return {**shape, **counts, **{name: array.copy() for name, array in arrays.items()}}
 
     @staticmethod
-    def of_state(state: Mapping[str, Any]) -> Accumulator:
+    def of_state(state: Mapping[str, Any]) -> HolderCounts:
         """The accumulator of a ``state``; raises KeyError, TypeError or ValueError for anything else."""
         shape = str(state["name"]), int(state["units"]), int(state["width"]), str(state["dtype"]), int(state["size"])
-        tally = Accumulator(*shape, int(state["sampled"]))
+        tally = HolderCounts(*shape, int(state["sampled"]))
         for name, own in (("histogram", tally._histogram), ("held", tally._held), ("bytes", tally._bytes)):
             array = np.asarray(state[name])
             if array.shape != own.shape:

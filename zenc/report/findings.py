@@ -17,7 +17,7 @@ from zenc.errors import CostError, Diagnostic, DrawingError
 from zenc.gradients import profile_report
 from zenc.gradients.uniform import UniformGradient
 from zenc.language.files import load_file, locate, shipped_names
-from zenc.pipeline import Given, planners, resolve
+from zenc.pipeline import Request, planners, resolve
 from zenc.plan.ir import Plan
 from zenc.report.measured import Measured, MeasuredRow
 from zenc.simulator.sweep import Planner, Point, SweepOutcome, SweepPoint, simulate
@@ -128,7 +128,7 @@ class _AskedFindings:
     def add(self, path: str) -> None:
         """The scheme in ``path``, or each candidate of one that chooses; not what is there already."""
         file = Path(locate(path))
-        schemes = resolve(load_file(file), Given(params=self.params, topology=self.place.topology))
+        schemes = resolve(load_file(file), Request(params=self.params, topology=self.place.topology))
         chosen, found = schemes.name, planners(schemes)
         if schemes.choice:
             self.notes.append(f"{chosen} takes the cheapest of {', '.join(found)} for each tensor at run time")

@@ -25,7 +25,7 @@ from zenc.log import notice
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, Run
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.gpu.cuda_graph import Captured
+from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
 from zenc.runtime.operation import Given, Operation
 from zenc.runtime.sampling.sparsity_probe import Probe, SparsityProbe
@@ -92,7 +92,7 @@ class ChoosingCollective(Collective):
         if self.rank == 0:
             notice(f"{self._choosing.name}: what was decided for {deciding.tensor} is not gone on from: {why}")
 
-    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
+    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> CapturedCall:
         """Raises TensorError (``not-capturable``) for any shape: a graph always runs what it was captured with."""
         message = f"'{self._choosing.name}' chooses anew while it runs, and a CUDA graph can't"
         help = "load the scheme that it chose: see collective.decisions"

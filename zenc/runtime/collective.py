@@ -20,7 +20,7 @@ from zenc.runtime.streams import on_stream
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
-    from zenc.runtime.gpu.cuda_graph import Captured
+    from zenc.runtime.gpu.cuda_graph import CapturedCall
     from zenc.select.online import Decision
 
 MOST_KNOWN = 256
@@ -138,15 +138,15 @@ class Collective:
         worker.submit(call, work)
         return work
 
-    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> Captured:
-        """An ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph: see ``Captured``. All ranks ask together.
+    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> CapturedCall:
+        """An ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph. All ranks ask together.
 
         On GPUs, with ``capacity`` given to ``zenc.load``.
         """
-        from zenc.runtime.gpu.cuda_graph import Captured
+        from zenc.runtime.gpu.cuda_graph import CapturedCall
 
         self._communicator.ensure_healthy()
-        return Captured(self, tensor, operation_of(op), rows)
+        return CapturedCall(self, tensor, operation_of(op), rows)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

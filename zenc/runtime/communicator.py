@@ -28,12 +28,12 @@ from zenc.runtime.versions import warn_if_untested
 if TYPE_CHECKING:
     from zenc.runtime.gpu.nccl import NcclGroup
 
-PLEDGE_BYTES = 1024
+REQUEST_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Pledge:
-    """A rank's announcement to all others before they go on together; as JSON at most ``PLEDGE_BYTES``.
+class JoinRequest:
+    """A rank's announcement to all others before they go on together; as JSON at most ``REQUEST_BYTES``.
 
     ``error`` is what it has failed with; empty if all is well. The other fields are of what they agree on.
     """
@@ -119,30 +119,30 @@ class Communicator:
             known = error if isinstance(error, SynchronisationError) else None
             self.abort(known or SynchronisationError(Diagnostic("call-failed", text)), kept)
 
-    def handshake(self, pledge: Pledge, deadline: float) -> None:
+    def handshake(self, request: JoinRequest, deadline: float) -> None:
         """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ."""
-        pledges = [f"{other.scheme} ({other.digest[:12]})" for other in self._gather(pledge, deadline)]
-        if notes := _who_has_which(pledges):
+        requests = [f"{other.scheme} ({other.digest[:12]})" for other in self._gather(request, deadline)]
+        if notes := _who_has_which(requests):
             help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
             message = "the ranks hold different schemes"
             raise self._of_all(Diagnostic("different-schemes", message, notes=notes, help=help))
 
     def agree_on_profiling(self, how: str, deadline: float) -> None:
         """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
-        pledges = self._gather(Pledge(profiles=how), deadline)
-        if notes := _who_has_which([other.profiles for other in pledges]):
+        requests = self._gather(JoinRequest(profiles=how), deadline)
+        if notes := _who_has_which([other.profiles for other in requests]):
             help = "give all ranks a profiler with the same numbers, or none of them"
             message = "the ranks would profile different steps"
             raise self._of_all(Diagnostic("different-profilers", message, notes=notes, help=help))
 
     def all(self, holds: bool, error: str, deadline: float) -> bool:
         """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
-        pledges = self._gather(Pledge(holds=str(holds), error=error), deadline)
-        return all(other.holds == str(True) for other in pledges)
+        requests = self._gather(JoinRequest(holds=str(holds), error=error), deadline)
+        return all(other.holds == str(True) for other in requests)
 
     def broadcast(self, nccl_id: bytes, deadline: float) -> bytes:
         """The ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
-        return bytes.fromhex(self._gather(Pledge(nccl_id=nccl_id.hex()), deadline)[0].nccl_id)
+        return bytes.fromhex(self._gather(JoinRequest(nccl_id=nccl_id.hex()), deadline)[0].nccl_id)
 
     def allreduce_sum(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum of ``marks`` over the ranks, in place, and the ``number`` of each; [n] int64.
@@ -194,19 +194,19 @@ class Communicator:
             self.abort(lost, buffers)
             raise lost from error
 
-    def _gather(self, pledge: Pledge, deadline: float) -> list[Pledge]:
-        """The pledges of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
-        text = json.dumps(asdict(pledge)).encode()[:PLEDGE_BYTES].ljust(PLEDGE_BYTES)
+    def _gather(self, request: JoinRequest, deadline: float) -> list[JoinRequest]:
+        """The requests of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
+        text = json.dumps(asdict(request)).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
         every = self._allgather(torch.frombuffer(bytearray(text), dtype=torch.uint8), "load a scheme", deadline)
-        pledges = [_read_pledge(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
-        failed = {rank: other.error for rank, other in enumerate(pledges) if other.error}
+        requests = [_read_request(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
+        failed = {rank: other.error for rank, other in enumerate(requests) if other.error}
         if failed:
             notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
             ranks = ", ".join(map(str, failed))
             message = f"rank {ranks} could not load its scheme"
             help = "its own output says what to do"
             raise self._of_all(Diagnostic("peer-failed", message, notes=notes, help=help))
-        return pledges
+        return requests
 
     def _of_all(self, diagnostic: Diagnostic) -> SynchronisationError:
         """An error that all ranks raise: rank 0 shows it whole."""
@@ -215,10 +215,10 @@ class Communicator:
         return error
 
 
-def _who_has_which(pledges: list[str]) -> tuple[str, ...]:
-    """A line for each kind of pledge, with the ranks that made it; none if all are alike."""
+def _who_has_which(requests: list[str]) -> tuple[str, ...]:
+    """A line for each kind of request, with the ranks that made it; none if all are alike."""
     ranks: dict[str, list[int]] = {}
-    for rank, name in enumerate(pledges):
+    for rank, name in enumerate(requests):
         ranks.setdefault(name, []).append(rank)
     return tuple(f"ranks {', '.join(map(str, who))}: {name}" for name, who in ranks.items()) if len(ranks) > 1 else ()
 
@@ -231,10 +231,10 @@ def in_a_line(error: Exception) -> str:
     return " ".join(text.encode("ascii", "replace").decode().split())[:400]
 
 
-def _read_pledge(data: bytes, rank: int) -> Pledge:
+def _read_request(data: bytes, rank: int) -> JoinRequest:
     try:
         read = json.loads(data)
-        return Pledge(**{each.name: str(read[each.name]) for each in fields(Pledge)})
+        return JoinRequest(**{each.name: str(read[each.name]) for each in fields(JoinRequest)})
     except (ValueError, KeyError, TypeError) as error:
         message = f"rank {rank} runs another version of zenc, or no zenc at all"
         raise SynchronisationError(Diagnostic("different-schemes", message)) from error

@@ -23,7 +23,7 @@ import torch
 from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_line
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import dump_profiles
-from zenc.gradients.sample import Accumulator
+from zenc.gradients.sample import HolderCounts
 from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.sampling.presence import PresenceSampler, count_dtype
@@ -65,7 +65,7 @@ class Profiler:
             raise CostError(Diagnostic("bad-profile", message))
         self.every, self.sample = every, sample
         self._calls: dict[str, int] = {}
-        self._tallies: dict[str, Accumulator] = {}
+        self._tallies: dict[str, HolderCounts] = {}
         self._pending: dict[str, Job[None]] = {}
         self._marker = PresenceSampler(sample)
         self._lock = threading.Lock()
@@ -147,7 +147,7 @@ class Profiler:
         Raises CostError (``bad-state``) for what is none; then nothing has changed.
         """
         try:
-            tallies = [Accumulator.of_state(each) for each in state["tallies"]]
+            tallies = [HolderCounts.of_state(each) for each in state["tallies"]]
             calls = {str(name): int(count) for name, count in state["calls"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             message = f"this is no state of a profiler: {first_line(error)}"
@@ -168,7 +168,7 @@ class Profiler:
         with self._lock:
             tally = self._tallies.get(name)
             if tally is None or (tally.units, tally.width, tally.size) != (layout.units, layout.width, size):
-                tally = Accumulator(name, layout.units, layout.width, layout.dtype_name, size, self.sample)
+                tally = HolderCounts(name, layout.units, layout.width, layout.dtype_name, size, self.sample)
                 self._tallies[name] = tally
             tally.add(holders.to(torch.int64).numpy(), bytes_sent.numpy())
 

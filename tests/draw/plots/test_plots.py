@@ -18,7 +18,7 @@ from zenc.draw.plots import bars, curves, profiles, simulated
 from zenc.draw.plots.axes import MOST_TICKS, round_values, spread_out
 from zenc.draw.plots.figure import DARK
 from zenc.gradients.profile_generators import uniform, zipf
-from zenc.pipeline import Given, planners_of
+from zenc.pipeline import Request, planners_of
 from zenc.simulator.calibration import DEFAULTS
 from zenc.simulator.sweep import SweepPoint, simulate
 
@@ -129,7 +129,7 @@ def test_titles_say_what_was_varied_and_what_was_fixed() -> None:
         for size in (2, 4)
         for density in (0.01, 0.1)
     ]
-    found = simulate(planners_of(["balanced"], Given()), places)
+    found = simulate(planners_of(["balanced"], Request()), places)
     words = texts(simulated.plot(found, places, "ranks"))
     assert "Predicted time of a call by number of ranks" in words
     assert "words: 20,000 units of 64 f32; one switch with 100 Gbit/s a rank; not calibrated" in words
@@ -141,7 +141,7 @@ def test_titles_say_what_was_varied_and_what_was_fixed() -> None:
 
 def test_curves_go_from_left_to_right() -> None:
     places = [SweepPoint(size, {"a": uniform(0.01, 1000)}, None, DEFAULTS, {}) for size in (8, 2, 4)]
-    ((xs, ys),) = simulated.curves(simulate(planners_of(["balanced"], Given()), places).points, "ranks").values()
+    ((xs, ys),) = simulated.curves(simulate(planners_of(["balanced"], Request()), places).points, "ranks").values()
     assert xs == [2.0, 4.0, 8.0] and len(ys) == 3
 
 

@@ -40,9 +40,9 @@ def _of_schedules(program: SourceFiles) -> list[Diagnostic]:
 def _of_scheme(program: SourceFiles, name: str, prove: bool) -> list[Diagnostic]:
     try:
         if prove:
-            from zenc.pipeline import Given, resolve, verify
+            from zenc.pipeline import Request, resolve, verify
 
-            given = Given(scheme=name)
+            given = Request(scheme=name)
             return list(verify(resolve(program, given), given).warnings)
         from zenc.scheme.resolve import resolve_any
 

@@ -1,9 +1,9 @@
 """CPU executor: plays the rank program of one call, statement by statement.
 
-    Script  = RankProgram  SegmentSpec*  Format?*  fills: Fill*  kind+  (RankPhase Passage*)+
-    Passage = what number  Statement+
+    Script  = RankProgram  SegmentSpec*  Format?*  fills: Fill*  kind+  (RankPhase ProfiledSpan*)+
+    ProfiledSpan = what number  Statement+
 
-A script is made once for all calls. A passage is one range to a profiler. What statements do is the interpreters' own.
+A script is made once for all calls. A span is one range to a profiler. What statements do is the interpreters' own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from zenc.scheme.model import Format
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class ProfiledSpan:
     """``statements`` in a row of one phase: an exchange, or what is made of what has come."""
 
     what: str
@@ -58,7 +58,7 @@ class Script:
     formats: tuple[Format | None, ...]
     fills: tuple[Statement, ...]
     kinds: tuple[str, ...]
-    phases: tuple[tuple[RankPhase, tuple[Passage, ...]], ...]
+    phases: tuple[tuple[RankPhase, tuple[ProfiledSpan, ...]], ...]
 
 
 def script_of(program: RankProgram) -> Script:
@@ -68,10 +68,10 @@ def script_of(program: RankProgram) -> Script:
     rest = replace(first, statements=first.statements[len(fills) :])
     specs = tuple([replace(spec, part=0) if spec.part == WHOLE else spec for spec in program.segments])
     kinds = tuple([phase.kind.value for phase in program.phases])
-    return Script(program, specs, _formats(program), fills, kinds, tuple([(p, _passages(p)) for p in (rest, *others)]))
+    return Script(program, specs, _formats(program), fills, kinds, tuple([(p, _spans(p)) for p in (rest, *others)]))
 
 
-def _passages(phase: RankPhase) -> tuple[Passage, ...]:
+def _spans(phase: RankPhase) -> tuple[ProfiledSpan, ...]:
     numbers = {exchange.number: at for at, exchange in enumerate(phase.exchanges, 1)}
 
     def what(statement: Statement) -> tuple[str, int]:
@@ -79,7 +79,7 @@ def _passages(phase: RankPhase) -> tuple[Passage, ...]:
             return phase.kind.value, numbers[statement.number]
         return "agree" if isinstance(statement, Agree | Split) else "merge", 0
 
-    return tuple([Passage(*key, tuple(found)) for key, found in groupby(phase.statements, what)])
+    return tuple([ProfiledSpan(*key, tuple(found)) for key, found in groupby(phase.statements, what)])
 
 
 def _formats(program: RankProgram) -> tuple[Format | None, ...]:
@@ -145,12 +145,12 @@ class CpuCall:
         return Reduction(result, of.counts_in, of.counts_out, *times, waited=self.channel.waited)
 
     def _play_phases(self) -> None:
-        for kind, (phase, passages) in zip(self.script.kinds, self.script.phases, strict=True):
+        for kind, (phase, spans) in zip(self.script.kinds, self.script.phases, strict=True):
             started, stats = time.perf_counter(), self.stats[kind]
             self.interpreter.begin(phase, stats)
-            for passage in passages:
-                with within(passage.what, passage.number):
-                    for statement in passage.statements:
+            for span in spans:
+                with within(span.what, span.number):
+                    for statement in span.statements:
                         self.interpreter.play(statement)
                         self.interpreter.free(statement.frees)
             self.interpreter.end()

@@ -12,7 +12,7 @@ from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
-from zenc.runtime.gpu.sequence import playable
+from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.layout import Layout
 
 
@@ -32,7 +32,7 @@ class GpuBackend:
     ) -> None:
         plan, parts = artifact.plan, artifact.plan.parts(group.size)
         try:
-            played = playable(artifact, group.size, group.rank, deadline)
+            played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = played.library, played.program
             library.bind(*gpu.libraries(group.size))
             kernels = library.load_kernels(gpu.image(artifact))

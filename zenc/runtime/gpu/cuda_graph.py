@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zenc.runtime.operation import Operation
 
 
-class Captured:
+class CapturedCall:
     """``tensor`` summed over the ranks, in capacity mode, whenever a graph is replayed. Made by all ranks together.
 
     A dense tensor, which has to be contiguous, gets the sum where it is; a sparse one keeps its numbers of indices.

@@ -24,23 +24,23 @@ WAYS = ("table", "compiled")
 
 
 @dataclass(frozen=True, slots=True)
-class Playable:
+class LoadedSequence:
     """A sequence in ``library``, which owns the handle ``program``; None: its one entry knows all ranks."""
 
     library: CallLibrary
     program: int | None
 
 
-def playable(artifact: Artifact, size: int, rank: int, deadline: float) -> Playable:
+def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> LoadedSequence:
     """The sequence of ``rank`` of ``size`` under the plan of ``artifact``, built within ``deadline`` seconds.
 
     Raises VerificationError, BuildError, CacheError, ArtifactError ``artifact-damaged`` and ZencError
     ``unknown-sequence``.
     """
     if _way() == "compiled":
-        return Playable(library.compiled(_code(artifact, size, rank), deadline, artifact.plan.scheme), None)
+        return LoadedSequence(library.compiled(_code(artifact, size, rank), deadline, artifact.plan.scheme), None)
     interpreter = library.interpreter(deadline)
-    return Playable(interpreter, interpreter.load_program(_program(artifact, size, rank).words))
+    return LoadedSequence(interpreter, interpreter.load_program(_program(artifact, size, rank).words))
 
 
 def _way() -> str:

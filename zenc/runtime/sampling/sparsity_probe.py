@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from zenc.gradients.sample import Accumulator
+from zenc.gradients.sample import HolderCounts
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
 from zenc.runtime.communicator import Communicator
@@ -60,7 +60,7 @@ class SparsityProbe:
     def models(self, look: Probe) -> list[Model]:
         """Predicted seconds of each plan, by the rank that expects most; the same on all ranks."""
         size, of = self.communicator.size, self.layout
-        tally = Accumulator(self.tensor, of.units, of.width, of.dtype_name, size, SAMPLE)
+        tally = HolderCounts(self.tensor, of.units, of.width, of.dtype_name, size, SAMPLE)
         tally.add(look.holders, look.holders[:1] * 0)
         profile = tally.profile()
         slow = replace(DEFAULTS, bandwidth=DEFAULTS.bandwidth / _SLOWER)
