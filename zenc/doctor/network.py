@@ -88,7 +88,7 @@ def _can_bind(address: str) -> bool:
 
 
 def _refused(**chosen: str) -> str | None:
-    """What gloo says where it can't open what was ``chosen``, or its own choice."""
+    """Gloo's own words where it can't open the interface that was ``chosen``, or its own choice."""
     try:
         from torch.distributed import ProcessGroupGloo
     except ImportError as problem:

@@ -196,7 +196,7 @@ class _SchemeSheet:
             self._scale(room)
 
     def _scale(self, room: float) -> None:
-        """What the colours of arrows mean where they are loads."""
+        """The legend of the colours of arrows that show loads."""
         colours = ramp()
         x, y = MARGIN + 46, self.y + 24
         self._write(MARGIN, 24, "load", "quiet")

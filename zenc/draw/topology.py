@@ -226,7 +226,7 @@ class _Map:
 
 
 def _first(link: Link) -> bool:
-    """Which of the two directions of a link is drawn, where they are alike."""
+    """The one of the two directions of a link that is drawn, where they are alike."""
     one, other = (str(end) if isinstance(end, str) else f"{end:09d}" for end in (link.source, link.target))
     return (isinstance(link.source, str), one) < (isinstance(link.target, str), other)
 

@@ -94,7 +94,7 @@ def _density(density: float) -> tuple[bool, str]:
 
 
 def _steps(units: int) -> Floats:
-    """Where the numbers of units have grown by ``_FINE``: single units first, then ever more of them."""
+    """The places where the numbers of units have grown by ``_FINE``: single units first, then ever more of them."""
     grown = np.floor(_FINE ** np.arange(0, int(log(units + 1) / log(_FINE)) + 2))
     return np.unique(np.clip(grown - 1, 0, units))
 

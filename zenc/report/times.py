@@ -42,7 +42,7 @@ def _times(slow: Subject, fast: Subject) -> str:
 
 
 def _accuracy(found: Findings, errors: list[float]) -> str:
-    """How far predictions are off, and whether the order is right, as far as both are known."""
+    """The error of the predictions, and whether the order is right, as far as both are known."""
     least, most = min(errors), max(errors)
     span = _signed(least) if len(errors) == 1 else f"{_signed(least)} to {_signed(most)}"
     said = f"Predictions are off by {span} from what was measured"
@@ -74,7 +74,7 @@ def compares(found: Findings) -> Iterator[Compare]:
 
 
 def _scale(seconds: list[float]) -> float:
-    """What fills the width: the longest, of those that are not many times the shortest."""
+    """The time that fills the width: the longest of those that are not many times the shortest."""
     return max(each for each in seconds if each <= ROOM * min(seconds)) or 1.0
 
 

@@ -66,7 +66,7 @@ class ChoosingCollective(Collective):
         self._tensors: dict[tuple[object, ...], Tensor] = {}
         self._records = Records()
         self._restored: dict[str, Any] = {}
-        """What was decided before a restart, by the key of a tensor that has not come yet."""
+        """Decisions of before a restart, by the key of a tensor that has not come yet."""
 
     @property
     def decisions(self) -> tuple[Decision, ...]:

@@ -155,7 +155,7 @@ class Worker:
         return part() if job is not None and not job.is_completed() else self.run(part)
 
     def _own_turn(self) -> Job[Any] | None:
-        """What this thread has the turn for; None if it has not."""
+        """The call for which this thread has the turn; None if it has not."""
         running = self._running
         return running[1] if running is not None and running[0] == threading.get_ident() else None
 

@@ -46,7 +46,7 @@ class Collective:
         self._known: dict[tuple[object, ...], PreparedCall] = {}
         self._stats: CallStats | None = None
         self.recorder: Recorder | None = None
-        """What keeps the ranges of calls, if anything."""
+        """The recorder of the ranges of calls, if there is one."""
 
     @property
     def rank(self) -> int:
@@ -161,7 +161,7 @@ class Collective:
         """Go on from ``state``, before the first call, on all ranks alike."""
 
     def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
-        """What makes the call, on the worker's turn; raises TensorError for a tensor that can't be summed."""
+        """The call, to be made on the worker's turn; raises TensorError for a tensor that can't be summed."""
         prepared = self.prepared(tensor, op, rows)
 
         def run(number: int, work: Work) -> torch.Tensor:

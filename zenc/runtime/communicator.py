@@ -57,7 +57,7 @@ class Communicator:
     calls: int = 0
     broken: SynchronisationError | None = None
     kept: list[object] = field(default_factory=list)
-    """What a call that failed may still have under way: gloo may yet write to its buffers."""
+    """Buffers of a call that failed: gloo may yet write to them."""
     nccl: list[NcclGroup] = field(default_factory=list)
     """NCCL's communicators over the same ranks, which all schemes share that are loaded for the group."""
     process: int = field(default_factory=os.getpid)
@@ -174,7 +174,7 @@ class Communicator:
         return found
 
     def _allgather(self, mine: torch.Tensor, purpose: str, seconds: float | None = None) -> list[torch.Tensor]:
-        """What every rank gives, in rank order; all of one shape and dtype."""
+        """The tensors that the ranks give, in rank order; all of one shape and dtype."""
         every = [torch.empty_like(mine) for _ in range(self.size)]
         self._together(lambda group: group.allgather([every], [mine]), purpose, (mine, every), seconds)
         return every
@@ -297,7 +297,7 @@ def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
 
 
 def _store_of(parent: dist.ProcessGroup) -> Store:
-    """Where the ranks of ``parent`` have found each other; early releases of torch keep it in a table alone."""
+    """The store in which the ranks of ``parent`` have met; early releases of torch keep it in a table alone."""
     if hasattr(parent, "get_group_store"):
         return parent.get_group_store()
     table: dict[dist.ProcessGroup, tuple[str, Store]] = dist.distributed_c10d._world.pg_map

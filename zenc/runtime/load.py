@@ -82,7 +82,7 @@ class _Loading:
 
 
 def _usual_device(communicator: Communicator) -> torch.device:
-    """Where the tensors of the user's group mostly are: on this process's GPU, if it is a group for those only."""
+    """The device of the user's group: this process's GPU, if it is a group for those only."""
     parent = communicator.parent()
     kinds = {device.type for device in getattr(parent, "_device_types", ())}
     return torch.device("cuda", torch.cuda.current_device()) if kinds == {"cuda"} else torch.device("cpu")

@@ -11,7 +11,7 @@ from zenc.runtime.layout import Layout
 from zenc.scheme.model import Format
 
 VALUES = "values"
-"""What stands for a wire format where values travel alone, by holders."""
+"""The name in place of a wire format where values travel alone, by holders."""
 
 
 class PhaseReport(TypedDict):

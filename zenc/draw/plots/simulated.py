@@ -59,7 +59,7 @@ def _words(name: str, value: float) -> str:
 
 
 def _fixed(places: Sequence[SweepPoint], several: set[str]) -> list[str]:
-    """What all points have in common, in words."""
+    """The conditions that all points share, in words."""
     one = places[0]
     known = [] if "ranks" in several else [_words("ranks", one.size)]
     where = one.topology.name if one.topology else "one switch"

@@ -33,7 +33,7 @@ def glossary() -> dict[str, str]:
 
 
 def _rows(text: str) -> Iterator[tuple[str, str]]:
-    """What a row is about, which has code in it, and its meaning."""
+    """The subject of a row, which has code in it, and its meaning."""
     for row in _ROW.finditer(text):
         what, *rest = re.split(r"(?<!\\) \| ", row[1])
         if rest and rest[0].strip("- ") and _CODE.search(what):

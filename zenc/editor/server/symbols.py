@@ -64,7 +64,7 @@ class _Walker:
     def __init__(self) -> None:
         self.found: list[Symbol] = []
         self._known: dict[tuple[Kind, str], Symbol] = {}
-        """What is declared at the top of files."""
+        """The names declared at the top of files."""
 
     def declare(self, file: File) -> None:
         for kind, declarations in _declarations(file):

@@ -83,7 +83,7 @@ def _spans(phase: RankPhase) -> tuple[ProfiledSpan, ...]:
 
 
 def _formats(program: RankProgram) -> tuple[Format | None, ...]:
-    """What has nothing to fill up or to leave out is its own result, and sent as that is."""
+    """A segment with nothing to fill up or to leave out is its own result, and sent as it is."""
     found = [spec.sent_in for spec in program.segments]
     for statement in reversed(list(program.statements)):
         if isinstance(statement, Fill | Sparsify):

@@ -49,7 +49,7 @@ class Geometry:
     parts: int
     tables: HashTables | None = None
     cut: tuple[int, int, int, int] = field(init=False, repr=False)
-    """What kernels take: units, width, parts, and the address of the tables or 0."""
+    """The arguments of kernels: units, width, parts, and the address of the tables or 0."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cut", (self.units, self.width, self.parts, self.tables.address if self.tables else 0))

@@ -119,7 +119,7 @@ class Inbox:
         return Arrival(message, whole, total, segments, headers, rest)
 
     def _most_bytes(self, message: Message) -> int:
-        """What the heaviest segments of the message's parts would weigh."""
+        """The bytes of the heaviest segments of the message's parts."""
         slots, unit_bytes = self.ops.slots, self.ops.unit_bytes
         bodies = sum(most_body_bytes(slots[self.specs[number].part], unit_bytes) for number in message.segments)
         return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(message.segments) + bodies

@@ -41,7 +41,7 @@ class MessageBuffer:
     size: int
     format: Format
     asked: Format | None
-    """What the phase said when the frame was laid out; None for one that came in a message."""
+    """The format of the phase when the frame was laid out; None for one that came in a message."""
     has_index: bool = False
     sealed: bool = False
     """Whether it has this rank's headers."""

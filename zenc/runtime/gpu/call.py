@@ -143,7 +143,7 @@ class GpuCall:
 
 
 def _target(tensor: torch.Tensor) -> torch.Tensor:
-    """Where a dense sum is written: the tensor itself, unless it has gaps."""
+    """The memory for a dense sum: the tensor itself, unless it has gaps."""
     plain = tensor.detach()
     return plain if plain.is_contiguous() else torch.empty_like(plain, memory_format=torch.contiguous_format)
 

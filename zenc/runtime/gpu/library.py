@@ -168,7 +168,7 @@ class CallLibrary:
 
 
 class _Text:
-    """Where C++ writes why something failed."""
+    """A buffer in which C++ writes why something failed."""
 
     def __init__(self) -> None:
         self._buffer = ctypes.create_string_buffer(_ERROR_BYTES)

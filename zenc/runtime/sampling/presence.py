@@ -46,7 +46,7 @@ def count_dtype(ranks: int) -> torch.dtype:
 
 
 def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Tensor:
-    """Which of the units ``ids`` [s], ascending, ``gradient`` has; [s] uint8, on its device."""
+    """A byte for each of the units ``ids`` [s], ascending: 1 if ``gradient`` has it; [s] uint8, on its device."""
     contribution = contribution_of(gradient, layout)
     if contribution.unit_ids is None:
         rows = contribution.values.view(layout.units, layout.width)
@@ -58,5 +58,5 @@ def _held(gradient: torch.Tensor, layout: Layout, ids: torch.Tensor) -> torch.Te
 
 
 def _touched(rows: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Which of the rows ``ids`` [s] hold anything but zeros; NaN is something. Twice as fast as rows[ids] and any()."""
+    """A byte for each of the rows ``ids`` [s]: 1 if not all zeros. Twice as fast as rows[ids] and any()."""
     return (rows.index_select(0, ids).abs().amax(dim=1) != 0).to(torch.uint8)

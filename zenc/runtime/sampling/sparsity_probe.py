@@ -24,7 +24,7 @@ SAMPLE = 65_536
 ALIKE = 0.05
 """Looks are alike whose densities differ by no more, relatively, and by no more than chance makes likely."""
 _SLOWER = 16
-"""How much slower links are on which the transfer is told from what takes as long on any."""
+"""Factor by which links are slowed to tell the transfer from what takes as long on any."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
