@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -34,6 +35,21 @@ def refused(tensor: object, op: str = "sum", text: str = BALANCED) -> str:
 @pytest.mark.parametrize("tensor", [None, 3.0, [1.0, 2.0], "tensor", torch.Size([3])])
 def test_what_is_no_tensor(tensor):
     assert refused(tensor) == "not-a-tensor"
+
+
+def read_only() -> np.ndarray:
+    array = np.ones(3, dtype=np.float32)
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("array", [np.ones(3)[::-1], read_only(), np.array(["a"]), np.broadcast_to(np.ones(1), (3,))])
+def test_arrays_that_can_not_be_shared(array):
+    assert refused(array) == "not-a-tensor"
+
+
+def test_arrays_of_another_dtype():
+    assert refused(np.ones(3, dtype=np.int64)) == "unsupported-dtype"
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overload
 
 import torch
 
@@ -11,7 +11,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.call_queue import Work
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.layout import layout_of, not_a_tensor
+from zenc.runtime.layout import Exchangeable, as_tensor, layout_of
 from zenc.runtime.operation import Given, Operation, operation_of
 from zenc.runtime.prepared_call import PreparedCall, signature_of
 from zenc.runtime.ranges import Recorder, of_call
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zenc.runtime.gpu.cuda_graph import CapturedCall
     from zenc.select.online import Decision
 
+Array = TypeVar("Array", bound=Exchangeable)
 MOST_KNOWN = 256
 """Shapes for which a backend stays prepared; models have far fewer."""
 Run: TypeAlias = Callable[[int, Work], torch.Tensor]
@@ -78,32 +79,22 @@ class Collective:
 
     @overload
     def all_reduce(
-        self,
-        tensor: torch.Tensor,
-        op: Given = ...,
-        async_op: Literal[False] = ...,
-        rows: bool = ...,
-        name: str = ...,
-    ) -> torch.Tensor: ...
+        self, tensor: Array, op: Given = ..., async_op: Literal[False] = ..., rows: bool = ..., name: str = ...
+    ) -> Array: ...
 
     @overload
     def all_reduce(
-        self, tensor: torch.Tensor, op: Given = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
+        self, tensor: Exchangeable, op: Given = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
     ) -> Work: ...
 
     @overload
     def all_reduce(
-        self, tensor: torch.Tensor, op: Given = ..., async_op: bool = ..., rows: bool = ..., name: str = ...
-    ) -> torch.Tensor | Work: ...
+        self, tensor: Array, op: Given = ..., async_op: bool = ..., rows: bool = ..., name: str = ...
+    ) -> Array | Work: ...
 
     def all_reduce(
-        self,
-        tensor: torch.Tensor,
-        op: Given = "sum",
-        async_op: bool = False,
-        rows: bool = False,
-        name: str = "",
-    ) -> torch.Tensor | Work:
+        self, tensor: Array, op: Given = "sum", async_op: bool = False, rows: bool = False, name: str = ""
+    ) -> Array | Work:
         """Sum ``tensor`` over all ranks.
 
         Args:
@@ -111,7 +102,8 @@ class Collective:
                 the same shape and sparse dimensions is returned). float32, float64, float16 or bfloat16; on the CPU
                 or a CUDA device, which all ranks must do alike;
                 shape, dtype and layout must be the same on all ranks. 16-bit sums accumulate in float32 at every
-                merge.
+                merge. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in place, and
+                returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
                 ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
@@ -125,18 +117,20 @@ class Collective:
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline.
         """
         self._communicator.ensure_healthy()
-        planned = self._planned(tensor, operation_of(op), rows, name)
+        summed = as_tensor(tensor)
+        planned = self._planned(summed, operation_of(op), rows, name)
         number = self._communicator.next_call()
 
         def run() -> torch.Tensor:
             with of_call(self.recorder, name, number):
                 return planned(number, work)
 
-        worker, work, call = self._communicator.worker, Work(tensor.device), on_stream(run, tensor, async_op)
-        if not async_op:
-            return worker.run(call, work)
-        worker.submit(call, work)
-        return work
+        worker, work, call = self._communicator.worker, Work(summed.device), on_stream(run, summed, async_op)
+        if async_op:
+            worker.submit(call, work)
+            return work
+        result = worker.run(call, work)
+        return cast(Array, result) if summed is tensor else tensor
 
     def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> CapturedCall:
         """An ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph. All ranks ask together.
@@ -146,7 +140,7 @@ class Collective:
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
         self._communicator.ensure_healthy()
-        return CapturedCall(self, tensor, operation_of(op), rows)
+        return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
@@ -174,8 +168,6 @@ class Collective:
 
     def prepared(self, tensor: torch.Tensor, op: Operation, rows: bool) -> PreparedCall:
         """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``."""
-        if not isinstance(tensor, torch.Tensor):
-            raise not_a_tensor(tensor)
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
         key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows)
         known = self._known.get(key)

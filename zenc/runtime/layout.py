@@ -3,14 +3,17 @@
 Layout = units x width x dtype, and the shape and layout to give back
 Contribution = unit ids [n] int64 and values [n, width]          # sparse COO, coalesced or not
              | values [units, width]                             # dense
+Exchangeable = torch.Tensor | an array with DLPack              # CuPy's, NumPy's
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
+import torch.utils.dlpack
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.scheme.model import Unit
@@ -18,6 +21,8 @@ from zenc.scheme.model import Unit
 DTYPE_NAMES = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16"}
 DEVICES = ("cpu", "cuda")
 MOST_ELEMENTS = 1 << 62
+LEGACY_STREAM = 1
+"""CUDA's default stream in ``__dlpack__``, where 0 is ambiguous."""
 _OF_META = "a meta tensor has no values; make the model real first: model.to_empty(device=...), then load its weights"
 
 
@@ -86,11 +91,46 @@ def _ensure_supported(tensor: torch.Tensor) -> None:
         raise TensorError(Diagnostic("unsupported-dtype", f"all_reduce sums {names}, not {tensor.dtype}"))
 
 
-def not_a_tensor(given: object) -> TensorError:
-    """The error of what is no tensor at all."""
-    return TensorError(
-        Diagnostic("not-a-tensor", f"all_reduce takes a torch.Tensor; this is of class {type(given).__name__}")
-    )
+class Exchangeable(Protocol):
+    """A tensor of PyTorch, or an array of CuPy, NumPy or any library with DLPack (dmlc.github.io/dlpack)."""
+
+    def __dlpack__(self, *, stream: Any = None) -> Any: ...
+
+    def __dlpack_device__(self) -> tuple[Any, int]: ...
+
+
+def as_tensor(given: object) -> torch.Tensor:
+    """``given``, or a tensor over the memory of an array with DLPack, of the array's shape and dtype.
+
+    The array's stream is ordered before the current one. Raises TensorError (``not-a-tensor``) for anything else, and
+    for arrays that may not be written or whose strides are negative, which torch can not share.
+    """
+    if isinstance(given, torch.Tensor):
+        return given
+    if not (hasattr(given, "__dlpack__") and hasattr(given, "__dlpack_device__")):
+        raise _not_a_tensor(f"this is of class {type(given).__name__}")
+    if any(stride < 0 for stride in getattr(given, "strides", None) or ()):
+        raise _not_a_tensor("this array has a negative stride", "pass a copy of it, and use the copy")
+    try:
+        return _shared(given)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise _not_a_tensor(f"this array of class {type(given).__name__} can't be shared: {error}") from error
+
+
+def _shared(array: Any) -> torch.Tensor:
+    """A tensor over the memory of ``array``; of one that may not be written no unversioned capsule is to be had."""
+    kind, index = array.__dlpack_device__()
+    if kind != torch.utils.dlpack.DLDeviceType.kDLCUDA:
+        return torch.utils.dlpack.from_dlpack(array.__dlpack__())
+    if not torch.cuda.is_available():
+        raise ValueError("it is in a GPU's memory, and this PyTorch has no GPU")
+    stream = torch.cuda.current_stream(index).cuda_stream
+    return torch.utils.dlpack.from_dlpack(array.__dlpack__(stream=stream or LEGACY_STREAM))
+
+
+def _not_a_tensor(why: str, help: str = "") -> TensorError:
+    message = f"all_reduce takes a torch.Tensor, or an array with DLPack; {why}"
+    return TensorError(Diagnostic("not-a-tensor", message, help=help))
 
 
 def contribution_of(tensor: torch.Tensor, layout: Layout) -> Contribution:
