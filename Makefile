@@ -34,7 +34,7 @@ REVISION ?= HEAD
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu gpu-packages fuzz mutation lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz mutation lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ test-gpu: $(if $(filter no,$(INSTALL)),,$(STAMP))  ## what needs a GPU: kernels,
 
 gpu-packages: $(STAMP)  ## what test-gpu INSTALL=no needs beside PyTorch, into .gpu/packages: for machines without a registry
 	$(PIP) --upgrade --no-deps --target .gpu/packages $(GPU_PACKAGES)
+
+gpu-half-hour: $(if $(filter no,$(INSTALL)),,$(STAMP))  ## on a machine with a GPU: check and measure what matters most, into build/gpu
+	$(if $(filter no,$(INSTALL)),$(PYTHON),$(BIN)/python) -m benchmarks.gpu_half_hour
 
 fuzz: $(STAMP)  ## each property of any input on 20,000 inputs, which takes an hour or two
 	$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long --hypothesis-show-statistics --timeout=0 $(TESTS)

@@ -22,12 +22,7 @@ DEFAULT = ("tests/gpu", "tests/targets/cuda", "tests/emulator")
 def main(arguments: list[str]) -> int:
     """pytest's exit status; 2 if something is missing."""
     os.chdir(ROOT)
-    folders = [str(ROOT)]
-    sys.path[:0] = folders
-    if missing_modules():
-        folders.append(str(PACKAGES))
-        sys.path.append(str(PACKAGES))
-    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
+    find_packages()
     if missing := missing_modules():
         print(f"{sys.executable} has no {', '.join(missing)}", file=sys.stderr)
         print(
@@ -40,6 +35,16 @@ def main(arguments: list[str]) -> int:
     print(f"Python {sys.version.split()[0]}, torch {torch.__version__}, pytest {pytest.__version__}", flush=True)
     chosen = arguments if any(Path(word.split("::")[0]).exists() for word in arguments) else [*DEFAULT, *arguments]
     return int(pytest.main(["-m", "gpu", *chosen]))
+
+
+def find_packages() -> None:
+    """Have this process and its children find the source tree, and ``PACKAGES`` if a module is missing without them."""
+    folders = [str(ROOT)]
+    sys.path[:0] = folders
+    if missing_modules():
+        folders.append(str(PACKAGES))
+        sys.path.append(str(PACKAGES))
+    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def missing_modules() -> list[str]:

@@ -7,12 +7,10 @@ as by ``tests.support.emulated``: unoptimised.
 from __future__ import annotations
 
 import contextlib
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -21,13 +19,13 @@ from tests.emulator.build import engine, kernels
 from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
 from tests.support.emulated import compiled_unit, interpreter
+from tests.support.meeting import Meeting, communicator_of
 from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.backends import Backends
-from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu import sequence
@@ -115,62 +113,14 @@ def only_current(device: torch.device) -> Iterator[None]:
         libraries.call("cuCtxSetCurrent", 0)
 
 
-class _Meeting:
-    """Where the ranks of a group meet: the group, as far as loading uses it."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.shown: list[torch.Tensor | None] = [None] * size
-        self.barrier = threading.Barrier(size)
-
-    def group_of(self, rank: int) -> Any:
-        return _Group(self, rank)
-
-
-class _Group:
-    def __init__(self, meeting: _Meeting, rank: int) -> None:
-        self.meeting, self.rank, self.aborted = meeting, rank, False
-
-    def allgather(self, output: list[list[torch.Tensor]], tensors: list[torch.Tensor]) -> Any:
-        self.meeting.shown[self.rank] = tensors[0]
-        self.meeting.barrier.wait(60)
-        for into, shown in zip(output[0], self.meeting.shown, strict=True):
-            assert shown is not None
-            into.copy_(shown)
-        self.meeting.barrier.wait(60)
-        return self
-
-    def allreduce(self, tensors: list[torch.Tensor]) -> Any:
-        every = [torch.empty_like(tensors[0]) for _ in range(self.meeting.size)]
-        self.allgather([every], tensors)
-        torch.sum(torch.stack(every), 0, dtype=tensors[0].dtype, out=tensors[0])
-        return self
-
-    def wait(self, _: object = None) -> None:
-        """All has been gathered."""
-
-    def abort(self) -> None:
-        self.aborted = True
-
-
-class _Ranked:
-    """A transport that knows its rank, and is used for nothing else."""
-
-    def __init__(self, rank: int, size: int) -> None:
-        self.rank, self.size = rank, size
-
-    def close(self) -> None:
-        """It has nothing."""
-
-
 def alone() -> Communicator:
     """The communicator of one rank."""
-    return communicator_of(_Meeting(1), 0)
+    return communicator_of(Meeting(1), 0)
 
 
 def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> list[Collective]:
     """What ``zenc.load`` makes of a scheme that chooses, for each of ``size`` ranks on a GPU of its own."""
-    meeting = _Meeting(size)
+    meeting = Meeting(size)
     communicators = [communicator_of(meeting, rank) for rank in range(size)]
     gpus = [EmulatedGpu(rank) for rank in range(size)]
     monkeypatch.setattr(load, "_usual_device", lambda _: torch.device("cpu"))
@@ -187,17 +137,11 @@ def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> lis
     return [rank.result() for rank in made]
 
 
-def communicator_of(meeting: _Meeting, rank: int) -> Communicator:
-    group, transport = meeting.group_of(rank), _Ranked(rank, meeting.size)
-    nothing: Any = None
-    return Communicator(nothing, group, transport, Worker(f"gpu-{rank}"))  # type: ignore[arg-type]
-
-
 class EmulatedRank:
     """A collective on a GPU of its own."""
 
     def __init__(
-        self, artifact: Artifact, meeting: _Meeting, rank: int, deadline: float, capacity: FixedCapacity | None
+        self, artifact: Artifact, meeting: Meeting, rank: int, deadline: float, capacity: FixedCapacity | None
     ) -> None:
         self.gpu = EmulatedGpu(rank)
         communicator = communicator_of(meeting, rank)
@@ -216,5 +160,5 @@ def futures_of_ranks(
     artifact: Artifact, size: int, deadline: float = 300.0, capacity: FixedCapacity | None = None
 ) -> list[Future[EmulatedRank]]:
     """The same as they are made; a rank that fails has an exception."""
-    meeting = _Meeting(size)
+    meeting = Meeting(size)
     return [_POOL.submit(EmulatedRank, artifact, meeting, rank, deadline, capacity) for rank in range(size)]

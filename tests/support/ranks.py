@@ -39,7 +39,7 @@ class Ranks:
         self._start()
 
     def _start(self) -> None:
-        size, port, self.whole = self.size, _free_port(), True
+        size, port, self.whole = self.size, free_port(), True
         self.pipes, self.processes = [], []
         for rank in range(size):
             here, there = context().Pipe()
@@ -135,7 +135,7 @@ def _send_error(pipe: Any, error: BaseException) -> None:
         pipe.send(("error", RuntimeError(f"{type(error).__name__}: {error}"), trace))
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,0 +1,292 @@
+"""Benchmark of whole calls of one rank on one GPU, kernel by kernel, beside reads of the tensor in the same run.
+
+    python -m benchmarks.gpu_call [--json] [--scheme balanced] [--ranks 8] [--repeat N] [--units DENSE ROWS WIDE]
+
+Ranks that share the GPU make a call once, and what rank 0 receives is kept; then rank 0 makes the same call again and
+again, alone, and its messages are copied from there. So the times are those of one rank, without the wire.
+
+* dense: 214 million float32 values of which 5.2 % are not 0 on a rank, the largest tensor of Zen's evaluation (DeepFM).
+* rows: 1 % of 2,000,000 rows of 128 values, and of 800,000 rows of 1,024, as an uncoalesced gradient has them.
+* empty: one value, which shows what a call costs before any byte.
+
+Floors of the same run: a read of the values (half a copy), and ``x[x != 0]``, which every sparse format of PyTorch
+pays; ``reads`` is a time over that of one read. Medians; the kernels are timed by PyTorch's profiler in one more call.
+Without a GPU it prints "not measured".
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.emulator.build import compiled
+from tests.gpu.machine import FLAGS, Machine, real_gpu
+from tests.support.meeting import Meeting, communicator_of
+from zenc.api import compile
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.templates import headers, include_dirs
+from zenc.errors import BuildError
+from zenc.runtime.collective import Collective
+from zenc.runtime.gpu.backend import GpuBackend
+from zenc.runtime.gpu.device import GpuDevice, TorchGpu
+from zenc.runtime.gpu.driver import driver
+
+SOURCE = Path(__file__).with_name("gpu_replay.cpp")
+UNITS = (214_000_000, 2_000_000, 800_000)
+DENSE, ROWS = 0.052, 0.01
+"""Densities of a rank's gradient."""
+MS = 1e3
+
+
+class Clock:
+    """The GPU as a benchmark sees it: when its work has ended, and what its kernels took."""
+
+    device = torch.device("cuda:0")
+
+    def gpu(self, nccl: str) -> GpuDevice:
+        """The GPU of a rank whose NCCL is at this path."""
+        return _Shared(self.device, nccl)
+
+    def stream(self) -> contextlib.AbstractContextManager[Any]:
+        """A stream of its own, for a rank that is a thread."""
+        return torch.cuda.stream(torch.cuda.Stream(self.device))
+
+    def wait(self) -> None:
+        """Until the GPU has done all that it was given."""
+        torch.cuda.synchronize(self.device)
+
+    def kernels(self, work: Callable[[], object]) -> dict[str, tuple[int, float]]:
+        """Name -> launches and milliseconds of everything that ``work`` has the GPU do, copies and memsets too."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            work()
+            self.wait()
+        return {
+            event.key: (event.count, event.self_device_time_total / MS)
+            for event in profiler.key_averages()
+            if event.self_device_time_total > 0
+        }
+
+
+class _Shared(TorchGpu):
+    """A GPU of several ranks, with an NCCL that lets them share it."""
+
+    def __init__(self, device: torch.device, nccl: str) -> None:
+        super().__init__(device)
+        self._nccl = nccl
+
+    def libraries(self, size: int) -> tuple[str, str | None]:
+        return driver().path, self._nccl
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel's share of a call: ``reads`` are its milliseconds over those of one read of the values."""
+
+    name: str
+    launches: int
+    milliseconds: float
+    reads: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A call of one workload: medians of ``repeat`` runs in milliseconds, and the kernels of one."""
+
+    workload: str
+    call: float
+    read: float
+    filtered: float
+    """``x[x != 0]`` of the values."""
+    received: int
+    """Bytes of the messages that the rank received."""
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def reads(self) -> float:
+        """The call over one read of the values."""
+        return self.call / self.read
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data, milliseconds."""
+        return {**asdict(self), "reads": self.reads}
+
+
+def replayed(machine: Machine) -> str:
+    """The path of the NCCL that keeps what a rank receives, before that of ``machine``."""
+    defined = (f'-DDRIVER="{machine.cuda}"', f'-DNCCL="{machine.nccl}"')
+    command = [*FLAGS, *defined, *(f"-I{path}" for path in include_dirs("cuda")), str(SOURCE)]
+    return str(compiled(command, {**headers("cuda"), SOURCE.name: SOURCE.read_text("utf-8")}))
+
+
+class Bench:
+    """``size`` ranks of ``artifact`` on one GPU."""
+
+    def __init__(self, artifact: Artifact, size: int, machine: Machine, clock: Clock) -> None:
+        self.size, self.clock, nccl = size, clock, replayed(machine)
+        self.replay = ctypes.CDLL(nccl)
+        self.replay.replay_begin.restype = self.replay.replay_kept.restype = ctypes.c_uint64
+        self.threads, meeting = ThreadPoolExecutor(size), Meeting(size)
+
+        def rank(number: int) -> Collective:
+            communicator = communicator_of(meeting, number)
+            backend = GpuBackend(artifact, clock.gpu(nccl), communicator, 300.0)
+            return Collective(artifact, communicator, lambda _: backend)
+
+        self.ranks = [made.result() for made in [self.threads.submit(rank, number) for number in range(size)]]
+
+    def measured(self, workload: str, gradients: Sequence[torch.Tensor], repeat: int) -> Measured:
+        """The call of rank 0 with the first of ``gradients``, of one rank each; its sum is compared every time.
+
+        Raises RuntimeError where a call that is made again asks for other messages, or has another sum.
+        """
+        expected, mine = self._recorded(gradients), gradients[0]
+        messages, received = self._kept()
+        runs = [self._again(mine, expected, messages) for _ in range(repeat + 1)]
+        values = mine._values() if mine.is_sparse else mine
+        read = self._median(lambda: values.clone(), repeat) / 2
+        filtered = self._median(lambda: values[values != 0], repeat)
+        copy = mine.clone()
+        found = self.clock.kernels(lambda: self._ranked(0, copy))
+        kernels = [Kernel(name, count, took, took / read) for name, (count, took) in found.items()]
+        kernels.sort(key=lambda kernel: -kernel.milliseconds)
+        return Measured(workload, statistics.median(runs[1:]), read, filtered, received, tuple(kernels))
+
+    def _recorded(self, gradients: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The sum, by all ranks; what rank 0 receives is kept."""
+        self.replay.replay_record(0)
+        inputs = [gradient.clone() for gradient in gradients]
+        self.clock.wait()
+        calls = [self.threads.submit(self._ranked, number, each) for number, each in enumerate(inputs)]
+        sums = [call.result() for call in calls]
+        self.replay.replay_begin()
+        return sums[0]
+
+    def _ranked(self, rank: int, tensor: torch.Tensor) -> torch.Tensor:
+        """The call that headers of kept messages say: always the first of its group."""
+        self.ranks[rank].communicator.calls = 0
+        with self.clock.stream():
+            return self.ranks[rank].all_reduce(tensor)
+
+    def _again(self, gradient: torch.Tensor, expected: torch.Tensor, messages: int) -> float:
+        tensor = gradient.clone()
+        self.clock.wait()
+        started = time.perf_counter()
+        found = self._ranked(0, tensor)
+        self.clock.wait()
+        took = MS * (time.perf_counter() - started)
+        if (asked := self.replay.replay_begin()) != messages:
+            raise RuntimeError(f"a call that is made again asks for {asked} messages, and {messages} are kept")
+        if not same(found, expected):
+            raise RuntimeError("a call that is made again has another sum")
+        return took
+
+    def _kept(self) -> tuple[int, int]:
+        """Messages, and their bytes together."""
+        size = ctypes.c_uint64()
+        return int(self.replay.replay_kept(ctypes.byref(size))), size.value
+
+    def _median(self, work: Callable[[], object], repeat: int) -> float:
+        took = []
+        for _ in range(repeat + 1):
+            self.clock.wait()
+            started = time.perf_counter()
+            work()
+            self.clock.wait()
+            took.append(MS * (time.perf_counter() - started))
+        return statistics.median(took[1:])
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two sums have the same units and values."""
+    if not one.is_sparse:
+        return torch.equal(one, other)
+    return torch.equal(one._indices(), other._indices()) and torch.equal(one._values(), other._values())
+
+
+def dense_gradients(device: torch.device, size: int, units: int) -> list[torch.Tensor]:
+    """Of each rank [units] float32, of which ``DENSE`` are not 0."""
+    generator = torch.Generator(device).manual_seed(1)
+
+    def one() -> torch.Tensor:
+        here = torch.rand(units, generator=generator, device=device) < DENSE
+        return here * (torch.rand(units, generator=generator, device=device) + 1)
+
+    return [one() for _ in range(size)]
+
+
+def row_gradients(device: torch.device, size: int, rows: int, width: int) -> list[torch.Tensor]:
+    """Of each rank a COO tensor [rows, width] float32 with ``ROWS`` of the rows, in any order."""
+    generator = torch.Generator(device).manual_seed(2)
+
+    def one() -> torch.Tensor:
+        ids = torch.randperm(rows, generator=generator, device=device)[: max(1, round(rows * ROWS))]
+        values = torch.randn(len(ids), width, generator=generator, device=device)
+        return torch.sparse_coo_tensor(ids[None], values, (rows, width), check_invariants=False)
+
+    return [one() for _ in range(size)]
+
+
+def results(bench: Bench, units: Sequence[int], repeat: int) -> list[Measured]:
+    """All workloads, one after another: ``units`` of the dense tensor, the rows and the wide rows."""
+    device, size, (dense, rows, wide) = bench.clock.device, bench.size, units
+    workloads: dict[str, Callable[[], list[torch.Tensor]]] = {
+        "empty": lambda: [torch.zeros(1, device=device) for _ in range(size)],
+        f"rows, {rows:,} x 128, 1 %": lambda: row_gradients(device, size, rows, 128),
+        f"rows, {wide:,} x 1,024, 1 %": lambda: row_gradients(device, size, wide, 1024),
+        f"dense, {dense:,}, 5.2 %": lambda: dense_gradients(device, size, dense),
+    }
+    return [bench.measured(name, made(), repeat) for name, made in workloads.items()]
+
+
+def text(machine: str, found: Sequence[Measured]) -> str:
+    """The results as tables."""
+    lines = [machine]
+    for each in found:
+        lines.append(f"\n{each.workload}: {each.call:.3f} ms = {each.reads:.1f} reads of {each.read:.4f} ms")
+        lines.append(f"  {'x[x != 0]':44}{'':>4}{each.filtered:10.4f} ms{each.filtered / each.read:8.2f} reads")
+        for kernel in each.kernels:
+            name = kernel.name[:44]
+            lines.append(f"  {name:44}{kernel.launches:4}{kernel.milliseconds:10.4f} ms{kernel.reads:8.2f} reads")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--scheme", default="balanced", help="the scheme whose calls are timed")
+    parser.add_argument("--ranks", type=int, default=8, help="ranks of the call")
+    parser.add_argument("--repeat", type=int, default=10, help="runs of which the median counts")
+    parser.add_argument("--units", type=int, nargs=3, default=UNITS, metavar=("DENSE", "ROWS", "WIDE"))
+    given = parser.parse_args()
+    try:
+        machine = real_gpu()
+    except BuildError:
+        print(json.dumps("not measured") if given.json else "not measured")
+        return 0
+    name = f"{driver().gpu(0).name}, CUDA {driver().cuda}, torch {torch.__version__}"
+    bench = Bench(compile(given.scheme, ranks=given.ranks), given.ranks, machine, Clock())
+    found = results(bench, given.units, given.repeat)
+    if given.json:
+        measured = [each.to_json() for each in found]
+        print(json.dumps({"machine": name, "scheme": given.scheme, "ranks": given.ranks, "measured": measured}))
+    else:
+        print(text(name, found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

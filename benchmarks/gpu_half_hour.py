@@ -1,0 +1,187 @@
+"""Half an hour on a machine with a GPU: what to check and to measure there, in order of worth, in one report.
+
+    make gpu-half-hour INSTALL=no PYTHON=python3     # that is: python3 -m benchmarks.gpu_half_hour
+    python3 -m benchmarks.gpu_half_hour --list
+    python3 -m benchmarks.gpu_half_hour --to build/gpu --only facts kernels
+
+Runs from the source tree with the PyTorch of this Python, and installs nothing. Every step has a limit, and one that
+fails keeps none from running. ``report.json`` has command, exit status, seconds and the end of the output of every
+step, and what a step printed as JSON; ``report.md`` is the same to read. Both are written after each step, so that a
+machine that is taken away leaves what was found. The exit status is the number of steps that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.run import find_packages
+
+ROOT = Path(__file__).resolve().parents[1]
+NCCL = ROOT / ".gpu" / "nccl.xz"
+"""A newer NCCL, which lets ranks share a GPU, packed: not tracked, and used where it is there."""
+METRICS = (
+    "gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,lts__t_bytes.sum,smsp__inst_executed.sum,"
+    "sm__warps_active.avg.pct_of_peak_sustained_active,launch__registers_per_thread"
+)
+SHARED_GPU = {
+    "NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "2", "NCCL_NVLS_ENABLE": "0",
+    "CUDA_MODULE_LOADING": "EAGER", "NCCL_DEBUG": "WARN",
+}  # fmt: skip
+KEPT = 6000
+"""Characters of a step's output that the report keeps, from its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command of the half hour: ``limit`` in seconds, and what is to be learnt from it."""
+
+    name: str
+    command: tuple[str, ...]
+    limit: int
+    learns: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A step's outcome: ``status`` is None where it ran into its limit, ``data`` what it printed as JSON."""
+
+    step: Step
+    status: int | None
+    seconds: float
+    output: str
+    data: Any = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not end well."""
+        return self.status != 0
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data, with the command as a shell would take it."""
+        shown = {**asdict(self.step), "command": " ".join(self.step.command)}
+        return {**shown, "status": self.status, "seconds": round(self.seconds, 1), "output": self.output,
+                "data": self.data}  # fmt: skip
+
+
+def steps(python: str, nccl: str | None) -> tuple[Step, ...]:
+    """What to run, the most worth first; ``nccl`` is the path of one that lets ranks share a GPU."""
+    tests, both = (python, "tests/gpu/run.py", "-q"), {**SHARED_GPU, **({"LD_PRELOAD": nccl} if nccl else {})}
+    facts = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.nccl.version())"
+    compiled = ("-m", "zenc", "compile", "balanced", "--target", "cuda", "--arch", "sm_90", "-o", "build/gpu-compiled")
+    profiled = ("ncu", "--csv", "--clock-control", "none", "--metrics", METRICS, python, "-m", "benchmarks.gpu_call")
+    one_at_a_time = {**both, "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
+    return (
+        Step("machine", ("nvidia-smi",), 20, "GPU, driver, clocks"),
+        Step("facts", (python, "-c", facts), 60, "versions of PyTorch, CUDA and NCCL"),
+        Step("compile", (python, *compiled), 120, "seconds of NVRTC"),
+        Step("kernels", (*tests, "-n14", "--maxfail=30", "tests/targets/cuda"), 300, "the bits of every kernel"),
+        Step("train", (python, "-m", "tests.gpu.train", "nccl", "cuda:0"), 120, "DDP's seam, one rank"),
+        Step("graphs", (python, "-m", "tests.gpu.graphs", "nccl", "cuda:0"), 120, "PyTorch's capture modes, one rank"),
+        Step("emulator", (*tests, "tests/emulator"), 90, "what the emulator says of streams and graphs"),
+        Step("calls", (*tests, "-n12", "-k", "not real_nccl", "tests/gpu/test_calls.py"), 300, "every shipped scheme"),
+        Step("call", (python, "-m", "benchmarks.gpu_call", "--json"), 300, "a whole call, kernel by kernel"),
+        Step("counters", (*profiled, "--repeat", "1"), 240, "bytes, instructions and occupancy of each kernel"),
+        Step("nccl", (*tests, "-k", "real_nccl", "tests/gpu/test_calls.py"), 180, "real NCCL on one GPU", both),
+        Step("ddp", (*tests, "tests/gpu/test_ddp.py"), 240, "DDP's own messages beside zenc's", both),
+        Step("queue", (*tests, "-k", "training", "tests/gpu/test_ddp.py"), 120, "the same in one queue", one_at_a_time),
+        Step("races", (*tests, "-m", "gpu and slow", "-n4", "tests/gpu/test_sanitizer.py"), 580, "compute-sanitizer"),
+    )  # fmt: skip
+
+
+def ran(step: Step) -> Ran:
+    """Run ``step`` in a group of processes of its own, which ends with it."""
+    started, environment = time.monotonic(), {**os.environ, **step.environment, "PYTHONUNBUFFERED": "1"}
+    try:
+        process = subprocess.Popen(
+            step.command, cwd=ROOT, env=environment, text=True, errors="replace", start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    except OSError as error:
+        return Ran(step, 127, 0.0, f"{step.command[0]}: {error.strerror}")
+    try:
+        out, err = process.communicate(timeout=step.limit)
+        status: int | None = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        status = None
+    return Ran(step, status, time.monotonic() - started, (err + out)[-KEPT:], data_of(out))
+
+
+def data_of(printed: str) -> Any:
+    """The JSON that was printed; None if it is none."""
+    try:
+        return json.loads(printed)
+    except ValueError:
+        return None
+
+
+def write(found: Sequence[Ran], folder: Path) -> None:
+    """``report.json`` and ``report.md`` of what has run so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.json").write_text(json.dumps([each.to_json() for each in found], indent=1) + "\n", "utf-8")
+    (folder / "report.md").write_text(text(found), "utf-8")
+
+
+def text(found: Iterable[Ran]) -> str:
+    """The report as Markdown: a table of all steps, then the end of each one's output."""
+    found = list(found)
+    lines = ["# Half an hour on a GPU", "", "| step | what it shows | status | seconds |", "| --- | --- | --- | --: |"]
+    for each in found:
+        status = "out of time" if each.status is None else "passed" if each.status == 0 else f"failed ({each.status})"
+        lines.append(f"| {each.step.name} | {each.step.learns} | {status} | {each.seconds:.1f} |")
+    for each in found:
+        lines += ["", f"## {each.step.name}", "", f"    {' '.join(each.step.command)}", "", "```"]
+        lines += [each.output.rstrip().replace("```", "'''"), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def newer_nccl(folder: Path) -> str | None:
+    """The path of ``NCCL`` unpacked into ``folder``; None where it is not there."""
+    if not NCCL.exists():
+        return None
+    import lzma
+
+    folder.mkdir(parents=True, exist_ok=True)
+    unpacked = folder / "libnccl.so.2"
+    unpacked.write_bytes(lzma.decompress(NCCL.read_bytes()))
+    return str(unpacked)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--to", type=Path, default=Path("build/gpu"), help="the folder of the report")
+    parser.add_argument("--only", nargs="+", default=[], metavar="STEP", help="these steps alone")
+    parser.add_argument("--list", action="store_true", help="print the steps, and run none")
+    given = parser.parse_args()
+    chosen = [step for step in steps(sys.executable, None) if not given.only or step.name in given.only]
+    if given.list:
+        print("\n".join(f"{step.name:10}{step.limit:4} s  {step.learns}" for step in chosen))
+        return 0
+    if unknown := set(given.only) - {step.name for step in chosen}:
+        parser.error(f"there is no step {', '.join(sorted(unknown))}: see --list")
+    find_packages()
+    names, found = {step.name for step in chosen}, list[Ran]()
+    for step in steps(sys.executable, newer_nccl(given.to / "nccl")):
+        if step.name in names:
+            print(f"{step.name}: {step.learns}, up to {step.limit} s", flush=True)
+            found.append(ran(step))
+            print(f"    {found[-1].seconds:.1f} s, exit status {found[-1].status}", flush=True)
+            write(found, given.to)
+    print(f"{given.to / 'report.md'}: {sum(each.failed for each in found)} of {len(found)} steps failed")
+    return sum(each.failed for each in found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
