@@ -1,7 +1,7 @@
 """Kernels on numpy arrays, launched one at a time.
 
 device = Device(render(UnitInputs("contiguous"), "cuda"))
-device.launch("zenc_slots_of_units", grid=(4, 1), arguments=[units, width, parts, None, ids, len(ids), out])
+device.launch("zenc_scan", grid=(4, 1), arguments=[numbers, len(numbers), work])
 """
 
 from __future__ import annotations

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from tests.emulator.device import Segment
 from zenc.scheme.model import Format
-from zenc.wire.constants import RANK_BITS, RANKED_WORDS, WIRE_FORMATS, WIRE_NUMBERS
-from zenc.wire.formats import index_bytes
+from zenc.wire.constants import RANK_BITS, RANKED_WORDS, WIRE_FORMATS
 
 RUBBISH = 0xA5A5A5A5A5A5A5A5
 
@@ -57,7 +56,6 @@ class Piece:
     count: int = 0
     format: int = -1
     part: int = 0
-    status: np.ndarray | None = None
 
     def ranked(self, start: int = 0) -> Piece:
         """With the ranks of its bitmap, and its count."""
@@ -70,8 +68,7 @@ class Piece:
         arrays = (self.bitmap, self.ranks, self.index, self.values)
         addresses = [None if array is None else array.ctypes.data for array in arrays]
         made = Segment(*addresses, self.slots, self.count, self.format, self.part)
-        made.status = None if self.status is None else self.status.ctypes.data
-        made.arrays = [array for array in (*arrays, self.status) if array is not None]
+        made.arrays = [array for array in arrays if array is not None]
         return made
 
 
@@ -81,10 +78,6 @@ def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
     made = (Segment * max(len(pieces), 1))(*descriptors)
     made.arrays = [array for descriptor in descriptors for array in descriptor.arrays]
     return made
-
-
-ENCODED = (WIRE_NUMBERS[Format.COO], WIRE_NUMBERS[Format.ELIAS_FANO])
-"""The formats of segments that need no bitmap."""
 
 
 def high_ranks(piece: Piece) -> np.ndarray:
@@ -98,16 +91,3 @@ def high_ranks(piece: Piece) -> np.ndarray:
         high = ranks(piece.index[first : first + words_of(listed + (others >> low) if listed else 0)], start=5)
         kept[: len(high)] = high
     return kept
-
-
-def encoded(device, pieces: Sequence[Piece]) -> list[Piece]:
-    """The same segments in their indices alone, in turn in one of these formats and the other; ``device`` encodes."""
-    made = []
-    for number, piece in enumerate(pieces):
-        format = ENCODED[number % 2]
-        index = rubbish(index_bytes(WIRE_FORMATS[format], piece.slots, piece.count) // 8 + 1)
-        made.append(replace(piece, index=index, format=format))
-    bare = table([replace(piece, values=None) for piece in made])
-    device.launch("zenc_encode_index", (2, max(len(made), 1)), [bare, len(made), 0])
-    status = np.zeros(1, np.int64)
-    return [replace(piece, bitmap=None, ranks=high_ranks(piece), status=status) for piece in made]

@@ -55,7 +55,6 @@ SEGMENT = (
     Field("i64", "format", "FORMAT_...: how `index` is written"),
     Field("u64", "part"),
     Field("u64*", "actual", "null; or the number of occupied slots, ahead of the index"),
-    Field("const i64*", "status", "of an encoded segment: null, or what decoding found; unless 0 it is empty"),
 )
 """One part's occupied slots and their values, as kernels of GPUs see them."""
 

@@ -3,7 +3,6 @@
 
 #include "zenc_cuda/codec/decode.h"
 #include "zenc_cuda/codec/encode.h"
-#include "zenc_cuda/codec/index_reader.h"
 #include "zenc_cuda/merge/expand.h"
 #include "zenc_cuda/merge/merge.h"
 #include "zenc_cuda/merge/sparsify.h"
@@ -14,6 +13,5 @@
 #include "zenc_cuda/pack/place.h"
 #include "zenc_cuda/pack/sum_duplicates.h"
 #include "zenc_cuda/primitives/gather.h"
-#include "zenc_cuda/primitives/permute.h"
 #include "zenc_cuda/primitives/rank.h"
 #include "zenc_cuda/primitives/sort.h"

@@ -80,9 +80,8 @@ constexpr u64 FRAME_BYTES = sizeof(MessageHeader) + sizeof(SegmentHeader);
 static_assert(FRAME_BYTES == 64, "headers have no gaps");
 
 // One part's occupied slots and their values. Pointers are addresses of the device; those that a kernel has
-// no use for are null. A segment without a bitmap is encoded: its slots are in its index alone. Where the
-// number of slots is only known on the device, `count` is the room that there is for them
-// (docs/adr/0024-capacity-mode.md).
+// no use for are null. Where the number of slots is only known on the device, `count` is the room that there
+// is for them (docs/adr/0024-capacity-mode.md).
 struct Segment {
     u64* bitmap;   // [words_of(slots)]: occupied local slots; bits beyond `slots` are 0
     u64* ranks;    // [ranks_of(slots)]: of the bitmap, from any number on, or of elias_fano's high words
@@ -92,8 +91,7 @@ struct Segment {
     u64 count;     // occupied slots
     i64 format;    // FORMAT_...: how `index` is written
     u64 part;
-    u64* actual;        // null; or the number of occupied slots, ahead of the index
-    const i64* status;  // of an encoded segment: null, or what decoding found; unless 0 it is empty
+    u64* actual;  // null; or the number of occupied slots, ahead of the index
 };
 
 }  // namespace zenc

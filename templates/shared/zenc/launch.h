@@ -10,17 +10,6 @@ constexpr u64 TILE_WORDS = 2 * THREADS;  // of a bitmap that one block decodes a
 constexpr u64 WIDE_ROW = 128;            // bytes: from here on a warp copies a row at a time
 constexpr u32 WIDE_ROWS = 8;  // of one warp: so many that one search for the first is little, and few to copy
 
-// Segments that have no bitmap are read a window at a time, by a warp: a word of the bitmap for each lane. Of
-// the pieces of one sum a block has so many windows in shared memory, and so no sum has more pieces.
-constexpr u64 WINDOW_WORDS = 32;
-constexpr u64 WINDOWS = 64;
-
-// The warps of a block that sum `pieces` segments, 1 to WINDOWS of them, each in windows of its own.
-ZENC_HD inline u64 warps_that_sum(u64 pieces) {
-    constexpr u64 MOST = THREADS / 32;
-    return WINDOWS / pieces < MOST ? WINDOWS / pieces : MOST;
-}
-
 // Index sets of all ranks are read a tile at a time: a block has the same words of all of them in shared
 // memory, SET_WORDS together. Of more ranks than that a tile has one word of each, in far memory.
 constexpr u64 FAR_BLOCKS = 16;  // that share far memory

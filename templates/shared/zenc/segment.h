@@ -18,7 +18,7 @@ struct Check {
     u64 arrived;  // blocks that are done
 };
 
-static_assert(sizeof(Segment) == 80 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
+static_assert(sizeof(Segment) == 72 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
               "descriptors are uploaded as they are");
 
 }  // namespace zenc

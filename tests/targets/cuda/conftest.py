@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.emulator.device import Device
 from tests.gpu.device import GpuDevice
 from tests.gpu.machine import gpu
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import UnitInputs, environment, render
 
 Open = Callable[[Mapping[str, str]], Device]
 
@@ -39,3 +41,10 @@ def device_of(opened: Open) -> Callable[[str], Device]:
 def device(device_of: Callable[[str], Device]) -> Device:
     """For all that is the same for every mapping."""
     return device_of("contiguous")
+
+
+@pytest.fixture(scope="session")
+def permuter_of(opened: Open) -> Callable[[str], Device]:
+    """Kernels that map ids to slots, and back."""
+    template = environment().from_string(Path(__file__).with_name("permute.cu.j2").read_text("utf-8"))
+    return cache(lambda mapping: opened({"kernels.cu": template.render(asdict(INPUTS[mapping]))}))

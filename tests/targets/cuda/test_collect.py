@@ -138,10 +138,10 @@ def test_the_first_unit_out_of_range_is_named(collecting, hashing, at, bad):
 
 
 @pytest.mark.parametrize(("units", "parts"), [(1, 1), (63, 9), (700, 3), (700, 1)])
-def test_units_and_slots_by_tables_are_those_of_the_cpu(device_of, hashing, at, units, parts):
+def test_units_and_slots_by_tables_are_those_of_the_cpu(permuter_of, hashing, at, units, parts):
     tensors = at.Tensors(hashing, hashing.geometry(units, 1, parts), at.DTYPES[0])
-    packer, ids = Packer(device_of("hierarchical_hash"), tensors), np.random.default_rng(8).permutation(units)
+    packer, ids = Packer(permuter_of("hierarchical_hash"), tensors), np.random.default_rng(8).permutation(units)
     slots, back = np.empty_like(ids), np.empty_like(ids)
-    packer.launch("zenc_slots_of_units", [*packer.cut, ids, units, slots])
-    packer.launch("zenc_units_of_slots", [*packer.cut, slots, units, back])
+    packer.launch("slots_of_units", [*packer.cut, ids, units, slots])
+    packer.launch("units_of_slots", [*packer.cut, slots, units, back])
     assert np.array_equal(slots, tensors.slots(ids)) and np.array_equal(back, ids)

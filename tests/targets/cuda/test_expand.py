@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.pieces import Piece, encoded, rubbish, table, words_of
+from tests.support.pieces import Piece, rubbish, table, words_of
 
 SHAPES = [
     (0, 1, 2),
@@ -88,28 +88,23 @@ def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
         assert_only(memory, out, shift, tensors.expand_dense(bitmap, placed))
 
 
-def found_units(device, tensors, grid, pieces, suffix=""):
+def found_units(device, tensors, grid, pieces):
     """The occupied units, as a bitmap with its ranks. Contiguous parts do without."""
     found = Piece(tensors.geometry.units, np.zeros(words_of(tensors.geometry.units), np.uint64))
-    device.launch(f"zenc_mark_found{suffix}", grid, [*cut(tensors), table(pieces), found.bitmap], seed=1)
+    device.launch("zenc_mark_found", grid, [*cut(tensors), table(pieces), found.bitmap], seed=1)
     assert found.ranked(start=5).count == sum(piece.count for piece in pieces)
     return found
 
 
-@pytest.mark.parametrize("marked", [True, False])
-def test_coalesced_lists_are_those_of_the_cpu(both, at, dtype, marked):
-    """Of parts with bitmaps, and of parts without, among which one has its own."""
+def test_coalesced_lists_are_those_of_the_cpu(both, at, dtype):
     mapping, device, kernels = both
-    suffix, kernel = ("", "zenc_expand_units") if marked else ("_encoded", "zenc_expand_encoded")
     for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
         grid = (2, max(len(pieces) - 1, 1))
-        if not marked:
-            pieces = [*pieces[:1], *encoded(device, pieces[1:])]
-        found = None if mapping == "contiguous" else table([found_units(device, tensors, grid, pieces, suffix)])
+        found = None if mapping == "contiguous" else table([found_units(device, tensors, grid, pieces)])
         ids = rubbish(len(placed) + 1).view(np.int64)
         memory, out = rows_behind(tensors, shift, len(placed))
         arguments = [*cut(tensors), table(pieces), found, row_bytes(tensors), ids, out]
-        device.launch(kernel, grid, arguments, seed=at.DTYPES.index(dtype))
+        device.launch("zenc_expand_units", grid, arguments, seed=at.DTYPES.index(dtype))
         expected_ids, expected = tensors.expand_units(bitmap, placed)
         assert np.array_equal(ids[:-1], expected_ids) and ids[-1] == rubbish(1).view(np.int64)[0]
         assert_only(memory, out, shift, expected)

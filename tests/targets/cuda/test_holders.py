@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.emulator.device import Device
-from tests.support.pieces import Piece, encoded, rubbish, table, words_of
+from tests.support.pieces import Piece, rubbish, table, words_of
 from zenc.runtime.cpu.holder_kernels import HolderKernels
 from zenc.wire.constants import SET_WORDS
 
@@ -63,17 +63,12 @@ NO_CUT = 2**64 - 1
 
 
 class OnDevice:
-    """The same by the kernels of the device, launched on ``grid`` blocks, in tiles of ``words`` words of each set.
-
-    Two sets of three are encoded.
-    """
+    """The same by the kernels of the device, launched on ``grid`` blocks, in tiles of ``words`` words of each set."""
 
     def __init__(self, device: Device, held: np.ndarray, grid: int = 3, words: int = 1) -> None:
         self.device, self.grid, self.words = device, grid, words
         self.ranks, self.units = held.shape
-        marked = [Piece(self.units, bits_of(mine)).ranked(start=17 * k) for k, mine in enumerate(held)]
-        bare = encoded(device, marked)
-        self.sets = [marked[k] if k % 3 == 2 else bare[k] for k in range(self.ranks)]
+        self.sets = [Piece(self.units, bits_of(mine)).ranked(start=17 * k) for k, mine in enumerate(held)]
         self.far = rubbish(grid * (self.ranks + -(-self.ranks // 4))) if self.ranks > SET_WORDS else None
         self.tiles, count = -(-words_of(self.units) // words), int((held.sum(0) > 1).sum())
         work, alone = (np.zeros(n, np.uint64) for n in (1 + self.tiles, self.ranks))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.pieces import Piece, encoded, rubbish, table, words_of
+from tests.support.pieces import Piece, rubbish, table, words_of
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
 
@@ -47,20 +47,19 @@ def pieces_of(lists) -> np.ndarray:
     return np.array([np.cumsum([0, *numbers[:-1]]), numbers], np.uint64).T.copy()
 
 
-def merged(device, name, lists, slots, width, blocks=3, order=None, marked=True):
+def merged(device, name, lists, slots, width, blocks=3, order=None):
     """The unions of lists of pieces, and their sums, in two launches for all of them.
 
-    Threads run in an order drawn from ``order``, if that is above 0. Not all pieces need be ``marked``.
+    Threads run in an order drawn from ``order``, if that is above 0.
     """
-    suffix = "" if marked else "_encoded"
     targets = [empty(name, n, width) for n in slots]
     pieces, of = table([piece for pieces in lists for piece in pieces]), pieces_of(lists)
     grid = (blocks, max(len(targets) - 1, 1))
-    device.launch(f"zenc_union{suffix}", grid, [table(targets), len(targets), of, pieces], seed=order)
+    device.launch("zenc_union", grid, [table(targets), len(targets), of, pieces], seed=order)
     for target in targets:
         target.ranked(start=3)
         target.values = np.full((target.count + 1, width), 0xA5, BITS[name])
-    device.launch(f"zenc_merge{suffix}_{name}", grid, [table(targets), len(targets), of, pieces, width], seed=order)
+    device.launch(f"zenc_merge_{name}", grid, [table(targets), len(targets), of, pieces, width], seed=order)
     return targets
 
 
@@ -115,36 +114,6 @@ def test_any_pieces_are_merged_as_on_the_cpu(device, permuting, at, slots, m, wi
     pieces = [drawn(at, rng, name, slots, width, density * rng.random()) for _ in range(m)]
     target = merged(device, name, [pieces], [slots], width, blocks, seed % 4)[0]
     assert_same_sums(at, name, target, cpu_merged(permuting, at, name, pieces, slots, width), pieces)
-
-
-@pytest.mark.parametrize("width", [1, 3, 16, 200])
-def test_sums_of_encoded_pieces_are_those_of_the_cpu(device, permuting, at, dtype, width):
-    """Of windows in front of each other and at the end, of 1 to 64 pieces; every fifth piece has a bitmap."""
-    rng = np.random.default_rng(25)
-    sizes = [(1, 1), (64, 2), (65, 64), (2048, 3), (2049, 8), (0, 2), (6001 if width < 16 else 2500, 9)]
-    slots = [n for n, _ in sizes]
-    lists = [[drawn(at, rng, dtype.name, n, width, d) for d in rng.random(m) ** 3] for n, m in sizes]
-    given = [encoded(device, pieces) for pieces in lists]
-    for pieces, marked in zip(given, lists, strict=True):
-        pieces[3::5] = marked[3::5]
-    order = at.DTYPES.index(dtype)
-    targets = merged(device, dtype.name, given, slots, width, order=order, marked=False)
-    for target, pieces, n in zip(targets, lists, slots, strict=True):
-        expected = cpu_merged(permuting, at, dtype.name, pieces, n, width)
-        assert_same_sums(at, dtype.name, target, expected, pieces)
-
-
-def test_an_encoded_piece_that_is_none_has_no_slots(device, permuting, at, dtype):
-    """Whatever its index would say."""
-    rng = np.random.default_rng(26)
-    pieces = [drawn(at, rng, dtype.name, 3000, 2, 0.1) for _ in range(4)]
-    given = encoded(device, pieces)
-    for wrong in given[1:3]:
-        wrong.status = np.array([-3], np.int64)
-        wrong.index[:] = rubbish(len(wrong.index))
-    target = merged(device, dtype.name, [given], [3000], 2, marked=False)[0]
-    right = [pieces[0], pieces[3]]
-    assert_same_sums(at, dtype.name, target, cpu_merged(permuting, at, dtype.name, right, 3000, 2), right)
 
 
 @pytest.mark.parametrize("width", [1, 64])

@@ -62,13 +62,13 @@ def test_sorting_by_a_digit_is_stable(packer, n, highest, digit):
 
 @pytest.mark.parametrize("mapping", ["contiguous", "permutation"])
 @pytest.mark.parametrize("units", [1, 1000, (1 << 32) + 12345, 1 << 45])
-def test_slots_of_units_are_those_of_the_cpu(device_of, kernels_of, at, mapping, units):
+def test_slots_of_units_are_those_of_the_cpu(permuter_of, kernels_of, at, mapping, units):
     kernels = kernels_of(mapping)
     tensors = at.Tensors(kernels, kernels.geometry(units, 1, 3), at.DTYPES[0])
     ids = np.random.default_rng(8).integers(0, units, 700)
     slots, back = tensors.slots(ids), np.empty_like(ids)
-    packer, out = Packer(device_of(mapping), tensors), np.empty_like(ids)
-    packer.launch("zenc_slots_of_units", [*packer.cut, ids, len(ids), out])
-    packer.launch("zenc_units_of_slots", [*packer.cut, out, len(ids), back])
+    packer, out = Packer(permuter_of(mapping), tensors), np.empty_like(ids)
+    packer.launch("slots_of_units", [*packer.cut, ids, len(ids), out])
+    packer.launch("units_of_slots", [*packer.cut, out, len(ids), back])
     assert np.array_equal(out, slots)
     assert np.array_equal(back, ids)

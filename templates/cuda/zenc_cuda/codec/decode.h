@@ -1,6 +1,5 @@
 // Bytes back to bitmaps. Trusts nothing: a bitmap of exactly the promised count comes out, or an empty one
-// and the reason, which is that of the CPU. Of coo and elias_fano a segment may have no bitmap, and is only
-// checked.
+// and the reason, which is that of the CPU.
 //
 // Reads the index of each segment once, and a little of coo and elias_fano twice: of these every tile of the
 // bitmap searches what concerns it. Writes every word of the bitmap once, unless it is the index itself, and
@@ -48,15 +47,6 @@ struct CooIndex {
         }
     }
 
-    // visit(slot) for those listed from `start` on below `end`, by the lanes of a warp together. Returns how
-    // many are listed before them.
-    template <class Visit>
-    ZENC_DEVICE u64 visit_window(u64 start, u64 end, Visit visit) const {
-        const u64 before = first(start);
-        for (u64 i = before + lane(); i < count && in[i] < end; i += WARP) visit(in[i]);
-        return before;
-    }
-
     ZENC_DEVICE void find_stray_bits(Check* check) const {
         constexpr u64 IN_A_WORD = 8 / sizeof(Index);
         if (has_end && count % IN_A_WORD != 0 && in[count] != 0) blame(check, 1 + count, STRAY_BITS);
@@ -91,7 +81,7 @@ ZENC_DEVICE u64 decode_tiles(const Segment& segment, const Entries& entries, Che
         tile.for_each_word([&](u64 at, const u32* halves) {
             const u64 listed = static_cast<u64>(halves[1]) << 32 | halves[0];
             const u64 word = (entries.absent() ? ~listed : listed) & low_mask(segment.slots - 64 * at);
-            if (segment.bitmap != nullptr) segment.bitmap[at] = word;
+            segment.bitmap[at] = word;
             found += population(word);
         });
     }

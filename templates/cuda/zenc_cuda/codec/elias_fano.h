@@ -49,23 +49,6 @@ struct EliasFanoIndex {
         }
     }
 
-    // As of coo.
-    template <class Visit>
-    ZENC_DEVICE u64 visit_window(u64 start, u64 end, Visit visit) const {
-        const u64 from = first(start);
-        u64 before = 0;
-        for (u64 i = 8 * from + lane(); i / 8 < shape.high_words && least_slot(i / 8) < end; i += WARP) {
-            const u64 word = high[i / 8], at = i % 8 * 8;
-            u64 number = ones_below(i / 8) + population(word & low_mask(at));
-            for_each_bit(word >> at & 0xff, [&](u64 bit) {
-                const u64 slot = slot_of(64 * (i / 8) + at + bit, number++);
-                before += slot < start;
-                if (slot >= start && slot < end) visit(slot);
-            });
-        }
-        return ones_below(from) + sum_of_warp(before);
-    }
-
     ZENC_DEVICE void find_stray_bits(Check* check) const {
         if (shape.listed != 0 && (stray_bits(low, shape.low_bits()) || stray_bits(high, shape.high_bits())))
             blame(check, 0, STRAY_BITS);

@@ -43,7 +43,7 @@ struct Sum {
 
 // The pieces of a sum: where one of them has the row of a slot, or null.
 template <class T>
-struct MarkedPieces {
+struct PiecesOf {
     const Segment* pieces;
     u64 number;
     u64 width;
@@ -54,8 +54,8 @@ struct MarkedPieces {
 };
 
 // A thread a value, for rows of a few: lane k knows the slot of row k.
-template <class T, class PiecesOf>
-ZENC_DEVICE void merge_narrow(const PiecesOf& pieces, const Batch& batch, u32 width, T* out) {
+template <class T>
+ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32 width, T* out) {
     const u32 all = batch.rows * width;
     for (u32 i = lane(); i - lane() < all; i += WARP) {
         const u32 row = width == 1 ? i : i / width;  // no division for single values
@@ -72,8 +72,8 @@ ZENC_DEVICE void merge_narrow(const PiecesOf& pieces, const Batch& batch, u32 wi
 }
 
 // A warp a row: its lanes look for the row in 32 pieces at once, then add up columns.
-template <class T, class PiecesOf>
-ZENC_DEVICE void merge_row(const PiecesOf& pieces, u64 word, u32 bit, u64 width, T* out) {
+template <class T>
+ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, u64 word, u32 bit, u64 width, T* out) {
     constexpr u32 EACH = 4;  // columns of a lane
     for (u64 first = lane(); first - lane() < width; first += EACH * WARP) {
         Sum<T> sums[EACH] = {};
@@ -95,8 +95,8 @@ ZENC_DEVICE void merge_row(const PiecesOf& pieces, u64 word, u32 bit, u64 width,
 }
 
 // All rows of a batch; values [rows, width] are those of the target.
-template <class T, class PiecesOf>
-ZENC_DEVICE void merge_batch(const PiecesOf& pieces, const Batch& batch, u64 width, void* values) {
+template <class T>
+ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 width, void* values) {
     T* const out = static_cast<T*>(values) + batch.first * width;
     if (width < WIDE) return merge_narrow(pieces, batch, static_cast<u32>(width), out);
     for (u32 row = 0; row < batch.rows; ++row) {
@@ -109,7 +109,7 @@ ZENC_DEVICE void merge_batch(const PiecesOf& pieces, const Batch& batch, u64 wid
 template <class T>
 ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width) {
     for_each_segment(n, [&](u64 i) {
-        const MarkedPieces<T> mine{pieces + of[i].first, of[i].number, width};
+        const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width};
         RowBatches batch(targets[i], width * sizeof(T));
         while (batch.next()) merge_batch<T>(mine, batch, width, targets[i].values);
     });

@@ -1,13 +1,9 @@
-// The index sets of all ranks, under `balanced by holders`, read where they lie: a block takes a tile of all
-// of them to shared memory, of encoded ones from their index. So a call has no bitmap a rank, nor any list of
-// units: every kernel finds out anew who holds what, and from that who owns it
-// (docs/adr/0026-memory-of-a-call.md).
-//
-// Every launch reads all sets: the bitmap of those that have one; else the index, and some words more for
-// each tile, to find its first entry.
+// The index sets of all ranks, under `balanced by holders`: a block takes a tile of all their bitmaps to
+// shared memory. So a call has no list of units: every kernel finds out anew who holds what, and from that
+// who owns it (docs/adr/0026-memory-of-a-call.md). Every launch reads all bitmaps.
 #pragma once
 
-#include "zenc_cuda/codec/index_reader.h"
+#include "zenc_cuda/primitives/row_batches.h"
 
 namespace zenc {
 
@@ -25,70 +21,6 @@ struct IndexSets {
     ZENC_DEVICE u64 units() const { return sets->slots; }
     ZENC_DEVICE u64 tiles() const { return ceil_divide(words_of(units()), words); }
 };
-
-// 64-bit words that atomics of 32 bits change.
-class Halves {
-public:
-    ZENC_DEVICE explicit Halves(u32* halves) : halves_(halves) {}
-
-    ZENC_DEVICE u64 get(u64 i) const { return static_cast<u64>(halves_[2 * i + 1]) << 32 | halves_[2 * i]; }
-
-    ZENC_DEVICE void put(u64 i, u64 word) const {
-        halves_[2 * i] = static_cast<u32>(word);
-        halves_[2 * i + 1] = static_cast<u32>(word >> 32);
-    }
-
-    ZENC_DEVICE void set(u64 bit) const { atomicOr(halves_ + bit / 32, 1U << (bit % 32)); }
-    ZENC_DEVICE Halves from(u64 i) const { return Halves(halves_ + 2 * i); }
-
-private:
-    u32* halves_;
-};
-
-// The words of an encoded set from `first` on; they are 0 before.
-struct ReadWords {
-    const Segment& set;
-    u64 first;
-    u64 words;
-    Halves to;
-
-    template <class Entries>
-    ZENC_DEVICE void operator()(const Entries& entries) const {
-        const u64 start = 64 * first, left = set.slots - start;
-        entries.visit_window(start, start + (left < 64 * words ? left : 64 * words),
-                             [&](u64 unit) { to.set(unit - start); });
-        __syncwarp();
-        for (u64 w = lane(); entries.absent() && w < words; w += WARP)
-            to.put(w, ~to.get(w) & low_mask(left - 64 * w));
-    }
-};
-
-// How many units an encoded set has before word `first`.
-struct CountBefore {
-    u64 first;
-
-    template <class Entries>
-    ZENC_DEVICE u64 operator()(const Entries& entries) const {
-        const u64 listed = entries.visit_window(64 * first, 64 * first, [](u64) {});
-        return entries.absent() ? 64 * first - listed : listed;
-    }
-};
-
-// The words of a set from `first` on, by a warp.
-ZENC_DEVICE void load_words(const Segment& set, u64 first, u64 words, Halves to) {
-    const bool listed = set.bitmap == nullptr;
-    for (u64 w = lane(); w < words; w += WARP) to.put(w, listed ? 0 : set.bitmap[first + w]);
-    if (!listed || (set.status != nullptr && *set.status != 0)) return;
-    __syncwarp();
-    with_entries(set, ReadWords{set, first, words, to});
-}
-
-// How many units a set has before word `first`, by a warp.
-ZENC_DEVICE u64 units_before(const Segment& set, u64 first) {
-    if (set.bitmap != nullptr) return Slots(set).below(first);
-    if (set.status != nullptr && *set.status != 0) return 0;
-    return with_entries(set, CountBefore{first});
-}
 
 // The sum of n over the threads of the block before this one. Threads meet before they call it again.
 ZENC_DEVICE u64 sum_of_threads_before(u64 n) {
@@ -173,9 +105,9 @@ public:
     }
 
 private:
-    ZENC_DEVICE static Halves words_of_block(const IndexSets& sets) {
-        ZENC_SHARED(u32, near, 2 * SET_WORDS);
-        return Halves(sets.far == nullptr ? &near[0] : reinterpret_cast<u32*>(far_of_block(sets)));
+    ZENC_DEVICE static u64* words_of_block(const IndexSets& sets) {
+        ZENC_SHARED(u64, near, SET_WORDS);
+        return sets.far == nullptr ? &near[0] : far_of_block(sets);
     }
 
     ZENC_DEVICE static u16* below_of_block(const IndexSets& sets) {
@@ -187,27 +119,18 @@ private:
         return sets.far + blockIdx.x * far_words(sets.ranks);
     }
 
-    ZENC_DEVICE u64 word(u64 k, u64 of) const { return words_.get(k * sets_.words + of); }
+    ZENC_DEVICE u64 word(u64 k, u64 of) const { return words_[k * sets_.words + of]; }
 
-    // A warp a set, or a piece of one where there are fewer sets than warps.
     ZENC_DEVICE void load() const {
-        const u64 pieces = ceil_divide(WARPS, sets_.ranks), each = ceil_divide(words, pieces);
-        for (u64 i = threadIdx.x / WARP; i < pieces * sets_.ranks; i += WARPS) {
-            const u64 k = i / pieces, from = i % pieces * each;
-            if (from >= words) continue;
-            load_words(sets_.sets[k], first + from, words - from < each ? words - from : each,
-                       words_.from(k * sets_.words + from));
-        }
+        const u32 each = static_cast<u32>(sets_.words), all = static_cast<u32>(sets_.ranks) * each;
+        for (u32 i = threadIdx.x; i < all; i += THREADS)
+            if (i % each < words) words_[i] = sets_.sets[i / each].bitmap[first + i % each];
     }
 
     ZENC_DEVICE void give_to_owners() const {
-        for (u64 k = 0; several != 0 && k < sets_.ranks; ++k)
-            words_.put(k * sets_.words + at, word(k) & ~several);
+        for (u64 k = 0; several != 0 && k < sets_.ranks; ++k) words_[k * sets_.words + at] &= ~several;
         const u16* owner = sets_.owners + first_several;
-        for_each_bit(several, [&](u64 bit) {
-            const u64 k = *owner++;
-            words_.put(k * sets_.words + at, word(k) | 1ULL << bit);
-        });
+        for_each_bit(several, [&](u64 bit) { words_[*owner++ * sets_.words + at] |= 1ULL << bit; });
     }
 
     ZENC_DEVICE void count_below(u64 k) const {
@@ -228,7 +151,7 @@ private:
     }
 
     const IndexSets& sets_;
-    const Halves words_;
+    u64* const words_;
     u16* const below_;
 };
 

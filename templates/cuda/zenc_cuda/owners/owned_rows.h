@@ -47,7 +47,7 @@ ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targe
     for_each_tile(sets, [&](SetTile& tile) {
         const u64 mine = tile.there ? tile.word(own) : 0;
         tile.own();
-        const u64 in_front = units_before(sets.sets[own], tile.first);
+        const u64 in_front = Slots(sets.sets[own]).below(tile.first);
         const u64 before = in_front + sum_of_threads_before(population(mine));
         WindowRows batch(tile.begin, mine, __shfl_sync(ALL_LANES, before, 0));
         while (batch.next()) {

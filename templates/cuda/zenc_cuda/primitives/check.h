@@ -18,8 +18,7 @@ ZENC_DEVICE i64 verdict_of(const Segment& segment, Check* check) {
 }
 
 // Every block says how many slots each of its threads found. The last one to come writes the status, and
-// empties the bitmap of a segment that is not what it promised: nothing behind it is led astray. One without
-// a bitmap is empty by its status.
+// empties the bitmap of a segment that is not what it promised: nothing behind it is led astray.
 ZENC_DEVICE void settle(const Segment& segment, u64 found, Check* check, i64* status) {
     constexpr i64 NOT_THE_LAST = 1;
     ZENC_SHARED(i64, verdict, 1);
@@ -34,7 +33,7 @@ ZENC_DEVICE void settle(const Segment& segment, u64 found, Check* check, i64* st
         if (last) *status = verdict[0];
     }
     __syncthreads();
-    if (verdict[0] >= 0 || segment.bitmap == nullptr) return;
+    if (verdict[0] >= 0) return;
     for (u64 w = threadIdx.x; w < words_of(segment.slots); w += THREADS) segment.bitmap[w] = 0;
 }
 

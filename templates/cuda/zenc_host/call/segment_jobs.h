@@ -54,8 +54,6 @@ public:
 
     // Bitmaps and ranks of all that was asked for.
     void mark(i64 step) {
-        for (const Job& job : jobs_)
-            if (job.change != Change::MERGE || job.from.size() > WINDOWS) mark_encoded(queue_, job.from);
         for (u64 first = 0; first < jobs_.size() && queue_.ok();) {
             u64 end = first + 1;
             while (end < jobs_.size() && goes_with(first, end)) ++end;
@@ -84,7 +82,6 @@ private:
     // Whether job `other` can be done in one launch with those from `first` up to it.
     bool goes_with(u64 first, u64 other) const {
         if (jobs_[first].change != jobs_[other].change) return false;
-        if (any_encoded(jobs_[first].from) != any_encoded(jobs_[other].from)) return false;
         for (u64 i = first; i < other; ++i)
             for (const Held* held : jobs_[other].from)
                 if (held == jobs_[i].result) return false;

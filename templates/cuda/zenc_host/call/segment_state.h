@@ -13,8 +13,6 @@ namespace zenc {
 // has crossed to the host; its values are made after that, in a body of just the right size. In capacity mode
 // the count is the room, known from the beginning, and the actual count is the head of the body; segments
 // that surely have all slots are as ever.
-//
-// A segment whose index is written may be encoded: without a bitmap, until something needs one.
 struct Held {
     Segment at = {};
     bool roomy = false;        // its body has a head
@@ -71,28 +69,6 @@ inline bool index_is_bitmap(const Held& held) {
     return held.indexed && held.at.format == FORMAT_BITMAP;
 }
 
-// What bitmap and ranks take.
-inline u64 marks_bytes(const Held& held) {
-    return bitmap_bytes(held) + aligned(8 * ranks_of(held.at.slots));
-}
-
-// Whether the slots of a segment whose index is there, or comes, shall be found in that alone. This takes
-// longer, so that it has to be worth it: marks would take more than an eighth of what the body does.
-inline bool goes_encoded(const Held& held) {
-    const i64 format = held.at.format;
-    return (format == FORMAT_COO || format == FORMAT_ELIAS_FANO) && 8 * marks_bytes(held) > held.body.bytes;
-}
-
-inline bool is_encoded(const Held& held) {
-    return held.indexed && held.at.bitmap == nullptr;
-}
-
-inline bool any_encoded(const Several& which) {
-    for (const Held* held : which)
-        if (is_encoded(*held)) return true;
-    return false;
-}
-
 inline void make_bitmaps(Queue& queue, const Several& which) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
@@ -101,17 +77,6 @@ inline void make_bitmaps(Queue& queue, const Several& which) {
     }
     make_rooms(queue, rooms, true);
     for (Held* held : which) held->at.bitmap = reinterpret_cast<u64*>(held->bitmap.at);
-}
-
-// Room for ranks of so many slots each.
-inline void make_ranks(Queue& queue, const Several& which, u64 (*slots)(const Held&)) {
-    std::vector<Room*> rooms;
-    for (Held* held : which) {
-        held->ranks.bytes = aligned(8 * ranks_of(slots(*held)));
-        rooms.push_back(&held->ranks);
-    }
-    make_rooms(queue, rooms);
-    for (Held* held : which) held->at.ranks = reinterpret_cast<u64*>(held->ranks.at);
 }
 
 // Room for ranks, and for bitmaps unless their index is one.
@@ -124,7 +89,13 @@ inline void make_marks(Queue& queue, const Several& which) {
             separate.push_back(held);
     }
     make_bitmaps(queue, separate);
-    make_ranks(queue, which, [](const Held& held) { return held.at.slots; });
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->ranks.bytes = aligned(8 * ranks_of(held->at.slots));
+        rooms.push_back(&held->ranks);
+    }
+    make_rooms(queue, rooms);
+    for (Held* held : which) held->at.ranks = reinterpret_cast<u64*>(held->ranks.at);
 }
 
 // How a segment travels when a phase asks for a format; without its head.
@@ -175,15 +146,6 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
         at.index = held->body.at + head_bytes(*held);
         at.values = at.index + layout.index_bytes;
     }
-}
-
-// No room but for the ranks of the high words of elias_fano, which reading it takes.
-inline void make_encoded(Queue& queue, const Several& which) {
-    for (Held* held : which) held->at.bitmap = nullptr;
-    make_ranks(queue, which, [](const Held& held) {
-        const Segment& at = held.at;
-        return at.format == FORMAT_ELIAS_FANO ? 64 * EliasFano(at.slots, at.count).high_words : 0;
-    });
 }
 
 // Some of its memory, for others. Nothing uses it any more.

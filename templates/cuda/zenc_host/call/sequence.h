@@ -245,7 +245,6 @@ private:
             call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
             call_.values_out = bare ? complete[0]->at.values : queue_.allocate_alone(count * unit_bytes_);
         }
-        if (dense && !by_holders()) mark_encoded(queue_, complete);
         if (!queue_.ok() || (dense && bare)) return;
         if (by_holders())
             agreement_.join(segments(complete));

@@ -37,15 +37,11 @@ inline Segments high_words(const Segments& segments) {
     return found;
 }
 
-inline void rank_high_words(Queue& queue, const Segments& segments) {
-    if (const Segments high = high_words(segments); !high.empty()) rank(queue, high);
-}
-
-// The bitmap of every segment from its index, if it has one; else it is only checked. Returns a status for
-// each, on the device: 0 if it is a segment of its count; else the bitmap becomes empty.
+// The bitmap of every segment from its index. Returns a status for each, on the device: 0 if it is a segment
+// of its count; else the bitmap becomes empty.
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
-    rank_high_words(queue, segments);
+    if (const Segments high = high_words(segments); !high.empty()) rank(queue, high);
     const auto [table] = upload_all(queue, segments);
     auto* const checks = queue.allocate<Check>(segments.size());
     auto* const status = queue.allocate<i64>(segments.size());
@@ -53,30 +49,6 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
     queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(most_words(segments), TILE_WORDS),
                  rows_for(segments.size()), table, number_of(segments), checks, status);
     return status;
-}
-
-// Segments whose index is written, or comes: from now on their slots are in it alone.
-inline void encode_alone(Queue& queue, const Several& which) {
-    Segments segments;
-    for (Held* held : which) release_marks(queue, *held);
-    make_encoded(queue, which);
-    for (const Held* held : which) segments.push_back(held->at);
-    if (queue.ok()) rank_high_words(queue, segments);
-}
-
-// Bitmap and ranks for those that have none.
-inline void mark_encoded(Queue& queue, const Several& which) {
-    Several encoded;
-    Segments segments;
-    for (Held* held : which)
-        if (is_encoded(*held)) encoded.push_back(held);
-    if (encoded.empty()) return;
-    for (Held* held : encoded) release_marks(queue, *held);
-    make_marks(queue, encoded);
-    for (const Held* held : encoded) segments.push_back(held->at);
-    if (!queue.ok()) return;
-    decode(queue, segments);
-    rank(queue, segments);
 }
 
 }  // namespace zenc

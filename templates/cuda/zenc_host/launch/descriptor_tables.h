@@ -31,13 +31,6 @@ inline std::tuple<const Entries*...> upload_all(Queue& queue, const std::vector<
     return std::tuple<const Entries*...>{reinterpret_cast<const Entries*>(take(tables))...};
 }
 
-// Whether any has no bitmap: its slots are in its index alone.
-inline bool any_encoded(const Segments& segments) {
-    for (const Segment& segment : segments)
-        if (segment.bitmap == nullptr) return true;
-    return false;
-}
-
 // Rows of a grid for n segments; kernels stride over those beyond.
 inline u64 rows_for(u64 n) {
     constexpr u64 MOST = 65535;

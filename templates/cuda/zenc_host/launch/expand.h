@@ -7,9 +7,7 @@ namespace zenc {
 
 static const Kernel EXPAND_DENSE("zenc_expand_dense");
 static const Kernel MARK_FOUND("zenc_mark_found");
-static const Kernel MARK_FOUND_ENCODED("zenc_mark_found_encoded");
 static const Kernel EXPAND_UNITS("zenc_expand_units");
-static const Kernel EXPAND_ENCODED("zenc_expand_encoded");
 
 // Every unit of call.dense_out; nothing where `veto` is there, and is not 0.
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
@@ -37,12 +35,8 @@ inline Segment find_units(Queue& queue, const Segments& parts, const Segment* ta
     found.bitmap = queue.allocate_bitmap(words_of(found.slots));
     found.ranks = queue.allocate<u64>(ranks_of(found.slots));
     queue.clear(found.bitmap, 8 * words_of(found.slots));
-    if (any_encoded(parts))
-        queue.launch(MARK_FOUND_ENCODED, Queue::blocks_for(most_words(parts)), rows_for(parts.size()),
-                     call.units, call.width, number_of(parts), call.tables, table, found.bitmap);
-    else
-        queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), call.units, call.width,
-                     number_of(parts), call.tables, table, found.bitmap);
+    queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), call.units, call.width,
+                 number_of(parts), call.tables, table, found.bitmap);
     rank(queue, {found});
     return found;
 }
@@ -56,10 +50,6 @@ inline void expand_units(Queue& queue, const Segments& parts) {
     const bool by_parts = found[0].bitmap == nullptr;
     const Segments& rows = by_parts ? parts : found;
     const auto [units] = upload_all(queue, found);
-    if (any_encoded(parts))
-        return queue.launch(EXPAND_ENCODED, Queue::blocks_for(most_words(parts)), rows_for(parts.size()),
-                            call.units, call.width, number_of(parts), call.tables, table, units,
-                            row_bytes(call), call.ids_out, call.values_out);
     queue.launch(EXPAND_UNITS, blocks_for_rows(rows, static_cast<u64>(row_bytes(call))),
                  rows_for(rows.size()), call.units, call.width, number_of(parts), call.tables, table, units,
                  row_bytes(call), call.ids_out, call.values_out);

@@ -6,9 +6,7 @@
 namespace zenc {
 
 static const Kernel UNION("zenc_union");
-static const Kernel UNION_ENCODED("zenc_union_encoded");
 static const Kernel MERGE("zenc_merge", Typed::YES);
-static const Kernel MERGE_ENCODED("zenc_merge_encoded", Typed::YES);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
 static const Kernel SPREAD("zenc_spread");
@@ -16,34 +14,15 @@ static const Kernel SPREAD("zenc_spread");
 // The bitmap of to[i] = the union of those of its pieces, which are in `from`.
 inline void unite(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const auto [targets, of, table] = upload_all(queue, to, pieces, from);
-    const u64 blocks = Queue::blocks_for(most_words(to)), rows = rows_for(to.size());
-    if (any_encoded(from))
-        queue.launch(UNION_ENCODED, blocks, rows, targets, number_of(to), of, table);
-    else
-        queue.launch(UNION, blocks, rows, targets, number_of(to), of, table);
+    queue.launch(UNION, Queue::blocks_for(most_words(to)), rows_for(to.size()), targets, number_of(to), of,
+                 table);
 }
 
-// Of a block that sums some of them.
-inline u64 fewest_warps(const std::vector<Pieces>& pieces) {
-    u64 warps = THREADS / 32;
-    for (const Pieces& of : pieces)
-        if (warps_that_sum(of.number) < warps) warps = warps_that_sum(of.number);
-    return warps;
-}
-
-// The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there. Of
-// encoded ones a target has no more than WINDOWS, and if any is encoded, no target has more.
+// The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
 inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
     const auto [targets, of, table] = upload_all(queue, to, pieces, from);
-    const u64 rows = rows_for(to.size());
-    const i64 width = queue.call.width;
-    if (any_encoded(from)) {
-        const u64 blocks = Queue::blocks_for_tiles(most_words(to), WINDOW_WORDS * fewest_warps(pieces));
-        queue.launch(MERGE_ENCODED, blocks, rows, targets, number_of(to), of, table, width);
-    } else {
-        const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-        queue.launch(MERGE, blocks, rows, targets, number_of(to), of, table, width);
-    }
+    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
+    queue.launch(MERGE, blocks, rows_for(to.size()), targets, number_of(to), of, table, queue.call.width);
 }
 
 // The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.

@@ -39,7 +39,7 @@ public:
 private:
     // Whether two recipes can be followed in one launch.
     static bool goes_with(const Recipe& first, const Recipe& other) {
-        if (first.way != other.way || any_encoded(first.from) != any_encoded(other.from)) return false;
+        if (first.way != other.way) return false;
         for (const Held* held : other.from)
             if (!held->valued) return false;
         return true;

@@ -54,19 +54,13 @@ private:
         }
         if (!queue_.ok()) return;
         encode(queue_, segments);
-        Several encoded;
         for (Held* held : written)
-            if (index_is_bitmap(*held))
-                drop_bitmap(queue_, *held);
-            else if (!held->spent && goes_encoded(*held))
-                encoded.push_back(held);
-        encode_alone(queue_, encoded);
+            if (index_is_bitmap(*held)) drop_bitmap(queue_, *held);
     }
 
     // A segment that was sent, or received, in another format, or was not meant to be sent.
     void lay_out_anew(Held& held) {
         if (index_is_bitmap(held)) copy_bitmap(held);
-        mark_encoded(queue_, {&held});
         const Segment old = held.at;
         const Room body = held.body;
         held.asked = asked_;
@@ -98,29 +92,22 @@ private:
         make_bodies(queue_, received, unit_bytes_);
     }
 
-    // The bitmaps and ranks of what came, as far as they are worth it. Nothing is believed: what is wrong is
-    // found at the next crossing.
+    // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
     void read(const Parcels& receives, SegmentJobs& workshop) {
-        Several marked, encoded;
-        Segments received, with_marks;
+        Several came;
+        Segments received;
         for (const Parcel& parcel : receives)
-            for (Held* held : parcel.segments) (goes_encoded(*held) ? encoded : marked).push_back(held);
-        make_marks(queue_, marked);
-        make_encoded(queue_, encoded);
-        for (const Parcel& parcel : receives)
-            for (const Held* held : parcel.segments) received.push_back(held->at);
-        for (const Held* held : marked) with_marks.push_back(held->at);
+            came.insert(came.end(), parcel.segments.begin(), parcel.segments.end());
+        make_marks(queue_, came);
+        for (const Held* held : came) received.push_back(held->at);
         if (!queue_.ok() || received.empty()) return;
         const i64* status = decode(queue_, received);
-        if (!marked.empty()) rank(queue_, with_marks);
+        rank(queue_, received);
         if (!queue_.ok()) return;
-        for (const Parcel& parcel : receives) {
-            for (Held* held : parcel.segments) {
-                held->at.status = status;
+        for (const Parcel& parcel : receives)
+            for (const Held* held : parcel.segments)
                 workshop.watch({reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, parcel.peer,
                                 static_cast<i64>(held->at.part)});
-            }
-        }
     }
 
     void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {
