@@ -2,9 +2,10 @@
 // the order that events give them. The driver is the one at the path DRIVER, so that it runs on the emulator
 // too.
 //
-// What zenc_host/driver/api.h binds is here, strictly: a group is in progress until all its messages have met
-// their other sides, and nothing waits on the device for what a host has still to do. Communicators do not
-// block.
+// What zenc_host/driver/api.h binds is here, strictly: the end of a group blocks until all its messages have
+// met their other sides, or another thread aborts, and nothing waits on the device for what a host has still
+// to do.
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -50,6 +51,7 @@ struct World {
 };
 
 std::mutex mutex;  // of all worlds
+std::condition_variable changed;
 
 // Of this thread's calls since ncclGroupStart.
 thread_local int depth = 0;
@@ -156,8 +158,17 @@ void reduce(World& world) {
     }
 }
 
+// Until something is done for a rank, or can't be any more. Who aborts takes the communicator away.
+template <class Done>
+ncclResult_t wait(std::unique_lock<std::mutex>& lock, const ncclComm& communicator, const Done& done) {
+    const std::shared_ptr<World> world = communicator.world;
+    const Rank& own = communicator.own();
+    changed.wait(lock, [&] { return own.aborted || own.error != ncclSuccess || done(own); });
+    return own.aborted ? REMOTE_ERROR : own.error;
+}
+
 ncclResult_t post(ncclComm_t communicator, CUstream stream, std::vector<Message> messages) {
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
     Rank& own = communicator->own();
     if (own.group || own.reduction || own.error != ncclSuccess) return INVALID_USAGE;
     auto group = std::make_unique<Group>(Group{stream, nullptr, std::move(messages)});
@@ -165,7 +176,8 @@ ncclResult_t post(ncclComm_t communicator, CUstream stream, std::vector<Message>
     own.group = std::move(group);
     if (api.cuEventRecord(own.group->posted, stream) != CUDA_SUCCESS) return CUDA_ERROR;
     settle(*communicator->world);
-    return ncclInProgress;
+    changed.notify_all();
+    return wait(lock, *communicator, [](const Rank& rank) { return !rank.group; });
 }
 
 ncclResult_t add(ncclComm_t communicator, CUstream stream, const Message& message) {
@@ -195,7 +207,7 @@ ncclResult_t join(const std::shared_ptr<World>& world, int size, int rank) {
     const bool fits = size >= 1 && world->ranks.size() == static_cast<u64>(size) && rank >= 0 && rank < size;
     if (!fits || world->ranks[static_cast<u64>(rank)].joined) return INVALID_ARGUMENT;
     world->ranks[static_cast<u64>(rank)].joined = true;
-    return ncclInProgress;
+    return ncclSuccess;
 }
 
 bool complete(const World& world) {
@@ -211,6 +223,7 @@ ncclResult_t leave(ncclComm_t communicator, bool aborts) {
     drop(communicator->own());
     settle(*communicator->world);
     if (aborts) reduce(*communicator->world);
+    changed.notify_all();
     delete communicator;
     return ncclSuccess;
 }
@@ -227,8 +240,8 @@ ZENC_EXPORT ncclResult_t ncclGetVersion(int* version) {
 ZENC_EXPORT const char* ncclGetErrorString(ncclResult_t result) {
     constexpr const char* TEXTS[] = {"no error",       "unhandled cuda error", "unhandled system error",
                                      "internal error", "invalid argument",     "invalid usage",
-                                     "a peer gave up", "operation in progress"};
-    return result >= ncclSuccess && result <= ncclInProgress ? TEXTS[result] : "unknown result";
+                                     "a peer gave up"};
+    return result >= ncclSuccess && result <= REMOTE_ERROR ? TEXTS[result] : "unknown result";
 }
 
 ZENC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -241,19 +254,18 @@ ZENC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ZENC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
                                                 ncclConfig_t* config) {
-    if (config == nullptr || config->magic != MAGIC || config->blocking != 0) return INVALID_USAGE;
-    const std::lock_guard lock(mutex);
+    if (config == nullptr || config->magic != MAGIC || config->blocking == 0) return INVALID_USAGE;
+    std::unique_lock lock(mutex);
     const std::shared_ptr<World> world = world_of(id, size);
-    const ncclResult_t result = join(world, size, rank);
-    if (result == ncclInProgress) *communicator = new ncclComm{world, rank};
-    return result;
+    if (const ncclResult_t result = join(world, size, rank)) return result;
+    const ncclComm_t made = *communicator = new ncclComm{world, rank};
+    changed.notify_all();
+    return wait(lock, *made, [&](const Rank&) { return complete(*world); });
 }
 
 ZENC_EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* error) {
     const std::lock_guard lock(mutex);
-    const Rank& own = communicator->own();
-    const bool going_on = own.group || own.reduction || !complete(*communicator->world);
-    *error = own.error != ncclSuccess ? own.error : going_on ? ncclInProgress : ncclSuccess;
+    *error = communicator->own().error;
     return ncclSuccess;
 }
 
@@ -292,11 +304,12 @@ ZENC_EXPORT ncclResult_t ncclRecv(void* to, unsigned long count, int type, int p
 ZENC_EXPORT ncclResult_t ncclAllReduce(const void* from, void* to, unsigned long words, int type, int op,
                                        ncclComm_t communicator, CUstream stream) {
     if (type != ncclUint64 || op != ncclMax || words > MOST_WORDS) return INVALID_ARGUMENT;
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
     Rank& own = communicator->own();
     if (depth != 0 || own.group || own.reduction || own.error != ncclSuccess) return INVALID_USAGE;
     own.reduction = std::make_unique<Reduction>(Reduction{from, to, words, stream});
     reduce(*communicator->world);
-    return ncclInProgress;
+    changed.notify_all();
+    return wait(lock, *communicator, [](const Rank& rank) { return !rank.reduction; });
 }
 }

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 import pytest
 
-from tests.emulator.libraries import NCCL_IN_PROGRESS, UINT8, Config, Libraries, UniqueId
+from tests.emulator.libraries import UINT8, Config, Libraries, UniqueId
 from tests.gpu.machine import emulated_gpu
 
 INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR = 4, 5, 6
 UINT64, MAX = 5, 2
 BYTES, MUCH = 1000, 1 << 26
+UNSET = -1 << 31
+SOON = 10.0
+"""Seconds within which what does not block is done."""
 
 
 class Pair:
-    """Two ranks, by one thread: each has a stream and memory for three messages."""
+    """Two ranks, of a thread each: they have a stream and memory for three messages."""
 
     def __init__(self) -> None:
         machine = emulated_gpu()
@@ -29,16 +33,20 @@ class Pair:
         self.streams = [self.cuda.new("cuStreamCreate", 1) for _ in range(2)]
         self.memory = [self.cuda.new("cuMemAlloc_v2", 3 * BYTES) for _ in range(2)]
         self.much = self.cuda.new("cuMemAlloc_v2", MUCH)
-        self.ranks = [self.joined(0), self.joined(1)]
+        self.threads = [ThreadPoolExecutor(1, initializer=lambda: self.cuda.make_current(0)) for _ in range(2)]
+        self.ranks = [done.result(SOON) for done in [self.threads[rank].submit(self.joined, rank) for rank in (0, 1)]]
 
-    def joined(self, rank: int, blocking: int = 0) -> ctypes.c_void_p:
+    def joined(self, rank: int, blocking: int = UNSET) -> ctypes.c_void_p:
         made, config = ctypes.c_void_p(), Config(ctypes.sizeof(Config), 0xCAFEBEEF, 22800, blocking)
         code = self.nccl.ncclCommInitRankConfig(ctypes.byref(made), 2, self.name, rank, ctypes.byref(config))
-        assert code == (INVALID_USAGE if blocking else NCCL_IN_PROGRESS)
+        assert code == (0 if blocking else INVALID_USAGE)
         return made
 
-    def post(self, rank: int, *messages: tuple[str, int, int]) -> int:
-        """A group of (function, number of the message, bytes)."""
+    def post(self, rank: int, *messages: tuple[str, int, int]) -> Future[int]:
+        """A group of (function, number of the message, bytes), on the thread of the rank."""
+        return self.threads[rank].submit(self._posted, rank, *messages)
+
+    def _posted(self, rank: int, *messages: tuple[str, int, int]) -> int:
         assert self.nccl.ncclGroupStart() == 0
         results = [
             getattr(self.nccl, name)(
@@ -49,8 +57,15 @@ class Pair:
         ]  # fmt: skip
         return max(*results, self.nccl.ncclGroupEnd())
 
-    def reduce(self, rank: int, words: int = BYTES // 8 // 2) -> int:
-        """The greatest words of message 0, into message 1."""
+    def both(self, first: Future[int], second: Future[int]) -> tuple[int, int]:
+        """What the groups of both ranks end with."""
+        return first.result(SOON), second.result(SOON)
+
+    def reduce(self, rank: int, words: int = BYTES // 8 // 2) -> Future[int]:
+        """The greatest words of message 0, into message 1, on the thread of the rank."""
+        return self.threads[rank].submit(self._reduced, rank, words)
+
+    def _reduced(self, rank: int, words: int) -> int:
         first, second = (ctypes.c_uint64(self.memory[rank] + number * BYTES) for number in (0, 1))
         stream = ctypes.c_uint64(self.streams[rank])
         return self.nccl.ncclAllReduce(first, second, ctypes.c_size_t(words), UINT64, MAX, self.ranks[rank], stream)
@@ -76,6 +91,8 @@ class Pair:
         return out.value
 
     def close(self) -> None:
+        for thread in self.threads:
+            thread.shutdown()
         for rank in self.ranks:
             self.nccl.ncclCommDestroy(rank)
         for stream in self.streams:
@@ -91,26 +108,25 @@ def pair() -> Iterator[Pair]:
     made.close()
 
 
-def test_a_group_is_in_progress_until_the_other_side_has_come(pair):
+def test_a_group_blocks_until_the_other_side_has_come(pair):
     pair.fill(0, 0, 7)
-    assert pair.post(0, ("ncclSend", 0, BYTES)) == NCCL_IN_PROGRESS
-    assert (pair.state(0), pair.state(1)) == (NCCL_IN_PROGRESS, 0)
-    pair.post(1, ("ncclRecv", 1, BYTES))
-    assert (pair.state(0), pair.state(1)) == (0, 0)
+    sent = pair.post(0, ("ncclSend", 0, BYTES))
+    assert wait([sent], 0.05).not_done
+    assert pair.both(sent, pair.post(1, ("ncclRecv", 1, BYTES))) == (0, 0)
     assert pair.read(1, 1) == {7}
 
 
 def test_a_circle_in_one_group(pair):
     pair.fill(0, 0, 1), pair.fill(1, 0, 2)
-    pair.post(0, ("ncclSend", 0, BYTES), ("ncclRecv", 1, BYTES))
-    pair.post(1, ("ncclSend", 0, BYTES), ("ncclRecv", 1, BYTES))
+    circle = (("ncclSend", 0, BYTES), ("ncclRecv", 1, BYTES))
+    assert pair.both(pair.post(0, *circle), pair.post(1, *circle)) == (0, 0)
     assert (pair.read(0, 1), pair.read(1, 1)) == ({2}, {1})
 
 
 def test_messages_meet_in_their_order(pair):
     pair.fill(0, 0, 1), pair.fill(0, 1, 2)
-    pair.post(0, ("ncclSend", 0, BYTES), ("ncclSend", 1, BYTES))
-    pair.post(1, ("ncclRecv", 2, BYTES), ("ncclRecv", 0, BYTES))
+    sent = pair.post(0, ("ncclSend", 0, BYTES), ("ncclSend", 1, BYTES))
+    assert pair.both(sent, pair.post(1, ("ncclRecv", 2, BYTES), ("ncclRecv", 0, BYTES))) == (0, 0)
     assert (pair.read(1, 2), pair.read(1, 0)) == ({1}, {2})
 
 
@@ -119,8 +135,7 @@ def test_what_is_on_the_streams_keeps_its_order(pair, slow):
     """A late sender is waited for, and a sender does not overwrite what a late receiver has still to take."""
     pair.be_busy(slow)
     pair.fill(0, 0, 3)
-    pair.post(0, ("ncclSend", 0, BYTES))
-    pair.post(1, ("ncclRecv", 1, BYTES))
+    pair.both(pair.post(0, ("ncclSend", 0, BYTES)), pair.post(1, ("ncclRecv", 1, BYTES)))
     pair.fill(0, 0, 9)
     assert (pair.read(1, 1), pair.read(0, 0)) == ({3}, {9})
 
@@ -129,37 +144,41 @@ def test_what_is_on_the_streams_keeps_its_order(pair, slow):
 def test_all_get_the_greatest_words(pair, slow):
     pair.be_busy(slow)
     pair.fill(0, 0, 3), pair.fill(1, 0, 5), pair.fill(0, 1, 0), pair.fill(1, 1, 0)
-    assert pair.reduce(0) == NCCL_IN_PROGRESS == pair.state(0)
-    assert pair.reduce(1) == NCCL_IN_PROGRESS and (pair.state(0), pair.state(1)) == (0, 0)
+    first = pair.reduce(0)
+    assert wait([first], 0.05).not_done
+    assert pair.both(first, pair.reduce(1)) == (0, 0)
     assert (pair.read(0, 1), pair.read(1, 1)) == ({0, 5}, {0, 5})
     assert (pair.read(0, 0), pair.read(1, 0)) == ({3}, {5})
     pair.fill(0, 0, 9)
-    pair.reduce(1), pair.reduce(0)
+    assert pair.both(pair.reduce(1), pair.reduce(0)) == (0, 0)
     assert (pair.read(0, 1), pair.read(1, 1)) == ({0, 9}, {0, 9})
 
 
 def test_an_all_reduce_of_other_lengths_fails(pair):
-    pair.reduce(0, 1), pair.reduce(1, 2)
-    assert (pair.state(0), pair.state(1)) == (INVALID_ARGUMENT, INVALID_ARGUMENT)
+    assert pair.both(pair.reduce(0, 1), pair.reduce(1, 2)) == (INVALID_ARGUMENT, INVALID_ARGUMENT)
 
 
 def test_an_all_reduce_without_all_ranks_fails(pair):
-    pair.reduce(0)
+    first = pair.reduce(0)
+    wait([first], 0.05)
     pair.nccl.ncclCommAbort(pair.ranks.pop())
-    assert pair.state(0) == REMOTE_ERROR
+    assert first.result(SOON) == REMOTE_ERROR == pair.state(0)
 
 
 def test_other_lengths_are_an_error_on_both_sides(pair):
-    pair.post(0, ("ncclSend", 0, BYTES))
-    pair.post(1, ("ncclRecv", 0, BYTES - 1))
-    assert (pair.state(0), pair.state(1)) == (INVALID_ARGUMENT, INVALID_ARGUMENT)
+    sent = pair.post(0, ("ncclSend", 0, BYTES))
+    assert pair.both(sent, pair.post(1, ("ncclRecv", 0, BYTES - 1))) == (INVALID_ARGUMENT, INVALID_ARGUMENT)
 
 
-def test_whoever_waits_for_one_that_gives_up_is_told(pair):
-    pair.post(0, ("ncclRecv", 0, BYTES))
-    pair.nccl.ncclCommAbort(pair.ranks.pop())
-    assert pair.state(0) == REMOTE_ERROR
-    assert pair.post(0, ("ncclSend", 0, BYTES)) == INVALID_USAGE
+@pytest.mark.parametrize("who", [0, 1])
+def test_an_abort_ends_what_blocks(pair, who):
+    """That of the peer, and that of another thread of the rank, which takes its communicator away."""
+    received = pair.post(0, ("ncclRecv", 0, BYTES))
+    wait([received], 0.05)
+    pair.nccl.ncclCommAbort(pair.ranks.pop(who))
+    assert received.result(SOON) == REMOTE_ERROR
+    if who:
+        assert pair.post(0, ("ncclSend", 0, BYTES)).result(SOON) == INVALID_USAGE
 
 
 def test_wrong_use_is_refused(pair):
@@ -167,7 +186,5 @@ def test_wrong_use_is_refused(pair):
     for function, type, peer, code in (("ncclSend", UINT8, 1, INVALID_USAGE), ("ncclRecv", 4, 1, INVALID_ARGUMENT)):
         stream = ctypes.c_uint64(pair.streams[0])
         assert getattr(pair.nccl, function)(where, size, type, peer, pair.ranks[0], stream) == code
-    assert pair.post(0, ("ncclSend", 0, 1)) == NCCL_IN_PROGRESS
-    assert pair.post(0, ("ncclSend", 0, 1)) == INVALID_USAGE, "a group is under way"
     assert pair.nccl.ncclGroupEnd() == INVALID_USAGE
-    pair.joined(1, blocking=1)
+    pair.joined(1, blocking=0)

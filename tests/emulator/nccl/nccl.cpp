@@ -41,7 +41,7 @@ int open(Communicator** out, int size, const UniqueId& id, int rank, bool blocki
     *out = new Communicator{world, rank, blocking, blocking, "", std::make_shared<const char>()};
     communicators.add(*out);
     if (!blocking) return NCCL_IN_PROGRESS;
-    return world->wait_until_complete() ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
+    return world->wait_until_complete(rank) ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
 }
 
 }  // namespace

@@ -22,9 +22,15 @@ struct Posted {
 thread_local int depth = 0;
 thread_local std::vector<Posted> posted;
 
-// Puts what was posted for one communicator on its stream. In a capture its groups keep their order too.
+// Puts what was posted for one communicator on its stream. In a capture its groups keep their order too. To
+// connect to a peer that says nothing ("mute", on demand) may take for ever, on the host: until another
+// thread aborts, and then the communicator is no more.
 int post(Communicator& communicator, Group posted_now, Stream* stream) {
     posted_now.rank = communicator.rank;
+    if (fault("mute", communicator.rank)) {
+        const std::shared_ptr<World> world = communicator.world;
+        return world->wait_until_aborted(posted_now.rank) ? NCCL_REMOTE_ERROR : NCCL_SYSTEM_ERROR;
+    }
     communicator.settled = communicator.blocking;
     const auto begin = [world = communicator.world, posted_now, held = communicator.held] {
         auto group = std::make_shared<Group>(posted_now);

@@ -1,5 +1,6 @@
 #include "nccl/world.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -38,19 +39,24 @@ int World::join(int rank, int size) {
 bool World::complete() {
     Unseen unseen;
     const std::lock_guard lock(mutex_);
-    for (const Rank& rank : ranks_)
-        if (!rank.joined) return false;
-    return true;
+    return all_joined();
 }
 
-bool World::wait_until_complete() {
+bool World::all_joined() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.joined; });
+}
+
+bool World::wait_until_complete(int rank) {
     Unseen unseen;
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, patience(), [this] {
-        for (const Rank& rank : ranks_)
-            if (!rank.joined) return false;
-        return true;
-    });
+    changed_.wait_for(lock, patience(), [&] { return all_joined() || ranks_[rank].aborted; });
+    return all_joined() && !ranks_[rank].aborted;
+}
+
+bool World::wait_until_aborted(int rank) {
+    Unseen unseen;
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience(), [&] { return ranks_[rank].aborted; });
 }
 
 u64 World::next_number(int rank) {

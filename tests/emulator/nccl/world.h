@@ -21,7 +21,10 @@ public:
     // A result of NCCL.
     int join(int rank, int size);
     bool complete();
-    bool wait_until_complete();
+    bool wait_until_complete(int rank);
+
+    // Whether it has aborted, after a long time in vain.
+    bool wait_until_aborted(int rank);
 
     // The place of the rank's next group.
     u64 next_number(int rank);
@@ -48,6 +51,7 @@ private:
         std::string message;  // of the first error
     };
 
+    bool all_joined() const;
     void meet(Group& group);
     void exchange(Group& a, Transfer& from, Group& b, Transfer& to);
     Transfer* partner(const Transfer& transfer, int rank);

@@ -80,6 +80,18 @@ def test_a_rank_dies(three, group):
     assert ids_of(three.run(inputs_of(3))) == ["group-broken"] * 3
 
 
+def test_a_peer_that_does_not_connect(three):
+    """NCCL blocks on the host, before anything waits on the device: the watchdog ends that."""
+    three.fail_on("mute@1:2=1")
+    started = time.monotonic()
+    errors = three.run(inputs_of(3))
+    assert ids_of(errors)[1] == "deadline"
+    assert text_of(errors[1]).startswith("NCCL did not begin with a group of messages within the deadline of 4 s")
+    assert set(ids_of([errors[0], errors[2]])) <= {"deadline", "peer-lost"}
+    assert SOON <= time.monotonic() - started < 4 * SOON
+    assert ids_of(three.run(inputs_of(3))) == ["group-broken"] * 3
+
+
 def test_a_deadline_says_who_is_waited_for(three):
     three.fail_on("dead@1:1=1")
     texts = [text_of(error) for error in three.run(inputs_of(3))]

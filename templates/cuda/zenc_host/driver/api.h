@@ -54,7 +54,7 @@ struct ncclConfig_t {
 static_assert(sizeof(ncclConfig_t) == 48, "the size in NCCL 2.18");
 
 constexpr ncclResult_t ncclSuccess = 0;
-constexpr ncclResult_t ncclInProgress = 7;
+constexpr ncclResult_t ncclInProgress = 7;  // of the watchdog: communicators block
 constexpr int ncclUint8 = 1;
 constexpr int ncclUint64 = 5;
 constexpr int ncclSum = 0;  // operations of ncclAllReduce

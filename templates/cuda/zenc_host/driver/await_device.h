@@ -36,8 +36,8 @@ inline void await(Queue& queue, Communicator& group, CUevent event, const Awaite
     while (queue.ok()) {
         const CUresult result = api.cuEventQuery(event);
         ncclResult_t error = ncclSuccess;
-        if (group.nccl != nullptr) api.ncclCommGetAsyncError(group.nccl, &error);
-        const bool lost = error != ncclSuccess && error != ncclInProgress;
+        if (group.watchdog != nullptr) api.ncclCommGetAsyncError(group.watchdog->communicator(), &error);
+        const bool lost = error != ncclSuccess;
         if (!lost && result == CUDA_SUCCESS) return;
         if (!lost && result == CUDA_ERROR_NOT_READY && patience.wait()) continue;
         what.describe(queue.call.number, text, sizeof text);

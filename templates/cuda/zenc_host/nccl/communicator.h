@@ -1,21 +1,16 @@
 // A group of ranks: NCCL's communicator, and what the calls of one rank share.
 #pragma once
 
-#include <pthread.h>
-
-#include <atomic>
-
-#include "zenc_host/driver/backoff.h"
 #include "zenc_host/driver/bind.h"
-#include "zenc_host/driver/capture.h"
 #include "zenc_host/driver/staging.h"
+#include "zenc_host/nccl/watchdog.h"
 
 namespace zenc {
 
 struct Communicator {
     i64 rank = 0;
     i64 size = 1;
-    ncclComm_t nccl = nullptr;  // null for one rank alone, and once the group is broken
+    Watchdog* watchdog = nullptr;  // null for one rank alone, and once the group is broken
     bool broken = false;
     bool in_graphs = false;  // calls of it were captured
     CUcontext context = nullptr;
@@ -24,55 +19,10 @@ struct Communicator {
     Staging staging;
 };
 
-// The end of an NCCL communicator, on a thread of its own. For there NCCL waits until the last graph is
-// destroyed that holds a call, also to abort (commDestroySync in its init.cc): and who would destroy it may
-// be who waits for this.
-class Ending {
-public:
-    using Function = ncclResult_t (*)(ncclComm_t);
-
-    // Waits for it, but not for graphs. What is under way on the device has been told by then, or will be
-    // soon.
-    static void begin(const Communicator& group, Function end) {
-        auto* const ending = new Ending(group, end);
-        pthread_t thread;
-        if (pthread_create(&thread, nullptr, run, ending) == 0)
-            pthread_detach(thread);
-        else
-            run(ending);
-        for (Backoff patience(group.in_graphs ? 0 : LONGEST); !ending->done_ && patience.wait();) continue;
-        ending->let_go();
-    }
-
-private:
-    static constexpr i64 LONGEST = 10000000;  // microseconds
-
-    Ending(const Communicator& group, Function end) : nccl_(group.nccl), context_(group.context), end_(end) {}
-
-    static void* run(void* ending) {
-        auto* const own = static_cast<Ending*>(ending);
-        api.cuCtxSetCurrent(own->context_);
-        const BesideCaptures beside;
-        own->end_(own->nccl_);
-        own->done_ = true;
-        own->let_go();
-        return nullptr;
-    }
-
-    void let_go() {
-        if (holders_.fetch_sub(1) == 1) delete this;
-    }
-
-    const ncclComm_t nccl_;
-    const CUcontext context_;
-    const Function end_;
-    std::atomic<bool> done_{false};
-    std::atomic<int> holders_{2};
-};
-
-inline void end(Communicator& group, Ending::Function how) {
-    if (group.nccl != nullptr) Ending::begin(group, how);
-    group.nccl = nullptr;
+inline void end(Communicator& group, Watchdog::Ending how) {
+    constexpr i64 LONGEST = 10000000;  // microseconds
+    if (group.watchdog != nullptr) group.watchdog->finish(how, group.in_graphs ? 0 : LONGEST);
+    group.watchdog = nullptr;
 }
 
 // Ends all that is under way, on this rank. The group can't be used again.
@@ -91,16 +41,6 @@ inline CUresult drain(CUstream stream, CUevent event, i64 deadline) {
     return result;
 }
 
-// The end of what NCCL does behind a call that returned `result`: communicators do not block.
-inline ncclResult_t settled(const Communicator& group, ncclResult_t result, i64 deadline) {
-    Backoff patience(deadline);
-    while (result == ncclInProgress && patience.wait()) {
-        const ncclResult_t asked = api.ncclCommGetAsyncError(group.nccl, &result);
-        if (asked != ncclSuccess) return asked;
-    }
-    return result;
-}
-
 // Events, and pinned memory.
 inline bool prepare(Communicator& group, ErrorText error) {
     api.cuCtxGetCurrent(&group.context);
@@ -113,20 +53,13 @@ inline bool prepare(Communicator& group, ErrorText error) {
     return true;
 }
 
-// Blocks of one of NCCL's kernels, at most, so that those of other communicators, as of DDP, find room beside
-// it. A guess: half of what NCCL takes at most on its own. NCCL_MAX_CTAS in the environment comes first.
-constexpr int MOST_CTAS = 16;
-
 // Waits for all ranks, up to `deadline` microseconds.
 inline bool join(Communicator& group, const ncclUniqueId& id, i64 deadline, ErrorText error) {
     if (api.ncclSend == nullptr)
         return refuse(error, "NCCL is not bound: it is needed for %lld ranks", group.size);
-    ncclConfig_t config;
-    config.blocking = 0;
-    config.maxCTAs = MOST_CTAS;
-    ncclResult_t result = api.ncclCommInitRankConfig(&group.nccl, static_cast<int>(group.size), id,
-                                                     static_cast<int>(group.rank), &config);
-    if (group.nccl != nullptr) result = settled(group, result, deadline);
+    group.watchdog = Watchdog::start(group.context, id, group.size, group.rank);
+    if (group.watchdog == nullptr) return refuse(error, "there can be no thread for NCCL");
+    const ncclResult_t result = group.watchdog->wait_until_made(deadline);
     if (result == ncclInProgress)
         return refuse(error, "not all %lld ranks came together within %g s", group.size, deadline / 1e6);
     return result == ncclSuccess ||

@@ -18,10 +18,12 @@ struct Parcel {
 
 using Parcels = std::vector<Parcel>;
 
-// Fails unless NCCL has begun with what it returned `result` for.
-inline void demand_begun(Queue& queue, Communicator& group, ncclResult_t result, const char* what) {
-    result = settled(group, result, queue.call.deadline);
-    if (result == ncclInProgress)
+// Has NCCL begin with something, `what`: `post` gets the communicator. It may block, to connect ranks.
+template <class Post>
+inline void begin(Queue& queue, Communicator& group, const char* what, const Post& post) {
+    group.watchdog->arm(queue.call.deadline);
+    const ncclResult_t result = post(group.watchdog->communicator());
+    if (!group.watchdog->disarm())
         fail(queue.call, DEADLINE_PASSED, -1, "NCCL did not begin with %s within the deadline of %g s", what,
              queue.call.deadline / 1e6);
     else if (result != ncclSuccess)
@@ -31,9 +33,9 @@ inline void demand_begun(Queue& queue, Communicator& group, ncclResult_t result,
 // words [n] on the device become the greatest of all ranks, each by itself.
 inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
     if (!queue.ok()) return;
-    const ncclResult_t result =
-        api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, group.nccl, queue.stream);
-    demand_begun(queue, group, result, "an all-reduce");
+    begin(queue, group, "an all-reduce", [&](ncclComm_t nccl) {
+        return api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, nccl, queue.stream);
+    });
 }
 
 // The messages of one NCCL group: bytes, to and from several ranks. Messages to one rank stay in their order.
@@ -47,14 +49,7 @@ public:
     // Puts them on the queue.
     void run() {
         if (!queue_.ok() || messages_.empty()) return;
-        ncclResult_t result = api.ncclGroupStart();
-        for (const Message& message : messages_) {
-            if (result != ncclSuccess && result != ncclInProgress) break;
-            result = post(message);
-        }
-        const ncclResult_t ended = api.ncclGroupEnd();
-        if (result == ncclSuccess || result == ncclInProgress) result = ended;
-        demand_begun(queue_, group_, result, "a group of messages");
+        begin(queue_, group_, "a group of messages", [this](ncclComm_t nccl) { return post(nccl); });
     }
 
 private:
@@ -70,11 +65,19 @@ private:
         if (bytes != 0) messages_.push_back({peer, memory, bytes, is_send});
     }
 
-    ncclResult_t post(const Message& message) {
+    ncclResult_t post(ncclComm_t nccl) const {
+        ncclResult_t result = api.ncclGroupStart();
+        for (const Message& message : messages_)
+            if (result == ncclSuccess) result = post(message, nccl);
+        const ncclResult_t ended = api.ncclGroupEnd();
+        return result == ncclSuccess ? ended : result;
+    }
+
+    ncclResult_t post(const Message& message, ncclComm_t nccl) const {
         const int peer = static_cast<int>(message.peer);
         return message.is_send
-                   ? api.ncclSend(message.memory, message.bytes, ncclUint8, peer, group_.nccl, queue_.stream)
-                   : api.ncclRecv(message.memory, message.bytes, ncclUint8, peer, group_.nccl, queue_.stream);
+                   ? api.ncclSend(message.memory, message.bytes, ncclUint8, peer, nccl, queue_.stream)
+                   : api.ncclRecv(message.memory, message.bytes, ncclUint8, peer, nccl, queue_.stream);
     }
 
     Queue& queue_;
