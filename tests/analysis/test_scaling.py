@@ -21,8 +21,8 @@ from zenc.gradients.generators import GradientSpec
 from zenc.language.files import load_file, locate
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.plan.lower import lower
-from zenc.plan.rank_schedule import program
 from zenc.plan.unroll import expand
+from zenc.rank_ir.lower import lower_all
 from zenc.scheme.resolve import resolve
 
 HALVES = "d + d_2/2 + d_4/4 + ... + d_(n/2)/(n/2)"
@@ -108,12 +108,11 @@ def brute_force(plan: Plan, size: int, direction: str) -> list[dict[str, dict[in
 
 def test_messages_are_those_of_the_busiest_program() -> None:
     plan = plan_of(scheme_text("hierarchy", "incremental", COMBINATIONS[1][2]))
-    rounds = expand(plan, 6)
-    programs = [program(rounds, rank) for rank in range(6)]
+    programs = lower_all(plan, 6)
     counted = volumes(plan, 6, 0.1)
     for number, kind in enumerate(("push", "pull")):
-        sends = [sum(len(step.sends) for step in p.phases[number].steps) for p in programs]
-        receives = [sum(len(step.receives) for step in p.phases[number].steps) for p in programs]
+        sends = [sum(len(each.sends) for each in p.phases[number].exchanges) for p in programs]
+        receives = [sum(len(each.receives) for each in p.phases[number].exchanges) for p in programs]
         assert (counted[kind].messages_sent, counted[kind].messages_received) == (max(sends), max(receives))
 
 

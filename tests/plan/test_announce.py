@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from tests.support.plans import plan_of
 from zenc.errors import ArtifactError, SchemeError, VerificationError
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import PhaseKind, Plan
-from zenc.plan.unroll import Round
-from zenc.verify.incoming import verify_with_pieces
+from zenc.plan.unroll import Round, expand
+from zenc.rank_ir.exchanges import schedules
 from zenc.verify.proof import verify, verify_all
 
 COMMUNICATIONS = ("point_to_point", "ring", "hierarchy", "point_to_point then ring", "hierarchy then point_to_point")
@@ -111,7 +112,12 @@ def test_tiers_have_no_holders_yet(text, words):
 
 def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int], int]) -> list[Counter]:
     """Each rank's units in the end, with how often every contribution is in them: moves of whole parts, by hand."""
-    rounds, _, pieces = verify_with_pieces(plan, size, range(size))
+    rounds, steps = expand(plan, size), schedules(plan, size, range(size))
+    expected: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    for step in chain.from_iterable(of_rank["push"] for of_rank in steps.values()):
+        for peer, pieces in step.receives.items():
+            for piece in pieces:
+                expected[step.rank, step.number, peer, piece.part] |= set(piece.ranks)
     first = len(rounds.of(PhaseKind.ANNOUNCE)[0]) + 1
     held = [
         [Counter({(unit, rank): 1 for unit in units if part_of(unit) == part}) for part in range(size)]
@@ -122,7 +128,7 @@ def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int
         for src, dst, part, origin in moves(round_):
             sent = Counter({k: n for k, n in before[src][part].items() if origin < 0 or k[1] == origin})
             held[dst][part] += sent
-            ranks = {rank for _, of_piece in pieces[dst][number, src, part] for rank in of_piece}
+            ranks = expected[dst, number, src, part]
             assert set(sent) <= {(unit, rank) for rank in ranks for unit in units_of[rank]}
             if origin < 0:
                 known = {unit for rank in ranks for unit in units_of[rank] if part_of(unit) == part}

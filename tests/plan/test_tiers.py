@@ -17,10 +17,10 @@ from zenc.errors import ArtifactError, VerificationError
 from zenc.gradients.generators import GradientSpec
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
-from zenc.plan.rank_schedule import program
 from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.to_json import plan_text, plan_to_json
 from zenc.plan.unroll import expand
+from zenc.rank_ir.lower import lower
 from zenc.verify.proof import verify, verify_all
 
 TWO = "scheme a { tier node(4): dense_ring tier cluster: balanced }"
@@ -102,9 +102,8 @@ def test_moves_stay_in_their_tier():
 
 
 def test_steps_are_numbered_through_all_phases():
-    rounds = expand(plan_of(TWO), 8)
-    done = program(rounds, 5)
-    numbers = [step.number for phase in done.phases for step in phase.steps]
+    done = lower(plan_of(TWO), 8, 5)
+    numbers = [exchange.number for phase in done.phases for exchange in phase.exchanges]
     assert numbers == list(range(1, 3 + 1 + 1 + 3 + 1))
 
 

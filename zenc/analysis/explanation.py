@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zenc.analysis.exact_traffic import CallTraffic, weigh
+from zenc.analysis.exact_traffic import CallTraffic, ExactBytes
 from zenc.gradients.generators import GradientSpec
 from zenc.gradients.index_sets import Gradients, ensure
 from zenc.gradients.stats import Figures, figures
@@ -130,9 +130,14 @@ def explain(plan: Plan, rank: int, of: Gradients, load: GradientSpec, source: st
     """
     size = of.size
     ensure([(not 0 <= rank < size, f"rank {rank} is not among the ranks 0 to {size - 1}")])
-    moves = _Moves(rank)
-    rounds, proof = verify(plan, size, moves.observe)
-    weight = weigh(plan, rounds, of)
+    moves, exact = _Moves(rank), ExactBytes(plan, of)
+
+    def observe(phase: Phase, number: int, deliveries: Deliveries) -> None:
+        moves.observe(phase, number, deliveries)
+        exact.observe(phase, number, deliveries)
+
+    rounds, proof = verify(plan, size, observe)
+    weight = exact.traffic()
     bytes = _bytes(weight, rank)
     places = [send.span.name if send.span else "" for send in rounds.sends]
     messages = tuple(

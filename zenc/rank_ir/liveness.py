@@ -48,7 +48,7 @@ def _freeing(statement: AnyStatementT, used: set[int]) -> AnyStatementT:
     uses = used_by(statement)
     frees = tuple([segment for segment in dict.fromkeys((*uses, *made_by(statement))) if segment not in used])
     used.update(uses)
-    return replace(statement, frees=frees)
+    return replace(statement, frees=frees) if frees else statement
 
 
 def _specs(program: RankProgram) -> tuple[SegmentSpec, ...]:
@@ -58,4 +58,5 @@ def _specs(program: RankProgram) -> tuple[SegmentSpec, ...]:
             for segment in used_by(exchange):
                 sent.setdefault(segment, phase.format)
     final = set(program.expand.segments)
-    return tuple([replace(s, sent_in=sent.get(n), final=n in final) for n, s in enumerate(program.segments)])
+    told = enumerate(program.segments)
+    return tuple([replace(s, sent_in=sent.get(n), final=n in final) if n in sent or n in final else s for n, s in told])

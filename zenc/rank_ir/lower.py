@@ -7,12 +7,12 @@ added in the order of the ranks that held them, at once or, under one-shot aggre
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.plan.rank_schedule import PhaseSteps, RankSchedule, RankStep, ScheduledMessage, program
+from zenc.rank_ir.exchanges import Piece, RankSchedule, RankStep, schedules
 from zenc.rank_ir.ir import (
     FULL,
     WHOLE,
@@ -33,7 +33,6 @@ from zenc.rank_ir.ir import (
 )
 from zenc.rank_ir.liveness import with_uses
 from zenc.scheme.model import Format
-from zenc.verify.incoming import Pieces, verify_with_pieces
 from zenc.wire.formats import FILLING
 
 
@@ -45,37 +44,49 @@ def lower(plan: Plan, size: int, rank: int) -> RankProgram:
 def lower_all(plan: Plan, size: int, ranks: Iterable[int] | None = None) -> tuple[RankProgram, ...]:
     """The programs of ``ranks`` of ``size``, or of all of them, by one proof; raises VerificationError."""
     chosen = tuple(range(size) if ranks is None else ranks)
-    rounds, _, pieces = verify_with_pieces(plan, size, chosen)
-    return tuple([_lowered(plan, program(rounds, rank), size, pieces[rank]) for rank in chosen])
+    of_rank = schedules(plan, size, chosen)
+    return tuple([_lowered(plan, rank, size, of_rank[rank]) for rank in chosen])
 
 
-def _lowered(plan: Plan, schedule: RankSchedule, size: int, pieces: Pieces) -> RankProgram:
-    lowering = _Lowering(plan, schedule.rank, size, plan.parts(size), pieces)
-    phases = schedule.phases
+def _lowered(plan: Plan, rank: int, size: int, schedule: RankSchedule) -> RankProgram:
+    lowering = _Lowering(plan, rank, size, plan.parts(size))
+    needless = _needless(plan, schedule)
     if not plan.announces:
         lowering.pack(plan.phases[0])
-    for of, following in zip(phases, (*phases[1:], None), strict=True):
-        if of.phase.kind is PhaseKind.ANNOUNCE:
-            lowering.announce(of, phases)
+    for phase, following in zip(plan.phases, (*plan.phases[1:], None), strict=True):
+        if phase.kind is PhaseKind.ANNOUNCE:
+            lowering.announce(phase, schedule)
             continue
-        lowering.play(of)
+        lowering.play(phase, schedule[phase.name])
         if following is not None:
-            lowering.reshape(of.needless, following.phase.format)
-        lowering.close(of.phase)
+            lowering.reshape(needless[phase.name], following.format)
+        lowering.close(phase)
     return with_uses(lowering.done())
+
+
+def _needless(plan: Plan, schedule: RankSchedule) -> dict[str, frozenset[int]]:
+    """Of each phase the parts that a later pull brings before they are moved again: their merge is not needed."""
+    found, after = dict[str, frozenset[int]](), frozenset[int]()
+    for phase in reversed(plan.phases):
+        found[phase.name] = after
+        sent, received = (
+            {piece.part for step in schedule[phase.name] for pieces in getattr(step, way).values() for piece in pieces}
+            for way in ("sends", "receives")
+        )
+        after = after | received if phase.kind is PhaseKind.PULL else after - (sent | received)
+    return found
 
 
 @dataclass(slots=True)
 class _Lowering:
-    """The state of one rank: ``held[part]`` are (origin, segment) in the order of the origins."""
+    """The state of one rank: ``held[part]`` are segments by their origin."""
 
     plan: Plan
     rank: int
     size: int
     parts: int
-    pieces: Pieces
     segments: list[SegmentSpec] = field(default_factory=list)
-    held: list[list[tuple[int, int]]] = field(default_factory=list)
+    held: list[dict[int, int]] = field(default_factory=list)
     packed: Pack = field(default_factory=lambda: Pack(()))
     own: tuple[int, ...] = ()
     sets: tuple[int, ...] = ()
@@ -92,23 +103,25 @@ class _Lowering:
         self.own = tuple(self._filled(segment, first.format) for segment in self.packed.results)
         self._hold(self.own)
 
-    def announce(self, of: PhaseSteps, phases: Iterable[PhaseSteps]) -> None:
+    def announce(self, phase: Phase, schedule: RankSchedule) -> None:
         """A push of index sets, of one part; then the ranks agree, and this one cuts what it has."""
         own = self._made(WHOLE, self.rank, (self.rank,))
         self.packed = Pack((own,))
         self._hold([own])
-        self.play(of)
-        self.sets = tuple(segment for _, segment in self.held[0])
+        self.play(phase, schedule[phase.name])
+        self.sets = tuple(segment for _, segment in sorted(self.held[0].items()))
         self.own = tuple(self._made(part, self.rank, (self.rank,)) for part in range(self.parts))
-        self.statements += [Agree(self.sets, _peers(phases)), Split(self.own, own)]
+        later = (step for name, steps in schedule.items() if name != phase.name for step in steps)
+        peers = sorted({peer for step in later for peer in (*step.sends, *step.receives)})
+        self.statements += [Agree(self.sets, tuple(peers)), Split(self.own, own)]
         self._hold(self.own)
-        self.close(of.phase)
+        self.close(phase)
 
-    def play(self, of: PhaseSteps) -> None:
+    def play(self, phase: Phase, steps: Iterable[RankStep]) -> None:
         """The steps of a phase."""
-        self.kind, self.format, self.one_shot = of.phase.kind, of.phase.format, of.phase.one_shot
+        self.kind, self.format, self.one_shot = phase.kind, phase.format, phase.one_shot
         self.spread = max(self.spread, self._block)
-        for step in of.steps:
+        for step in steps:
             self._step(step)
 
     def reshape(self, needless: frozenset[int], following: Format) -> None:
@@ -122,7 +135,7 @@ class _Lowering:
         if sparse:
             segments, self.spread = [self._sparse(segment) for segment in segments], 1
         for part, segment in zip(parts, segments, strict=True):
-            self.held[part] = [(self.rank, self._filled(segment, following))]
+            self.held[part] = {self.rank: self._filled(segment, following)}
 
     def close(self, phase: Phase) -> None:
         """What was written down since the last one is a phase."""
@@ -134,7 +147,7 @@ class _Lowering:
 
     def done(self) -> RankProgram:
         """All that was played; every part is held complete, in one piece."""
-        expand = Expand(tuple(segment for ((_, segment),) in self.held), self.sets)
+        expand = Expand(tuple(segment for (segment,) in (of.values() for of in self.held)), self.sets)
         segments, phases = tuple(self.segments), tuple(self.phases)
         return RankProgram(self.rank, self.size, self.parts, segments, self.own, self.packed, phases, expand)
 
@@ -149,53 +162,44 @@ class _Lowering:
         return 1 if self._bare else _whole(self.format)
 
     def _hold(self, own: Iterable[int]) -> None:
-        self.held = [[(self.rank, segment)] for segment in own]
+        self.held = [{self.rank: segment} for segment in own]
 
     def _step(self, step: RankStep) -> None:
         """Exchange the messages of a step, and join what arrives to what is held, or replace that."""
-        sends = tuple(Message(message.peer, self._load(message)) for message in step.sends)
-        receives = tuple(Message(message.peer, self._expected(step, message)) for message in step.receives)
+        sends = tuple(
+            [Message(peer, tuple([self.held[p.part][p.origin] for p in of])) for peer, of in step.sends.items()]
+        )
+        arrived: dict[int, dict[int, int]] = defaultdict(dict)
+        receives = tuple([Message(peer, self._expected(of, arrived)) for peer, of in step.receives.items()])
         self.statements.append(Exchange(step.number, sends, receives))
-        arrived: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for segment in chain.from_iterable(message.segments for message in receives):
-            spec = self.segments[segment]
-            arrived[max(spec.part, 0)].append((spec.origin, segment))
         for part, pieces in arrived.items():
             self._take(part, pieces)
 
-    def _load(self, message: ScheduledMessage) -> tuple[int, ...]:
-        """What is held of a message's parts; of one origin, where a piece names one."""
-        return tuple(
-            segment
-            for piece in message.pieces
-            for origin, segment in self.held[piece.part]
-            if piece.origin in (-1, origin)
-        )
+    def _expected(self, pieces: Iterable[Piece], arrived: dict[int, dict[int, int]]) -> tuple[int, ...]:
+        """What a message brings; each piece of it is among what has ``arrived`` of its part."""
+        found = list[int]()
+        for part, origin, ranks in pieces:
+            what = WHOLE if self.kind is PhaseKind.ANNOUNCE else part
+            found.append(self._made(what, origin, ranks, self._block, self.spread))
+            arrived[part][origin] = found[-1]
+        return tuple(found)
 
-    def _expected(self, step: RankStep, message: ScheduledMessage) -> tuple[int, ...]:
-        """What a message brings: the segments of a part in the order of their origins."""
-        complete = ((message.peer, tuple(range(self.size))),)
-        return tuple(
-            self._made(WHOLE if self.kind is PhaseKind.ANNOUNCE else part, origin, ranks, self._block, self.spread)
-            for part in sorted({piece.part for piece in message.pieces})
-            for origin, ranks in self.pieces.get((step.number, message.peer, part), complete)
-        )
-
-    def _take(self, part: int, pieces: list[tuple[int, int]]) -> None:
+    def _take(self, part: int, pieces: dict[int, int]) -> None:
         if self.kind is PhaseKind.PULL:
-            self.held[part] = pieces
-            return
-        joined = sorted([*self.held[part], *pieces])
-        self.held[part] = joined if self.one_shot else [(self.rank, self._merged(joined))]
+            (self.held[part],) = [{self.rank: segment} for segment in pieces.values()]
+        elif self.one_shot:
+            self.held[part] |= pieces
+        else:
+            self.held[part] = {self.rank: self._merged(self.held[part] | pieces)}
 
     def _made(self, part: int, origin: int, ranks: tuple[int, ...], block: int = 1, spread: int = 1) -> int:
         """The number of a new segment."""
         self.segments.append(SegmentSpec(part, origin, ranks, block, spread))
         return len(self.segments) - 1
 
-    def _merged(self, pieces: list[tuple[int, int]]) -> int:
-        """Their sum; of blocks it has all that each of them has."""
-        segments = tuple(segment for _, segment in pieces)
+    def _merged(self, pieces: Mapping[int, int]) -> int:
+        """The sum of segments in the order of their origins; of blocks it has all that each of them has."""
+        segments = tuple([segment for _, segment in sorted(pieces.items())])
         if len(segments) == 1:
             return segments[0]
         merged = [self.segments[segment] for segment in segments]
@@ -219,12 +223,6 @@ class _Lowering:
         result = self._made(spec.part, self.rank, spec.ranks, block, max(spec.spread, block))
         self.statements.append(Fill(result, segment, format))
         return result
-
-
-def _peers(phases: Iterable[PhaseSteps]) -> tuple[int, ...]:
-    """The ranks that have messages with this one after the announce."""
-    steps = chain.from_iterable(of.steps for of in phases if of.phase.kind is not PhaseKind.ANNOUNCE)
-    return tuple(sorted({message.peer for step in steps for message in (*step.sends, *step.receives)}))
 
 
 def _whole(format: Format) -> int:

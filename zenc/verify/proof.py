@@ -9,10 +9,10 @@ with those of all ranks. Then all choose the same owners, by themselves (docs/in
 The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
 same order of each part, so that they hold the same bits.
 
-No deadlock: a rank enters a round, posts all its sends and receives of that round, and leaves when they are done.
-``prove_progress`` demands that each receive has exactly one send in the same round, and the other way about. Then
-every wait of round k is for ranks to enter round k, which needs nothing but the end of their round k - 1: all edges
-of the wait-for graph lead from a round to an earlier one, so it has no cycle.
+No deadlock: a rank enters a round, posts all its sends and receives of that round, and leaves when they are done. Each
+receive has exactly one send in the same round, since a move is both. So every wait of round k is for ranks to enter
+round k, which needs nothing but the end of their round k - 1: all edges of the wait-for graph lead from a round to an
+earlier one, so it has no cycle.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from zenc.errors import Diagnostic, InternalError, Span, VerificationError
+from zenc.errors import Diagnostic, Span, VerificationError
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.plan.rank_schedule import RankSchedule, program
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
 from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Round, Rounds, expand
@@ -42,8 +40,6 @@ UNPINNED_SIZES = tuple(range(1, 17))
 """A plan for any number of ranks is proved for these at once, and for the real number when it is loaded."""
 LARGEST_UNPINNED = 256
 """Up to it a plan with tiers is proved for several groups of its inner tiers, which may be larger than 16 ranks."""
-MATCHED_SIZES = 16
-"""Up to this size the programs of all ranks are matched one by one; beyond it they come from the same arrays."""
 
 Observer = Callable[[Phase, int, Deliveries], None]
 
@@ -88,8 +84,6 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
                 _ensure_whole_groups(state, plan, phase)
     _ensure_everything(state, plan)
     _ensure_same_sum(state, plan)
-    if rounds.size <= MATCHED_SIZES:
-        prove_progress([program(rounds, rank) for rank in range(rounds.size)])
     moves = sum(len(round_) for _, _, round_ in rounds)
     counts = Counter({phase.kind.value: 0 for phase in plan.phases})
     counts.update(phase.kind.value for phase, _, _ in rounds)
@@ -212,15 +206,3 @@ def _ensure_same_sum(state: Provenance, plan: Plan) -> None:
         help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
         last, notes = plan.of(PhaseKind.PUSH)[-1], (format_ranks(state.size),)
         raise VerificationError(Diagnostic("unequal-sums", message, last.span, notes, help))
-
-
-def prove_progress(programs: list[RankSchedule]) -> None:
-    """Demand that in every round each receive of a rank meets exactly one send of its peer, and no send is left."""
-    sent: Counter[tuple[int, int, int]] = Counter()
-    awaited: Counter[tuple[int, int, int]] = Counter()
-    for rank, of_rank in enumerate(programs):
-        for step in chain.from_iterable(phase.steps for phase in of_rank.phases):
-            sent.update((step.number, rank, message.peer) for message in step.sends)
-            awaited.update((step.number, message.peer, rank) for message in step.receives)
-    if sent != awaited or any(count != 1 for count in sent.values()):
-        raise InternalError(Diagnostic("internal", "sends and receives do not match"))

@@ -94,8 +94,7 @@ class Provenance:
         before = self.tree.copy()
         for start in range(0, len(places), MOST_MERGED):
             rank, part = places[start : start + MOST_MERGED].T
-            bits = np.unpackbits(self.apart[rank, part].view(np.uint8), axis=1, bitorder="little")
-            row, origin = np.divmod(np.flatnonzero(bits.view(np.bool_)), bits.shape[1])
+            row, origin = members_of(self.apart[rank, part])
             first = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])
             position = np.arange(len(row)) - first[row]
             mixed = mix(before[origin, part[row]] ^ mix(position.astype(np.uint64)))
@@ -288,6 +287,18 @@ def by_part(round_: Round) -> Deliveries:
     part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(round_.first, lengths)
     src, dst, origin, line = columns
     return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY, _NOBODY, _NOBODY)
+
+
+def members_of(sets: Words) -> tuple[Ints, Ints]:
+    """Set and rank of every rank in ``sets``, bits [sets, words], ascending."""
+    found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for start in range(0, len(sets), MOST_MERGED):
+        some = np.ascontiguousarray(sets[start : start + MOST_MERGED])
+        bits = np.unpackbits(some.view(np.uint8), axis=1, bitorder="little")
+        row, rank = np.divmod(np.flatnonzero(bits.view(np.bool_)), bits.shape[1])
+        found.append((row + start, rank))
+    rows, ranks = zip(*found, strict=True)
+    return np.concatenate(rows), np.concatenate(ranks)
 
 
 def ranks_in(words: Words) -> list[int]:

@@ -1,0 +1,116 @@
+"""Exchanges of all ranks, from the proof: the segments that travel in a step, and whose contributions each has.
+
+    ExchangeTable = Phase number, (src dst part origin ranks)*      # columns [rows]: one row a segment
+    RankStep      = rank number  sends: (peer -> Piece+)  receives: (peer -> Piece+)
+    Piece         = part origin ranks                               # in the order in which they travel
+
+A rank's step is the table's rows that it sends or receives, so each receive has exactly one send in the same step.
+Under one-shot aggregation pieces are kept apart, by the rank that held them when the phase began, their origin; else
+there is one, whose origin is its sender. Of an announce the pieces are index sets, of part 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from zenc.plan.expressions import Ints, Mask
+from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.verify.proof import verify
+from zenc.verify.provenance import Deliveries, each_its_own, members_of
+from zenc.wire.mix import Words
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExchangeTable:
+    """The segments that travel in one step of ``phase``: arrays [rows], and ``ranks`` as bits [rows, words]."""
+
+    phase: Phase
+    src: Ints
+    dst: Ints
+    part: Ints
+    origin: Ints
+    ranks: Words
+
+
+def exchange_table(phase: Phase, moved: Deliveries, size: int) -> ExchangeTable:
+    """What was ``moved`` in a step among ``size`` ranks, segment by segment."""
+    src, dst, part = moved.src, moved.dst, moved.part
+    alone = each_its_own(size, 1)[:, 0]
+    if phase.kind is PhaseKind.PULL:
+        everyone = np.bitwise_or.reduce(alone, axis=0)
+        return ExchangeTable(phase, src, dst, part, src, np.broadcast_to(everyone, (len(src), len(everyone))))
+    if not phase.keeps_apart:
+        return ExchangeTable(phase, src, dst, part, src, moved.members)
+    row, origin = members_of(moved.holders)
+    ranks = moved.begun[origin, part[row]] if len(moved.begun) else alone[origin]
+    return ExchangeTable(phase, src[row], dst[row], part[row], origin, ranks)
+
+
+class Piece(NamedTuple):
+    """A segment that travels: the contributions of ``ranks`` to ``part``."""
+
+    part: int
+    origin: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """The messages of ``rank`` in a step, by peer; ``number`` counts the steps of all phases from 1."""
+
+    rank: int
+    number: int
+    sends: dict[int, list[Piece]] = field(default_factory=dict)
+    receives: dict[int, list[Piece]] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> frozenset[int]:
+        """Those of which it moves anything."""
+        return frozenset(piece.part for each in (self.sends, self.receives) for of in each.values() for piece in of)
+
+
+RankSchedule: TypeAlias = dict[str, list[RankStep]]
+"""The steps of one rank by the name of their phase; a step without messages of this rank is left out."""
+
+
+def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> dict[int, RankSchedule]:
+    """The steps of each of ``ranks`` in all phases of ``plan``; raises VerificationError."""
+    found = {rank: {phase.name: list[RankStep]() for phase in plan.phases} for rank in ranks}
+    wanted = np.zeros(size, dtype=bool)
+    wanted[list(found)] = True
+    played = 0
+
+    def observe(phase: Phase, _: int, moved: Deliveries) -> None:
+        nonlocal played
+        played += 1
+        for step in _steps(exchange_table(phase, moved, size), played, wanted):
+            found[step.rank][phase.name].append(step)
+
+    verify(plan, size, observe)
+    return found
+
+
+def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep]:
+    """What each of the ranks that are ``wanted`` sends and receives by ``table``."""
+    steps = dict[int, RankStep]()
+    for rank, peer, piece in _pieces(table, table.src, table.dst, wanted):
+        steps.setdefault(rank, RankStep(rank, number)).sends.setdefault(peer, []).append(piece)
+    for rank, peer, piece in _pieces(table, table.dst, table.src, wanted):
+        steps.setdefault(rank, RankStep(rank, number)).receives.setdefault(peer, []).append(piece)
+    return steps.values()
+
+
+def _pieces(table: ExchangeTable, mine: Ints, peers: Ints, wanted: Mask) -> Iterator[tuple[int, int, Piece]]:
+    """Rank, peer and piece of each row: nearest peers above a rank first, to stagger the sends."""
+    rows = np.flatnonzero(wanted[mine])
+    order = rows[np.lexsort((table.origin[rows], table.part[rows], (peers[rows] - mine[rows]) % len(wanted)))]
+    row, ranks = members_of(table.ranks[order])
+    ends, flat = np.cumsum(np.bincount(row, minlength=len(order))), ranks.tolist()
+    starts = np.r_[0, ends][:-1]
+    columns = (mine[order], peers[order], table.part[order], table.origin[order], starts, ends)
+    for rank, peer, part, origin, start, end in np.stack(columns, axis=1).tolist():
+        yield rank, peer, Piece(part, origin, tuple(flat[start:end]))
