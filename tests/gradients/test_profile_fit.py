@@ -38,6 +38,8 @@ def test_it_is_as_dense_as_what_was_counted(load, size):
     of = drawn(load, size)
     profile = from_gradients(of)
     assert (profile.units, profile.width, profile.dtype, profile.ranks) == (load.units, load.width, load.dtype, size)
+    assert profile.recorded is not None
+    assert (profile.recorded.steps, profile.recorded.bytes_mean, profile.recorded.bytes_busiest) == (1, 0, 0)
     k = np.arange(1, size + 1)
     counted = counted_union(by_range(of.holders(), size, 1), k)
     assert profile.union(k) == pytest.approx(counted, rel=0.01)

@@ -114,10 +114,13 @@ class Copy:
             told.seek(0)
             return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", told.read(), re.MULTILINE)
 
-    def noticing(self, mutant: Mutant, limit: float) -> str:
-        """The test that notices ``mutant``; "" if none does, ``UNDECIDED`` if ``limit`` seconds are too few."""
+    def noticing(self, mutant: Mutant, limit: float, first: Sequence[str] = ()) -> str:
+        """The test that notices ``mutant``; "" if none does, ``UNDECIDED`` if ``limit`` seconds are too few.
+
+        ``first`` are tests to run before the nearest.
+        """
         file, until = self.root / mutant.path, time.monotonic() + limit
-        whole, tests = file.read_bytes(), nearest(self.root, mutant.path)
+        whole, tests = file.read_bytes(), [*([first] if first else []), *nearest(self.root, mutant.path)]
         while True:
             file.write_bytes(whole[: mutant.edit.start] + mutant.edit.text + whole[mutant.edit.end :])
             try:
@@ -138,13 +141,15 @@ class Copy:
         return "" if time.monotonic() < until else UNDECIDED
 
 
-def check(copy: Copy, mutants: Sequence[Mutant], limit: float, earlier: Mapping[Key, str]) -> Iterator[Found]:
+def check(
+    copy: Copy, mutants: Sequence[Mutant], limit: float, earlier: Mapping[Key, str], first: Sequence[str] = ()
+) -> Iterator[Found]:
     """What becomes of each of ``mutants``; ``earlier``: the tests that are known to notice some."""
     known = equivalents()
     for mutant in mutants:
         started, key = time.monotonic(), (mutant.path, mutant.before, mutant.after)
         why = known.get(key, "")
-        by = "" if why else earlier.get(key) or copy.noticing(mutant, limit)
+        by = "" if why else earlier.get(key) or copy.noticing(mutant, limit, first)
         print(f"{mutant}\n    {mutant.before}\n    {mutant.after}\n    {why or by or 'NOT NOTICED'}", flush=True)
         yield Found(mutant, by, time.monotonic() - started, why)
 
@@ -180,6 +185,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--limit", type=float, default=240, help="seconds of tests for each mutant")
     parser.add_argument("--only", default="", help="those whose file has this in its path")
+    parser.add_argument("--first", nargs="+", default=[], metavar="TEST", help="tests to run before the nearest")
     parser.add_argument("--json", type=Path, help="where to write the result, after each mutant")
     parser.add_argument("--resume", action="store_true", help="keep what that file says is noticed, and try the others")
     given = parser.parse_args()
@@ -188,7 +194,7 @@ def main() -> int:
     found, told = list[Found](), report([], given.seed, given.count)
     with tempfile.TemporaryDirectory(prefix="zenc-mutation-") as folder:
         earlier = noticed_in(given.json) if given.resume else {}
-        for each in check(Copy(Path(folder)), mutants, given.limit, earlier):
+        for each in check(Copy(Path(folder)), mutants, given.limit, earlier, given.first):
             told = report([*found, each], given.seed, given.count)
             found.append(each)
             if given.json:

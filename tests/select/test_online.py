@@ -140,6 +140,16 @@ def test_calls_that_take_long_now_and_then_are_no_other_network() -> None:
     assert len(of.decisions) == 1 and set(ran) == {of.current}
 
 
+def test_as_many_surprises_as_asked_begin_trials_anew() -> None:
+    """Counted from the decision on: no less after it than later."""
+    of, steady = fresh(every=1, patience=3), truth(1.0, 5.0)
+    while not of.decisions:
+        played(of, [0.01], steady)
+    for surprises in range(1, 4):
+        played(of, [0.01], lambda density, candidate: 100 * steady(density, candidate))
+        assert bool(of.records.found) == (surprises < 3)
+
+
 def test_a_decision_says_why() -> None:
     of = fresh(every=5, trials=2)
     played(of, [0.001] * 50, truth(1.0, 5.0))

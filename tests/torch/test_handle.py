@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.torch.jobs import ROWS, WIDTH
-from zenc.errors import CostError
+from zenc.errors import CostError, ZencError
 from zenc.gradients.profile_io import read_profiles
 from zenc.simulator.training.model_profile import read_model_profile
 
@@ -75,7 +75,10 @@ def test_a_model_profile_that_can_not_be(tmp_path, key, value):
              "seconds_synchronising": 0.2, "seconds_exposed": 0.1, "parameters": []}  # fmt: skip
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"zenc_profiles": 1, "model": model, "profiles": []}))
-    assert read_model_profile(path).seconds_without == 0.4
+    whole = read_model_profile(path)
+    assert whole.seconds_without == 0.4
+    with pytest.raises(ZencError, match="unwritable-file"):
+        whole.save(tmp_path / "nowhere" / "model.json")
     model[key] = value
     path.write_text(json.dumps({"zenc_profiles": 1, "model": model, "profiles": []}))
     with pytest.raises(CostError, match="bad-profile"):

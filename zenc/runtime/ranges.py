@@ -83,7 +83,8 @@ class _Range(AbstractContextManager[None]):
     """One range, for whoever looks when it begins."""
 
     def __init__(self, what: str) -> None:
-        self.what, self.start = what, 0.0
+        self.what = what
+        self.start: float
         self._shown: AbstractContextManager[object] | None = None
 
     def __enter__(self) -> None:

@@ -30,8 +30,8 @@ class StepWorkload:
     """
 
     tables: tuple[EmbeddingTable, ...]
-    rest: float = 0.0
-    computing: float | None = None
+    rest: float
+    computing: float | None
     observed: ModelProfile | None = None
 
     def __post_init__(self) -> None:
