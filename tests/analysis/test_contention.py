@@ -45,10 +45,10 @@ def measured(
     plan: Plan, topology: Topology, density: float = 0.03
 ) -> tuple[LinkLoads, list[Diagnostic], ExpectedBytes]:
     rounds = expand(plan, topology.size)
-    weigher = expected_bytes(plan, topology.size, UniformGradient(5_000, 30, "f32", density))
-    meter = LinkLoadObserver(routes(rounds, topology), weigher)
+    expected = expected_bytes(plan, topology.size, UniformGradient(5_000, 30, "f32", density))
+    meter = LinkLoadObserver(routes(rounds, topology), expected)
     prove(plan, rounds, meter.observe)
-    return meter.loads(), contention(meter.loads(), rounds, weigher), weigher
+    return meter.loads(), contention(meter.loads(), rounds, expected), expected
 
 
 def test_a_crowd_on_the_network_is_a_warning() -> None:
@@ -154,18 +154,18 @@ def test_sides_of_a_one_way_link() -> None:
 @given(combination=st.sampled_from(COMBINATIONS), name=st.sampled_from(sorted(CLUSTERS)), density=st.floats(0.01, 1))
 @settings(max_examples=60, deadline=None)
 def test_no_scheme_sends_less_than_must_cross(combination: tuple[str, str, str], name: str, density: float) -> None:
-    loads, _, weigher = measured(plan_of(scheme_text(*combination)), CLUSTERS[name], density)
-    found = [over for link in range(len(loads.links)) if (over := bound_on(loads, link, weigher))]
+    loads, _, expected = measured(plan_of(scheme_text(*combination)), CLUSTERS[name], density)
+    found = [over for link in range(len(loads.links)) if (over := bound_on(loads, link, expected))]
     assert found
-    rounding = CLUSTERS[name].size * weigher.unit_bytes  # units of each part are rounded
+    rounding = CLUSTERS[name].size * expected.unit_bytes  # units of each part are rounded
     for over in found:
         assert over.bytes >= over.least - rounding
 
 
 def test_the_least_is_the_sum_of_those_behind() -> None:
-    loads, _, weigher = measured(DIRECT, load_topology(BOX), density=0.5)
+    loads, _, expected = measured(DIRECT, load_topology(BOX), density=0.5)
     link = next(i for i in range(len(loads.links)) if loads.name(i) == "cpu(0) -> cpu(1)")
-    over = bound_on(loads, link, weigher)
+    over = bound_on(loads, link, expected)
     assert over is not None and (over.behind, over.ahead) == ((0, 1, 2), (3, 4, 5))
     assert over.least == pytest.approx(5_000 * (1 - 0.5**3) * 30 * 4)
 

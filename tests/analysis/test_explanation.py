@@ -132,9 +132,9 @@ def test_blocks_are_expected_to_fill_up():
     plan = plan_of(scheme_text(*combination, "block(64)", "block(64)"), 4)
     load = GradientSpec(100_000, 1, "f32", 0.01)
     explained = explain(plan, 4, 0, load)
-    weigher = expected_bytes(plan, 4, UniformGradient(load.units, load.width, load.dtype, load.density))
+    model = expected_bytes(plan, 4, UniformGradient(load.units, load.width, load.dtype, load.density))
     for phase, contributors in ((plan.of(PhaseKind.PUSH)[0], 1), (plan.of(PhaseKind.PULL)[0], 4)):
-        expected = 3 * (48 + float(weigher.piece(phase, contributors)[1][0]))
+        expected = 3 * (48 + float(model.piece(phase, contributors)[1][0]))
         kind = "push" if contributors == 1 else "pull"
         assert explained.traffic[kind].sent == pytest.approx(expected, rel=0.05)
     general = replace(explained, general=symbolic(plan_of(scheme_text(*combination, "block(64)", "coo")), 4, 0.01))

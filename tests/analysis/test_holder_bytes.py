@@ -24,12 +24,12 @@ UNITS, UNIT_BYTES = 50_000, 64
 @pytest.mark.parametrize("aggregation", ["incremental", "one_shot"])
 def test_expected_bytes(communication, aggregation, size, density):
     plan, rng = holders(communication, aggregation), np.random.default_rng(size)
-    weigher = ExpectedBytes(plan, size, uniform(density, UNITS, UNIT_BYTES // 4))
+    model = ExpectedBytes(plan, size, uniform(density, UNITS, UNIT_BYTES // 4))
     expected: dict[str, float] = defaultdict(float)
 
     def observe(phase, number, moved):
         pairs, message = np.unique(moved.src * size + moved.dst, return_inverse=True)
-        expected[phase.name] += weigher.delivered(phase, moved, message.reshape(-1), len(pairs)).sum()
+        expected[phase.name] += model.delivered(phase, moved, message.reshape(-1), len(pairs)).sum()
 
     verify(plan, size, observe)
     held = [np.flatnonzero(rng.random(UNITS) < density) for _ in range(size)]

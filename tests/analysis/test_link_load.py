@@ -28,20 +28,20 @@ RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
 CLUSTERS = {"nodes": nodes(2, gpus=3, nics=2), "fat": fat_tree(2), "pair": nodes(1, gpus=2), "big": dgx(1)}
 
 
-def weigher(plan: Plan, size: int, density: float = 0.03) -> ExpectedBytes:
+def expectation(plan: Plan, size: int, density: float = 0.03) -> ExpectedBytes:
     return expected_bytes(plan, size, UniformGradient(5_000, 3, "f16", density))
 
 
 def measured(plan: Plan, topology: Topology) -> tuple[LinkLoads, Rounds]:
     rounds = expand(plan, topology.size)
-    meter = LinkLoadObserver(routes(rounds, topology), weigher(plan, topology.size))
+    meter = LinkLoadObserver(routes(rounds, topology), expectation(plan, topology.size))
     prove(plan, rounds, meter.observe)
     return meter.loads(), rounds
 
 
 def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
     """Bytes of every link in all, and of the busiest in every step: one move after another, with sets of ranks."""
-    size, weigh = topology.size, weigher(plan, topology.size)
+    size, expected = topology.size, expectation(plan, topology.size)
     rounds = expand(plan, size)
     held = [[{rank} for _ in range(rounds.parts)] for rank in range(size)]
     total: Counter = Counter()
@@ -55,7 +55,7 @@ def by_hand(plan: Plan, topology: Topology) -> tuple[dict, dict]:
                 carried = before[src][part] if origin < 0 else {origin}
                 held[dst][part] |= carried
                 pieces = len(carried) if phase.keeps_apart else 1
-                messages[src, dst] += pieces * float(weigh.piece(phase, len(carried) // pieces)[1][0])
+                messages[src, dst] += pieces * float(expected.piece(phase, len(carried) // pieces)[1][0])
         here: Counter = Counter()
         for (src, dst), bytes in messages.items():
             for link in topology.route(src, dst) or ():
@@ -104,7 +104,7 @@ def test_json() -> None:
 def test_blocks_weigh_whole() -> None:
     """At 3 % about two in five blocks of 16 hold something."""
     plan = plan_of(scheme_text(*COMBINATIONS[-1], "block(16)", "coo"))
-    weigh = expected_bytes(plan, 4, UniformGradient(1 << 16, 8, "f32", 0.03))
-    values = weigh.slots * 32
-    share = weigh.piece(plan.phases[0], 1)[1][0] / values
+    expected = expected_bytes(plan, 4, UniformGradient(1 << 16, 8, "f32", 0.03))
+    values = expected.slots * 32
+    share = expected.piece(plan.phases[0], 1)[1][0] / values
     assert share == pytest.approx(1 - 0.97**16, rel=0.02)

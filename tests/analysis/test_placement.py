@@ -47,8 +47,8 @@ def with_memory(device: int | None, host: int | None) -> Topology:
 def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
     """The running account ends where one made from the last state alone does."""
     plan = plan_of(scheme_text(*combination))
-    weigher = expected_bytes(plan, size, UniformGradient(640, 2, "f32", 0.25))
-    ledger = MemoryModel(plan, size, weigher)
+    expected = expected_bytes(plan, size, UniformGradient(640, 2, "f32", 0.25))
+    ledger = MemoryModel(plan, size, expected)
     prove(plan, expand(plan, size), ledger.observe)
     assert (ledger.count == size).all()
     ledger.capacity(ring(size))

@@ -37,11 +37,11 @@ def test_the_cables_carry_hardly_more_than_they_must() -> None:
     assert placement is not None and placement.over is not None and placement.over.near
     loads, gradient = placement.loads, DEFAULT_GRADIENT
     plan = check(HERE / "three.zen", topology=topology).plan
-    weigher = expected_bytes(plan, 16, gradient)
+    expected = expected_bytes(plan, 16, gradient)
     times = {}
     for link, ends in enumerate(loads.links):
         if ends.bandwidth == 25e9 / 8:
-            over = bound_on(loads, link, weigher)
+            over = bound_on(loads, link, expected)
             assert over is not None
             times[loads.name(link)] = over.bytes / over.least
     assert times == pytest.approx(

@@ -104,8 +104,8 @@ def test_kernels_depend_on_no_earlier_call() -> None:
     """What was weighed before, in which order, and by whom, changes nothing."""
     for scheme in ("sparcml", "holders", "zen_cluster"):
         plan, of, calibration = plan_of(scheme, 8), zipf(0.02, 1.05, 20_000, 4), bandwidth_only("kernels")
-        weigher = ExpectedBytes(plan, 8, of)
-        stages = program(weigher, network(None, 8, calibration), apart=True)
-        used = computing(stages, weigher, replace(calibration, merge=UNIT, index=UNIT))
+        expected = ExpectedBytes(plan, 8, of)
+        stages = program(expected, network(None, 8, calibration), apart=True)
+        used = computing(stages, expected, replace(calibration, merge=UNIT, index=UNIT))
         fresh = computing(stages, ExpectedBytes(plan, 8, of), replace(calibration, merge=UNIT, index=UNIT))
         assert fresh.busiest == used.busiest > 0

@@ -54,9 +54,9 @@ def units_of(plan: Plan, of: Gradients) -> Gradients:
 
 def expected(scheme: str, size: int, of: Profile) -> np.ndarray[Any, Any]:
     plan = plan_of(scheme, size)
-    scales, sent = ExpectedBytes(plan, size, of), np.zeros(size)
+    model, sent = ExpectedBytes(plan, size, of), np.zeros(size)
     for step in play(plan, size):
-        for some in messages(scales, step):
+        for some in messages(model, step):
             np.add.at(sent, some.src, some.bytes)
     return sent
 

@@ -10,24 +10,24 @@ from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Rounds
 
 
-def contention(loads: LinkLoads, rounds: Rounds, weigher: ExpectedBytes) -> list[Diagnostic]:
+def contention(loads: LinkLoads, rounds: Rounds, expected: ExpectedBytes) -> list[Diagnostic]:
     """A warning for every statement with a contended step: the worst of them."""
     worst: dict[int, StepLoad] = {}
     for step in loads.steps:
         if step.contended and (step.line not in worst or step.seconds > worst[step.line].seconds):
             worst[step.line] = step
-    return [_crowded(loads, rounds, weigher, step) for step in worst.values()]
+    return [_crowded(loads, rounds, expected, step) for step in worst.values()]
 
 
-def _crowded(loads: LinkLoads, rounds: Rounds, weigher: ExpectedBytes, step: StepLoad) -> Diagnostic:
+def _crowded(loads: LinkLoads, rounds: Rounds, expected: ExpectedBytes, step: StepLoad) -> Diagnostic:
     times = step.seconds / step.port_seconds if step.port_seconds else float("inf")
     message = (
         f"{step.moves} moves share the link {loads.name(step.link)}, which is busy {times:.3g} times as long as "
         f"the ranks' own links ({step.phase}, step {step.number})"
     )
-    over = bound_on(loads, step.link, weigher)
+    over = bound_on(loads, step.link, expected)
     notes = (*([over.text()] if over else []), format_ranks(rounds.size))
-    help = _advice(over, tiered=len(weigher.plan.tiers) > 1)
+    help = _advice(over, tiered=len(expected.plan.tiers) > 1)
     return Diagnostic("contended-link", message, rounds.sends[step.line].span, notes, help, "warning")
 
 

@@ -42,12 +42,12 @@ class CutBound:
         return f"{sides}: at least {size_text(self.least)} must cross it in a call, and {size_text(self.bytes)} do"
 
 
-def bound_on(loads: LinkLoads, link: int, weigher: ExpectedBytes) -> CutBound | None:
+def bound_on(loads: LinkLoads, link: int, expected: ExpectedBytes) -> CutBound | None:
     """The bound on ``link``, a place in ``loads.links``; None where there are other routes."""
     behind, ahead = sides(loads.topology, loads.links[link])
     if not (behind and ahead):
         return None
-    least = weigher.units_held(len(behind)) * weigher.unit_bytes
+    least = expected.units_held(len(behind)) * expected.unit_bytes
     return CutBound(behind, ahead, least, float(loads.total[link]))
 
 

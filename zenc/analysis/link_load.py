@@ -119,8 +119,8 @@ class LinkLoads:
 class LinkLoadObserver:
     """Measures the load of all links while a plan is played: ``observe`` is told of every round."""
 
-    def __init__(self, routes: Routes, weigher: ExpectedBytes) -> None:
-        self.routes, self.weigher = routes, weigher
+    def __init__(self, routes: Routes, expected: ExpectedBytes) -> None:
+        self.routes, self.expected = routes, expected
         self.widths = np.array([link.bandwidth for link in routes.topology.links], dtype=np.float64)
         self.total = np.zeros(len(self.widths))
         self.steps: list[StepLoad] = []
@@ -129,7 +129,7 @@ class LinkLoadObserver:
         """Add what moved in step ``number`` of ``phase``."""
         size = self.routes.topology.size
         pairs, first, inverse = np.unique(moved.src * size + moved.dst, return_index=True, return_inverse=True)
-        weights = self.weigher.delivered(phase, moved, inverse.reshape(-1), len(pairs))
+        weights = self.expected.delivered(phase, moved, inverse.reshape(-1), len(pairs))
         src, dst = np.divmod(pairs, size)
         pair, link = self.routes.over(src, dst)
         loads = np.bincount(link, weights[pair], minlength=len(self.widths))

@@ -28,18 +28,18 @@ INDEX_BYTES = 8
 class MemoryModel:
     """Keeps account of every rank's buffers while a plan is played: ``observe`` is told of every round."""
 
-    def __init__(self, plan: Plan, size: int, weigher: ExpectedBytes) -> None:
+    def __init__(self, plan: Plan, size: int, expected: ExpectedBytes) -> None:
         parts = plan.parts(size)
-        self.plan, self.size, self.weigher = plan, size, weigher
+        self.plan, self.size, self.expected = plan, size, expected
         self.filled = any(phase.format is Format.DENSE for phase in plan.of(PhaseKind.PUSH))
         self.table = np.array([self._segment(k) for k in range(size + 1)], dtype=np.int64)
         self.count = np.ones((size, parts), dtype=np.int64)
         self.bytes = np.full((size, parts), self.table[1])
         self.phase: Phase | None = None
         self.own = parts * int(self.table[1])
-        self.sets = IndexSets(size, weigher.units, self._units(size, weigher.units)) if plan.announces else None
+        self.sets = IndexSets(size, expected.units, self._units(size, expected.units)) if plan.announces else None
         if self.sets:  # the gradient is packed as one segment, whose bitmap is the index set
-            self.own = self._units(1, weigher.units) * self._unit_bytes
+            self.own = self._units(1, expected.units) * self._unit_bytes
         self.held = np.full(size, self.own)
         self.gradient = self._coo(1)
         nothing = np.zeros(size, dtype=np.int64)
@@ -106,7 +106,7 @@ class MemoryModel:
 
     def _weights(self, phase: Phase, moved: Deliveries) -> Floats:
         rows = np.arange(len(moved.src))
-        return self.weigher.delivered(phase, moved, rows, len(rows))
+        return self.expected.delivered(phase, moved, rows, len(rows))
 
     def _merge(self, moved: Deliveries) -> None:
         """What arrives is added to what is there."""
@@ -138,19 +138,19 @@ class MemoryModel:
         self.count.reshape(-1)[cells], bytes[cells] = counts, self.table[counts]
 
     def _units(self, contributors: int, of: int) -> int:
-        return round(of * float(self.weigher.profile.union(contributors)))
+        return round(of * float(self.expected.profile.union(contributors)))
 
     def _segment(self, contributors: int) -> int:
         """A part in memory: the values of slots that are there; and a bitmap of these, where no index sets say it."""
-        slots = math.ceil(self.weigher.slots)
+        slots = math.ceil(self.expected.slots)
         there = slots if self.filled else self._units(contributors, slots)
         bitmap = 0 if self.plan.announces else bitmap_bytes(slots)
         return bitmap + there * self._unit_bytes
 
     def _coo(self, contributors: int) -> int:
         """A sparse tensor: indices and values."""
-        return self._units(contributors, self.weigher.units) * (INDEX_BYTES + self._unit_bytes)
+        return self._units(contributors, self.expected.units) * (INDEX_BYTES + self._unit_bytes)
 
     @property
     def _unit_bytes(self) -> int:
-        return self.weigher.unit_bytes
+        return self.expected.unit_bytes

@@ -64,8 +64,8 @@ class Placement:
         return lines
 
 
-def place(plan: Plan, topology: Topology, weigher: ExpectedBytes) -> Placement:
-    """Prove ``plan`` among the ranks of ``topology``, and measure it there; ``weigher`` is for the same ranks.
+def place(plan: Plan, topology: Topology, expected: ExpectedBytes) -> Placement:
+    """Prove ``plan`` among the ranks of ``topology``, and measure it there; ``expected`` is for the same ranks.
 
     Raises VerificationError as ``verify`` does, and TopologyError: ``wrong-topology-size``, ``no-route`` at the
     moves that have no way, ``tier-mismatch``, or ``memory-exceeded``.
@@ -77,8 +77,8 @@ def place(plan: Plan, topology: Topology, weigher: ExpectedBytes) -> Placement:
         raise TopologyError(Diagnostic("wrong-topology-size", message, help=help))
     rounds = expand(plan, topology.size)
     raise_if_any(TopologyError, found := list(tier_problems(plan, topology)))
-    meter = LinkLoadObserver(routes(rounds, topology), weigher)
-    ledger = MemoryModel(plan, topology.size, weigher)
+    meter = LinkLoadObserver(routes(rounds, topology), expected)
+    ledger = MemoryModel(plan, topology.size, expected)
 
     def observe(phase: Phase, number: int, moved: Deliveries) -> None:
         meter.observe(phase, number, moved)
@@ -87,8 +87,8 @@ def place(plan: Plan, topology: Topology, weigher: ExpectedBytes) -> Placement:
     proof = prove(plan, rounds, observe)
     loads, capacity = meter.loads(), ledger.capacity(topology)
     raise_if_any(TopologyError, capacity.problems())
-    found += contention(loads, rounds, weigher)
-    over = None if loads.bottleneck is None else bound_on(loads, loads.bottleneck, weigher)
+    found += contention(loads, rounds, expected)
+    over = None if loads.bottleneck is None else bound_on(loads, loads.bottleneck, expected)
     return Placement(topology, proof, loads, capacity, tuple(found[:MOST_WARNINGS]), over)
 
 

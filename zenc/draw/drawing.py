@@ -42,9 +42,9 @@ def picture_of(
     plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: UniformGradient
 ) -> Drawing:
     """The ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology`` the loads that ``gradient`` puts on it."""
-    weigher = expected_bytes(plan, ranks, gradient) if topology else None
+    expected = expected_bytes(plan, ranks, gradient) if topology else None
     if ranks > MOST_RANKS:
-        flows = flows_of(plan, ranks, chosen, topology, weigher)
+        flows = flows_of(plan, ranks, chosen, topology, expected)
         return Drawing(plan, flows, draw_matrix(plan, flows))
-    shown = steps_of(plan, ranks, chosen, topology, weigher)
+    shown = steps_of(plan, ranks, chosen, topology, expected)
     return Drawing(plan, shown, draw(plan, shown))

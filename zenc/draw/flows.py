@@ -97,9 +97,9 @@ def flows_of(
     size: int,
     choice: StepRange | None = None,
     on: Topology | None = None,
-    weigher: ExpectedBytes | None = None,
+    expected: ExpectedBytes | None = None,
 ) -> Flows:
-    """The chosen steps of ``plan`` among ``size`` ranks; with ``weigher``, the loads of the links of ``on``.
+    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``on``.
 
     Raises DrawingError where there are too many ranks, or no such steps, VerificationError as ``verify`` does, and
     TopologyError where a move has no way.
@@ -107,7 +107,7 @@ def flows_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    heat = heat_of(rounds, on, weigher) if on and weigher else None
+    heat = heat_of(rounds, on, expected) if on and expected else None
     prove(plan, rounds, heat.observe if heat else None)
     chosen = [
         (phase, [(i, r) for i, r in enumerate(played, 1) if choice.takes(phase, i)]) for phase, played in rounds.phases

@@ -136,9 +136,9 @@ def steps_of(
     size: int,
     choice: StepRange | None = None,
     on: Topology | None = None,
-    weigher: ExpectedBytes | None = None,
+    expected: ExpectedBytes | None = None,
 ) -> Steps:
-    """The chosen steps of ``plan`` among ``size`` ranks; with ``weigher``, the loads of the links of ``on``.
+    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``on``.
 
     Raises DrawingError where there are too many to draw, or none, VerificationError as ``verify`` does, and
     TopologyError where a move has no way.
@@ -146,7 +146,7 @@ def steps_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    player = _Player(size, rounds.parts, heat_of(rounds, on, weigher) if on and weigher else None)
+    player = _Player(size, rounds.parts, heat_of(rounds, on, expected) if on and expected else None)
     prove(plan, rounds, player.observe)
     steps = tuple(step for step in player.steps(rounds) if choice.takes(step.of, step.number))
     limit = player.heat.limit if player.heat else 0.0
@@ -165,10 +165,10 @@ def ensure_ranks(size: int, most: int) -> None:
         raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
 
 
-def heat_of(rounds: Rounds, topology: Topology, weigher: ExpectedBytes) -> Heat:
+def heat_of(rounds: Rounds, topology: Topology, expected: ExpectedBytes) -> Heat:
     """An observer of the proof that weighs each move on the links of ``topology``."""
     ways = routes(rounds, topology)
-    return Heat(ways, LinkLoadObserver(ways, weigher))
+    return Heat(ways, LinkLoadObserver(ways, expected))
 
 
 def counts_of(rounds: Rounds) -> tuple[tuple[str, int], ...]:

@@ -58,38 +58,38 @@ class Computing:
         return self.first + float(of_stages.max()) + self.last
 
 
-def computing(of: ClassProgram, scales: ExpectedBytes, calibration: Calibration) -> Computing:
+def computing(of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> Computing:
     """The computation of the ranks of ``of``, each as fast as if it had a core of its own."""
-    kind = _ByHolders if scales.bare else _OverACut
-    made = kind(of, scales, calibration)
+    kind = _ByHolders if expected.bare else _OverACut
+    made = kind(of, expected, calibration)
     return Computing(made.first(), tuple(made.works()), made.last())
 
 
 class _Kernels:
     """What both kinds of schemes share."""
 
-    def __init__(self, of: ClassProgram, scales: ExpectedBytes, calibration: Calibration) -> None:
-        self.stages, self.sizes, self.scales, self.by = of.stages, of.sizes, scales, calibration
+    def __init__(self, of: ClassProgram, expected: ExpectedBytes, calibration: Calibration) -> None:
+        self.stages, self.sizes, self.expected, self.by = of.stages, of.sizes, expected, calibration
         self.ranks = len(of.sizes)
         self.nothing: Floats = np.zeros(self.ranks)
         ranks: dict[str, frozenset[int]] = defaultdict(frozenset)
         for stage in of.stages:
             ranks[stage.phase.name] |= stage.shared.contributors
         phases = {stage.phase.name: stage.phase for stage in of.stages}
-        self.rates = {name: scales.units_a_byte(phase, sorted(ranks[name])) for name, phase in phases.items()}
-        mapping = type(scales.plan.mapping)
+        self.rates = {name: expected.units_a_byte(phase, sorted(ranks[name])) for name, phase in phases.items()}
+        mapping = type(expected.plan.mapping)
         self._expand = {Contiguous: self.by.list, Holders: self.by.join}.get(mapping, self.by.expand)
 
     def first(self) -> float:
-        scales, own = self.scales, self.scales.own_units
-        cut = self.by.finer.seconds(own, 0.0, own) if scales.grain > 1 else 0.0
-        return self.by.call / 2 + cut + self.by.pack.seconds(own, own * scales.unit_bytes, scales.units)
+        expected, own = self.expected, self.expected.own_units
+        cut = self.by.finer.seconds(own, 0.0, own) if expected.grain > 1 else 0.0
+        return self.by.call / 2 + cut + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
 
     def expansion(self) -> float:
         """Of the whole sum."""
-        scales, units = self.scales, self.scales.result_units
-        collected = self.by.coarser.seconds(units, 0.0, units) if scales.grain > 1 else 0.0
-        return collected + self._expand.seconds(units, units * scales.unit_bytes, scales.units)
+        expected, units = self.expected, self.expected.result_units
+        collected = self.by.coarser.seconds(units, 0.0, units) if expected.grain > 1 else 0.0
+        return collected + self._expand.seconds(units, units * expected.unit_bytes, expected.units)
 
     def written(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
         """The indices of what is sent, each over ``slots``: one for all copies of a piece."""
@@ -104,7 +104,7 @@ class _Kernels:
         units, pieces = self._units(stage, stage.dst, stage.into)
         parts = pieces / stage.shared.met
         units = units + (units / stage.shared.met if held is None else parts * held)
-        return self.by.merge.each(units, units * self.scales.unit_bytes, (pieces + parts) * slots)
+        return self.by.merge.each(units, units * self.expected.unit_bytes, (pieces + parts) * slots)
 
     def _indices(self, stage: Stage, ranks: Ints, messages: Floats, slots: float, listed: bool) -> Floats:
         units, pieces = self._units(stage, ranks, messages)
@@ -121,7 +121,7 @@ class _OverACut(_Kernels):
     """Parts are ranges of slots, and segments have indices."""
 
     def works(self) -> Iterator[KernelWork]:
-        slots = self.scales.slots
+        slots = self.expected.slots
         for stage in self.stages:
             listed = stage.phase.format in LISTED
             after = self.read(stage, slots, listed)
@@ -137,7 +137,7 @@ class _ByHolders(_Kernels):
     """Index sets of all units are announced; then segments are values alone, whose slots all ranks know."""
 
     def works(self) -> Iterator[KernelWork]:
-        kinds, units, slots = [stage.phase.kind for stage in self.stages], self.scales.units, self._slots()
+        kinds, units, slots = [stage.phase.kind for stage in self.stages], self.expected.units, self._slots()
         for number, stage in enumerate(self.stages):
             before, beside, after = self.nothing, self.nothing, self.nothing
             is_first = number == kinds.index(kinds[number])
@@ -149,7 +149,7 @@ class _ByHolders(_Kernels):
                 beside = beside + (self._of_all(self.by.shares) if is_first else 0.0)
                 after = self.merged(stage, slots, held=slots)
             else:
-                there = 1 / self.scales.size if is_first else self._arrived(self.stages[number - 1])
+                there = 1 / self.expected.size if is_first else self._arrived(self.stages[number - 1])
                 beside = beside + there * self.expansion()
             yield KernelWork(before, beside, after)
 
@@ -160,17 +160,18 @@ class _ByHolders(_Kernels):
 
     def _slots(self) -> float:
         """Of a part: the units that its owner has."""
-        return self.scales.result_units / self.scales.size
+        return self.expected.result_units / self.expected.size
 
     def _chosen(self) -> float:
         """Owners are found, and the own gradient is cut by them."""
-        own = self.scales.own_units
-        return self._of_all(self.by.owners) + self.by.pack.seconds(own, own * self.scales.unit_bytes, self.scales.units)
+        expected, own = self.expected, self.expected.own_units
+        return self._of_all(self.by.owners) + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
 
     def _of_all(self, kernel: Kernel) -> float:
         """``kernel`` on the index sets of all ranks."""
-        return kernel.seconds(self.scales.size * self.scales.own_units, 0.0, self.scales.size * self.scales.units)
+        ranks = self.expected.size
+        return kernel.seconds(ranks * self.expected.own_units, 0.0, ranks * self.expected.units)
 
     def _arrived(self, stage: Stage) -> float:
         """Of all parts, the share that comes to a rank in ``stage`` of the pull, on average."""
-        return float(stage.into @ self.sizes[stage.dst]) * stage.shared.pieces / self.scales.size**2
+        return float(stage.into @ self.sizes[stage.dst]) * stage.shared.pieces / self.expected.size**2

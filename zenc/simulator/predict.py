@@ -131,10 +131,10 @@ def predict_on(
     apart: bool = False,
 ) -> Prediction:
     """As ``predict``, on a network that is known: routes are found once for many plans."""
-    scales = ExpectedBytes(plan, network.size, profile)
-    of = program(scales, network, apart)
+    expected = ExpectedBytes(plan, network.size, profile)
+    of = program(expected, network, apart)
     bandwidths = network.bandwidths[of.link_member] * calibration.efficiency
-    computed, slow = computing(of, scales, calibration), calibration.slowdown(scales.size)
+    computed, slow = computing(of, expected, calibration), calibration.slowdown(expected.size)
     costs = _costs(of, computed, slow, calibration, bandwidths, network)
     tolerance = 1e-9 if len(of.sizes) <= MOST_EXACT or apart else COARSE
     clock = run(of, costs, bandwidths, tolerance, trace)

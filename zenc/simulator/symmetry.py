@@ -70,18 +70,18 @@ class MessageClasses:
     shared: Shared = ONE
 
 
-def messages(scales: ExpectedBytes, step: CountedStep) -> Iterator[MessageClasses]:
+def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[MessageClasses]:
     """The messages of ``step``, some at a time."""
-    size = scales.size
+    size = expected.size
     for carried in step.carried:
         src, dst = carried.src, carried.dst
-        rows = scales.rows(step.phase, carried.part, carried.pieces, carried.contributors, carried.owned)
+        rows = expected.rows(step.phase, carried.part, carried.pieces, carried.contributors, carried.owned)
         pair = src * size + dst
         if _repeats(pair, size):
             pair, index = np.unique(pair, return_inverse=True)
             rows = np.asarray(np.bincount(index.reshape(-1), rows, minlength=len(pair)), np.float64)
             src, dst = np.divmod(pair, size)
-        yield MessageClasses(step, src, dst, np.round(scales.messages(rows), 3))
+        yield MessageClasses(step, src, dst, np.round(expected.messages(rows), 3))
 
 
 def _repeats(pair: Ints, size: int) -> bool:
@@ -93,20 +93,20 @@ def _repeats(pair: Ints, size: int) -> bool:
     return int(np.count_nonzero(seen)) < len(pair)
 
 
-def program(scales: ExpectedBytes, network: Network, apart: bool = False) -> ClassProgram:
-    """The stages of the plan that ``scales`` weighs, on ``network``."""
+def program(expected: ExpectedBytes, network: Network, apart: bool = False) -> ClassProgram:
+    """The stages of the plan that ``expected`` weighs, on ``network``."""
     if not apart and network.flat:
-        alike = _if_all_alike(scales)
+        alike = _if_all_alike(expected)
         if alike is not None:
             return alike
-    steps = [_together(scales, step) for step in play(scales.plan, scales.size)]
+    steps = [_together(expected, step) for step in play(expected.plan, expected.size)]
     return _classes(steps, network, apart)
 
 
-def _together(scales: ExpectedBytes, step: CountedStep) -> MessageClasses:
+def _together(expected: ExpectedBytes, step: CountedStep) -> MessageClasses:
     """All messages of ``step``."""
-    sharing, watched = _watched(scales, step)
-    found = list(messages(scales, watched))
+    sharing, watched = _watched(expected, step)
+    found = list(messages(expected, watched))
     src, dst, bytes = (
         getattr(found[0], name) if len(found) == 1 else np.concatenate([getattr(some, name) for some in found])
         for name in ("src", "dst", "bytes")
@@ -114,19 +114,19 @@ def _together(scales: ExpectedBytes, step: CountedStep) -> MessageClasses:
     return MessageClasses(step, src, dst, bytes, sharing.of(len(src)))
 
 
-def _watched(scales: ExpectedBytes, step: CountedStep) -> tuple[Sharing, CountedStep]:
+def _watched(expected: ExpectedBytes, step: CountedStep) -> tuple[Sharing, CountedStep]:
     """``step``, and what counts it while it is used up."""
-    sharing = Sharing(scales.parts)
+    sharing = Sharing(expected.parts)
     return sharing, replace(step, carried=sharing.watch(step.carried))
 
 
-def _if_all_alike(scales: ExpectedBytes) -> ClassProgram | None:
+def _if_all_alike(expected: ExpectedBytes) -> ClassProgram | None:
     """The program of one class, where every rank sends and receives the same in every step; None where not."""
-    size, stages = scales.size, list[Stage]()
-    for each in play(scales.plan, size):
+    size, stages = expected.size, list[Stage]()
+    for each in play(expected.plan, size):
         sums, mine, count = np.zeros((4, size)), list[Floats](), 0
-        sharing, step = _watched(scales, each)
-        for some in messages(scales, step):
+        sharing, step = _watched(expected, each)
+        for some in messages(expected, step):
             count += len(some.src)
             marks = _marks(some.bytes)
             for row, (ends, mark) in zip(sums, ((e, m) for e in (some.src, some.dst) for m in marks), strict=True):
