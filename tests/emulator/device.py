@@ -18,13 +18,20 @@ from zenc.wire.constants import THREADS
 from zenc.wire.structs import SEGMENT, ctypes_fields
 
 Argument = Any
-"""A contiguous array (its address), an array of a ctypes type such as ``Segment * 3``, an integer, or None."""
+"""A contiguous array (its address), one of a ctypes type such as ``Segment * 3``, an integer, a Partition, or None."""
 
 
 class Segment(ctypes.Structure):
     """Fields of SEGMENT; addresses are integers, or None."""
 
     _fields_ = ctypes_fields(SEGMENT)
+
+
+class Partition(ctypes.Structure):
+    """A tensor in parts, as kernels get it by value (``zenc/geometry.h``). It keeps the ``arrays`` of its tables."""
+
+    _fields_ = (("numbers", ctypes.c_uint64 * 12), ("tables", ctypes.c_void_p))
+    arrays: Sequence[np.ndarray] = ()
 
 
 class LaunchError(Exception):
@@ -36,6 +43,7 @@ class _Kernel(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("parameters", ctypes.c_char_p),
         ("count", ctypes.c_int),
+        ("sizes", ctypes.c_void_p),
         ("call", ctypes.c_void_p),
     )
 
@@ -77,9 +85,16 @@ class Device:
         if len(arguments) != kernel.count:
             raise TypeError(f"{kernel.name.decode()}{text} takes {kernel.count} arguments, not {len(arguments)}")
         parameters = text.strip("()").split(",") if arguments else []
-        return (ctypes.c_uint64 * max(len(arguments), 1))(
-            *(_word(argument, parameter.strip()) for argument, parameter in zip(arguments, parameters, strict=True))
-        )
+        words: list[int] = []
+        for argument, parameter in zip(arguments, parameters, strict=True):
+            words += _words(argument, parameter.strip())
+        return (ctypes.c_uint64 * max(len(words), 1))(*words)
+
+
+def _words(argument: Argument, parameter: str) -> list[int]:
+    if isinstance(argument, Partition) and "Partition" in parameter:
+        return list((ctypes.c_uint64 * (ctypes.sizeof(argument) // 8)).from_buffer(argument))
+    return [_word(argument, parameter)]
 
 
 def _word(argument: Argument, parameter: str) -> int:

@@ -75,4 +75,4 @@ def test_arguments_are_checked(device):
 
 
 def test_segments_are_as_kernels_see_them():
-    assert ctypes.sizeof(Segment) == 80
+    assert ctypes.sizeof(Segment) == 72

@@ -26,7 +26,7 @@ from zenc.runtime.cpu import library
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.gpu.library import INTERPRETER
 from zenc.runtime.layout import Layout, contribution_of, layout_of, sparse_result
-from zenc.scheme.model import HierarchicalHash
+from zenc.scheme.model import HierarchicalHash, Permutation
 from zenc.wire.constants import DTYPE_NUMBERS
 
 FLAGS = ("-std=c++17", "-g", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -116,11 +116,13 @@ def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, sh
 
 
 def _hashed(plan: Plan, geometry: Geometry) -> list[bytes]:
-    """r1 and r2, and the tables with the number of their words before them."""
+    """r1 and r2; seed and block; and the tables with the number of their words before them."""
+    if isinstance(plan.mapping, Permutation):
+        return [_words([0, 0, plan.mapping.seed, 1, 0])]
     if not isinstance(plan.mapping, HierarchicalHash) or geometry.tables is None:
-        return [_words([0, 0, 0])]
+        return [_words([0, 0, 0, 0, 0])]
     tables = bytes(memoryview(geometry.tables.keep))  # type: ignore[arg-type]
-    return [np.array([plan.mapping.r1, plan.mapping.r2]).tobytes(), _words([len(tables) // 8]), tables]
+    return [np.array([plan.mapping.r1, plan.mapping.r2]).tobytes(), _words([0, 0, len(tables) // 8]), tables]
 
 
 def _words(numbers: list[int]) -> bytes:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.emulator.device import LaunchError
+from tests.emulator.device import LaunchError, Partition
 from tests.emulator.libraries import Failed, Libraries
 from tests.gpu.machine import Machine
 from tests.gpu.mirror import Mirror
@@ -47,8 +47,8 @@ class GpuDevice:
         finally:
             mirror.free()
 
-    def _run(self, function: int, grid: tuple[int, ...], threads: int, words: Sequence[int]) -> None:
-        values = [ctypes.c_uint64(word) for word in words]
+    def _run(self, function: int, grid: tuple[int, ...], threads: int, words: Sequence[int | Partition]) -> None:
+        values = [word if isinstance(word, Partition) else ctypes.c_uint64(word) for word in words]
         parameters = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
         blocks = (*grid, 1, 1)[:3]
         self._libraries.call("cuLaunchKernel", function, *blocks, threads, 1, 1, 0, self._stream, parameters, None)

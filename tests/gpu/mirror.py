@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.emulator.device import Partition
 from tests.emulator.libraries import Libraries
 
 ALIGNMENT = 256
@@ -41,7 +42,9 @@ class Mirror:
         self.libraries.copy(self.owned[-1] + shift, start, size, self.stream)
         return self.owned[-1] + shift
 
-    def _word(self, argument: Any) -> int:
+    def _word(self, argument: Any) -> int | Partition:
+        if isinstance(argument, Partition):
+            return self._led(argument)
         if isinstance(argument, np.ndarray):
             return self.address(argument.ctypes.data) if argument.nbytes else 0
         if isinstance(argument, ctypes.Array | ctypes.Structure):
@@ -49,12 +52,17 @@ class Mirror:
         return 0 if argument is None else int(argument) & 0xFFFF_FFFF_FFFF_FFFF
 
     def _table(self, table: Table) -> int:
+        copy = self._led(table)
+        return self._copy(ctypes.addressof(copy), ctypes.sizeof(copy))
+
+    def _led(self, table: Table) -> Any:
+        """A copy on the host, whose pointers lead to copies on the device."""
         copy = type(table).from_buffer_copy(table)
         for entry in [copy] if isinstance(copy, ctypes.Structure) else copy:
             for name, kind, *_ in getattr(entry, "_fields_", ()):
                 if kind is ctypes.c_void_p and getattr(entry, name):
                     setattr(entry, name, self.address(getattr(entry, name)))
-        return self._copy(ctypes.addressof(copy), ctypes.sizeof(copy))
+        return copy
 
     def address(self, host: int) -> int:
         """Where the byte at ``host`` has its copy. An empty array, which is nowhere, has none."""

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.emulator.device import Device
+from tests.emulator.build import compiled
+from tests.emulator.device import Device, Partition
 from tests.support.pieces import Piece, ranks_of, rubbish, set_between, table, words_of
+from zenc.codegen.templates import headers, include_dirs
 from zenc.wire.constants import DIGIT_BITS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
 
 NOWHERE = (1 << 64) - 1
+SEED = 0x5EED
+SOURCE = Path(__file__).parents[1] / "targets" / "cuda" / "partition.cpp"
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    command = ["-std=c++17", "-O1", "-shared", "-fPIC", *(f"-I{path}" for path in include_dirs("cuda")), str(SOURCE)]
+    made = ctypes.CDLL(str(compiled(command, headers("cuda") | {"source": SOURCE.read_text("utf-8")})))
+    made.partition.argtypes = (*[ctypes.c_uint64] * 5, ctypes.c_void_p, ctypes.c_void_p)
+    return made
+
+
+def partition(geometry: Any, seed: int = SEED) -> Partition:
+    """What kernels get of ``geometry``; permuted by ``seed``."""
+    units, width, parts, tables = geometry.cut
+    made = Partition()
+    largest = max(geometry.slots_of(part) for part in range(parts))
+    size = _library().partition(seed, units, width, parts, largest, tables or None, ctypes.addressof(made))
+    assert size == ctypes.sizeof(Partition)
+    made.arrays = [np.frombuffer(geometry.tables.keep, np.uint64)] if tables else []
+    return made
 
 
 def scan_words(n: int) -> int:
@@ -34,9 +59,7 @@ class Packer:
 
     @property
     def cut(self) -> list[Any]:
-        units, width, parts, tables = self.tensors.geometry.cut
-        words = self.tensors.geometry.tables.keep if tables else None
-        return [units, width, parts, words]
+        return [partition(self.tensors.geometry)]
 
     def launch(self, name: str, arguments: Sequence[Any], rows: int = 1) -> None:
         self.device.launch(name, (self.blocks, rows), arguments, seed=self.seed)

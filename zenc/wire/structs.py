@@ -94,6 +94,8 @@ CALL = {
         Field("i64", "units"),
         Field("i64", "width"),
         Field("i64", "dtype", "its place in DTYPE_NAMES"),
+        Field("u64", "seed", "of a permutation"),
+        Field("i64", "block", "units that a permutation moves together; 0 if there is none"),
         Field("u64*", "tables", "of a hashed mapping, on the device; else null"),
         Field("double", "r1", "of a hashed mapping, like r2: cells of the memory for each id; else 0"),
         Field("double", "r2"),

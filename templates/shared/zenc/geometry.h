@@ -16,6 +16,25 @@ ZENC_HD inline u64 largest_part(const Mapping& mapping, u64 units, u64 parts) {
         return ceil_divide(units, parts);
 }
 
+// A tensor in parts as the host knows it, whatever the mapping: kernels of a GPU get it by value.
+struct Partition {
+    u64 units;
+    u64 width;
+    u64 parts;
+    Divider part_slots;
+    Permutation permutation;  // of other mappings that of no units
+    u64* tables;              // of a hashed mapping
+
+    ZENC_HD Partition(u64 units_, u64 width_, u64 parts_, u64 largest, const Permutation& permutation_,
+                      u64* tables_)
+        : units(units_),
+          width(width_),
+          parts(parts_),
+          part_slots(largest),
+          permutation(permutation_),
+          tables(tables_) {}
+};
+
 template <class Mapping>
 struct Geometry {
     u64 units;
@@ -31,6 +50,14 @@ struct Geometry {
           width(static_cast<u64>(width_)),
           parts(static_cast<u64>(parts_)),
           part_slots(largest_part(mapping_, units, parts)),
+          part_words(units == 0 ? 0 : ranked_together(words_of(part_slots.divisor))),
+          mapping(mapping_) {}
+
+    ZENC_HD Geometry(const Partition& made, const Mapping& mapping_)
+        : units(made.units),
+          width(made.width),
+          parts(made.parts),
+          part_slots(made.part_slots),
           part_words(units == 0 ? 0 : ranked_together(words_of(part_slots.divisor))),
           mapping(mapping_) {}
 

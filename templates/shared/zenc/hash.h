@@ -102,12 +102,12 @@ struct HierarchicalHash {
     Divider largest;
 
     ZENC_HD HierarchicalHash(u64 seed, double r1_, double r2_, u64 units, u64 parts_, u64* words)
-        : family(seed),
-          r1(r1_),
-          r2(r2_),
-          parts(parts_),
-          tables(units, parts_, words),
-          largest(*tables.largest) {}
+        : HierarchicalHash(seed, r1_, r2_, units, parts_, words, Divider(*words)) {}
+
+    // The same where the largest part is known, and the tables need not be at hand.
+    ZENC_HD HierarchicalHash(u64 seed, double r1_, double r2_, u64 units, u64 parts_, u64* words,
+                             const Divider& largest_)
+        : family(seed), r1(r1_), r2(r2_), parts(parts_), tables(units, parts_, words), largest(largest_) {}
 
     ZENC_HD u64 part(u64 unit) const { return family.draw(0, unit, parts); }
     ZENC_HD u64 slots_of(u64 part) const { return tables.sizes[part]; }

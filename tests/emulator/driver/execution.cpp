@@ -82,7 +82,10 @@ Result cuLaunchKernel(const Kernel* kernel, unsigned grid_x, unsigned grid_y, un
     const dim3 blocks(grid_x, grid_y, grid_z), threads(block_x, block_y, block_z);
     if (!kernel || !fits(blocks, threads) || shared_bytes || extra) return INVALID_VALUE;
     std::vector<u64> words;
-    for (int i = 0; i < kernel->count; i++) words.push_back(*static_cast<const u64*>(parameters[i]));
+    for (int i = 0; i < kernel->count; i++) {
+        const u64* const first = static_cast<const u64*>(parameters[i]);
+        words.insert(words.end(), first, first + kernel->sizes[i]);
+    }
     return submit(stream, [=] {
         if (!has_error()) run(*kernel, blocks, threads, words.data(), settings().seed);
     });

@@ -98,6 +98,7 @@ struct Case {
     i64 ranks, units, width, dtype, value_bytes, divisor, dense, parts;
     std::vector<i64> part_slots;
     double own_share, sum_share, r1, r2;
+    i64 seed, block;
     std::vector<i64> tables;
     std::vector<Input> inputs;
 
@@ -115,6 +116,8 @@ struct Case {
           sum_share(number(words.next())),
           r1(number(words.next())),
           r2(number(words.next())),
+          seed(words.next()),
+          block(words.next()),
           tables(words.next(words.next())) {
         for (i64 rank = 0; rank < ranks; rank++) {
             const std::vector<i64> sequence = words.next(words.next());
@@ -233,6 +236,8 @@ private:
         call.sum_share = case_.sum_share;
         call.r1 = case_.r1;
         call.r2 = case_.r2;
+        call.seed = static_cast<u64>(case_.seed);
+        call.block = case_.block;
         call.part_slots = case_.part_slots.data();
         if (!case_.dense) call.ids = device_.uploaded<i64>(input_.ids);
         call.n = case_.dense ? 0 : input_.n;

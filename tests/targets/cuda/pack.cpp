@@ -47,9 +47,9 @@ u64 part_words(const Call& of, i64 parts) {
 extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* rows, char* message) {
     Call call = *of;
     Staging staging;
-    Queue queue(call, staging);
+    Queue queue(call, staging, parts);
     Capacity capacity(queue);
-    Pack pack(queue, capacity, parts);
+    Pack pack(queue, capacity);
     pack.mark();
     wait(call);
     const u64 status = pack.status() == nullptr ? ~0ULL : word(call, pack.status());

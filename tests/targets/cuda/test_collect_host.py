@@ -63,7 +63,9 @@ def test_launchers_collect_and_mark(library, hashing, at, units, n, parts, r1, r
     image = str(kernels(render(INPUTS["hierarchical_hash"], "cuda"))).encode()
     loaded = library.zenc_load_kernels(image, error, ctypes.c_uint64(200))
     assert loaded, error.value
+    part_slots = np.array([tensors.geometry.slots_of(part) for part in range(parts)])
     call = CallArgs(units=units, width=1, tables=tensors.geometry.cut[3], r1=r1, r2=r2, n=n, kernels=loaded)
+    call.part_slots = part_slots.ctypes.data
     call.ids, call.stream, call.allocate = ids.ctypes.data, libraries.new("cuStreamCreate", 0), ALLOCATE(allocate)
     outs = (ctypes.c_void_p(array.ctypes.data) for array in (bitmap, slots, status))
     assert library.collect(ctypes.byref(call), ctypes.c_int64(parts), *outs) == CallOutcome.DONE, call.message

@@ -1,7 +1,8 @@
 """The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
 
-No GPU is needed. What a launcher passes is an array of words of 8 bytes (``zenc_host/driver/stream.h``), so all that
-it can do wrong is to pass too few, too many, or in another order. How many there are is compared with what is compiled.
+No GPU is needed. What a launcher passes are words of 8 bytes, or structures of them (``zenc_host/driver/stream.h``), so
+all that it can do wrong is to pass too few, too many, or in another order. How many there are is compared with what is
+compiled.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 from concurrent.futures import ProcessPoolExecutor
+from ctypes import sizeof
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
+from tests.emulator.device import Partition
 from tests.support.nvrtc import compiled_by
 from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
 from tests.support.shipped import SHIPPED, plan_of_shipped
@@ -82,13 +85,19 @@ def test_kernels_that_only_tests_have_compile_as_well(nvrtc):
 
 
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
-def test_every_parameter_is_a_word(compiled, inputs):
-    """A pointer or an i64, as many as are declared."""
+def test_every_parameter_is_a_word_or_a_partition(compiled, inputs):
+    """A pointer, an i64, or a Partition by value, as many as are declared."""
     wanted = declared(source_of(inputs))
-    assert entries(compiled(inputs, OLDEST).ptx) == {name: ["u64"] * len(given) for name, given in wanted.items()}
+    kinds = {name: [kind_of(each) for each in given] for name, given in wanted.items()}
+    assert entries(compiled(inputs, OLDEST).ptx) == kinds
     for name, parameters in wanted.items():
         for parameter in parameters:
-            assert "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?", parameter), f"{name}: {parameter}"
+            known = "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?|const zenc::Partition by", parameter)
+            assert known, f"{name}: {parameter}"
+
+
+def kind_of(parameter: str) -> str:
+    return f"b8[{sizeof(Partition)}]" if parameter == "const zenc::Partition by" else "u64"
 
 
 def test_launchers_pass_as_many_words_as_kernels_take(compiled):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.packing import partition
 from tests.support.pieces import Piece, rubbish, table, words_of
 
 SHAPES = [
@@ -46,13 +47,6 @@ def drawn(tensors, at, density):
     return bitmap, placed, pieces
 
 
-def cut(tensors):
-    units, width, parts, tables = tensors.geometry.cut
-    words = tensors.geometry.tables.keep if tensors.geometry.tables else None
-    assert (words is None) == (tables == 0)
-    return [units, width, parts, words]
-
-
 def row_bytes(tensors):
     return tensors.geometry.width * np.dtype(tensors.dtype.storage).itemsize
 
@@ -83,7 +77,7 @@ def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
     _, device, kernels = both
     for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
         memory, out = rows_behind(tensors, shift, tensors.geometry.units)
-        arguments = [*cut(tensors), table(pieces), row_bytes(tensors), None, out]
+        arguments = [partition(tensors.geometry), table(pieces), row_bytes(tensors), None, out]
         device.launch("zenc_expand_dense", (2, 1), arguments, seed=at.DTYPES.index(dtype))
         assert_only(memory, out, shift, tensors.expand_dense(bitmap, placed))
 
@@ -91,7 +85,7 @@ def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
 def found_units(device, tensors, grid, pieces):
     """The occupied units, as a bitmap with its ranks. Contiguous parts do without."""
     found = Piece(tensors.geometry.units, np.zeros(words_of(tensors.geometry.units), np.uint64))
-    device.launch("zenc_mark_found", grid, [*cut(tensors), table(pieces), found.bitmap], seed=1)
+    device.launch("zenc_mark_found", grid, [partition(tensors.geometry), table(pieces), found.bitmap], seed=1)
     assert found.ranked(start=5).count == sum(piece.count for piece in pieces)
     return found
 
@@ -103,7 +97,7 @@ def test_coalesced_lists_are_those_of_the_cpu(both, at, dtype):
         found = None if mapping == "contiguous" else table([found_units(device, tensors, grid, pieces)])
         ids = rubbish(len(placed) + 1).view(np.int64)
         memory, out = rows_behind(tensors, shift, len(placed))
-        arguments = [*cut(tensors), table(pieces), found, row_bytes(tensors), ids, out]
+        arguments = [partition(tensors.geometry), table(pieces), found, row_bytes(tensors), ids, out]
         device.launch("zenc_expand_units", grid, arguments, seed=at.DTYPES.index(dtype))
         expected_ids, expected = tensors.expand_units(bitmap, placed)
         assert np.array_equal(ids[:-1], expected_ids) and ids[-1] == rubbish(1).view(np.int64)[0]

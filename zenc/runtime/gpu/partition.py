@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
-from zenc.scheme.model import HierarchicalHash, Mapping
+from zenc.scheme.model import HierarchicalHash, Mapping, Permutation
 from zenc.wire.formats import slots_of
 
 Words: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
@@ -30,7 +30,8 @@ class DevicePartition:
     """One number of units in parts. Calls that were filled from it need it until they end.
 
     ``part_slots`` [parts] are the slots of each part; ``tables`` is an address on the GPU, or None; ``r1`` and ``r2``
-    are cells of the hash memory for each id of a call. ``keep`` owns the memory of the tables.
+    are cells of the hash memory for each id of a call. ``keep`` owns the memory of the tables. ``block`` units move
+    together by the permutation of ``seed``; 0: there is none.
     """
 
     part_slots: ctypes.Array[ctypes.c_int64]
@@ -38,11 +39,14 @@ class DevicePartition:
     r1: float = 0.0
     r2: float = 0.0
     keep: object = None
+    seed: int = 0
+    block: int = 0
 
     def fill(self, call: CallArgs) -> None:
         """Tell ``call`` how its units are cut."""
         call.part_slots = ctypes.addressof(self.part_slots)
         call.tables, call.r1, call.r2 = self.tables, self.r1, self.r2
+        call.seed, call.block = self.seed, self.block
 
 
 class DevicePartitions:
@@ -67,7 +71,10 @@ class DevicePartitions:
 
     def _made(self, units: int) -> DevicePartition:
         if not isinstance(self.mapping, HierarchicalHash):
-            return DevicePartition(self._slots([slots_of(units, self.parts, part) for part in range(self.parts)]))
+            slots = self._slots([slots_of(units, self.parts, part) for part in range(self.parts)])
+            if isinstance(self.mapping, Permutation):
+                return DevicePartition(slots, seed=self.mapping.seed, block=1)
+            return DevicePartition(slots)
         words = self._tables(self.mapping.seed, units)
         address, keep = self._upload(words)
         slots = self._slots(words[1 : 1 + self.parts])

@@ -50,6 +50,8 @@ struct Call {
     i64 units;
     i64 width;
     i64 dtype;    // its place in DTYPE_NAMES
+    u64 seed;     // of a permutation
+    i64 block;    // units that a permutation moves together; 0 if there is none
     u64* tables;  // of a hashed mapping, on the device; else null
     double r1;    // of a hashed mapping, like r2: cells of the memory for each id; else 0
     double r2;

@@ -15,9 +15,9 @@ public:
         : call_(call),
           group_(group),
           program_(program),
-          queue_(by_holders() ? call_of_one_part() : call, group.staging),
+          queue_(by_holders() ? call_of_one_part() : call, group.staging, by_holders() ? 1 : program.parts),
           capacity_(queue_),
-          pack_(queue_, capacity_, by_holders() ? 1 : program.parts),
+          pack_(queue_, capacity_),
           unit_bytes_(static_cast<u64>(row_bytes(call))),
           jobs_(queue_, group, capacity_, pack_, unit_bytes_),
           agreement_(queue_, group, jobs_, program.cuts, program.number_of_cuts, program.pieces),
@@ -166,7 +166,7 @@ private:
     // how many there will be is known before there is memory for them.
     // Dense ones are made of sums that nobody else needs: see Values.
     bool ends_in_place(const SegmentSpec& complete) const {
-        return program_.parts == 1 && !by_holders() && !capacity_.on() && !has_mapping(queue_) &&
+        return program_.parts == 1 && !by_holders() && !capacity_.on() && slots_are_units(call_) &&
                (call_.dense_out == nullptr || complete.in_result == SUM_FOR_RESULT);
     }
 

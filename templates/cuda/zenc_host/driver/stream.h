@@ -4,6 +4,7 @@
 // what an allocation gave.
 #pragma once
 
+#include "zenc/geometry.h"
 #include "zenc_host/driver/failure.h"
 #include "zenc_host/driver/free_list.h"
 #include "zenc_host/driver/kernel_image.h"
@@ -16,10 +17,27 @@ constexpr u64 MOST_BLOCKS = 1024;  // of one row of a grid: all that a GPU runs 
 constexpr u64 ALIGNMENT = 256;
 constexpr u64 SMALL_ALIGNMENT = 16;  // of tables and counts
 
+inline Partition partition_of(const Call& call, u64 parts) {
+    u64 largest = 0;
+    for (u64 part = 0; part < parts; ++part) {
+        const u64 slots = static_cast<u64>(call.part_slots[part]);
+        if (slots > largest) largest = slots;
+    }
+    const u64 units = static_cast<u64>(call.units);
+    return {units,
+            static_cast<u64>(call.width),
+            parts,
+            largest,
+            Permutation(call.seed, call.block == 0 ? 0 : units),
+            call.tables};
+}
+
 class Queue {
 public:
-    Queue(Call& call, Staging& staging)
+    // Of a call whose units are cut in `parts`.
+    Queue(Call& call, Staging& staging, i64 parts)
         : call(call),
+          partition(partition_of(call, static_cast<u64>(parts))),
           kernels(*static_cast<const Kernels*>(call.kernels)),
           stream(static_cast<CUstream>(call.stream)),
           staging(staging),
@@ -40,13 +58,12 @@ public:
     static u64 blocks_for_tiles(u64 n, u64 tile) { return blocks_for(ceil_divide(n, tile) * THREADS); }
 
     // Launches blocks x rows blocks; row is the segment in a kernel that takes descriptors. Nothing for no
-    // rows. Arguments are pointers, i64 or u64, in the order of the kernel's parameters.
+    // rows. Arguments are words, or structures of words, in the order of the kernel's parameters.
     template <class... Arguments>
-    void launch(const Kernel& kernel, u64 blocks, u64 rows, Arguments... arguments) {
-        u64 words[] = {word(arguments)...};
-        void* parameters[sizeof...(arguments)];
-        for (u64 i = 0; i < sizeof...(arguments); ++i) parameters[i] = words + i;
-        launch_words(kernel, blocks, rows, parameters);
+    void launch(const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
+        static_assert(((sizeof(Arguments) % 8 == 0) && ...), "parameters are made of words");
+        const void* parameters[] = {&arguments...};
+        launch_words(kernel, blocks, rows, const_cast<void**>(parameters));
     }
 
     // Whether the loaded kernels have one that not all mappings need.
@@ -150,6 +167,7 @@ public:
     }
 
     Call& call;
+    const Partition partition;
     const Kernels& kernels;
     const CUstream stream;
     Staging& staging;
@@ -169,9 +187,6 @@ private:
         return (bytes + grain - 1) / grain * grain;
     }
 
-    static u64 word(const void* pointer) { return reinterpret_cast<u64>(pointer); }
-    static u64 word(i64 number) { return static_cast<u64>(number); }
-    static u64 word(u64 number) { return number; }
     static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
 
     u8* begin(u64 bytes) {

@@ -15,28 +15,27 @@ inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
     const auto [table] = upload_all(queue, parts);
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
-    queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, call.units, call.width, number_of(parts),
-                 call.tables, table, row_bytes(call), veto, call.dense_out);
+    queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, table, row_bytes(call),
+                 veto, call.dense_out);
 }
 
-// Whether slots are other numbers than units. Those of contiguous parts are the same, and ascend from part to
-// part.
-inline bool has_mapping(const Queue& queue) {
-    return queue.has(MARK_FOUND);
+// Whether slots are the same numbers as units: they ascend from part to part.
+inline bool slots_are_units(const Call& call) {
+    return call.block == 0 && call.tables == nullptr;
 }
 
 // The units of all parts as one segment, marked and ranked. Contiguous units have no need of it.
 inline Segment find_units(Queue& queue, const Segments& parts, const Segment* table) {
     Segment found = {};
     const Call& call = queue.call;
-    if (!has_mapping(queue)) return found;
+    if (slots_are_units(call)) return found;
     found.slots = static_cast<u64>(call.units);
     found.count = static_cast<u64>(call.count_out);
     found.bitmap = queue.allocate_bitmap(words_of(found.slots));
     found.ranks = queue.allocate<u64>(ranks_of(found.slots));
     queue.clear(found.bitmap, 8 * words_of(found.slots));
-    queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), call.units, call.width,
-                 number_of(parts), call.tables, table, found.bitmap);
+    queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), queue.partition, table,
+                 found.bitmap);
     rank(queue, {found});
     return found;
 }
@@ -51,8 +50,8 @@ inline void expand_units(Queue& queue, const Segments& parts) {
     const Segments& rows = by_parts ? parts : found;
     const auto [units] = upload_all(queue, found);
     queue.launch(EXPAND_UNITS, blocks_for_rows(rows, static_cast<u64>(row_bytes(call))),
-                 rows_for(rows.size()), call.units, call.width, number_of(parts), call.tables, table, units,
-                 row_bytes(call), call.ids_out, call.values_out);
+                 rows_for(rows.size()), queue.partition, table, units, row_bytes(call), call.ids_out,
+                 call.values_out);
 }
 
 }  // namespace zenc

@@ -17,18 +17,16 @@ static const Kernel PLACE_DENSE("zenc_place_dense", Typed::YES);
 
 class Pack {
 public:
-    Pack(Queue& queue, Capacity& capacity, i64 parts) : queue_(queue), capacity_(capacity), parts_(parts) {
-        u64 largest = 0;
-        for (i64 part = 0; part < parts; ++part) {
-            const u64 slots = static_cast<u64>(queue.call.part_slots[part]);
-            if (slots > largest) largest = slots;
-        }
-        part_words_ = ranked_together(words_of(largest));
+    Pack(Queue& queue, Capacity& capacity)
+        : queue_(queue),
+          capacity_(capacity),
+          part_words_(queue.call.units == 0 ? 0
+                                            : ranked_together(words_of(queue.partition.part_slots.divisor))) {
     }
 
     // The bitmap of all parts and its ranks.
     void mark() {
-        const u64 words = static_cast<u64>(parts_) * part_words_, work = scan_words(words_ranked(64 * words));
+        const u64 words = queue_.partition.parts * part_words_, work = scan_words(words_ranked(64 * words));
         const u64 ranks = ranks_bytes() / 8;
         ranks_ = queue_.allocate<u64>(ranks + words + work);
         bitmap_ = ranks_ + ranks;
@@ -114,52 +112,51 @@ private:
         status_ = status;
         slots_ = queue_.allocate<i64>(n);
         if (call.tables != nullptr)
-            collect_units(queue_, parts_, bitmap_, slots_, status);
+            collect_units(queue_, bitmap_, slots_, status);
         else
-            queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, call.units, call.width, parts_, call.tables,
-                          call.ids, call.n, bitmap_, slots_, status);
+            queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, queue_.partition, call.ids, call.n, bitmap_,
+                          slots_, status);
     }
 
     void mark_dense() {
         const Call& call = queue_.call;
         const u64 values = static_cast<u64>(call.units) * static_cast<u64>(call.width);
-        queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, call.units, call.width,
-                      parts_, call.tables, call.values, bitmap_);
+        queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, queue_.partition, call.values,
+                      bitmap_);
     }
 
     void place_once(const Segment* table) const {
         const Call& call = queue_.call;
         const u64 lanes = bytes_of_row() >= WIDE_ROW ? 32 / WIDE_ROWS : 1;
-        queue_.launch(PLACE_ONCE, Queue::blocks_for(lanes * static_cast<u64>(call.n)), 1, call.units,
-                      call.width, parts_, call.tables, table, slots_, call.n, call.values, call.divisor);
+        queue_.launch(PLACE_ONCE, Queue::blocks_for(lanes * static_cast<u64>(call.n)), 1, queue_.partition,
+                      table, slots_, call.n, call.values, call.divisor);
     }
 
     // There are `most` rows, or fewer in capacity mode.
     void place_summed(const Segment* table, u64 most) const {
         const Call& call = queue_.call;
-        const Grouped by_row = group(queue_, parts_, table, slots_, most);
+        const Grouped by_row = group(queue_, table, slots_, most);
         const u64* const distinct = capacity_.on() ? whole_.actual : ranks_ + ranks_of(whole_.slots) - 1;
         const u64 width = static_cast<u64>(call.width), rows = rows_for(ceil_divide(width, SUM_COLUMNS));
         const u64 lanes = width < 32 ? width : 32;
-        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, call.units, call.width, parts_,
-                      call.tables, table, slots_, call.values, call.divisor, by_row.keys, by_row.shift,
-                      by_row.starts, distinct);
+        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, queue_.partition, table, slots_,
+                      call.values, call.divisor, by_row.keys, by_row.shift, by_row.starts, distinct);
         if (const u64 popular = popular_words(static_cast<u64>(call.n)) - 1)
             queue_.launch(PLACE_POPULAR, popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS, rows,
-                          call.units, call.width, parts_, call.tables, table, slots_, call.values,
-                          call.divisor, by_row.keys, by_row.shift, by_row.starts, by_row.popular);
+                          queue_.partition, table, slots_, call.values, call.divisor, by_row.keys,
+                          by_row.shift, by_row.starts, by_row.popular);
         queue_.release(by_row.keys, static_cast<u64>(call.n));
         queue_.release(by_row.starts, most + 1);
     }
 
     void place_dense(const Segment* table, u64 blocks) const {
         const Call& call = queue_.call;
-        queue_.launch(PLACE_DENSE, blocks, rows_for(static_cast<u64>(parts_)), call.units, call.width, parts_,
-                      call.tables, table, call.values, call.divisor);
+        queue_.launch(PLACE_DENSE, blocks, rows_for(queue_.partition.parts), queue_.partition, table,
+                      call.values, call.divisor);
     }
 
     // In front of the bitmap.
-    u64 ranks_bytes() const { return aligned(8 * ranks_of(64 * static_cast<u64>(parts_) * part_words_)); }
+    u64 ranks_bytes() const { return aligned(8 * ranks_of(64 * queue_.partition.parts * part_words_)); }
 
     u64 bytes_of_row() const { return static_cast<u64>(row_bytes(queue_.call)); }
 
@@ -167,8 +164,7 @@ private:
 
     Queue& queue_;
     Capacity& capacity_;
-    const i64 parts_;
-    u64 part_words_ = 0;
+    const u64 part_words_;
     Segment whole_ = {};  // all parts, one behind the other
     u64* bitmap_ = nullptr;
     u64* ranks_ = nullptr;

@@ -13,11 +13,12 @@ struct Here {
     dim3 threads, blocks;  // of the block; of the grid
 };
 
-// A kernel, under its own name in its library. Parameters are words of 8 bytes.
+// A kernel, under its own name in its library. Parameters are words of 8 bytes, or structures of them.
 struct Kernel {
     const char* name;
     const char* parameters;  // "(i64 n, const u64* in)"
     int count;               // of parameters
+    const int* sizes;        // of each, in words
     void (*call)(const u64* words);
 };
 

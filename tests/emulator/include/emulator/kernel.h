@@ -7,11 +7,13 @@
 namespace emulator {
 
 template <class T>
-T parameter(u64 word) {
-    static_assert(sizeof(T) == 8, "every parameter of a kernel has 8 bytes: a pointer or an i64");
-    T value;
-    __builtin_memcpy(&value, &word, sizeof value);
-    return value;
+T parameter(const u64* words) {
+    static_assert(sizeof(T) % 8 == 0, "parameters of a kernel are words, or structures of words");
+    struct Words {
+        u64 words[sizeof(T) / 8];
+    } of_value;
+    __builtin_memcpy(&of_value, words, sizeof of_value);
+    return __builtin_bit_cast(T, of_value);
 }
 
 template <int... I>
@@ -23,6 +25,13 @@ struct Launcher;
 template <class... P, void (*F)(P...)>
 struct Launcher<F> {
     static constexpr int COUNT = sizeof...(P);
+    static constexpr int SIZES[COUNT + 1] = {sizeof(P) / 8 ..., 0};  // in words
+
+    static constexpr int words_before(int parameter) {
+        int words = 0;
+        for (int i = 0; i < parameter; ++i) words += SIZES[i];
+        return words;
+    }
 
     static void call(const u64* words) {
         call_with(words, static_cast<Indices<__integer_pack(COUNT)...>*>(nullptr));
@@ -30,20 +39,20 @@ struct Launcher<F> {
 
     template <int... I>
     static void call_with([[maybe_unused]] const u64* words, Indices<I...>*) {
-        F(parameter<P>(words[I])...);
+        F(parameter<P>(words + words_before(I))...);
     }
 };
 
 }  // namespace emulator
 
-#define ZENC_KERNEL(name, parameters)                                                         \
-    static void name##_body parameters;                                                       \
-    extern "C" {                                                                              \
-    extern const emulator::Kernel emulator_kernel_##name;                                     \
-    }                                                                                         \
-    const emulator::Kernel emulator_kernel_##name = {#name, #parameters,                      \
-                                                     emulator::Launcher<&name##_body>::COUNT, \
-                                                     emulator::Launcher<&name##_body>::call}; \
+#define ZENC_KERNEL(name, parameters)                                                     \
+    static void name##_body parameters;                                                   \
+    extern "C" {                                                                          \
+    extern const emulator::Kernel emulator_kernel_##name;                                 \
+    }                                                                                     \
+    const emulator::Kernel emulator_kernel_##name = {                                     \
+        #name, #parameters, emulator::Launcher<&name##_body>::COUNT,                      \
+        emulator::Launcher<&name##_body>::SIZES, emulator::Launcher<&name##_body>::call}; \
     static void name##_body parameters
 
 #define ZENC_SHARED(T, name, n)       \

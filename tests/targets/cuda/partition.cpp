@@ -1,0 +1,13 @@
+// How a tensor is cut in parts, as kernels get it.
+#include <cstring>
+
+#include "zenc/geometry.h"
+
+using namespace zenc;
+
+// Returns the bytes of a Partition.
+extern "C" u64 partition(u64 seed, u64 units, u64 width, u64 parts, u64 largest, u64* tables, void* out) {
+    const Partition made(units, width, parts, largest, Permutation(seed, units), tables);
+    std::memcpy(out, &made, sizeof made);
+    return sizeof made;
+}
