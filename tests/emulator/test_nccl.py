@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 
 import numpy as np
 import pytest
 
-from tests.emulator.libraries import FLOAT32, INT64, NCCL_IN_PROGRESS, Config, Failed, UniqueId
+from tests.emulator.libraries import FLOAT32, INT64, NCCL_IN_PROGRESS, Config, Failed, UniqueId, failure
 from tests.emulator.ranks import INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, Rank
 
+ILLEGAL_STATE = 401
+"""Of CUDA."""
 SENT = np.array([5, 6, 7])
 
 
@@ -117,6 +120,28 @@ def test_a_rank_can_abort_what_it_waits_for(run):
             rank.libraries.call("cuStreamSynchronize", rank.stream)
 
     assert run(2, body) == [None, None]
+
+
+def test_no_memory_is_asked_for_behind_messages(run, libraries):
+    """CUDA may wait for them then, and they for a peer that never comes."""
+
+    def body(rank: Rank) -> list[int]:
+        out, codes = np.zeros(3, np.int64), []
+        if rank.number == 0:
+            rank.receive(out, 1)
+            codes = [
+                failure(libraries.new, name, 8, *more) for name, *more in (("cuMemAlloc_v2",), ("cuMemHostAlloc", 0))
+            ]
+            met.set()
+        else:
+            met.wait(20)
+            rank.send(SENT, 0)
+        assert rank.wait() == 0
+        libraries.call("cuMemFree_v2", libraries.new("cuMemAlloc_v2", 8))
+        return codes
+
+    met = threading.Event()
+    assert run(2, body)[0] == [ILLEGAL_STATE] * 2
 
 
 def test_a_dead_rank_says_nothing(run, libraries):

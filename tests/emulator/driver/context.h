@@ -80,4 +80,9 @@ private:
 
 bool is_stream(const Stream* stream);  // or null
 
+// Messages of NCCL that are under way on a device: CUDA may wait for them where memory is asked for, and they
+// for peers that are no more, so that to ask for any is an error here.
+void begin_messages(int device);
+void end_messages(int device);
+
 }  // namespace emulator

@@ -1,4 +1,6 @@
 // Memory, and what is done to it on a stream. That of devices is memory like any other, and never 0 at first.
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -12,6 +14,7 @@ namespace {
 constexpr size_t ALIGNMENT = 256;
 constexpr int NEVER_WRITTEN = 0xCD;
 
+std::atomic<int> under_way[DEVICES];
 Handles<void> memories[2];  // of devices, of hosts
 enum Kind { DEVICE, HOST };
 
@@ -19,6 +22,11 @@ Result allocate(const char* function, Kind kind, size_t bytes, void** out) {
     if (const Result result = ready(function)) return result;
     if (bytes == 0) return INVALID_VALUE;
     if (const Result result = check_unsafe()) return result;
+    if (under_way[current_device()]) {
+        std::fprintf(stderr, "emulator: %s on device %d behind messages that are under way\n", function,
+                     current_device());
+        return ILLEGAL_STATE;
+    }
     Unseen unseen;  // it is nobody's until it is given out
     *out = address_sanitizer()
                ? std::malloc(bytes)
@@ -53,6 +61,14 @@ Result copy(const char* function, void* to, const void* from, size_t bytes, Stre
 }
 
 }  // namespace
+
+void begin_messages(int device) {
+    ++under_way[device];
+}
+
+void end_messages(int device) {
+    --under_way[device];
+}
 
 }  // namespace emulator
 

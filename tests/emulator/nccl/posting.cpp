@@ -32,11 +32,16 @@ int post(Communicator& communicator, Group posted_now, Stream* stream) {
         return world->wait_until_aborted(posted_now.rank) ? NCCL_REMOTE_ERROR : NCCL_SYSTEM_ERROR;
     }
     communicator.settled = communicator.blocking;
-    const auto begin = [world = communicator.world, posted_now, held = communicator.held] {
+    const auto begin = [world = communicator.world, posted_now, held = communicator.held,
+                        device = current_device()] {
+        begin_messages(device);
         auto group = std::make_shared<Group>(posted_now);
         group->number = world->next_number(group->rank);
         if (fault("dead", group->rank)) world->die(group->rank);
-        return [world, group] { world->run(*group); };
+        return [world, group, device] {
+            world->run(*group);
+            end_messages(device);
+        };
     };
     if (submit(stream, begin, &communicator)) return NCCL_UNHANDLED_CUDA_ERROR;
     return communicator.blocking ? NCCL_SUCCESS : NCCL_IN_PROGRESS;

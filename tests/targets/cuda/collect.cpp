@@ -12,8 +12,8 @@ extern "C" void shape(double r1, double r2, u64 n, u64 parts, u64* out) {
 }
 
 extern "C" i64 collect(Call* call, i64 parts, u64* bitmap, i64* slots, u64* status) {
-    Staging staging;
-    Queue queue(*call, staging, parts);
+    Communicator alone;
+    Queue queue(*call, alone, parts);
     collect_units(queue, bitmap, slots, status);
     CUevent event = nullptr;
     check(*call, api.cuEventCreate(&event, 0), "cuEventCreate");

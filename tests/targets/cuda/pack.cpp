@@ -46,8 +46,8 @@ u64 part_words(const Call& of, i64 parts) {
 // of an id out of range, or ~0; or ~1 with a message after a failure.
 extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* rows, char* message) {
     Call call = *of;
-    Staging staging;
-    Queue queue(call, staging, parts);
+    Communicator alone;
+    Queue queue(call, alone, parts);
     Capacity capacity(queue);
     Pack pack(queue, capacity);
     pack.mark();

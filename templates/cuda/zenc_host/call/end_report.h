@@ -16,7 +16,7 @@ inline const u64* report_numbers(Queue& queue, Communicator& group, const std::v
     Call& call = queue.call;
     const bool captured = call.report != nullptr;
     const u64 bytes = 8 * numbers.size();
-    u64* const host = captured ? call.report : static_cast<u64*>(queue.staging.take(call, bytes));
+    u64* const host = captured ? call.report : static_cast<u64*>(queue.stage(bytes));
     std::vector<u64> words;
     std::vector<Gathered> rows;
     for (const Number& each : numbers) words.push_back(each.known);
@@ -30,7 +30,8 @@ inline const u64* report_numbers(Queue& queue, Communicator& group, const std::v
     check(call, api.cuMemcpyDtoHAsync_v2(host, from, bytes, queue.stream), "cuMemcpyDtoHAsync");
     if (captured || !queue.ok()) return host;
     check(call, api.cuEventRecord(group.there, queue.stream), "cuEventRecord");
-    await(queue, group, group.there, {END, {}});
+    await(call, group, group.there, -1,
+          [&](char* text, u64 size) { Awaited{END, {}}.describe(call.number, text, size); });
     return host;
 }
 

@@ -2,9 +2,32 @@
 // messages of all peers. They are gathered on the device, exchanged, copied in one piece, and awaited.
 #pragma once
 
-#include "zenc_host/driver/await_device.h"
+#include "zenc_host/nccl/nccl_group.h"
 
 namespace zenc {
+
+constexpr i64 END = 0;  // instead of the number of a step
+
+// What a call waits for, for those who wait in vain: "step 3 of call 7, which receives from ranks 1, 2".
+struct Awaited {
+    i64 step;
+    const Parcels& receives;
+
+    void describe(u64 call, char* text, u64 size) const {
+        u64 at = 0;
+        const auto add = [&](const char* format, auto... words) {
+            if (at < size) at += static_cast<u64>(std::snprintf(text + at, size - at, format, words...));
+        };
+        if (step == END)
+            add("the end of call %llu", call);
+        else
+            add("step %lld of call %llu", step, call);
+        if (!receives.empty()) add(", which receives from rank%s", receives.size() == 1 ? "" : "s");
+        for (u64 i = 0; i < receives.size(); ++i) add("%s %lld", i == 0 ? "" : ",", receives[i].peer);
+    }
+
+    i64 peer() const { return receives.size() == 1 ? receives[0].peer : -1; }
+};
 
 static const Kernel GATHER("zenc_gather");
 
@@ -40,13 +63,16 @@ public:
         const u64 own_words = uncounted.size() + watched.size() + wanted.size();
         const u64 crossing = in_bytes_ + 8 * own_words;
         u8* const device = queue_.allocate<u8>(out_bytes_ + crossing);
-        const u8* const host = static_cast<u8*>(queue_.staging.take(queue_.call, crossing));
+        const u8* const host = static_cast<u8*>(queue_.stage(crossing));
         if (!queue_.ok()) return;
         write_controls(device);
         gather_own(uncounted, watched, wanted, reinterpret_cast<u64*>(device + out_bytes_ + in_bytes_));
         exchange(device);
         cross(device + out_bytes_, const_cast<u8*>(host), crossing);
-        await(queue_, group_, group_.there, {step, receives_});
+        const Awaited what = {step, receives_};
+        await(queue_.call, group_, group_.there, what.peer(),
+              [&](char* text, u64 size) { what.describe(queue_.call.number, text, size); });
+        queue_.in_flight = false;
         if (queue_.ok()) read(host, uncounted, watched, wanted);
     }
 

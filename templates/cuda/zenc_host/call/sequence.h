@@ -15,14 +15,17 @@ public:
         : call_(call),
           group_(group),
           program_(program),
-          queue_(by_holders() ? call_of_one_part() : call, group.staging, by_holders() ? 1 : program.parts),
+          queue_(by_holders() ? call_of_one_part() : call, group, by_holders() ? 1 : program.parts),
           capacity_(queue_),
           pack_(queue_, capacity_),
           unit_bytes_(static_cast<u64>(row_bytes(call))),
           jobs_(queue_, group, capacity_, pack_, unit_bytes_),
           agreement_(queue_, group, jobs_, program.cuts, program.number_of_cuts, program.pieces),
           held_(static_cast<u64>(program.number_of_segments)) {
-        for (i64 i = 0; i < program.number_of_segments; ++i) prepare(*held(i), program.segments[i]);
+        for (i64 i = 0; i < program.number_of_segments; ++i) {
+            prepare(*held(i), program.segments[i]);
+            if (program.segments[i].in_result != NOT_IN_RESULT) complete_.push_back(held(i));
+        }
     }
 
     // This rank's own gradient becomes `results`: one segment a part, or of all units. `own` are those whose
@@ -65,6 +68,7 @@ public:
         spend(spent, sent_);
         jobs_.mark(step);
         if (has_controls()) jobs_.cross(step, sends_, receives_);
+        if (carries_ == SEGMENTS && all_counted(complete_)) make_result();
         jobs_.make_values(step);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
@@ -104,6 +108,7 @@ public:
         if (!queue_.ok()) return;
         for (i64 i = 0; i < program_.number_of_segments; ++i)
             if (const i64 cut = program_.segments[i].cut; cut != NO_CUT) held(i)->at = agreement_.cut(cut);
+        make_result();
         PhaseCount& counted = call_.phases[ANNOUNCE];
         counted.bytes_sent += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
         counted.bytes_received += static_cast<i64>(peers.size() * Agreement::DIGEST_BYTES);
@@ -237,14 +242,28 @@ private:
         }
     }
 
+    static bool all_counted(const Several& which) {
+        for (const Held* each : which)
+            if (!each->counted) return false;
+        return true;
+    }
+
+    // Memory for a sparse result, of parts that are counted: where that can be before the last messages are
+    // under way.
+    void make_result() {
+        if (has_result_ || !queue_.ok()) return;
+        has_result_ = true;
+        for (const Held* each : complete_) call_.count_out += static_cast<i64>(each->at.count);
+        if (call_.dense_out != nullptr) return;
+        const u64 count = static_cast<u64>(call_.count_out);
+        call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
+        if (!is_bare_result(*complete_[0])) call_.values_out = queue_.allocate_alone(count * unit_bytes_);
+    }
+
     void expand(const Several& complete) {
         const bool dense = call_.dense_out != nullptr, bare = is_bare_result(*complete[0]);
-        for (const Held* each : complete) call_.count_out += static_cast<i64>(each->at.count);
-        const u64 count = static_cast<u64>(call_.count_out);
-        if (!dense) {
-            call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
-            call_.values_out = bare ? complete[0]->at.values : queue_.allocate_alone(count * unit_bytes_);
-        }
+        make_result();
+        if (!dense && bare) call_.values_out = complete[0]->at.values;
         if (!queue_.ok() || (dense && bare)) return;
         if (by_holders())
             agreement_.join(segments(complete));
@@ -272,6 +291,8 @@ private:
     Agreement agreement_;
     std::vector<Held> held_;
     Several own_, packed_;
+    Several complete_;  // all parts of the result
+    bool has_result_ = false;
     Several sent_, spent_;  // for the last time: in messages, for other segments
     Parcels sends_, receives_;
     Kind kind_ = PUSH;

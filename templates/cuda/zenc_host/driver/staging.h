@@ -33,9 +33,17 @@ public:
         reset();
     }
 
+    // Whether there is room for some bytes, without asking CUDA for more.
+    bool has(u64 bytes) const {
+        u64 used = used_;
+        for (u64 i = chunk_; i < chunks_.size(); used = ++i < chunks_.size() ? chunks_[i].kept : 0)
+            if (bytes + ALIGNMENT <= chunks_[i].bytes - used) return true;
+        return false;
+    }
+
     // Room for some bytes until the next reset, aligned to 16; null after a failure.
     void* take(Call& call, u64 bytes) {
-        bytes = (bytes + 15) / 16 * 16;
+        bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         for (; chunk_ < chunks_.size(); go_to(chunk_ + 1)) {
             if (chunks_[chunk_].bytes - used_ < bytes) continue;
             u8* const found = chunks_[chunk_].memory + used_;
@@ -46,6 +54,8 @@ public:
     }
 
 private:
+    static constexpr u64 ALIGNMENT = 16;
+
     struct Chunk {
         u8* memory;
         u64 bytes;

@@ -1,15 +1,15 @@
-// A stream, and everything that is put on it. Nothing here waits for the device.
+// A stream, and everything that is put on it. Nothing here waits for the device, but who asks for memory
+// while messages are under way.
 //
 // A call that has failed does nothing more: callers need not look at results, but at ok() before they use
 // what an allocation gave.
 #pragma once
 
 #include "zenc/geometry.h"
-#include "zenc_host/driver/failure.h"
 #include "zenc_host/driver/free_list.h"
 #include "zenc_host/driver/kernel_image.h"
-#include "zenc_host/driver/staging.h"
 #include "zenc_host/launch/hash_tables.h"
+#include "zenc_host/nccl/wait.h"
 
 namespace zenc {
 
@@ -35,12 +35,12 @@ inline Partition partition_of(const Call& call, u64 parts) {
 class Queue {
 public:
     // Of a call whose units are cut in `parts`.
-    Queue(Call& call, Staging& staging, i64 parts)
+    Queue(Call& call, Communicator& group, i64 parts)
         : call(call),
           partition(partition_of(call, static_cast<u64>(parts))),
           kernels(*static_cast<const Kernels*>(call.kernels)),
           stream(static_cast<CUstream>(call.stream)),
-          staging(staging),
+          group(group),
           next_(static_cast<u8*>(call.arena)),
           left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT) {
         spare_.begin(next_);
@@ -78,7 +78,7 @@ public:
     // Copies host memory, which may change as soon as this returns, to device memory.
     void upload(void* device, const void* host, u64 bytes) {
         if (!ok() || bytes == 0) return;
-        void* const pinned = staging.take(call, bytes);
+        void* const pinned = stage(bytes);
         if (pinned == nullptr) return;
         std::memcpy(pinned, host, bytes);
         check(call, api.cuMemcpyHtoDAsync_v2(address(device), pinned, bytes, stream), "cuMemcpyHtoDAsync");
@@ -157,8 +157,15 @@ public:
         release(Room{reinterpret_cast<u8*>(memory), whole(n * sizeof(T))});
     }
 
+    // Pinned memory until the end of the call.
+    void* stage(u64 bytes) {
+        if (!group.staging.has(bytes)) let_land();
+        return ok() ? group.staging.take(call, bytes) : nullptr;
+    }
+
     // Memory that outlives the arena, for results: the address is one that `allocate` of the call gave.
     void* allocate_alone(u64 bytes) {
+        if (bytes != 0) let_land();
         if (!ok() || bytes == 0) return nullptr;
         const u64 memory = call.allocate(call.user, bytes);
         if (memory == 0)
@@ -170,7 +177,8 @@ public:
     const Partition partition;
     const Kernels& kernels;
     const CUstream stream;
-    Staging& staging;
+    Communicator& group;
+    bool in_flight = false;  // messages are on the stream that nobody has waited for
 
 private:
 #ifdef __SANITIZE_ADDRESS__
@@ -185,6 +193,17 @@ private:
     static u64 rounded(u64 bytes) {
         const u64 grain = bytes < LEAST_REUSED ? SMALL_ALIGNMENT : ALIGNMENT;
         return (bytes + grain - 1) / grain * grain;
+    }
+
+    // To ask CUDA for memory may wait for all that runs on the device, without a deadline: so messages have
+    // to be there first. A captured call gets memory that it has.
+    void let_land() {
+        if (!ok() || !in_flight || call.report != nullptr) return;
+        if (check(call, api.cuEventRecord(group.ready, stream), "cuEventRecord"))
+            await(call, group, group.ready, -1, [](char* text, u64 size) {
+                std::snprintf(text, size, "messages before memory is allocated");
+            });
+        in_flight = false;
     }
 
     static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }

@@ -3,7 +3,6 @@
 
 #include "zenc/control.h"
 #include "zenc_host/call/segment_state.h"
-#include "zenc_host/nccl/communicator.h"
 
 namespace zenc {
 
@@ -33,6 +32,7 @@ inline void begin(Queue& queue, Communicator& group, const char* what, const Pos
 // words [n] on the device become the greatest of all ranks, each by itself.
 inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
     if (!queue.ok()) return;
+    queue.in_flight = true;
     begin(queue, group, "an all-reduce", [&](ncclComm_t nccl) {
         return api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, nccl, queue.stream);
     });
@@ -49,6 +49,7 @@ public:
     // Puts them on the queue.
     void run() {
         if (!queue_.ok() || messages_.empty()) return;
+        queue_.in_flight = true;
         begin(queue_, group_, "a group of messages", [this](ncclComm_t nccl) { return post(nccl); });
     }
 
