@@ -255,15 +255,21 @@ private:
         has_result_ = true;
         for (const Held* each : complete_) call_.count_out += static_cast<i64>(each->at.count);
         if (call_.dense_out != nullptr) return;
-        const u64 count = static_cast<u64>(call_.count_out);
-        call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * count));
-        if (!is_bare_result(*complete_[0])) call_.values_out = queue_.allocate_alone(count * unit_bytes_);
+        call_.ids_out = static_cast<i64*>(queue_.allocate_alone(8 * static_cast<u64>(call_.count_out)));
+        if (!complete_[0]->is_result) make_result_values();
+    }
+
+    void make_result_values() {
+        call_.values_out = queue_.allocate_alone(static_cast<u64>(call_.count_out) * unit_bytes_);
     }
 
     void expand(const Several& complete) {
         const bool dense = call_.dense_out != nullptr, bare = is_bare_result(*complete[0]);
         make_result();
-        if (!dense && bare) call_.values_out = complete[0]->at.values;
+        if (!dense && bare)
+            call_.values_out = complete[0]->at.values;
+        else if (!dense && complete[0]->is_result)
+            make_result_values();
         if (!queue_.ok() || (dense && bare)) return;
         if (by_holders())
             agreement_.join(segments(complete));
