@@ -8,6 +8,7 @@ import pytest
 from zenc.plan.ir import Phase, PhaseKind, Tier
 from zenc.scheme.model import Aggregation, Format, Partition
 from zenc.simulator.event_sim import Clock, Costs, run
+from zenc.simulator.reuse import SegmentCounts
 from zenc.simulator.symmetry import ClassProgram, Stage
 
 RATE = 100.0
@@ -20,7 +21,7 @@ def stage(number: int, moves: Moves, size: int) -> Stage:
     src, dst, bytes = (np.array(column) for column in zip(*moves, strict=True))
     one, flow = np.ones(len(moves)), np.arange(len(moves))
     on = np.r_[flow, flow], np.r_[src, dst + size], np.r_[one, one]
-    return Stage(PUSH, number, bytes.astype(float), src, dst, one, one, *on)
+    return Stage(PUSH, number, bytes.astype(float), src, dst, one, one, *on, SegmentCounts(np.zeros((size, 4))))
 
 
 def clock(steps: list[Moves], size: int, **given: float) -> Clock:

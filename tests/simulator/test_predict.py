@@ -56,8 +56,8 @@ def expected(scheme: str, size: int, of: Profile) -> np.ndarray[Any, Any]:
     plan = plan_of(scheme, size)
     model, sent = ExpectedBytes(plan, size, of), np.zeros(size)
     for step in play(plan, size):
-        for some in messages(model, step):
-            np.add.at(sent, some.src, some.bytes)
+        for src, _, bytes in messages(model, step):
+            np.add.at(sent, src, bytes)
     return sent
 
 

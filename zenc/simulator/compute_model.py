@@ -74,7 +74,7 @@ class _Kernels:
         self.nothing: Floats = np.zeros(self.ranks)
         ranks: dict[str, frozenset[int]] = defaultdict(frozenset)
         for stage in of.stages:
-            ranks[stage.phase.name] |= stage.shared.contributors
+            ranks[stage.phase.name] |= stage.segments.contributors
         phases = {stage.phase.name: stage.phase for stage in of.stages}
         self.rates = {name: expected.units_a_byte(phase, sorted(ranks[name])) for name, phase in phases.items()}
         mapping = type(expected.plan.mapping)
@@ -92,29 +92,27 @@ class _Kernels:
         return collected + self._expand.seconds(units, units * expected.unit_bytes, expected.units)
 
     def written(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
-        """The indices of what is sent, each over ``slots``: one for all copies of a piece."""
-        return self._indices(stage, stage.src, stage.out, slots, listed) / stage.shared.copies
+        """The indices of what is sent, each over ``slots``: one for all copies of a segment."""
+        sent, different = stage.segments.by_rank.T[:2]
+        units = self._units(stage, stage.src, stage.out) * different / np.maximum(sent, 1)
+        return self.by.index.each(units if listed else self.nothing, 0.0, different * slots)
 
     def read(self, stage: Stage, slots: float, listed: bool = True) -> Floats:
         """The indices of what comes."""
-        return self._indices(stage, stage.dst, stage.into, slots, listed)
+        units = self._units(stage, stage.dst, stage.into)
+        return self.by.index.each(units if listed else self.nothing, 0.0, stage.segments.by_rank[:, 2] * slots)
 
     def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
-        """What comes, added to what is held of the same parts: so many units of each, or as many as came in a piece."""
-        units, pieces = self._units(stage, stage.dst, stage.into)
-        parts = pieces / stage.shared.met
-        units = units + (units / stage.shared.met if held is None else parts * held)
-        return self.by.merge.each(units, units * self.expected.unit_bytes, (pieces + parts) * slots)
+        """What comes, added to what is held of the same parts: ``held`` units of each, or as in a segment."""
+        came, parts = stage.segments.by_rank.T[2:]
+        units = self._units(stage, stage.dst, stage.into)
+        units = units + (units * parts / np.maximum(came, 1) if held is None else parts * held)
+        return self.by.merge.each(units, units * self.expected.unit_bytes, (came + parts) * slots)
 
-    def _indices(self, stage: Stage, ranks: Ints, messages: Floats, slots: float, listed: bool) -> Floats:
-        units, pieces = self._units(stage, ranks, messages)
-        return self.by.index.each(units if listed else self.nothing, 0.0, pieces * slots)
-
-    def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> tuple[Floats, Floats]:
-        """Units and pieces in the ``messages`` of a rank of each class, [classes] each."""
-        bytes, number = (np.bincount(ranks, each, minlength=self.ranks) for each in (messages * stage.bytes, messages))
-        units = bytes * self.rates[stage.phase.name]
-        return np.asarray(units, np.float64), np.asarray(number * stage.shared.pieces, np.float64)
+    def _units(self, stage: Stage, ranks: Ints, messages: Floats) -> Floats:
+        """Units in the ``messages`` of a rank of each class, [classes]."""
+        bytes = np.bincount(ranks, messages * stage.bytes, minlength=self.ranks)
+        return np.asarray(bytes * self.rates[stage.phase.name], np.float64)
 
 
 class _OverACut(_Kernels):
@@ -174,4 +172,4 @@ class _ByHolders(_Kernels):
 
     def _arrived(self, stage: Stage) -> float:
         """Of all parts, the share that comes to a rank in ``stage`` of the pull, on average."""
-        return float(stage.into @ self.sizes[stage.dst]) * stage.shared.pieces / self.expected.size**2
+        return float(stage.segments.by_rank[:, 2] @ self.sizes) / self.expected.size**2

@@ -1,7 +1,7 @@
 """The messages of every step, and which of them are alike.
 
     ClassProgram = sizes member link_sizes link_member Stage*
-    Stage        = Phase number Shared, (bytes src dst out into)*, (flow link times)*  # of flows, of flows on links
+    Stage        = Phase number SegmentCounts, (bytes src dst out into)*, (flow link times)*   # of flows, on links
 
 What is said of one rank holds for all of its class: ``sizes`` [classes] ranks, of which ``member`` [classes] is one. A
 flow of a stage stands for all messages of that stage with as many ``bytes`` between two classes: ``out`` of them leave
@@ -25,7 +25,7 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase
 from zenc.simulator.contributor_counts import CountedStep, play
 from zenc.simulator.network import Network
-from zenc.simulator.reuse import ONE, Shared, Sharing
+from zenc.simulator.reuse import SegmentCounter, SegmentCounts
 from zenc.wire.mix import Words, mix
 
 Floats = npt.NDArray[np.float64]
@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]. ``shared`` is of all of it."""
+    """One step; arrays are [flows], and ``flow``, ``link``, ``times`` [flows on links]; ``segments`` [classes]."""
 
     phase: Phase
     number: int
@@ -45,7 +45,7 @@ class Stage:
     flow: Ints
     link: Ints
     times: Floats
-    shared: Shared = ONE
+    segments: SegmentCounts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,17 +61,17 @@ class ClassProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageClasses:
-    """The messages of a step, arrays [messages]; ``bytes`` with headers."""
+    """The messages of a step, arrays [messages], ``bytes`` with headers; ``segments`` [ranks]."""
 
     step: CountedStep
     src: Ints
     dst: Ints
     bytes: Floats
-    shared: Shared = ONE
+    segments: SegmentCounts
 
 
-def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[MessageClasses]:
-    """The messages of ``step``, some at a time."""
+def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[tuple[Ints, Ints, Floats]]:
+    """Sender, receiver and bytes of each message of ``step``, with headers; some at a time."""
     size = expected.size
     for carried in step.carried:
         src, dst = carried.src, carried.dst
@@ -81,7 +81,7 @@ def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[MessageClas
             pair, index = np.unique(pair, return_inverse=True)
             rows = np.asarray(np.bincount(index.reshape(-1), rows, minlength=len(pair)), np.float64)
             src, dst = np.divmod(pair, size)
-        yield MessageClasses(step, src, dst, np.round(expected.messages(rows), 3))
+        yield src, dst, np.round(expected.messages(rows), 3)
 
 
 def _repeats(pair: Ints, size: int) -> bool:
@@ -105,36 +105,32 @@ def program(expected: ExpectedBytes, network: Network, apart: bool = False) -> C
 
 def _together(expected: ExpectedBytes, step: CountedStep) -> MessageClasses:
     """All messages of ``step``."""
-    sharing, watched = _watched(expected, step)
+    counter, watched = _watched(expected, step)
     found = list(messages(expected, watched))
-    src, dst, bytes = (
-        getattr(found[0], name) if len(found) == 1 else np.concatenate([getattr(some, name) for some in found])
-        for name in ("src", "dst", "bytes")
-    )
-    return MessageClasses(step, src, dst, bytes, sharing.of(len(src)))
+    src, dst, bytes = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+    return MessageClasses(step, src, dst, bytes, counter.counts)
 
 
-def _watched(expected: ExpectedBytes, step: CountedStep) -> tuple[Sharing, CountedStep]:
+def _watched(expected: ExpectedBytes, step: CountedStep) -> tuple[SegmentCounter, CountedStep]:
     """``step``, and what counts it while it is used up."""
-    sharing = Sharing(expected.parts)
-    return sharing, replace(step, carried=sharing.watch(step.carried))
+    counter = SegmentCounter(expected.plan, expected.size, step.phase)
+    return counter, replace(step, carried=counter.watch(step.carried))
 
 
 def _if_all_alike(expected: ExpectedBytes) -> ClassProgram | None:
     """The program of one class, where every rank sends and receives the same in every step; None where not."""
     size, stages = expected.size, list[Stage]()
     for each in play(expected.plan, size):
-        sums, mine, count = np.zeros((4, size)), list[Floats](), 0
-        sharing, step = _watched(expected, each)
-        for some in messages(expected, step):
-            count += len(some.src)
-            marks = _marks(some.bytes)
-            for row, (ends, mark) in zip(sums, ((e, m) for e in (some.src, some.dst) for m in marks), strict=True):
+        sums, mine = np.zeros((4, size)), list[Floats]()
+        counter, step = _watched(expected, each)
+        for src, dst, bytes in messages(expected, step):
+            marks = _marks(bytes)
+            for row, (ends, mark) in zip(sums, ((e, m) for e in (src, dst) for m in marks), strict=True):
                 row += np.bincount(ends, mark, minlength=size)
-            mine.append(some.bytes[some.src == 0])
-        if (sums != sums[:, :1]).any():
+            mine.append(bytes[src == 0])
+        if (sums != sums[:, :1]).any() or not counter.counts.alike:
             return None
-        stages.append(_alone(step, np.concatenate(mine), sharing.of(count)))
+        stages.append(_alone(step, np.concatenate(mine), counter.counts.of(np.zeros(1, np.int64))))
     one = np.ones(1, dtype=np.int64)
     return ClassProgram(one * size, one * 0, np.array([size, size]), np.array([0, size]), tuple(stages))
 
@@ -145,13 +141,13 @@ def _marks(bytes: Floats) -> tuple[Floats, Floats]:
     return (mixed >> np.uint64(40)).astype(np.float64), (mixed & np.uint64(0xFFFFFF)).astype(np.float64)
 
 
-def _alone(step: CountedStep, bytes: Floats, shared: Shared) -> Stage:
+def _alone(step: CountedStep, bytes: Floats, segments: SegmentCounts) -> Stage:
     """Of a rank like all others: its links carry what it sends, and as much that it receives."""
     kinds, counts = np.unique(bytes, return_counts=True)
     flows, count = np.arange(len(kinds)), counts.astype(np.float64)
     ends = flows * 0
     both = np.r_[flows, flows], np.r_[ends, ends + 1], np.r_[count, count]
-    return Stage(step.phase, step.number, kinds, ends, ends, count, count, *both, shared)
+    return Stage(step.phase, step.number, kinds, ends, ends, count, count, *both, segments)
 
 
 @dataclass(slots=True)
@@ -172,7 +168,7 @@ def _classes(steps: list[MessageClasses], network: Network, apart: bool) -> Clas
         ranks, links = np.arange(network.size), np.arange(len(network.bandwidths))
         flows = np.arange(len(every.src))
     else:
-        ranks, links, flows = _refined(every, network)
+        ranks, links, flows = _refined(every, network, [step.segments.colours for step in steps])
     return _quotient(steps, every, ranks, links, flows)
 
 
@@ -184,9 +180,11 @@ def _all(steps: list[MessageClasses], network: Network) -> _All:
     return _All(number, src, dst, bytes, *network.over(src, dst))
 
 
-def _refined(every: _All, network: Network) -> tuple[Ints, Ints, Ints]:
+def _refined(every: _All, network: Network, colours: list[Words]) -> tuple[Ints, Ints, Ints]:
     """Classes of ranks, of links and of messages: colours that are refined until there are no more of them."""
     ranks: Words = np.zeros(network.size, dtype=np.uint64)
+    for of_step in colours:
+        ranks = mix(ranks + of_step)
     links = mix(network.bandwidths.view(np.uint64) ^ mix(network.latencies.view(np.uint64)))
     base = mix(every.bytes.view(np.uint64)) ^ mix(every.number.astype(np.uint64) + np.uint64(7))
     first = np.flatnonzero(np.r_[True, every.pair[1:] != every.pair[:-1]]) if len(every.pair) else every.pair
@@ -237,7 +235,9 @@ def _quotient(steps: list[MessageClasses], every: _All, ranks: Ints, links: Ints
     for step, a, b, c, d in zip(steps, starts, starts[1:], loaded, loaded[1:], strict=False):
         of, here = step.step, slice(a, b)
         columns = every.bytes[index[here]], src[here], dst[here], out[here], into[here]
-        stages.append(Stage(of.phase, of.number, *columns, flow[c:d] - a, link[c:d], times[c:d], step.shared))
+        stages.append(
+            Stage(of.phase, of.number, *columns, flow[c:d] - a, link[c:d], times[c:d], step.segments.of(member))
+        )
     return ClassProgram(sizes, member, link_sizes, link_member, tuple(stages))
 
 
