@@ -184,7 +184,6 @@ class SegmentOps:
             assert frame is not None
             what = (slots[part], count, count * unit_bytes, part, segment.origin, WIRE_NUMBERS[frame.format])
             messages.append((frame.buffer.data_ptr(), segment.bitmap, *what, frame.has_index))
-            frame.has_index = True
         self.kernels.seal(head, messages)
 
     def expect(self, step: Exchange, buffers: Sequence[torch.Tensor], specs: Sequence[SegmentSpec]) -> Expected:
