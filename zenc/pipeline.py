@@ -264,7 +264,7 @@ def shown_programs(
         size = given.usual_size(lower(scheme))
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
         plan = lower(scheme, size)
-        slots = part_sizes(plan.mapping, units, plan.parts(size))
+        slots = part_sizes(plan.mapping, units, width, plan.parts(size))
         shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width * DTYPE_BYTES[dtype])
     return shown
 

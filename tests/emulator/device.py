@@ -30,7 +30,7 @@ class Segment(ctypes.Structure):
 class Partition(ctypes.Structure):
     """A tensor in parts, as kernels get it by value (``zenc/geometry.h``). It keeps the ``arrays`` of its tables."""
 
-    _fields_ = (("numbers", ctypes.c_uint64 * 12), ("tables", ctypes.c_void_p))
+    _fields_ = (("numbers", ctypes.c_uint64 * 13), ("tables", ctypes.c_void_p))
     arrays: Sequence[np.ndarray] = ()
 
 

@@ -15,6 +15,7 @@ from zenc.gradients.generators import GradientSpec, drawn
 from zenc.gradients.index_sets import gradients, occupancy, read_gradients
 from zenc.gradients.stats import figures
 from zenc.scheme.model import Contiguous, Permutation
+from zenc.wire.part_sizes import block_of, part_sizes
 from zenc.wire.partitioning import cut, slots_of_units
 
 
@@ -56,10 +57,11 @@ def test_every_density_can_be_drawn(density):
 def test_bitmaps_have_the_bits_of_the_slots(units, parts, share, seed):
     mapping = Contiguous() if seed is None else Permutation(seed)
     of = gradients(units, 1, "f32", [np.flatnonzero(np.random.default_rng(r).random(units) < share) for r in range(3)])
-    bitmaps = occupancy(of, cut(mapping, units, parts))
-    per_part = -(-units // parts)
+    bitmaps = occupancy(of, cut(mapping, units, 1, parts))
+    block = block_of(mapping, units, 1, parts)
+    per_part = part_sizes(mapping, units, 1, parts)[0]
     for rank, ids in enumerate(of.held):
-        slots = np.sort(slots_of_units(mapping, units, ids))
+        slots = np.sort(slots_of_units(mapping, units, ids, block))
         for part in range(parts):
             bits = np.flatnonzero(np.unpackbits(bitmaps[rank, part].view(np.uint8), bitorder="little"))
             assert np.array_equal(bits + part * per_part, slots[slots // per_part == part])

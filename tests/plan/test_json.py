@@ -151,11 +151,12 @@ def test_moves_that_are_none(moves):
         plan_from_json(data)
 
 
+PERMUTED = {"kind": "permutation", "seed": 3, "block": "auto"}
 HASHED = {"kind": "hierarchical_hash", "k": 3, "r1": 2.0, "r2": 0.2, "seed": 7}
 
 
 def test_every_mapping_comes_back():
-    for mapping in ({"kind": "contiguous"}, {"kind": "permutation", "seed": 3}, HASHED):
+    for mapping in ({"kind": "contiguous"}, PERMUTED, {**PERMUTED, "block": 16}, HASHED):
         data = {**sample(), "mapping": mapping}
         assert plan_to_json(plan_from_json(data)) == data
 
@@ -166,8 +167,8 @@ def test_every_mapping_comes_back():
         ("size", 0), ("size", -3), ("size", 1 << 40), ("size", True), ("size", 2.0), ("scheme", 3),
         ("parameters", {"seed": "7"}), ("parameters", []), ("unit", None), ("tiers", []), ("tiers", {}),
         ("pushes", []), ("pulls", [{"tier": 1, "format": "auto", "moves": []}]),
-        ("mapping", {"kind": "permutation", "seed": -1}), ("mapping", {"kind": "permutation", "seed": 1 << 64}),
-        ("mapping", {"kind": "permutation"}), ("mapping", {"kind": "shuffle"}), ("mapping", "contiguous"),
+        *(("mapping", {**PERMUTED, key: value}) for key, value in (("seed", -1), ("seed", 1 << 64), ("block", 4))),
+        ("mapping", {"kind": "permutation", "seed": 3}), ("mapping", {"kind": "shuffle"}), ("mapping", "contiguous"),
         *(("mapping", {**HASHED, **wrong}) for wrong in (
             {"k": 0}, {"k": 17}, {"k": 3.0}, {"k": True}, {"r1": -1.0}, {"r1": 65.0}, {"r1": float("nan")}, {"r1": "2"},
             {"r2": float("inf")}, {"r2": None}, {"seed": -1}, {"seed": 1 << 64},

@@ -111,7 +111,7 @@ def message_bytes(phase: RankPhase, segments: list[Occupied], unit_bytes: int) -
 def folded(plan: Plan, of: Gradients) -> dict[Key, int]:
     """The bytes of all messages of a call, by the programs of all ranks."""
     parts = plan.parts(of.size)
-    by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, parts)
+    by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, of.width, parts)
     ranks = [Rank(what, by, of) for what in lower_all(plan, of.size)]
     steps = [rank.exchanges() for rank in ranks]
     waiting = {rank.what.rank: found for rank, step in zip(ranks, steps, strict=True) if (found := next(step, None))}

@@ -235,7 +235,9 @@ class _Rank:
     def _called(self, tensor: torch.Tensor, layout: Layout, number: int, op: str, changed: dict[str, Any]) -> Any:
         device, parts = self.device, self.group.plan.parts(self.group.size)
         given = contribution_of(tensor, layout)
-        cut = DevicePartitions(self.group.plan.mapping, parts, self.group.unit, self._upload).of(layout.units)
+        cut = DevicePartitions(self.group.plan.mapping, parts, self.group.unit, self._upload).of(
+            layout.units, layout.width
+        )
         counts = [(ctypes.c_int64 * parts)() for _ in range(2)]
         call = CallArgs(
             number=number,

@@ -26,7 +26,7 @@ SOURCE = Path(__file__).parents[1] / "targets" / "cuda" / "partition.cpp"
 def _library() -> ctypes.CDLL:
     command = ["-std=c++17", "-O1", "-shared", "-fPIC", *(f"-I{path}" for path in include_dirs("cuda")), str(SOURCE)]
     made = ctypes.CDLL(str(compiled(command, headers("cuda") | {"source": SOURCE.read_text("utf-8")})))
-    made.partition.argtypes = (*[ctypes.c_uint64] * 5, ctypes.c_void_p, ctypes.c_void_p)
+    made.partition.argtypes = (*[ctypes.c_uint64] * 6, ctypes.c_void_p, ctypes.c_void_p)
     return made
 
 
@@ -35,7 +35,8 @@ def partition(geometry: Any, seed: int = SEED) -> Partition:
     units, width, parts, tables = geometry.cut
     made = Partition()
     largest = max(geometry.slots_of(part) for part in range(parts))
-    size = _library().partition(seed, units, width, parts, largest, tables or None, ctypes.addressof(made))
+    cut = (units, width, parts, largest, geometry.block, tables or None)
+    size = _library().partition(seed, *cut, ctypes.addressof(made))
     assert size == ctypes.sizeof(Partition)
     made.arrays = [np.frombuffer(geometry.tables.keep, np.uint64)] if tables else []
     return made

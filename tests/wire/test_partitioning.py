@@ -1,4 +1,4 @@
-"""The slots that predictions are made with are those of the kernels."""
+"""The slots and blocks that predictions are made with are those of the kernels."""
 
 from __future__ import annotations
 
@@ -8,25 +8,51 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.codegen.render import UnitInputs, render
-from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.library import load
-from zenc.scheme.model import Contiguous, Permutation
-from zenc.wire.partitioning import slots_of_units
+from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, Permutation
+from zenc.wire.constants import BLOCKS_OF_PART
+from zenc.wire.part_sizes import block_of, part_sizes
+from zenc.wire.partitioning import cut, slots_of_units
+
+BLOCKS = st.sampled_from((None, *PERMUTED_BLOCKS))
 
 
-@pytest.mark.parametrize("seed", [0, 0x5EED, 2**64 - 1])
-@pytest.mark.parametrize("units", [1, 2, 3, 9, 10, 1000, 65_537, 1_000_000, 2**33 + 5, 2**61])
-def test_the_permutation_is_that_of_the_kernels(seed, units):
-    kernels = load(render(UnitInputs("permutation", seed)))
+@pytest.mark.parametrize(("seed", "block"), [(0, None), (0x5EED, 64), (2**64 - 1, 16)])
+@pytest.mark.parametrize("units", [1, 7, 8, 9, 130, 1000, 65_537, 1_000_000, 2**33 + 5, 2**61])
+def test_slots_are_those_of_the_kernels(seed, block, units):
+    kernels, mapping = load(render(UnitInputs("permutation", seed, block=block or 0))), Permutation(seed, block)
     ids = np.unique(np.r_[0, units - 1, np.random.default_rng(1).integers(0, units, 1000)])
-    slots = np.empty_like(ids)
-    kernels.slots_of_units(Geometry(units, 1, 1), ids.ctypes.data, len(ids), slots.ctypes.data)
-    assert np.array_equal(slots_of_units(Permutation(seed), units, ids), slots)
+    for width, parts in ((1, 1), (1, 8), (1, 1000), (0, 3)):
+        geometry, slots = kernels.geometry(units, width, parts), np.empty_like(ids)
+        assert geometry.block == block_of(mapping, units, width, parts)
+        assert [geometry.slots_of(part) for part in range(parts)] == part_sizes(mapping, units, width, parts)
+        kernels.slots_of_units(geometry, ids.ctypes.data, len(ids), slots.ctypes.data)
+        assert np.array_equal(slots_of_units(mapping, units, ids, geometry.block), slots)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 8, 9, 1000])
+@pytest.mark.parametrize("block", PERMUTED_BLOCKS[1:])
+def test_kernels_take_larger_blocks_from_the_same_number_of_elements_on(parts, block):
+    kernels, mapping = load(render(UnitInputs("permutation", 7))), Permutation(7)
+    enough = block * parts * (parts - 1).bit_length() * BLOCKS_OF_PART
+    for units in {max(0, enough - 1), enough}:
+        assert kernels.geometry(units, 1, parts).block == block_of(mapping, units, 1, parts)
+    assert block_of(mapping, enough, 1, parts) >= block
+    assert parts == 1 or block_of(mapping, enough - 1, 1, parts) == block // 2
 
 
 @settings(deadline=None)
-@given(units=st.integers(1, 3000), seed=st.integers(0, 2**64 - 1))
-def test_it_is_one_to_one(units, seed):
-    ids = np.arange(units)
-    assert np.array_equal(np.sort(slots_of_units(Permutation(seed), units, ids)), ids)
-    assert np.array_equal(slots_of_units(Contiguous(), units, ids), ids)
+@given(units=st.integers(1, 3000), parts=st.integers(1, 9), seed=st.integers(0, 2**64 - 1), block=BLOCKS)
+def test_blocks_are_permuted_one_to_one_and_never_cut(units, parts, seed, block):
+    mapping, ids = Permutation(seed, block), np.arange(units)
+    found, kept = cut(mapping, units, 1, parts), block_of(mapping, units, 1, parts)
+    slots = slots_of_units(mapping, units, ids, kept)
+    assert np.array_equal(np.sort(slots), ids)
+    assert np.array_equal(slots % kept, ids % kept)
+    assert np.array_equal(found.part, np.repeat(found.part[::kept], kept)[:units])
+    assert found.sizes.sum() == units and (found.sizes[: found.part.max()] % kept == 0).all()
+
+
+@given(units=st.integers(1, 3000))
+def test_contiguous_units_are_their_slots(units):
+    assert np.array_equal(slots_of_units(Contiguous(), units, np.arange(units), 1), np.arange(units))

@@ -120,7 +120,7 @@ class ExactBytes:
     def __init__(self, plan: Plan, of: Gradients) -> None:
         self.plan, self.size = plan, of.size
         parts = plan.parts(of.size)
-        by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, parts)
+        by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, of.width, parts)
         self.values = _Segments(by, of, of.unit_bytes, bare=plan.announces)
         self.sets = _Segments(whole(of.units), of, unit_bytes=0) if plan.announces else self.values
         self.blocks = blocks_of(plan) | {phase.name: 0 for phase in plan.phases if phase.format is Format.DENSE}

@@ -26,6 +26,7 @@ from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
 from zenc.verify.provenance import Deliveries
 from zenc.wire.constants import DTYPE_BYTES
+from zenc.wire.part_sizes import block_of
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -54,7 +55,10 @@ class ExpectedBytes:
         """Units of the plan in one of the profile: elements of a row, which are there together."""
         self.units, self.unit_bytes = self.profile.units * self.grain, self.profile.unit_bytes // self.grain
         self.slots = self.units / self.parts
-        self.blocks = {name: max(1, block // self.grain) for name, block in blocks_of(self.plan).items()}
+        self.blocks = blocks_of(self.plan)
+        neighbours = block_of(self.plan.mapping, self.units, self.profile.width // self.grain, self.parts)
+        self.kept = max(1, self.units) if isinstance(self.plan.mapping, Contiguous) else neighbours
+        """Units of the plan that are neighbours wherever they go."""
 
     @property
     def bare(self) -> bool:
@@ -140,20 +144,15 @@ class ExpectedBytes:
         return counts, SEGMENT_HEADER_BYTES + body_bytes(phase.format, self.slots, counts, self.unit_bytes)
 
     def _density(self, contributors: int, block: int) -> Floats:
-        """Of the slots of each part that may weigh differently, those that so many ranks fill."""
+        """Of the slots of each part that may weigh differently, those that so many ranks fill, in blocks of slots."""
         if self.ranges > 1:
             edges = np.asarray(np.arange(self.parts + 1) * (self.profile.units / self.parts), np.float64)
-            if block > 1:
-                return self._blocks_between(contributors, block, edges)
+            if block // self.grain > 1:
+                return self._blocks_between(contributors, block // self.grain, edges)
             return self.profile.union_between(edges[:-1], edges[1:], contributors)
-        if block > 1:
-            return np.array([float(self._block_density(contributors, block))])
-        return np.array([float(self.profile.union(contributors))])
-
-    def _block_density(self, contributors: int, block: int) -> float:
-        if isinstance(self.plan.mapping, Contiguous):
-            return float(self.profile.blocks(contributors, block))
-        return float(1 - (1 - self.profile.union(contributors)) ** block)
+        together = min(block, self.kept)
+        held = self.profile.blocks(contributors, max(1, together // self.grain))
+        return np.array([float(held if together == block else 1 - (1 - held) ** (block / together))])
 
     def _blocks_between(self, contributors: int, block: int, edges: Floats) -> Floats:
         """Blocks of a part that have any unit: the mean over places inside it, as finely as its ranges are."""

@@ -31,13 +31,14 @@ class UnitInputs:
     k: int = 0
     r1: float = 0.0
     r2: float = 0.0
+    block: int = 0
 
     @classmethod
     def of(cls, plan: Plan) -> UnitInputs:
         """The inputs for ``plan``."""
         match plan.mapping:
-            case Permutation(seed):
-                return cls("permutation", seed)
+            case Permutation(seed, block):
+                return cls("permutation", seed, block=block or 0)
             case HierarchicalHash(k, r1, r2, seed):
                 return cls("hierarchical_hash", seed, k, r1, r2)
             case Holders():

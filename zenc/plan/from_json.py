@@ -16,6 +16,7 @@ from zenc.plan.to_json import Json
 from zenc.scheme.balance import MOST_CELLS, MOST_FUNCTIONS
 from zenc.scheme.collector import Collector
 from zenc.scheme.model import (
+    PERMUTED_BLOCKS,
     Aggregation,
     Contiguous,
     Format,
@@ -193,7 +194,7 @@ def _ensure_alone(tiers: tuple[Tier, ...], phases: Iterable[Phase]) -> None:
 
 def _mapping_from_json(data: Json) -> Mapping:
     if data["kind"] == "permutation":
-        return Permutation(_seed(data))
+        return Permutation(_seed(data), _block(data["block"]))
     if data["kind"] == "hierarchical_hash":
         k = _in_range(_of_type(data["k"], int), 1, MOST_FUNCTIONS)
         r1, r2 = (_in_range(_of_type(data[name], float), 0.0, MOST_CELLS) for name in ("r1", "r2"))
@@ -207,6 +208,12 @@ def _mapping_from_json(data: Json) -> Mapping:
 
 def _seed(data: Json) -> int:
     return _in_range(_of_type(data["seed"], int), 0, 2**64 - 1)
+
+
+def _block(value: object) -> int | None:
+    if value != "auto" and value not in PERMUTED_BLOCKS:
+        raise ValueError(f"a permutation has no blocks of {value!r:.40}")
+    return None if value == "auto" else _of_type(value, int)
 
 
 def _e(text: object) -> s.Expression:

@@ -43,7 +43,7 @@ from zenc.errors import Span
 from zenc.language.schedule import Block
 from zenc.scheme.model import Aggregation, Format, Holders, Mapping, Partition, Unit
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 
 class PhaseKind(str, Enum):

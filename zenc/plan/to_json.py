@@ -1,6 +1,6 @@
 """Plans as JSON, which ``zenc.plan.from_json`` reads. The moves are in the language, so that a person can play them.
 
-{"zenc_plan": 2, "scheme": "balanced", "size": 4, ..., "tiers": [{"name": "", "partition": "parallelism", ...}],
+{"zenc_plan": 3, "scheme": "balanced", "size": 4, ..., "tiers": [{"name": "", "partition": "parallelism", ...}],
  "pushes": [{"tier": 0, "format": "auto", "moves":
     [{"step": [{"for": "d", "from": "1", "to": "size - 1",
                 "do": [{"send": "part rank", "to": "(rank + d) mod size", "at": "patterns.zen:21:52"}]}]}]}]}
@@ -53,8 +53,8 @@ def _mapping_to_json(mapping: Mapping) -> Json:
     match mapping:
         case Contiguous():
             return {"kind": "contiguous"}
-        case Permutation(seed):
-            return {"kind": "permutation", "seed": seed}
+        case Permutation(seed, block):
+            return {"kind": "permutation", "seed": seed, "block": block or "auto"}
         case HierarchicalHash(k, r1, r2, seed):
             return {"kind": "hierarchical_hash", "k": k, "r1": r1, "r2": r2, "seed": seed}
         case Holders():

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from zenc.language.syntax import Argument, Phrase, Value, Word
 from zenc.scheme.arguments import match_arguments
-from zenc.scheme.collector import Collector, unknown
+from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.constants import Environment, constant, constant_integer
-from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
+from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, HierarchicalHash, Holders, Mapping, Permutation
 
 DEFAULT_SEED = 0x5EED
 DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
@@ -48,10 +48,11 @@ def _mapping(word: Word, environment: Environment, report: Collector) -> Mapping
 
 
 def _permutation(word: Word, environment: Environment, report: Collector) -> Permutation | None:
-    """``permutation`` or ``permutation(SEED)``."""
-    given = match_arguments(word, ("seed",), report)
+    """``permutation`` or ``permutation(SEED, BLOCK)``; both may be left out."""
+    given = match_arguments(word, ("seed", "block"), report)
     seed = _seed(given.get("seed"), environment, report)
-    return None if seed is None else Permutation(seed)
+    block = _block(given["block"], environment, report) if "block" in given else None
+    return None if seed is None or ("block" in given and block is None) else Permutation(seed, block)
 
 
 def _hierarchical_hash(word: Word, environment: Environment, report: Collector) -> HierarchicalHash | None:
@@ -74,6 +75,15 @@ def _seed(given: Argument | None, environment: Environment, report: Collector) -
         report.error("wrong-range", f"a seed is 0 to 2^64 - 1, not {seed}", given.span)
         return None
     return seed
+
+
+def _block(given: Argument, environment: Environment, report: Collector) -> int | None:
+    block = constant_integer(given.value, environment, report)
+    if block is not None and block not in PERMUTED_BLOCKS:
+        choices = listed(map(str, PERMUTED_BLOCKS))
+        report.error("wrong-range", f"a block is one of {choices} elements, not {block}", given.span)
+        return None
+    return block
 
 
 def _functions(given: Argument | None, environment: Environment, report: Collector) -> int | None:

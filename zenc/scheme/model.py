@@ -2,7 +2,7 @@
 
     Scheme          = name doc? parameters                  # parameters are bound to values here
                       tiers: TierDeclaration+               # inner to outer; without tiers there is one, named ""
-                      mapping: Contiguous | Permutation(seed) | HierarchicalHash(k, r1, r2, seed) | Holders
+                      mapping: Contiguous | Permutation(seed, block) | HierarchicalHash(k, r1, r2, seed) | Holders
                       unit: Unit                            # what is zero or not
                       announce: Communication?              # under Holders: the push that gathers all index sets
     Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
@@ -96,11 +96,20 @@ class Contiguous:
     """Slot = unit: parts are ranges of the tensor, so a skewed gradient loads them unevenly."""
 
 
+PERMUTED_BLOCKS = (8, 16, 32, 64)
+"""Numbers of single elements that a permutation may keep together: bytes to a word of a bitmap."""
+
+
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """Slot = a keyed bijection of the unit: parts are loaded evenly whatever the gradient. 64-bit seed."""
+    """Slot = a keyed bijection of the unit: parts are loaded evenly whatever the gradient. 64-bit seed.
+
+    Of single elements blocks of ``block`` neighbours are permuted, one of PERMUTED_BLOCKS; None: as many as the number
+    of elements and parts allows. Rows are permuted one by one.
+    """
 
     seed: int
+    block: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from zenc.scheme.model import BLOCKS, Format
+from zenc.scheme.model import BLOCKS, PERMUTED_BLOCKS, Format
 
-ABI_VERSION = 11
+ABI_VERSION = 12
 """Changes whenever the bytes on the wire or an entry point of the kernels change."""
 
 # Messages
@@ -42,6 +42,10 @@ PERMUTATION_ROUNDS = 3
 """2 pass every balance test that we have; the third is a margin."""
 DRAW_FIRST = 0x7FEB352D
 DRAW_SECOND = 0x846CA68B
+LEAST_BLOCK, MOST_BLOCK = PERMUTED_BLOCKS[0], PERMUTED_BLOCKS[-1]
+"""Single elements of a block, which keep their places in it (docs/adr/0036-blocks.md)."""
+BLOCKS_OF_PART = 10_000
+"""Blocks that a part has for every doubling of the number of parts, unless they are the least."""
 
 # The choice of an owner (docs/adr/0017-holders.md)
 RECEIVED_WEIGHT = 8

@@ -115,7 +115,11 @@ def message_bytes(format: Format, shapes: list[SegmentShape]) -> int:
     return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(shapes) + bodies
 
 
-def slots_of(units: int, parts: int, part: int) -> int:
-    """The slots of ``part`` when ``units`` are cut in ``parts``: equal cuts, the last ones may be shorter or empty."""
-    per_part = -(-units // parts)
+def slots_of(units: int, parts: int, part: int, block: int = 1) -> int:
+    """The slots of ``part`` when ``units`` are cut in ``parts``: equal cuts, the last ones may be shorter or empty.
+
+    Cuts are at multiples of ``block``.
+    """
+    blocks = -(-units // block)
+    per_part = -(-blocks // parts) * block
     return min(max(units - part * per_part, 0), per_part)

@@ -1,4 +1,4 @@
-"""Part sizes in slots: equal cuts, or under hierarchical hashing the counts that the hash h0 gives.
+"""Part sizes in slots: equal cuts between blocks, or under hierarchical hashing the counts that the hash h0 gives.
 
 h0, the function that chooses parts, is as in ``templates/shared/zenc/hash.h``.
 """
@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from zenc.scheme.model import HierarchicalHash, Mapping
-from zenc.wire.constants import GOLDEN
+from zenc.scheme.model import PERMUTED_BLOCKS, HierarchicalHash, Mapping, Permutation
+from zenc.wire.constants import BLOCKS_OF_PART, GOLDEN, LEAST_BLOCK
 from zenc.wire.formats import slots_of
 from zenc.wire.mix import ALL_BITS, Words, mix, mixed
 
@@ -17,13 +17,24 @@ MOST_HASHED = 1 << 22
 _CHUNK = 1 << 16
 
 
-def part_sizes(mapping: Mapping, units: int, parts: int) -> list[int]:
-    """The slots of each part of ``units``.
+def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
+    """Units of ``width`` values that stay together under ``mapping``: as in ``templates/shared/zenc/permutation.h``."""
+    if width != 1 or not isinstance(mapping, Permutation):
+        return 1
+    if mapping.block:
+        return mapping.block
+    least = BLOCKS_OF_PART * parts * (parts - 1).bit_length()
+    return next((block for block in reversed(PERMUTED_BLOCKS) if units >= block * least), LEAST_BLOCK)
+
+
+def part_sizes(mapping: Mapping, units: int, width: int, parts: int) -> list[int]:
+    """The slots of each part of ``units`` x ``width`` values.
 
     Of more than 2^22 hashed units those of equal cuts: real parts differ from them by about sqrt(units / parts).
     """
     if not isinstance(mapping, HierarchicalHash) or units > MOST_HASHED:
-        return [slots_of(units, parts, part) for part in range(parts)]
+        block = block_of(mapping, units, width, parts)
+        return [slots_of(units, parts, part, block) for part in range(parts)]
     sizes = np.zeros(parts, np.int64)
     for first in range(0, units, _CHUNK):
         chunk = np.arange(first, min(first + _CHUNK, units), dtype=np.uint64)

@@ -11,10 +11,9 @@ import numpy as np
 from zenc.plan.expressions import Ints
 from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
 from zenc.wire.constants import DRAW_FIRST, DRAW_SECOND, GOLDEN, PERMUTATION_ROUNDS
-from zenc.wire.formats import slots_of
 from zenc.wire.mix import ALL_BITS, mixed
 from zenc.wire.owners import owners_of
-from zenc.wire.part_sizes import parts_of_units
+from zenc.wire.part_sizes import block_of, part_sizes, parts_of_units
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,14 +25,14 @@ class UnitPartition:
     sizes: Ints
 
 
-def cut(mapping: Mapping, units: int, parts: int) -> UnitPartition:
-    """The cut of a tensor of ``units``, under all mappings but Holders: see ``owned``."""
+def cut(mapping: Mapping, units: int, width: int, parts: int) -> UnitPartition:
+    """The cut of a tensor of ``units`` x ``width`` values, under all mappings but Holders: see ``owned``."""
     assert not isinstance(mapping, Holders)
     if isinstance(mapping, HierarchicalHash):
         return _grouped(parts_of_units(mapping, np.arange(units, dtype=np.uint64), parts).astype(np.int64), parts)
-    slots = slots_of_units(mapping, units, np.arange(units))
-    sizes = np.array([slots_of(units, parts, part) for part in range(parts)])
-    return UnitPartition(*np.divmod(slots, max(1, slots_of(units, parts, 0))), sizes)
+    slots = slots_of_units(mapping, units, np.arange(units), block_of(mapping, units, width, parts))
+    sizes = np.array(part_sizes(mapping, units, width, parts))
+    return UnitPartition(*np.divmod(slots, max(1, sizes[0])), sizes)
 
 
 def whole(units: int) -> UnitPartition:
@@ -59,18 +58,26 @@ def _grouped(part: Ints, parts: int) -> UnitPartition:
     return UnitPartition(part, slot, sizes)
 
 
-def slots_of_units(mapping: Contiguous | Permutation, units: int, ids: Ints) -> Ints:
-    """The slots of unit ``ids`` [n] in a tensor of ``units``; see docs/adr/0003-permutation.md."""
-    return _permuted(mapping.seed, units, ids) if isinstance(mapping, Permutation) else ids
+def slots_of_units(mapping: Contiguous | Permutation, units: int, ids: Ints, block: int) -> Ints:
+    """The slots of unit ``ids`` [n] in a tensor of ``units``, of which ``block`` keep together.
 
-
-def _permuted(seed: int, units: int, ids: Ints) -> Ints:
-    columns = isqrt(units - 1) + 1 if units else 1
-    rows, keys = -(-units // columns), _keys(seed, units)
-    slots = _forward(ids, columns, rows, keys)
-    while (beyond := np.flatnonzero(slots >= units)).size:
-        slots[beyond] = _forward(slots[beyond], columns, rows, keys)
+    See docs/adr/0003-permutation.md and 0036-blocks.md.
+    """
+    slots = np.array(ids)
+    if isinstance(mapping, Permutation):
+        whole = np.flatnonzero(slots < units // block * block)
+        numbers, places = np.divmod(slots[whole], block)
+        slots[whole] = _permuted(mapping.seed, units // block, numbers) * block + places
     return slots
+
+
+def _permuted(seed: int, count: int, numbers: Ints) -> Ints:
+    columns = isqrt(count - 1) + 1 if count else 1
+    rows, keys = -(-count // columns), _keys(seed, count)
+    moved = _forward(numbers, columns, rows, keys)
+    while (beyond := np.flatnonzero(moved >= count)).size:
+        moved[beyond] = _forward(moved[beyond], columns, rows, keys)
+    return moved
 
 
 def _forward(cells: Ints, columns: int, rows: int, keys: list[int]) -> Ints:
@@ -88,8 +95,8 @@ def _draw(numbers: Ints, key: int, below: int) -> Ints:
     return np.asarray(hashed.astype(np.uint64) * np.uint64(below) >> np.uint64(32)).astype(np.int64)
 
 
-def _keys(seed: int, units: int) -> list[int]:
-    state, keys = mixed(seed) ^ mixed(units + GOLDEN & ALL_BITS), []
+def _keys(seed: int, count: int) -> list[int]:
+    state, keys = mixed(seed) ^ mixed(count + GOLDEN & ALL_BITS), []
     for _ in range(2 * PERMUTATION_ROUNDS):
         state = state + GOLDEN & ALL_BITS
         keys.append(mixed(state) >> 32)

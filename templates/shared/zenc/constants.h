@@ -5,7 +5,7 @@
 #include "zenc/config.h"
 
 // Changes whenever the bytes on the wire or an entry point of the kernels change.
-#define ZENC_ABI_VERSION 11
+#define ZENC_ABI_VERSION 12
 
 namespace zenc {
 
@@ -41,6 +41,11 @@ constexpr u64 MIX_SECOND = 0x94d049bb133111ebULL;
 constexpr int PERMUTATION_ROUNDS = 3;
 constexpr u32 DRAW_FIRST = 0x7feb352dU;
 constexpr u32 DRAW_SECOND = 0x846ca68bU;
+
+// The units of a block of a permutation, and how many blocks a part has if they are as large as they can be.
+constexpr u64 LEAST_BLOCK = 8;
+constexpr u64 MOST_BLOCK = 64;
+constexpr u64 BLOCKS_OF_PART = 10000;
 
 // What a message received counts beside one sent, and a message beside a unit owned: loads.h.
 constexpr i64 RECEIVED_WEIGHT = 8;

@@ -1,4 +1,5 @@
 // Geometry of a tensor of units x width: unit -> slot by the mapping, slot -> (part, word, bit) by the parts.
+// Parts are cut at multiples of the mapping's block: a block lies in one part, and in one word of its bitmap.
 #pragma once
 
 #include "zenc/formats.h"
@@ -13,7 +14,7 @@ ZENC_HD inline u64 largest_part(const Mapping& mapping, u64 units, u64 parts) {
     if constexpr (Mapping::HAS_TABLES)
         return mapping.largest.divisor;
     else
-        return ceil_divide(units, parts);
+        return ceil_divide(ceil_divide(units, mapping.block()), parts) * mapping.block();
 }
 
 // A tensor in parts as the host knows it, whatever the mapping: kernels of a GPU get it by value.

@@ -109,6 +109,7 @@ struct HierarchicalHash {
                              const Divider& largest_)
         : family(seed), r1(r1_), r2(r2_), parts(parts_), tables(units, parts_, words), largest(largest_) {}
 
+    ZENC_HD u64 block() const { return 1; }
     ZENC_HD u64 part(u64 unit) const { return family.draw(0, unit, parts); }
     ZENC_HD u64 slots_of(u64 part) const { return tables.sizes[part]; }
     ZENC_HD u64 slot(u64 part, u64 unit) const { return part * largest.divisor + tables.local_of[unit]; }

@@ -1,10 +1,10 @@
 // The mappings unit -> slot: bijections on [0, units) with a computed inverse, the same on every rank and
-// target.
+// target. Feistel permutes numbers; Permutation moves blocks of units by it.
 //
-// Permutation is a generalised Feistel network over [0, columns) x [0, rows), columns = ceil(sqrt(units)) and
-// rows = ceil(units / columns). The grid has fewer than `columns` cells too many, so that cycle walking
-// (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002) is needed once in sqrt(units)
-// evaluations; a Feistel network over a power of two would walk up to three steps for every unit. See
+// The network is a generalised one over [0, columns) x [0, rows), columns = ceil(sqrt(count)) and
+// rows = ceil(count / columns). The grid has fewer than `columns` cells too many, so that cycle walking
+// (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002) is needed once in sqrt(count)
+// evaluations; a Feistel network over a power of two would walk up to three steps for every number. See
 // docs/adr/0003-permutation.md.
 #pragma once
 
@@ -29,6 +29,7 @@ struct Contiguous {
 
     static constexpr int LANES = 64;
 
+    ZENC_HD u64 block() const { return 1; }
     ZENC_HD u64 slot(u64 unit) const { return unit; }
     ZENC_HD u64 unit(u64 slot) const { return slot; }
     ZENC_HD void slots(const u64* of, u64* slots_) const { copy(of, slots_); }
@@ -40,60 +41,50 @@ private:
     }
 };
 
-// Slot = a keyed pseudo-random permutation of the unit. All arithmetic of the rounds has 32 bits: it is cheap
-// on a GPU.
-struct Permutation {
-    static constexpr bool IS_IDENTITY = false;
-    static constexpr bool HAS_TABLES = false;
+// A keyed pseudo-random permutation of the numbers below `count` <= 2^62. All arithmetic of the rounds has 32
+// bits: it is cheap on a GPU.
+struct Feistel {
     static constexpr int ROUNDS = PERMUTATION_ROUNDS;  // each moves both halves
+    static constexpr int LANES = 64;
 
-    u64 units;
+    u64 count;
     Divider columns;
     u32 rows;
     u32 keys[2 * ROUNDS];
 
-    // units <= 2^62. The keys depend on units too: tensors of different sizes are permuted independently.
-    ZENC_HD Permutation(u64 seed, u64 units_)
-        : units(units_),
-          columns(ceil_square_root(units_)),
-          rows(static_cast<u32>(ceil_divide(units_, columns.divisor))) {
-        u64 state = mix(seed) ^ mix(units_ + GOLDEN);
+    // The keys depend on the count too: tensors of different sizes are permuted independently.
+    ZENC_HD Feistel(u64 seed, u64 count_)
+        : count(count_),
+          columns(ceil_square_root(count_)),
+          rows(static_cast<u32>(ceil_divide(count_, columns.divisor))) {
+        u64 state = mix(seed) ^ mix(count_ + GOLDEN);
         for (u32& key : keys) key = static_cast<u32>(mix(state += GOLDEN) >> 32);
     }
 
-    ZENC_HD u64 slot(u64 unit) const {
-        do unit = forward(unit);
-        while (unit >= units);
-        return unit;
+    // The image of a number below count, or BACKWARD its origin.
+    template <bool BACKWARD>
+    ZENC_HD u64 moved(u64 number) const {
+        do number = BACKWARD ? backward(number) : forward(number);
+        while (number >= count);
+        return number;
     }
 
-    ZENC_HD u64 unit(u64 slot) const {
-        do slot = backward(slot);
-        while (slot >= units);
-        return slot;
+    // The same of LANES numbers at once, for processors with vectors: no lane waits for another, and the
+    // rounds have no branch.
+    template <bool BACKWARD>
+    ZENC_HD void move_all(const u64* of, u64* to) const {
+        if (is_small())
+            move_cells<BACKWARD, u32>(of, to);
+        else
+            move_cells<BACKWARD, u64>(of, to);
     }
-
-    // LANES units at once, for processors with vectors: no lane waits for another, and the rounds have no
-    // branch.
-    static constexpr int LANES = 64;
-
-    ZENC_HD void slots(const u64* of, u64* slots_) const { map<false>(of, slots_); }
-    ZENC_HD void units_at(const u64* of, u64* units_) const { map<true>(of, units_); }
 
     // Whether the grid has at most 2^16 columns and rows, and all of its cells 32 bits.
-    ZENC_HD bool is_small() const { return units <= 0xffff0000; }
+    ZENC_HD bool is_small() const { return count <= 0xffff0000; }
 
 private:
-    template <bool BACKWARD>
-    ZENC_HD void map(const u64* of, u64* to) const {
-        if (is_small())
-            move_all<BACKWARD, u32>(of, to);
-        else
-            move_all<BACKWARD, u64>(of, to);
-    }
-
     template <bool BACKWARD, class Cell>
-    ZENC_HD void move_all(const u64* of, u64* to) const {
+    ZENC_HD void move_cells(const u64* of, u64* to) const {
         u32 row[LANES];
         u32 column[LANES];
         const u32 width = static_cast<u32>(columns.divisor);
@@ -110,9 +101,9 @@ private:
             greatest = greatest < cell ? cell : greatest;
             to[i] = cell;
         }
-        if (greatest >= units)
+        if (greatest >= count)
             for (int i = 0; i < LANES; ++i)
-                if (to[i] >= units) to[i] = BACKWARD ? unit(to[i]) : slot(to[i]);
+                if (to[i] >= count) to[i] = moved<BACKWARD>(to[i]);
     }
 
     // A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
@@ -176,6 +167,68 @@ private:
             column = subtract(column, draw(row, keys[2 * round], width), width);
         }
         return row * columns.divisor + column;
+    }
+};
+
+// The units of a block that a scheme leaves to `auto`, where parts are loaded evenly enough: within an eighth
+// of the mean, in the mean of all keys, where 1 % of the units are there, in whole blocks
+// (docs/adr/0036-blocks.md). Rows move alone.
+ZENC_HD inline u64 block_of(u64 asked, u64 units, u64 width, u64 parts) {
+    if (width != 1) return 1;
+    if (asked != 0) return asked;
+    u64 doublings = 0;
+    while (1ULL << doublings < parts) ++doublings;
+    u64 block = MOST_BLOCK;
+    while (block > LEAST_BLOCK && units < block * parts * doublings * BLOCKS_OF_PART) block /= 2;
+    return block;
+}
+
+// Slot = the unit's place in a block, whose number is permuted. Blocks are a power of two of units, from a
+// multiple of it on; what is left of the units behind the last whole block stays where it is.
+struct Permutation {
+    static constexpr bool IS_IDENTITY = false;
+    static constexpr bool HAS_TABLES = false;
+    static constexpr int LANES = Feistel::LANES;
+
+    Feistel blocks;
+    u64 shift;
+
+    ZENC_HD Permutation(u64 seed, u64 units, u64 block) : blocks(seed, units / block), shift(0) {
+        while (1ULL << shift < block) ++shift;
+    }
+
+    ZENC_HD u64 block() const { return 1ULL << shift; }
+    ZENC_HD u64 slot(u64 unit) const { return moved<false>(unit); }
+    ZENC_HD u64 unit(u64 slot) const { return moved<true>(slot); }
+
+    // LANES units or slots at once.
+    ZENC_HD void slots(const u64* of, u64* slots_) const { move_all<false>(of, slots_); }
+    ZENC_HD void units_at(const u64* of, u64* units_) const { move_all<true>(of, units_); }
+
+    // to [n] = what becomes of units or slots `of` [n] where move(to) moves the numbers of their blocks.
+    template <class Move>
+    ZENC_HD void move_blocks(const u64* of, u64 n, u64* to, Move move) const {
+        if (blocks.count == 0) {
+            for (u64 i = 0; i < n; ++i) to[i] = of[i];
+            return;
+        }
+        const u64 last = blocks.count - 1, inside = block() - 1;
+        for (u64 i = 0; i < n; ++i) to[i] = of[i] >> shift < last ? of[i] >> shift : last;
+        move(to);
+        for (u64 i = 0; i < n; ++i)
+            to[i] = of[i] >> shift <= last ? to[i] << shift | (of[i] & inside) : of[i];
+    }
+
+private:
+    template <bool BACKWARD>
+    ZENC_HD u64 moved(u64 number) const {
+        if (number >> shift >= blocks.count) return number;
+        return blocks.moved<BACKWARD>(number >> shift) << shift | (number & (block() - 1));
+    }
+
+    template <bool BACKWARD>
+    ZENC_HD void move_all(const u64* of, u64* to) const {
+        move_blocks(of, LANES, to, [&](u64* numbers) { blocks.move_all<BACKWARD>(numbers, numbers); });
     }
 };
 

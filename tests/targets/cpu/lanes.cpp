@@ -62,8 +62,8 @@ void nonzero_values() {
 void permutations() {
     for (const u64 units :
          {1ULL, 64ULL, 1000ULL, 65536ULL, 4000000ULL, 0xffff0000ULL, 0xffff0001ULL, 1ULL << 40}) {
-        const Permutation mapping(random_bits(), units);
         for (int trial = 0; trial < 20; ++trial) {
+            const Permutation mapping(random_bits(), units, 1ULL << trial % 7);
             u64 in[MOST_IN_BATCH], out[MOST_IN_BATCH], back[MOST_IN_BATCH];
             const u64 n = 1 + random_bits() % BATCH;
             for (u64 i = 0; i < n; ++i) in[i] = random_bits() % units;

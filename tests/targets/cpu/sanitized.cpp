@@ -204,7 +204,8 @@ void every_kernel() {
                 };
                 for (const u64 n : {u64{1}, units, 3 * units}) {
                     round_trip<T>(cut(Contiguous()), n);
-                    round_trip<T>(cut(Permutation(7, units)), n);
+                    round_trip<T>(cut(Permutation(7, units, block_of(0, units, width, parts))), n);
+                    if (width == 1) round_trip<T>(cut(Permutation(7, units, MOST_BLOCK)), n);
                 }
                 hashed_round_trips<T, 3>(units, width, parts, 2.0, 0.2);
                 hashed_round_trips<T, 1>(units, width, parts, 0.0, 0.0);
@@ -218,8 +219,8 @@ void every_kernel() {
 // A GPU maps one unit a thread, a CPU whole vectors: they have to agree, also where cycle walking begins.
 void one_by_one_as_in_vectors() {
     for (const u64 units : {1ULL, 2ULL, 3ULL, 33ULL, 1000ULL, 1ULL << 33, (1ULL << 62) - 1}) {
-        const Permutation mapping(below(~0ULL), units);
         for (int trial = 0; trial < 20; ++trial) {
+            const Permutation mapping(below(~0ULL), units, 1ULL << trial % 7);
             u64 in[Permutation::LANES];
             u64 slots[Permutation::LANES];
             u64 back[Permutation::LANES];

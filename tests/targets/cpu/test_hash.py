@@ -43,7 +43,7 @@ def test_every_unit_has_one_slot_by_rank_in_the_part_of_its_hash(hashing, at, un
     for part in range(parts):
         local = slots[expected == part] % step
         assert np.array_equal(local, np.arange(geometry.slots_of(part)))
-    assert [geometry.slots_of(part) for part in range(parts)] == part_sizes(MAPPING, units, parts)
+    assert [geometry.slots_of(part) for part in range(parts)] == part_sizes(MAPPING, units, 1, parts)
 
 
 def test_known_values_never_change():

@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 10, 15, 16, 17, 31, 64, 97, 100, 101, 127, 128, 999, 4093, 4096, 65536, 65537, 100_000]
+WIDTH = 0
+"""Of rows, which are permuted one by one, in a tensor as long as they can be."""
 KNOWN_SMALL = [969, 63, 949, 465, 104, 624, 229, 867]
 KNOWN_LARGE = [1094348813221, 472156219053, 156453642845]
 
 
 def slots_of(kernels, at, units, size):
     units, out = np.ascontiguousarray(units, np.int64), np.empty(len(units), np.int64)
-    kernels.slots_of_units(kernels.geometry(size, 1, 1), at.address(units), len(units), at.address(out))
+    kernels.slots_of_units(kernels.geometry(size, WIDTH, 1), at.address(units), len(units), at.address(out))
     return out
 
 
 def units_of(kernels, at, slots, size):
     slots, out = np.ascontiguousarray(slots, np.int64), np.empty(len(slots), np.int64)
-    kernels.units_of_slots(kernels.geometry(size, 1, 1), at.address(slots), len(slots), at.address(out))
+    kernels.units_of_slots(kernels.geometry(size, WIDTH, 1), at.address(slots), len(slots), at.address(out))
     return out
 
 

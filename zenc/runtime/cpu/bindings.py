@@ -17,6 +17,7 @@ _ARGUMENTS = {
     "slots_of_units": "nnnp pnp",
     "units_of_slots": "nnnp pnp",
     "mark_units": "nnnp pnpp",
+    "block": "nnn",
     "table_words": "nn",
     "build_tables": "nnp",
     "rank": "pnp",

@@ -2,7 +2,7 @@
 
     part of slot s = s / part_slots          local slot = s mod part_slots
     bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
-                     part_words is a multiple of RANKED_WORDS
+                     part_words is a multiple of RANKED_WORDS, part_slots one of block
 
 Parts are equal but for the last ones. Where a mapping has tables, each part has a size of its own, and ``part_slots``
 is that of the largest: behind the others there are gaps, numbers that are no slots. Kernels cut by
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, InternalError, TensorError
 from zenc.wire.constants import MOST_VALUES, RANKED_WORDS
+from zenc.wire.formats import slots_of
 
 WORD_BITS = 64
 MOST_WORDS = MOST_VALUES // 16
@@ -48,6 +49,7 @@ class Geometry:
     width: int
     parts: int
     tables: HashTables | None = None
+    block: int = 1
     cut: tuple[int, int, int, int] = field(init=False, repr=False)
     """The arguments of kernels: units, width, parts, and the address of the tables or 0."""
 
@@ -65,8 +67,8 @@ class Geometry:
 
     @property
     def part_slots(self) -> int:
-        """Slots of the largest part: ceil(units / parts), where there are no tables."""
-        return max(self.tables.sizes) if self.tables else -(-self.units // self.parts)
+        """Slots of the largest part: without tables ceil(blocks / parts) blocks."""
+        return max(self.tables.sizes) if self.tables else slots_of(self.units, self.parts, 0, self.block)
 
     @property
     def part_words(self) -> int:
@@ -82,4 +84,4 @@ class Geometry:
         """Slots of ``part``: ``part_slots``, or what is left of the units; or what the tables say."""
         if self.tables:
             return self.tables.sizes[part]
-        return min(max(self.units - part * self.part_slots, 0), self.part_slots)
+        return slots_of(self.units, self.parts, part, self.block)

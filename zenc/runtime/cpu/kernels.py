@@ -66,7 +66,7 @@ class Kernels:
 
         Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
         """
-        plain = Geometry(units, width, parts)
+        plain = Geometry(units, width, parts, block=self._functions["block"](units, width, parts))
         words = self._functions["table_words"](units, parts)
         if words < 0:
             message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"

@@ -47,7 +47,7 @@ class GpuBackend:
 
     def prepare(self, layout: Layout) -> GpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
-        return GpuPrepared(self._loaded, layout, self._cuts.of(layout.units), Workspace())
+        return GpuPrepared(self._loaded, layout, self._cuts.of(layout.units, layout.width), Workspace())
 
 
 @dataclass(frozen=True, slots=True)

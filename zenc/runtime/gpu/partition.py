@@ -1,7 +1,7 @@
 """Partitions on a GPU: the slots of each part, and the mapping's tables in the GPU's memory.
 
 cuts = Cuts(plan.mapping, parts, library, upload)
-cut = cuts.of(layout.units)      # at ``prepare``, on the host's thread
+cut = cuts.of(layout.units, layout.width)      # at ``prepare``, on the host's thread
 cut.fill(call)                   # for each call
 """
 
@@ -19,6 +19,7 @@ from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.scheme.model import HierarchicalHash, Mapping, Permutation
 from zenc.wire.formats import slots_of
+from zenc.wire.part_sizes import block_of
 
 Words: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
 Upload: TypeAlias = Callable[[Words], tuple[int, object]]
@@ -55,25 +56,26 @@ class DevicePartitions:
     def __init__(self, mapping: Mapping, parts: int, library: CallLibrary, upload: Upload) -> None:
         self.mapping, self.parts = mapping, parts
         self._library, self._upload = library, upload
-        self._known: WeakValueDictionary[int, DevicePartition] = WeakValueDictionary()
+        self._known: WeakValueDictionary[tuple[int, int], DevicePartition] = WeakValueDictionary()
         self._making = threading.Lock()
 
-    def of(self, units: int) -> DevicePartition:
-        """The cut of ``units``. Tables are made and uploaded here, unless a cut of as many is in use.
+    def of(self, units: int, width: int) -> DevicePartition:
+        """The cut of ``units`` x ``width`` values. Tables are made and uploaded here, unless such a cut is in use.
 
         Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
         """
         with self._making:
-            known = self._known.get(units)
+            key = (units, block_of(self.mapping, units, width, self.parts))
+            known = self._known.get(key)
             if known is None:
-                known = self._known[units] = self._made(units)
+                known = self._known[key] = self._made(*key)
             return known
 
-    def _made(self, units: int) -> DevicePartition:
+    def _made(self, units: int, block: int) -> DevicePartition:
         if not isinstance(self.mapping, HierarchicalHash):
-            slots = self._slots([slots_of(units, self.parts, part) for part in range(self.parts)])
+            slots = self._slots([slots_of(units, self.parts, part, block) for part in range(self.parts)])
             if isinstance(self.mapping, Permutation):
-                return DevicePartition(slots, seed=self.mapping.seed, block=1)
+                return DevicePartition(slots, seed=self.mapping.seed, block=block)
             return DevicePartition(slots)
         words = self._tables(self.mapping.seed, units)
         address, keep = self._upload(words)

@@ -49,17 +49,14 @@ template <class Mapping>
 ZENC_SHARED_CODE inline void slots_of_batch(const Mapping& mapping, u64* units, u64 n, u64* out) {
     static_assert(BATCH % Mapping::LANES == 0, "batches of whole vectors");
     for (u64 i = n; i % Mapping::LANES != 0; ++i) units[i] = units[0];
-    if (move_in_lanes<false>(mapping, units, n, out)) return;
-    for (u64 i = 0; i < n; i += Mapping::LANES) mapping.slots(units + i, out + i);
+    move_batch<false>(mapping, units, ceil_divide(n, Mapping::LANES) * Mapping::LANES, out);
 }
 
-// out = the units of n slots, as above. Slots of 32 bits are for lanes only.
-template <class Mapping, class Slot>
-ZENC_SHARED_CODE inline void units_of_batch(const Mapping& mapping, Slot* slots, u64 n, u64* out) {
+// out = the units of n slots, as above.
+template <class Mapping>
+ZENC_SHARED_CODE inline void units_of_batch(const Mapping& mapping, u64* slots, u64 n, u64* out) {
     for (u64 i = n; i % Mapping::LANES != 0; ++i) slots[i] = slots[0];
-    if (move_in_lanes<true>(mapping, slots, n, out)) return;
-    if constexpr (sizeof(Slot) == 8)
-        for (u64 i = 0; i < n; i += Mapping::LANES) mapping.units_at(slots + i, out + i);
+    move_batch<true>(mapping, slots, ceil_divide(n, Mapping::LANES) * Mapping::LANES, out);
 }
 
 // visit(first, numbers, n) for batches of ids [n]. Returns 0, or -1 - i if ids[i] is not below `limit`; then
@@ -108,7 +105,7 @@ inline i64 units_of_slots(const Geometry<Mapping>& geometry, const i64* slots, u
 }
 
 // The occupied units of all parts, batch by batch, in the order of their slots.
-template <class Mapping, class Slot>
+template <class Mapping>
 class OccupiedUnits {
 public:
     u64 part = 0;
@@ -136,7 +133,7 @@ public:
             n = found < BATCH ? found : BATCH;
             units_of_batch(geometry_.mapping, slots_, n, units);
             waiting_ = found - n;
-            copy_bytes(slots_, slots_ + n, waiting_ * sizeof(Slot));
+            copy_bytes(slots_, slots_ + n, waiting_ * 8);
             return true;
         }
         return false;
@@ -147,7 +144,7 @@ private:
     const u64* bitmap_;
     u64 word_ = 0;
     u64 waiting_ = 0;  // slots that are found, and in no batch yet
-    Slot slots_[MOST_IN_BATCH];
+    u64 slots_[MOST_IN_BATCH];
 };
 
 // visit(part, units, n, first) for batches of the occupied units of every part, in the order of their slots.
@@ -155,12 +152,8 @@ private:
 // it will touch.
 template <class Mapping, class Visit>
 inline void for_each_batch(const Geometry<Mapping>& geometry, const u64* bitmap, Visit visit) {
-    const auto visit_all = [&](auto batch) {
-        while (batch.next()) visit(batch.part, batch.units, batch.n, batch.first);
-    };
-    if constexpr (MOVES_IN_LANES<Mapping>)
-        if (geometry.mapping.is_small()) return visit_all(OccupiedUnits<Mapping, u32>(geometry, bitmap));
-    visit_all(OccupiedUnits<Mapping, u64>(geometry, bitmap));
+    OccupiedUnits<Mapping> batch(geometry, bitmap);
+    while (batch.next()) visit(batch.part, batch.units, batch.n, batch.first);
 }
 
 }  // namespace zenc

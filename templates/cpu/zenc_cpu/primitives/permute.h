@@ -6,21 +6,19 @@
 
 namespace zenc {
 
-// Whether `Mapping` has a form in lanes, for numbers of 32 bits.
-template <class Mapping>
-constexpr bool MOVES_IN_LANES = false;
+// to [n] = the slots, or BACKWARD the units, of `of` [n], n a multiple of Mapping::LANES.
+template <bool BACKWARD, class Mapping>
+inline void move_in_loops(const Mapping& mapping, const u64* of, u64 n, u64* to) {
+    for (u64 i = 0; i < n; i += Mapping::LANES)
+        BACKWARD ? mapping.units_at(of + i, to + i) : mapping.slots(of + i, to + i);
+}
 
-// to [n] = the slots, or BACKWARD the units, of `of` [n], n a multiple of 64; returns false, and does
-// nothing, where lanes do not.
-template <bool BACKWARD, class Mapping, class Number>
-inline bool move_in_lanes(const Mapping&, const Number*, u64, u64*) {
-    return false;
+template <bool BACKWARD, class Mapping>
+inline void move_batch(const Mapping& mapping, const u64* of, u64 n, u64* to) {
+    move_in_loops<BACKWARD>(mapping, of, n, to);
 }
 
 #if ZENC_LANES
-
-template <>
-constexpr bool MOVES_IN_LANES<Permutation> = true;
 
 // Numbers of 32 bits, one in each lane.
 struct Numbers {
@@ -29,7 +27,6 @@ struct Numbers {
     __m512i lanes;
 
     static Numbers all(u32 number) { return {_mm512_set1_epi32(static_cast<int>(number))}; }
-    static Numbers load(const u32* from) { return {_mm512_loadu_si512(from)}; }
     static Numbers load(const u64* from) {
         const __m256i halves[2] = {_mm512_maskz_cvtepi64_epi32(0xff, _mm512_loadu_si512(from)),
                                    _mm512_maskz_cvtepi64_epi32(0xff, _mm512_loadu_si512(from + 8))};
@@ -68,20 +65,19 @@ public:
     static constexpr u64 VECTORS = 4;
     static constexpr u64 CELLS = VECTORS * Numbers::NUMBER;
 
-    explicit Moving(const Permutation& by)
+    explicit Moving(const Feistel& by)
         : by_(by),
           width_(Numbers::all(static_cast<u32>(by.columns.divisor))),
           height_(Numbers::all(by.rows)),
           reciprocal_(Numbers::all(static_cast<u32>(by.columns.reciprocal >> 32))) {}
 
     // to [CELLS] = the slots, or BACKWARD the units, of `of` [CELLS].
-    template <class Number>
-    void move(const Number* of, u64* to) const {
+    void move(const u64* of, u64* to) const {
         Numbers row[VECTORS], column[VECTORS];
 #pragma GCC unroll 4  // or they are in memory
         for (u64 v = 0; v < VECTORS; ++v) split(Numbers::load(of + v * Numbers::NUMBER), row[v], column[v]);
-        for (int i = 0; i < Permutation::ROUNDS; ++i) {
-            const int round = BACKWARD ? Permutation::ROUNDS - 1 - i : i;
+        for (int i = 0; i < Feistel::ROUNDS; ++i) {
+            const int round = BACKWARD ? Feistel::ROUNDS - 1 - i : i;
             const Numbers first = Numbers::all(by_.keys[2 * round]);
             const Numbers second = Numbers::all(by_.keys[2 * round + 1]);
 #pragma GCC unroll 4
@@ -107,7 +103,7 @@ private:
     }
 
     // `moved` goes by a pseudo-random number below `range` that depends on the other coordinate:
-    // Permutation::draw.
+    // Feistel::draw.
     static void turn(Numbers& moved, Numbers other, Numbers key, Numbers range) {
         const Numbers once = (other ^ key) * Numbers::all(DRAW_FIRST);
         const Numbers hash = (once ^ once.shifted(15)) * Numbers::all(DRAW_SECOND);
@@ -118,28 +114,29 @@ private:
             moved = (moved + by).smaller(moved + by - range);
     }
 
-    // The cells that are no units walk on, one by one: there are few.
+    // The cells beyond the count walk on, one by one: there are few.
     void join(Numbers cell, u64* to) const {
         cell.store(to);
-        for (u32 beyond = cell.at_least(Numbers::all(static_cast<u32>(by_.units))); beyond != 0;
+        for (u32 beyond = cell.at_least(Numbers::all(static_cast<u32>(by_.count))); beyond != 0;
              beyond &= beyond - 1) {
             const u64 i = lowest_bit(beyond);
-            to[i] = BACKWARD ? by_.unit(to[i]) : by_.slot(to[i]);
+            to[i] = by_.moved<BACKWARD>(to[i]);
         }
     }
 
-    const Permutation& by_;
+    const Feistel& by_;
     const Numbers width_;
     const Numbers height_;
     const Numbers reciprocal_;
 };
 
-template <bool BACKWARD, class Number>
-inline bool move_in_lanes(const Permutation& by, const Number* of, u64 n, u64* to) {
-    if (!by.is_small()) return false;
-    const Moving<BACKWARD> moving(by);
-    for (u64 i = 0; i < n; i += Moving<BACKWARD>::CELLS) moving.move(of + i, to + i);
-    return true;
+template <bool BACKWARD>
+inline void move_batch(const Permutation& mapping, const u64* of, u64 n, u64* to) {
+    if (!mapping.blocks.is_small()) return move_in_loops<BACKWARD>(mapping, of, n, to);
+    const Moving<BACKWARD> moving(mapping.blocks);
+    mapping.move_blocks(of, n, to, [&](u64* numbers) {
+        for (u64 i = 0; i < n; i += Moving<BACKWARD>::CELLS) moving.move(numbers + i, numbers + i);
+    });
 }
 
 #endif

@@ -24,12 +24,13 @@ inline Partition partition_of(const Call& call, u64 parts) {
         if (slots > largest) largest = slots;
     }
     const u64 units = static_cast<u64>(call.units);
-    return {units,
-            static_cast<u64>(call.width),
-            parts,
-            largest,
-            Permutation(call.seed, call.block == 0 ? 0 : units),
-            call.tables};
+    return {
+        units,
+        static_cast<u64>(call.width),
+        parts,
+        largest,
+        call.block == 0 ? Permutation(0, 0, 1) : Permutation(call.seed, units, static_cast<u64>(call.block)),
+        call.tables};
 }
 
 class Queue {
