@@ -14,7 +14,8 @@ from zenc.codegen.build import cache, cuda_compilers, cuda_paths, gpu_kernels, n
 from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build.arch import Arch, listed
 from zenc.codegen.build.cuda_compilers import CHOICE, device_compiler
-from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins
+from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins, modules_of
+from zenc.codegen.render import UnitInputs, render
 from zenc.errors import BuildError
 
 SOURCES = {
@@ -88,18 +89,32 @@ def test_the_name_has_the_whole_version(nvrtc):
     assert nvrtc.name.startswith(f"NVRTC {nvrtc.cuda}.") and nvrtc.name.count(".") == 2
 
 
-@pytest.mark.parametrize("change", ["source", "headers", "flags", "arch", "compiler", "zenc"])
+@pytest.mark.parametrize("change", ["source", "headers", "options", "compiler", "zenc"])
 def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
-    before = cache_key("source", SM_90, "NVRTC 1")
+    before = cache_key("source", ("-arch=sm_90",), "NVRTC 1")
     if change == "headers":
         monkeypatch.setattr(gpu_kernels, "headers", lambda _target: {"cuda/zenc_cuda/kernels.h": "other"})
-    elif change == "flags":
-        monkeypatch.setattr(gpu_kernels, "FLAGS", ("-std=c++20",))
     elif change == "zenc":
         monkeypatch.setattr(gpu_kernels, "__version__", "other")
     source = "other" if change == "source" else "source"
-    arch = Arch(8, 0) if change == "arch" else SM_90
-    assert cache_key(source, arch, "NVRTC 2" if change == "compiler" else "NVRTC 1") != before
+    options = ("-arch=sm_80",) if change == "options" else ("-arch=sm_90",)
+    assert cache_key(source, options, "NVRTC 2" if change == "compiler" else "NVRTC 1") != before
+
+
+MODULES = ("SEGMENTS", "DENSE_F32", "MERGE_F32", "EXPAND")
+"""What a dense call of ``balanced`` over float32 launches kernels of."""
+
+
+def test_a_module_has_its_kernels_alone(nvrtc):
+    """All of a dense float32 call of ``balanced`` are less than 300 KB."""
+    sources = render(UnitInputs("permutation", 1), "cuda")
+    modules, size = modules_of(sources), 0
+    for module in MODULES:
+        image = cubin(sources, SM_90, nvrtc, module=module).image
+        found = {name for name in modules if f".text.{name}\0".encode() in image}
+        assert found == {name for name in modules if modules[name] == module}
+        size += len(image)
+    assert size < 300_000
 
 
 def test_headers_of_the_host_are_no_part_of_kernels():

@@ -8,10 +8,15 @@ import pytest
 import torch
 
 import zenc
+from tests.emulator.build import kernels
 from tests.emulator.libraries import Libraries
 from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.emulated_gpu import EmulatedGpu, EmulatedRank, alone, choosing_ranks, emulated_ranks, only_current
 from tests.support.local import collectives, run_all
+from zenc.codegen.artifact import Artifact
+from zenc.codegen.build.gpu_kernels import modules_of
+from zenc.codegen.render import UnitInputs, render
+from zenc.errors import Diagnostic
 from zenc.runtime.backends import Backends
 from zenc.runtime.collective import Collective
 from zenc.runtime.gpu import device
@@ -42,6 +47,43 @@ def test_sums_and_counts_are_those_of_the_cpu(name, size):
                     assert mine["phases"][phase]["imbalance"] == theirs["phases"][phase]["imbalance"]
                     sent = {wire: size for wire, size in theirs["phases"][phase]["formats_sent"].items() if size}
                     assert mine["phases"][phase]["formats_sent"] == sent
+
+
+def by_module(fetched: list[str], broken: str = ""):
+    """``EmulatedGpu.images`` that compiles what is asked for, and no more; but not the module ``broken``."""
+
+    def images(_: EmulatedGpu, artifact: Artifact):
+        text = render(UnitInputs.of(artifact.plan), "cuda")["kernels.cu"]
+        modules = modules_of({"kernels.cu": text})
+
+        def image(kernel: str) -> bytes:
+            fetched.append(modules[kernel])
+            if fetched[-1] == broken:
+                raise zenc.BuildError(Diagnostic("compile-failed", "the disk is full"))
+            alone = f"#define ZENC_ONLY\n#define ZENC_{fetched[-1]} 1\n{text}"
+            return bytes(kernels({"kernels.cu": alone})) + b"\0"
+
+        return image
+
+    return images
+
+
+def test_modules_of_kernels_are_fetched_when_they_are_first_used(monkeypatch):
+    fetched: list[str] = []
+    monkeypatch.setattr(EmulatedGpu, "images", by_module(fetched))
+    artifact = zenc.compile("balanced", ranks=2)
+    inputs = [dense_tensor("random", rank, 2, 70, 1, torch.float32, 1) for rank in range(2)]
+    ranks = emulated_ranks(artifact, 2)
+    results = [*reduced(ranks, inputs), *reduced(ranks, inputs)]
+    assert_same_bits([*run_all(collectives(artifact, 2), inputs), *results])
+    assert sorted(fetched) == sorted(2 * ["SEGMENTS", "DENSE_F32", "MERGE_F32", "EXPAND"])
+
+
+def test_a_module_that_can_not_be_compiled_is_the_error_of_the_call(monkeypatch):
+    monkeypatch.setattr(EmulatedGpu, "images", by_module([], "DENSE_F32"))
+    (rank,) = emulated_ranks(zenc.compile("balanced", ranks=1), 1)
+    with pytest.raises(zenc.BuildError, match="the disk is full"):
+        reduced([rank], [torch.ones(70, 1)])
 
 
 def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch):

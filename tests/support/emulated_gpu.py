@@ -31,6 +31,7 @@ from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import GpuBackend
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
+from zenc.runtime.gpu.loaded_kernels import ImageOf
 from zenc.runtime.gpu.partition import Words
 
 NOT_READY = 600
@@ -63,8 +64,9 @@ class EmulatedGpu:
     def libraries(self, size: int) -> tuple[str, str | None]:
         return str(engine()), str(engine()) if size > 1 else None
 
-    def image(self, artifact: Artifact) -> bytes:
-        return bytes(kernels(render(UnitInputs.of(artifact.plan), "cuda"))) + b"\0"
+    def images(self, artifact: Artifact) -> ImageOf:
+        image = bytes(kernels(render(UnitInputs.of(artifact.plan), "cuda"))) + b"\0"
+        return lambda _: image
 
     def streams(self) -> tuple[int, int]:
         return self._streams[0], self._streams[1]

@@ -1,6 +1,14 @@
 // The algorithms of the CUDA target. The generated unit instantiates them for one mapping.
 #pragma once
 
+// A module is compiled alone by -DZENC_ONLY -DZENC_ and its name (zenc/codegen/build/gpu_kernels.py);
+// otherwise there are all of them.
+#ifdef ZENC_ONLY
+#define ZENC_HAS(module) ZENC_##module
+#else
+#define ZENC_HAS(module) 1
+#endif
+
 #include "zenc_cuda/codec/decode.h"
 #include "zenc_cuda/codec/encode.h"
 #include "zenc_cuda/merge/expand.h"

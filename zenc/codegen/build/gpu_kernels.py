@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,14 +57,19 @@ def cubins(sources: Mapping[str, str], archs: str | Iterable[str] | None) -> tup
 
 
 def cubin(
-    sources: Mapping[str, str], arch: Arch, compiler: DeviceCompiler, deadline_s: float = DEADLINE_SECONDS
+    sources: Mapping[str, str],
+    arch: Arch,
+    compiler: DeviceCompiler,
+    deadline_s: float = DEADLINE_SECONDS,
+    module: str = "",
 ) -> Cubin:
-    """The ``kernels.cu`` of ``sources`` for ``arch``, from the cache if it was compiled before.
+    """The ``kernels.cu`` of ``sources`` for ``arch``, or a ``module`` of it; from the cache if it was compiled before.
 
     Raises BuildError (``unknown-arch``, ``compile-failed``, ``build-timeout``) and CacheError.
     """
     ensure_archs((arch,), compiler)
-    source, options = sources[SOURCE], (f"-arch={arch}", *FLAGS)
+    source, chosen = sources[SOURCE], ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
+    options = (f"-arch={arch}", *FLAGS, *chosen)
 
     def make(folder: Path, deadline: float) -> dict[str, str]:
         (folder / SOURCE).write_text(source, "utf-8")
@@ -80,22 +86,32 @@ def cubin(
             "command": " ".join(options),
         }
 
-    unit = BuildUnit(cache_key(source, arch, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
+    unit = BuildUnit(cache_key(source, options, compiler.name), PRODUCT, compiler.name, make, f"{arch} kernels")
     return Cubin(arch, get_or_build(unit, deadline_s).read_bytes(), compiler.name, compiler.cuda)
 
 
-def cache_key(source: str, arch: Arch, compiler: str) -> str:
+def cache_key(source: str, options: Sequence[str], compiler: str) -> str:
     """The sha256, in hexadecimal, of everything that decides about the compiled bytes."""
     everything = {
         "source": source,
         "headers": device_headers(),
-        "flags": FLAGS,
-        "arch": str(arch),
+        "options": list(options),
         "compiler": compiler,
         "zenc": __version__,
         "target": TARGET,
     }
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+
+
+def modules_of(sources: Mapping[str, str]) -> dict[str, str]:
+    """The module of each kernel in the ``kernels.cu`` of ``sources``, by its name."""
+    found = re.finditer(r"^(?:#if ZENC_HAS\((\w+)\)|ZENC_KERNEL\((\w+))", sources[SOURCE], re.MULTILINE)
+    module, modules = "", {}
+    for each in found:
+        module = each[1] or module
+        if each[2]:
+            modules[each[2]] = module
+    return modules
 
 
 def device_headers() -> dict[str, str]:

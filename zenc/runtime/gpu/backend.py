@@ -10,6 +10,7 @@ from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call import GpuCall, GpuContext, Workspace
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
+from zenc.runtime.gpu.loaded_kernels import LoadedKernels
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
 from zenc.runtime.gpu.sequence import load_sequence
@@ -35,7 +36,7 @@ class GpuBackend:
             played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = played.library, played.program
             library.bind(*gpu.libraries(group.size))
-            kernels = library.load_kernels(gpu.image(artifact))
+            kernels = LoadedKernels(library, gpu.images(artifact))
         except Exception as error:
             tell(group, error, deadline)
             raise

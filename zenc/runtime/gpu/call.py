@@ -16,6 +16,7 @@ from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_o
 from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.library import CallLibrary
+from zenc.runtime.gpu.loaded_kernels import LoadedKernels
 from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within
@@ -28,14 +29,14 @@ Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 
 @dataclass(frozen=True, slots=True)
 class GpuContext:
-    """The common parts of all calls. ``library`` owns the handles ``program``, ``kernels`` and ``communicator``."""
+    """The common parts of all calls. ``library`` owns the handles ``program`` and ``communicator``."""
 
     scheme: str
     parts: int
     announces: bool
     library: CallLibrary
     program: int | None
-    kernels: int
+    kernels: LoadedKernels
     communicator: int
     gpu: GpuDevice
     nothing: torch.Tensor
@@ -106,7 +107,7 @@ class GpuCall:
         with within("kernels and messages"):
             outcome = loaded.library.all_reduce(self.call)
         if outcome is not CallOutcome.DONE:
-            raise failure_of(self.call, loaded.scheme)
+            raise loaded.kernels.failure or failure_of(self.call, loaded.scheme)
         return counts_in, counts_out
 
     def _fill(
@@ -127,7 +128,7 @@ class GpuCall:
             call.ids, call.n = ids.data_ptr() or loaded.nothing.data_ptr(), ids.numel()
         call.values, call.divisor = contribution.values.data_ptr(), divisor
         call.dense_out = None if target is None else target.data_ptr()
-        call.program, call.kernels, call.communicator = loaded.program, loaded.kernels, loaded.communicator
+        call.program, call.kernels, call.communicator = loaded.program, loaded.kernels.handle, loaded.communicator
         call.stream, call.side = loaded.gpu.streams()
         call.deadline = int(loaded.deadline * 1e6)
         if loaded.capacity is not None:

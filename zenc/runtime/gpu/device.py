@@ -10,10 +10,12 @@ from typing import Protocol
 import torch
 
 from zenc.codegen.artifact import Artifact
+from zenc.codegen.build.gpu_kernels import modules_of
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.gpu.driver import driver, find_nccl
 from zenc.runtime.gpu.kernel_image import kernels_for
+from zenc.runtime.gpu.loaded_kernels import ImageOf
 from zenc.runtime.gpu.partition import Words
 from zenc.runtime.streams import new_stream
 
@@ -31,10 +33,10 @@ class GpuDevice(Protocol):
         Raises BuildError ``cuda-unavailable``.
         """
 
-    def image(self, artifact: Artifact) -> bytes:
-        """The kernels of ``artifact`` as this GPU loads them; compiled, if the artifact has none that fit.
+    def images(self, artifact: Artifact) -> ImageOf:
+        """The kernels of ``artifact`` as this GPU loads them: compiled where they can be, else those of the artifact.
 
-        Raises ArtifactError ``wrong-arch`` and BuildError.
+        An image raises ArtifactError ``wrong-arch`` and BuildError.
         """
 
     def streams(self) -> tuple[int, int]:
@@ -73,11 +75,13 @@ class TorchGpu:
         """Paths of the driver, and of NCCL where there are several ranks."""
         return driver().path, find_nccl().path if size > 1 else None
 
-    def image(self, artifact: Artifact) -> bytes:
-        """The kernels of ``artifact`` for this GPU, compiled where needed; ArtifactError ``wrong-arch``, BuildError."""
+    def images(self, artifact: Artifact) -> ImageOf:
+        """The kernels of ``artifact`` for this GPU, module by module."""
         started, own = driver(), artifact.target == "cuda"
-        sources = artifact.sources if own else render(UnitInputs.of(artifact.plan), "cuda")
-        return kernels_for(started.gpu(self.device.index), started, sources, artifact.cubins).image
+        gpu, sources = started.gpu(self.device.index), artifact.sources
+        sources = sources if own else render(UnitInputs.of(artifact.plan), "cuda")
+        modules = modules_of(sources)
+        return lambda kernel: kernels_for(gpu, started, sources, artifact.cubins, modules[kernel]).image
 
     def streams(self) -> tuple[int, int]:
         """The current stream and the side stream, as handles of CUDA."""

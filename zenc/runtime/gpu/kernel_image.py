@@ -17,10 +17,13 @@ def kernels_for(
     driver: Driver,
     sources: Mapping[str, str],
     cubins: Sequence[Cubin] = (),
+    module: str = "",
     *,
     deadline_s: float = DEADLINE_SECONDS,
 ) -> Cubin:
     """The ``kernels.cu`` of ``sources`` for ``gpu``, from the cache if it was compiled before; else one of ``cubins``.
+
+    What is compiled is the ``module`` alone, if one is named (``modules_of``).
 
     A compiler comes first: what it makes of the plan needs no trust in whoever made the artifact. Raises ArtifactError
     ``wrong-arch`` where there is neither, and what compiling raises.
@@ -28,7 +31,7 @@ def kernels_for(
     compiler, reasons = find_compiler(driver.cuda)
     arch = arch_for(gpu.arch, known_archs(compiler)) if compiler else None
     if compiler and arch:
-        return cubin(sources, arch, compiler, deadline_s)
+        return cubin(sources, arch, compiler, deadline_s, module)
     if compiler:
         reasons = (*reasons, f"{compiler.name} compiles for {listed(known_archs(compiler))} only")
     fit = [made for made in cubins if made.arch.runs_on(gpu.arch) and made.cuda <= driver.cuda]

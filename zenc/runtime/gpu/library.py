@@ -21,9 +21,13 @@ from zenc.runtime.gpu.call_args import CallArgs
 from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
 
 _ERROR_BYTES = 1024
+FETCH = ctypes.CFUNCTYPE(c_int64, c_void_p, c_char_p)
+"""Called with the name of a kernel that a call misses, by its thread: 1 once it is added, else 0."""
 _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
     "zenc_load_kernels": (c_void_p, (c_char_p, c_char_p, c_uint64)),
+    "zenc_add_kernels": (c_int64, (c_void_p, c_char_p, c_char_p, c_uint64)),
+    "zenc_fetch_kernels": (None, (c_void_p, FETCH, c_void_p)),
     "zenc_unload_kernels": (None, (c_void_p,)),
     "zenc_table_words": (c_int64, (c_int64, c_int64)),
     "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
@@ -106,11 +110,18 @@ class CallLibrary:
         text = _Text()
         kernels = self._library.zenc_load_kernels(image, *text.arguments)
         if not kernels:
-            help = (
-                "ZENC_CACHE_DIR=$(mktemp -d) has them compiled anew; a driver that is older than they are refuses them"
-            )
-            raise BuildError(Diagnostic("library-broken", f"the kernels can't be loaded: {text.value}", help=help))
+            raise _not_loaded(text.value)
         return int(kernels)
+
+    def add_kernels(self, kernels: int, image: bytes) -> None:
+        """Load those of one more cubin into the current context. Raises BuildError ``library-broken``."""
+        text = _Text()
+        if not self._library.zenc_add_kernels(kernels, image, *text.arguments):
+            raise _not_loaded(text.value)
+
+    def fetch_kernels(self, kernels: int, fetch: Any) -> None:
+        """Have ``fetch``, a FETCH, add kernels that calls miss. It has to live as long as they."""
+        self._library.zenc_fetch_kernels(kernels, fetch, None)
 
     def unload_kernels(self, kernels: int) -> None:
         """No call may be under way."""
@@ -177,6 +188,11 @@ class _Text:
     @property
     def value(self) -> str:
         return self._buffer.value.decode("utf-8", "replace")
+
+
+def _not_loaded(reason: str) -> BuildError:
+    help = "ZENC_CACHE_DIR=$(mktemp -d) has them compiled anew; a driver that is older than they are refuses them"
+    return BuildError(Diagnostic("library-broken", f"the kernels can't be loaded: {reason}", help=help))
 
 
 def _not_made(why: str) -> SynchronisationError:

@@ -39,7 +39,7 @@ public:
     Queue(Call& call, Communicator& group, i64 parts)
         : call(call),
           partition(partition_of(call, static_cast<u64>(parts))),
-          kernels(*static_cast<const Kernels*>(call.kernels)),
+          kernels(*static_cast<Kernels*>(call.kernels)),
           stream(static_cast<CUstream>(call.stream)),
           group(group),
           next_(static_cast<u8*>(call.arena)),
@@ -66,9 +66,6 @@ public:
         const void* parameters[] = {&arguments...};
         launch_words(kernel, blocks, rows, const_cast<void**>(parameters));
     }
-
-    // Whether the loaded kernels have one that not all mappings need.
-    bool has(const Kernel& kernel) const { return kernels.of(kernel, call.dtype) != nullptr; }
 
     // Sets bytes of device memory to 0.
     void clear(void* memory, u64 bytes) {
@@ -176,7 +173,7 @@ public:
 
     Call& call;
     const Partition partition;
-    const Kernels& kernels;
+    Kernels& kernels;
     const CUstream stream;
     Communicator& group;
     bool in_flight = false;  // messages are on the stream that nobody has waited for
