@@ -34,6 +34,7 @@ from zenc.simulator.calibration import bandwidth_only
 from zenc.simulator.contributor_counts import play
 from zenc.simulator.kernels.curve import linear_kernel
 from zenc.simulator.predict import predict
+from zenc.topology.shapes import ring
 from zenc.verify.proof import prove
 from zenc.verify.provenance import Deliveries
 from zenc.wire.formats import padded, wire_layout
@@ -217,9 +218,6 @@ def test_contributors_are_counted_as_programs_have_them(name: str) -> None:
     assert found == wanted
 
 
-WITH_A_CUT = [name for name in SHIPPED if not plan_of_shipped(name).announces]
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_kernels_run_on_as_many_segments(name: str) -> None:
     """Of the busiest of 8 ranks: segments that are summed, and indices written, one for all copies, and read."""
@@ -243,28 +241,49 @@ def indices(what: RankProgram) -> int:
     return written + sum(len(message.segments) for each in exchanges for message in each.receives)
 
 
-@pytest.mark.parametrize("name", WITH_A_CUT)
-def test_no_rank_holds_more_than_is_expected_of_its_memory(name: str) -> None:
-    """Between steps a program never has more segments than the memory model counts, which frees none early."""
+@pytest.mark.parametrize("name", SHIPPED)
+def test_memory_of_shipped_schemes(name: str) -> None:
     plan = plan_of_shipped(name)
-    size = size_of(plan)
-    model = MemoryModel(plan, size, expected_bytes(plan, size, UniformGradient(64 * plan.parts(size), 1, "f32", 1.0)))
-    expected: list[list[int]] = []
+    assert_same_memory(plan, size_of(plan))
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 6])
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=lambda each: "-".join(str(word).split()[-1] for word in each))
+def test_memory_of_all_combinations(combination: tuple[str, str, str], size: int) -> None:
+    assert_same_memory(plan_of(scheme_text(*combination), size), size)
+
+
+def assert_same_memory(plan: Plan, size: int) -> None:
+    """After every step, and at the end, every rank has as many segments as its program has made and not freed."""
+    rounds, found = expand(plan, size), list[list[int]]()
+    load = UniformGradient(64 * plan.parts(size), 1, "f32", 1.0)
+    model = MemoryModel(plan, rounds, expected_bytes(plan, size, load))
 
     def observe(phase: Phase, number: int, moved: Deliveries) -> None:
         model.observe(phase, number, moved)
-        expected.append((model.held // int(model.table[1])).tolist())
+        found.append((model.held // int(model.table[1])).tolist())
 
-    prove(plan, expand(plan, size), observe)
+    prove(plan, rounds, observe)
+    model.capacity(ring(size))
     for what in lower_all(plan, size):
-        assert all(count <= expected[step - 1][what.rank] for step, count in live(what).items())
+        for step, count in live(what).items():
+            assert found[step - 1][what.rank] == count, (what.rank, step)
+        assert model.held[what.rank] == (len(what.expand.segments) + kept(what)) * model.table[1]
 
 
 def live(what: RankProgram) -> dict[int, int]:
-    """Step -> how many segments there are when the next one begins."""
-    here, step, counts = set(what.pack.results) - set(what.pack.frees), 0, dict[int, int]()
-    for statement in (each for phase in what.phases for each in phase.statements):
-        here = (here | set(made_by(statement))) - set(statement.frees)
-        step = statement.number if isinstance(statement, Exchange) else step
-        counts[step] = len(here)
-    return {step: count for step, count in counts.items() if step}
+    """Step -> how many segments there are after it, before those that are kept apart are merged."""
+    here, counts = set(what.pack.results) - set(what.pack.frees), dict[int, int]()
+    for phase in what.phases:
+        step = 0
+        for statement in phase.statements:
+            here = (here | set(made_by(statement))) - set(statement.frees)
+            step = statement.number if isinstance(statement, Exchange) else step
+            if isinstance(statement, Exchange) or (step and not phase.one_shot):
+                counts[step] = sum(what.segments[segment].part >= 0 for segment in here) + kept(what)
+    return counts
+
+
+def kept(what: RankProgram) -> int:
+    """As many segments as the gradient weighs that is still there in one piece, beside its parts: by holders."""
+    return what.parts if what.phases[0].carries is Carries.SETS else 0

@@ -23,11 +23,13 @@ UNITS, WIDTH = 6_000, 3
 
 def expected(plan: Plan, size: int, density: float) -> list[dict[str, int]]:
     """The bytes of each rank's buffers when the call has ended."""
-    ledger = MemoryModel(plan, size, expected_bytes(plan, size, UniformGradient(UNITS, WIDTH, "f32", density)))
-    prove(plan, expand(plan, size), ledger.observe)
+    rounds = expand(plan, size)
+    ledger = MemoryModel(plan, rounds, expected_bytes(plan, size, UniformGradient(UNITS, WIDTH, "f32", density)))
+    prove(plan, rounds, ledger.observe)
     ledger.capacity(ring(size))
-    nothing = np.zeros(size, dtype=np.int64)
-    return [dict(zip(BUFFERS, column, strict=True)) for column in ledger._now(nothing, nothing).T.tolist()]
+    assert ledger.sets is not None
+    ends = zip(ledger.held.tolist(), ledger.sets.held.tolist(), strict=True)
+    return [{"segments": segments, "index_sets": sets} for segments, sets in ends]
 
 
 @pytest.mark.parametrize("density", [0.02, 0.3, 1.0])
@@ -72,8 +74,9 @@ def test_index_sets_and_rows(
 
 def test_sets_are_part_of_what_a_rank_needs() -> None:
     plan = ranks_of(4, "point_to_point then ring", "incremental")[0].artifact.plan
-    ledger = MemoryModel(plan, 4, expected_bytes(plan, 4, UniformGradient(6_400, 2, "f32", 0.5)))
-    prove(plan, expand(plan, 4), ledger.observe)
+    rounds = expand(plan, 4)
+    ledger = MemoryModel(plan, rounds, expected_bytes(plan, 4, UniformGradient(6_400, 2, "f32", 0.5)))
+    prove(plan, rounds, ledger.observe)
     need = ledger.capacity(ring(4)).needs[0]
     present = 6_000  # 6,400 * (1 - 0.5^4)
     buffers = dict(zip(BUFFERS, need.buffers, strict=True))

@@ -1,10 +1,10 @@
 """Expected bytes of every buffer of every rank, step by step, at a stated density.
 
 Counted are the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap of
-the slots), the messages that it sends and receives in a step, and in the end the result. Not counted are the model, its
-activations, what torch keeps for itself, and work space of kernels that is freed in between. Where a push is dense,
-segments hold all of their slots. By holders also the index sets of all ranks (``zenc.analysis.holder_memory``); the
-values of the gradient are then there twice, as one segment and in parts.
+the slots) up to the step that uses them last, the messages that it sends and receives in a step, and in the end the
+result. Not counted are the model, its activations, what torch keeps for itself, and work space of kernels that is freed
+in between. Where a push is dense, segments hold all of their slots. By holders also the index sets of all ranks
+(``zenc.analysis.holder_memory``); the values of the gradient are then there twice, as one segment and in parts.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import numpy as np
 
 from zenc.analysis.expected_bytes import ExpectedBytes, Floats
 from zenc.analysis.holder_memory import IndexSets, bitmap_bytes
-from zenc.analysis.memory import MemoryPeak, RankMemory
+from zenc.analysis.memory import BUFFERS, MemoryPeak, RankMemory
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.unroll import Rounds
+from zenc.rank_ir.liveness import last_uses
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries
@@ -26,10 +28,10 @@ INDEX_BYTES = 8
 
 
 class MemoryModel:
-    """Keeps account of every rank's buffers while a plan is played: ``observe`` is told of every round."""
+    """Keeps account of every rank's buffers while ``rounds`` of a plan are played: ``observe`` is told of every one."""
 
-    def __init__(self, plan: Plan, size: int, expected: ExpectedBytes) -> None:
-        parts = plan.parts(size)
+    def __init__(self, plan: Plan, rounds: Rounds, expected: ExpectedBytes) -> None:
+        size, parts, self.uses = rounds.size, rounds.parts, last_uses(rounds)
         self.plan, self.size, self.expected = plan, size, expected
         self.filled = any(phase.format is Format.DENSE for phase in plan.of(PhaseKind.PUSH))
         self.table = np.array([self._segment(k) for k in range(size + 1)], dtype=np.int64)
@@ -42,53 +44,43 @@ class MemoryModel:
             self.own = self._units(1, expected.units) * self._unit_bytes
         self.held = np.full(size, self.own)
         self.gradient = self._coo(1)
-        nothing = np.zeros(size, dtype=np.int64)
-        self.most = self._now(nothing, nothing)
-        self.moments: list[tuple[str, int]] = [("before the first step", 0)]
-        self.when = np.zeros(size, dtype=np.int64)
+        self.most = np.zeros((len(BUFFERS), size), dtype=np.int64)
+        self.when, self.moments = np.zeros(size, dtype=np.int64), list[tuple[str, int]]()
+        self._note(self.held, np.zeros_like(self.held), 0, "before the first step", 0)
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Take what moved in step ``number`` of ``phase``."""
         weights = self._weights(phase, moved)
         messages = np.bincount(moved.src, weights, self.size) + np.bincount(moved.dst, weights, self.size)
         if phase is not self.phase:
-            self._merge_complete()
+            self._end_phase()
             self.phase = phase
         if self.sets:
             self._take_sets(self.sets, phase.kind, moved)
-        if phase.kind is PhaseKind.ANNOUNCE:
-            pass  # brings no values
-        elif phase.kind is PhaseKind.PULL:
-            self._replace(moved)
-        elif phase.keeps_apart:
-            self._keep(moved)
-        else:
-            self._merge(moved)
-        self._note(messages.astype(np.int64), 0, phase.name, number)
+        before = self.held
+        if phase.kind is not PhaseKind.ANNOUNCE:
+            self._take(phase, moved, self.uses.freed[phase.name, number])
+        self._note(np.maximum(before, self.held), messages.astype(np.int64), 0, phase.name, number)
 
     def capacity(self, topology: Topology) -> MemoryPeak:
         """The most that every rank needed."""
-        self._merge_complete()
+        self._end_phase()
         if self.sets:
             self._agree(self.sets)
-        self._note(np.zeros(self.size, dtype=np.int64), self._coo(self.size), "after the last step", 0)
+        self._note(self.held, np.zeros(self.size, dtype=np.int64), self._coo(self.size), "after the last step", 0)
         needs = zip(range(self.size), self.most.T.tolist(), self.when.tolist(), strict=True)
         return MemoryPeak(
             topology, tuple(RankMemory(rank, tuple(most), *self.moments[when]) for rank, most, when in needs)
         )
 
-    def _note(self, messages: Ints, result: int, phase: str, number: int) -> None:
-        """The buffers of all ranks now; what a rank has more of than ever before is kept."""
-        now = self._now(messages, np.full_like(messages, result))
+    def _note(self, held: Ints, messages: Ints, result: int, phase: str, number: int) -> None:
+        """The buffers of all ranks now, [buffers, size]; what a rank has more of than ever before is kept."""
+        sets = self.sets.held if self.sets else np.zeros_like(held)
+        now = np.stack((np.full_like(held, self.gradient), held, sets, messages, np.full_like(held, result)))
         more = now.sum(axis=0) > self.most.sum(axis=0)
         self.when[more] = len(self.moments)
         self.moments.append((phase, number))
         self.most = np.where(more, now, self.most)
-
-    def _now(self, messages: Ints, result: Ints) -> Ints:
-        """[buffers, size]: what all ranks have of each now."""
-        sets = self.sets.held if self.sets else np.zeros_like(messages)
-        return np.stack((np.full_like(messages, self.gradient), self.held, sets, messages, result))
 
     def _take_sets(self, sets: IndexSets, kind: PhaseKind, moved: Deliveries) -> None:
         if kind is PhaseKind.ANNOUNCE:
@@ -108,34 +100,31 @@ class MemoryModel:
         rows = np.arange(len(moved.src))
         return self.expected.delivered(phase, moved, rows, len(rows))
 
-    def _merge(self, moved: Deliveries) -> None:
-        """What arrives is added to what is there."""
-        cells, inverse = np.unique(moved.dst * self.count.shape[1] + moved.part, return_inverse=True)
-        arrived = np.bincount(inverse.reshape(-1), moved.contributors).astype(np.int64)
-        self._set(cells, self.count.reshape(-1)[cells] + arrived)
+    def _take(self, phase: Phase, moved: Deliveries, freed: Ints) -> None:
+        """What arrives replaces what is there, is added to it, or stays apart; then what was ``freed`` is gone."""
+        count, bytes = self.count.reshape(-1), self.bytes.reshape(-1)
+        at = moved.dst * self.count.shape[1] + moved.part
+        changed = np.union1d(at, freed)
+        before = bytes[changed]
+        if phase.kind is PhaseKind.PULL:
+            count[at] = self.size
+        else:
+            np.add.at(count, at, moved.contributors)
+        if phase.keeps_apart:
+            np.add.at(bytes, at, self.table[moved.contributors // moved.pieces] * moved.pieces)
+        else:
+            bytes[at] = self.table[count[at]]
+        bytes[freed] = 0
+        self.held = self.held.copy()  # what was there before is still to be noted
+        np.add.at(self.held, changed // self.count.shape[1], bytes[changed] - before)
 
-    def _keep(self, moved: Deliveries) -> None:
-        """What arrives stays apart: piece by piece."""
-        np.add.at(self.count, (moved.dst, moved.part), moved.contributors)
-        each = self.table[moved.contributors // moved.pieces] * moved.pieces
-        np.add.at(self.bytes, (moved.dst, moved.part), each)
-        np.add.at(self.held, moved.dst, each)
-
-    def _merge_complete(self) -> None:
-        """When a push ends, what was kept apart and is of all ranks is merged."""
-        cells = np.flatnonzero((self.count == self.size) & (self.bytes != self.table[self.size]))
-        self._set(cells, np.full_like(cells, self.size))
-
-    def _replace(self, moved: Deliveries) -> None:
-        """What arrives is complete."""
-        cells = np.unique(moved.dst * self.count.shape[1] + moved.part)
-        self._set(cells, np.full_like(cells, self.size))
-
-    def _set(self, cells: Ints, counts: Ints) -> None:
-        """Ranks and parts, as places in ``count``, hold merged segments of so many contributors now."""
-        bytes = self.bytes.reshape(-1)
-        np.add.at(self.held, cells // self.count.shape[1], self.table[counts] - bytes[cells])
-        self.count.reshape(-1)[cells], bytes[cells] = counts, self.table[counts]
+    def _end_phase(self) -> None:
+        """What was kept apart is merged, where it is needed."""
+        if self.phase and self.phase.kind is PhaseKind.PUSH and self.phase.keeps_apart:
+            needed = self.uses.needed[self.phase.name].reshape(self.bytes.shape)
+            merged = np.where(needed, self.table[self.count], 0)
+            self.held = self.held + (merged - self.bytes).sum(axis=1)
+            self.bytes = merged
 
     def _units(self, contributors: int, of: int) -> int:
         return round(of * float(self.expected.profile.union(contributors)))

@@ -78,7 +78,7 @@ def place(plan: Plan, topology: Topology, expected: ExpectedBytes) -> Placement:
     rounds = expand(plan, topology.size)
     raise_if_any(TopologyError, found := list(tier_problems(plan, topology)))
     meter = LinkLoadObserver(routes(rounds, topology), expected)
-    ledger = MemoryModel(plan, topology.size, expected)
+    ledger = MemoryModel(plan, rounds, expected)
 
     def observe(phase: Phase, number: int, moved: Deliveries) -> None:
         meter.observe(phase, number, moved)

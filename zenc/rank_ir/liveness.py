@@ -1,10 +1,15 @@
-"""Liveness of segments: what a rank program needs of what was written down, and where each segment is used last."""
+"""Liveness of segments: where each is used last, in the program of one rank, and in the steps of all."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import numpy as np
+
+from zenc.plan.expressions import Ints, Mask
+from zenc.plan.ir import PhaseKind
+from zenc.plan.unroll import Rounds
 from zenc.rank_ir.ir import (
     AnyStatement,
     Fill,
@@ -18,6 +23,7 @@ from zenc.rank_ir.ir import (
     used_by,
 )
 from zenc.scheme.model import Format
+from zenc.verify.provenance import by_part
 
 AnyStatementT = TypeVar("AnyStatementT", bound=AnyStatement)
 
@@ -60,3 +66,33 @@ def _specs(program: RankProgram) -> tuple[SegmentSpec, ...]:
     final = set(program.expand.segments)
     told = enumerate(program.segments)
     return tuple([replace(s, sent_in=sent.get(n), final=n in final) if n in sent or n in final else s for n, s in told])
+
+
+@dataclass(slots=True)
+class LastUses:
+    """The last uses of what all ranks hold of all parts: a place is rank * parts + part.
+
+    ``freed[phase, step]`` are the places of which a step uses or brings something that none after it needs, and
+    ``needed[phase]`` [places] those of which something is needed when the phase ends; steps are numbered from 1.
+    """
+
+    freed: dict[tuple[str, int], Ints] = field(default_factory=dict)
+    needed: dict[str, Mask] = field(default_factory=dict)
+
+
+def last_uses(rounds: Rounds) -> LastUses:
+    """The last uses of segments in ``rounds``, but for announced ones: from the last step to the first."""
+    found, needed = LastUses(), np.ones(rounds.size * rounds.parts, dtype=np.bool_)
+    for phase, played in reversed(rounds.phases):
+        if phase.kind is PhaseKind.ANNOUNCE:
+            continue
+        found.needed[phase.name] = needed.copy()
+        for number, round_ in reversed(list(enumerate(played, 1))):
+            rows = by_part(round_)
+            src, dst = (rank * rounds.parts + rows.part for rank in (rows.src, rows.dst))
+            touched = np.unique(np.concatenate((src, dst)))
+            found.freed[phase.name, number] = touched[~needed[touched]]
+            if phase.kind is PhaseKind.PULL:
+                needed[dst] = False
+            needed[src] = True
+    return found
