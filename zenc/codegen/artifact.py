@@ -123,6 +123,17 @@ class Artifact:
         images = {f"{cubin.arch}{CUBIN_SUFFIX}": cubin.image for cubin in self.cubins}
         return {**{name: text.encode() for name, text in readable.items()}, **images}
 
+    def raw_module(self, arch: str | None = None) -> Any:
+        """The kernels for a GPU ``arch`` (sm_90; None: the current device's) as a ``cupy.RawModule``.
+
+        Raises what ``zenc.codegen.raw_module`` raises.
+        """
+        from zenc.codegen.raw_module import raw_module
+        from zenc.codegen.render import UnitInputs, render
+
+        sources = self.sources if self.target == "cuda" else render(UnitInputs.of(self.plan), "cuda")
+        return raw_module(sources, self.cubins, arch)
+
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Write the artifact to ``directory`` (made if it is not there); the manifest comes last.
 

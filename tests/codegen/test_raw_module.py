@@ -1,0 +1,65 @@
+"""Kernels for CuPy, which a stand-in takes the place of: the file that it is given, and for which GPU."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from zenc.api import compile
+from zenc.codegen.build import cuda_compilers, nvcc
+from zenc.codegen.build import nvrtc as nvrtc_module
+from zenc.errors import BuildError
+
+ELF = b"\x7fELF"
+
+
+class RawModule:
+    """Takes what CuPy's takes, by name."""
+
+    def __init__(self, code=None, *, path=None, options=(), backend="nvrtc"):
+        self.image = Path(path).read_bytes()
+
+
+@pytest.fixture
+def cupy(monkeypatch, tmp_path):
+    monkeypatch.setenv("ZENC_CACHE_DIR", str(tmp_path))
+    device = SimpleNamespace(compute_capability="90")
+    made = SimpleNamespace(RawModule=RawModule, cuda=SimpleNamespace(Device=lambda: device))
+    monkeypatch.setitem(sys.modules, "cupy", made)
+    return made
+
+
+def kernels_in(image: bytes) -> set[str]:
+    return {name.decode() for name in re.findall(rb"\.text\.(\w+)", image)}
+
+
+def test_the_kernels_of_the_current_device(nvrtc, cupy):
+    artifact = compile("balanced", target="plan")
+    made = artifact.raw_module()
+    assert made.image.startswith(ELF) and len(kernels_in(made.image)) > 10
+    assert artifact.raw_module("sm_90").image == made.image
+    with pytest.raises(BuildError, match="sm_20"):
+        artifact.raw_module("sm_20")
+
+
+def test_those_that_came_with_the_artifact_where_nothing_compiles(nvrtc, cupy, monkeypatch):
+    artifact = compile("agsparse", target="cuda", arch=["sm_80"])
+    monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
+    monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
+    cuda_compilers._found.cache_clear()
+    try:
+        assert artifact.raw_module("sm_86").image == artifact.cubins[0].image
+        with pytest.raises(BuildError, match="cuda-compiler-missing"):
+            artifact.raw_module()
+    finally:
+        cuda_compilers._found.cache_clear()
+
+
+def test_it_says_so_where_cupy_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(BuildError, match="cuda-unavailable"):
+        compile("balanced", target="plan").raw_module("sm_90")
