@@ -85,6 +85,11 @@ class Libraries:
         """Have calls fail: ``NAME:K=CODE``, ``NAME@DEVICE:K=CODE``, several with commas; "" for none."""
         assert self.library.emulator_faults(faults.encode()), f"{faults!r} can't be read"
 
+    def calls(self, function: str, device: int) -> int:
+        """Calls of ``function`` for a device so far; "wait": events that a host has waited for."""
+        self.library.emulator_calls.restype = ctypes.c_int64
+        return int(self.library.emulator_calls(function.encode(), device))
+
     def error(self) -> str:
         """What the emulator said of the first kernel that failed; after this, all is well again."""
         text = ctypes.create_string_buffer(4096)

@@ -141,6 +141,7 @@ Result cuEventRecord(Event* event, Stream* stream) {
 Result cuEventQuery(Event* event) {
     if (const Result result = known("cuEventQuery", events.has(event))) return result;
     if (const Result result = check_wait(*event)) return result;
+    if (event->asked_first()) fault("wait", current_device());
     return event->complete() ? SUCCESS : NOT_READY;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -54,11 +55,17 @@ std::vector<Fault>& all() {
     return *faults;
 }
 
+std::map<std::pair<std::string, int>, long long>& calls() {
+    static std::map<std::pair<std::string, int>, long long> counted;
+    return counted;
+}
+
 }  // namespace
 
 int fault(const char* function, int where) {
     Unseen unseen;
     const std::lock_guard lock(mutex);
+    ++calls()[{function, where}];
     int code = 0;
     for (Fault& fault : all()) {
         const bool here = fault.where == ANYWHERE || fault.where == where;
@@ -68,6 +75,12 @@ int fault(const char* function, int where) {
 }
 
 }  // namespace emulator
+
+long long emulator_calls(const char* function, int where) {
+    emulator::Unseen unseen;
+    const std::lock_guard lock(emulator::mutex);
+    return emulator::calls()[{function, where}];
+}
 
 int emulator_faults(const char* text) {
     emulator::Unseen unseen;

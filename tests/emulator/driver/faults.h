@@ -14,4 +14,7 @@ extern "C" {
 // rank W alone. Replaces what $EMULATOR_FAULTS or an earlier call said; "" for none. Returns 0 if it can't be
 // read.
 int emulator_faults(const char* text);
+
+// How often a function was called for a device or rank so far.
+long long emulator_calls(const char* function, int where);
 }

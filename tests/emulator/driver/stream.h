@@ -1,6 +1,7 @@
 // Streams and events: what is put on a stream runs later, in order, on an OS thread of its own.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -59,6 +60,9 @@ public:
 
     bool recorded() { return state_->newest() > 0; }
 
+    // Whether nobody has asked since it was recorded.
+    bool asked_first() { return asked_.exchange(state_->newest()) != state_->newest(); }
+
     // Of two that are complete: from the one to this one.
     float milliseconds_since(const Event& start) const;
 
@@ -81,6 +85,7 @@ private:
         void wait_for(u64 record);
         void finish(u64 record);
     };
+    std::atomic<u64> asked_{0};
     std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 

@@ -1,0 +1,55 @@
+"""Fixed cost of a call on a GPU: what the host puts on the stream, and how often it waits, whatever the tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tests.support.cases import dense_tensor, sparse_tensor
+from tests.support.emulated import Emulated, Result
+from tests.support.shipped import plan_of_shipped
+
+SIZE = 4
+COUNTED = {
+    "kernels": "cuLaunchKernel",
+    "to device": "cuMemcpyHtoDAsync",
+    "on device": "cuMemcpyDtoDAsync",
+    "memsets": "cuMemsetD8Async",
+    "waits": "wait",
+    "groups": "ncclGroupEnd",
+}
+"""Kind -> the function that is counted."""
+
+
+def once(rank: int, size: int) -> torch.Tensor:
+    """Rows of units that come once."""
+    generator = torch.Generator().manual_seed(rank)
+    ids = torch.randperm(400, generator=generator)[:40]
+    values = torch.randn(40, 3, generator=generator)
+    return torch.sparse_coo_tensor(ids[None], values, (400, 3), check_invariants=False)
+
+
+def costs_of(name: str, make: Callable[[int, int], torch.Tensor], room: float = 0.0) -> dict[str, int]:
+    """Counts of rank 0's second call."""
+    with Emulated(plan_of_shipped(name), SIZE) as ranks:
+        tensors = [make(rank, SIZE) for rank in range(SIZE)]
+        changes = {"own_share": [room] * SIZE, "sum_share": [room] * SIZE} if room else {}
+        ranks.run(tensors, **changes)
+        libraries = ranks.ranks[0].device.libraries
+        before = {kind: libraries.calls(function, 0) for kind, function in COUNTED.items()}
+        assert all(isinstance(found, Result) for found in ranks.run(tensors, **changes))
+        return {kind: libraries.calls(function, 0) - before[kind] for kind, function in COUNTED.items()}
+
+
+MAKERS = {
+    "dense": lambda rank, size: dense_tensor("random", rank, size, 400, 3, torch.float32, 1),
+    "once": once,
+    "duplicates": lambda rank, size: sparse_tensor("random", rank, size, 400, 3, torch.float32, 1),
+}
+
+
+@pytest.mark.parametrize(("name", "kind", "room"), [("balanced", "dense", 0), ("balanced", "once", 0), ("balanced", "dense", 1.0), ("balanced", "once", 1.0), ("balanced", "duplicates", 0), ("holders", "once", 0)])
+def test_costs(name, kind, room):
+    print(name, kind, room, costs_of(name, MAKERS[kind], room))
