@@ -25,6 +25,7 @@ inline const u64* report_numbers(Queue& queue, Communicator& group, const std::v
         if (numbers[i].on_device != nullptr) rows.push_back({numbers[i].on_device, nullptr, device + i});
     const Gathered* const table = queue.upload(rows.data(), rows.size());
     queue.launch(GATHER, Queue::blocks_for(rows.size()), 1, table, static_cast<i64>(rows.size()));
+    queue.flush();
     if (!queue.ok()) return nullptr;
     const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(device);
     check(call, api.cuMemcpyDtoHAsync_v2(host, from, bytes, queue.stream), "cuMemcpyDtoHAsync");

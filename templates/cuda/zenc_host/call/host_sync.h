@@ -52,7 +52,6 @@ class Crossing {
 public:
     Crossing(Queue& queue, Communicator& group, const Parcels& sends, const Parcels& receives)
         : queue_(queue), group_(group), sends_(sends), receives_(receives) {
-        for (const Parcel& parcel : sends) out_bytes_ += parcel.control();
         for (const Parcel& parcel : receives) in_bytes_ += parcel.control();
     }
 
@@ -62,13 +61,18 @@ public:
              const std::vector<Wanted>& wanted) {
         const u64 own_words = uncounted.size() + watched.size() + wanted.size();
         const u64 crossing = in_bytes_ + 8 * own_words;
-        u8* const device = queue_.allocate<u8>(out_bytes_ + crossing);
         const u8* const host = static_cast<u8*>(queue_.stage(crossing));
-        if (!queue_.ok()) return;
-        write_controls(device);
-        gather_own(uncounted, watched, wanted, reinterpret_cast<u64*>(device + out_bytes_ + in_bytes_));
-        exchange(device);
-        cross(device + out_bytes_, const_cast<u8*>(host), crossing);
+        const u8* const controls = write_controls();
+        const u8* from = watched_in_place(uncounted, watched, wanted);
+        if (from == nullptr && queue_.ok()) {
+            u8* const device = queue_.allocate<u8>(crossing);
+            if (!queue_.ok()) return;
+            gather_own(uncounted, watched, wanted, reinterpret_cast<u64*>(device + in_bytes_));
+            exchange(controls, device);
+            from = device;
+        }
+        queue_.flush();
+        cross(from, const_cast<u8*>(host), crossing);
         const Awaited what = {step, receives_};
         await(queue_.call, group_, group_.there, what.peer(),
               [&](char* text, u64 size) { what.describe(queue_.call.number, text, size); });
@@ -84,20 +88,35 @@ private:
     }
 
     // Headers, and counts as far as they are known; the others are gathered.
-    void write_controls(u8* device) {
-        std::vector<u64> words;
+    const u8* write_controls() {
+        std::vector<u64> words, uncounted;
+        std::vector<const Held*> held_of;
         for (const Parcel& parcel : sends_) {
             if (!parcel.announced) continue;
             const ControlHeader made = header(static_cast<u64>(group_.rank), parcel);
             const u64* const first = reinterpret_cast<const u64*>(&made);
             words.insert(words.end(), first, first + sizeof made / 8);
             for (u64 i = 0; parcel.counted && i < parcel.segments.size(); ++i) {
-                const Held& held = *parcel.segments[i];
-                if (!held.counted) gather_count(held, reinterpret_cast<u64*>(device) + words.size());
-                words.push_back(held.counted ? held.at.count : 0);
+                const Held* const held = parcel.segments[i];
+                if (!held->counted) {
+                    uncounted.push_back(words.size());
+                    held_of.push_back(held);
+                }
+                words.push_back(held->counted ? held->at.count : 0);
             }
         }
-        queue_.upload(device, words.data(), 8 * words.size());
+        u64* const device = queue_.upload(words.data(), words.size());
+        for (u64 i = 0; i < uncounted.size(); ++i) gather_count(*held_of[i], device + uncounted[i]);
+        return reinterpret_cast<const u8*>(device);
+    }
+
+    // Where all that crosses lies side by side already: statuses of one kernel; else null.
+    const u8* watched_in_place(const Several& uncounted, const std::vector<Watched>& watched,
+                               const std::vector<Wanted>& wanted) const {
+        if (!sends_.empty() || !receives_.empty() || !uncounted.empty() || !wanted.empty()) return nullptr;
+        for (u64 i = 0; i < watched.size(); ++i)
+            if (watched[i].word != watched[0].word + i) return nullptr;
+        return watched.empty() ? nullptr : reinterpret_cast<const u8*>(watched[0].word);
     }
 
     void gather_count(const Held& held, u64* to) {
@@ -114,15 +133,15 @@ private:
         if (n != 0) queue_.launch(GATHER, Queue::blocks_for(rows_.size()), 1, rows, n);
     }
 
-    void exchange(u8* at) {
+    void exchange(const u8* from, u8* to) {
         Exchange messages(queue_, group_);
         for (const Parcel& parcel : sends_) {
-            messages.send(parcel.peer, at, parcel.control());
-            at += parcel.control();
+            messages.send(parcel.peer, from, parcel.control());
+            from += parcel.control();
         }
         for (const Parcel& parcel : receives_) {
-            messages.receive(parcel.peer, at, parcel.control());
-            at += parcel.control();
+            messages.receive(parcel.peer, to, parcel.control());
+            to += parcel.control();
         }
         messages.run();
     }
@@ -198,7 +217,6 @@ private:
     const Parcels& sends_;
     const Parcels& receives_;
     std::vector<Gathered> rows_;
-    u64 out_bytes_ = 0;
     u64 in_bytes_ = 0;
 };
 

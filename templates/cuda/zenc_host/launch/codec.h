@@ -43,9 +43,8 @@ inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
     if (const Segments high = high_words(segments); !high.empty()) rank(queue, high);
     const auto [table] = upload_all(queue, segments);
-    auto* const checks = queue.allocate<Check>(segments.size());
+    auto* const checks = queue.allocate_cleared<Check>(segments.size());
     auto* const status = queue.allocate<i64>(segments.size());
-    queue.clear(checks, sizeof(Check) * segments.size());
     queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(most_words(segments), TILE_WORDS),
                  rows_for(segments.size()), table, number_of(segments), checks, status);
     return status;

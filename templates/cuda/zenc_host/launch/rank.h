@@ -11,13 +11,11 @@ static const Kernel RANK("zenc_rank");
 // The ranks of every segment.
 inline void rank(Queue& queue, const Segments& segments) {
     const u64 numbers = words_ranked(64 * most_words(segments));
-    const u64 words = scan_words(numbers), bytes = 8 * words * segments.size();
-    void* const work = queue.allocate(bytes);
-    queue.clear(work, bytes);
+    const u64 words = scan_words(numbers);
+    u64* const work = queue.allocate_cleared<u64>(words * segments.size());
     const auto [table] = upload_all(queue, segments);
     queue.launch(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), rows_for(segments.size()), table,
                  number_of(segments), work, words);
-    queue.release(static_cast<u64*>(work), words * segments.size());
 }
 
 }  // namespace zenc
