@@ -23,11 +23,11 @@ from zenc.codegen.artifact import Artifact, Choosing
 from zenc.errors import Diagnostic, TensorError, first_line
 from zenc.log import notice
 from zenc.runtime.call_queue import Work
-from zenc.runtime.collective import Collective, Run
+from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
-from zenc.runtime.operation import Given, Operation
+from zenc.runtime.operation import Operation, OpLike
 from zenc.runtime.sampling.sparsity_probe import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.scheme.model import HierarchicalHash
@@ -92,18 +92,16 @@ class ChoosingCollective(Collective):
         if self.rank == 0:
             notice(f"{self._choosing.name}: what was decided for {deciding.tensor} is not gone on from: {why}")
 
-    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> CapturedCall:
+    def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
         """Raises TensorError (``not-capturable``) for any shape: a graph always runs what it was captured with."""
         message = f"'{self._choosing.name}' chooses anew while it runs, and a CUDA graph can't"
         help = "load the scheme that it chose: see collective.decisions"
         raise TensorError(Diagnostic("not-capturable", message, help=help))
 
-    def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
-        layout = (
-            super().prepared(tensor, op, rows).layout
-        )  # what is wrong with the tensor is told before anything is sent
+    def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
+        layout = super().prepared(tensor, op, rows).layout  # raises for a bad tensor before anything is sent
         if self.size == 1 or not layout.units or not layout.width:
-            return super()._planned(tensor, op, rows, name)
+            return super()._plan_call(tensor, op, rows, name)
         known = self._tensor(tensor, layout, name, rows)
 
         def run(number: int, work: Work) -> torch.Tensor:
@@ -122,7 +120,7 @@ class ChoosingCollective(Collective):
             deciding = Selector(called, self._choosing.settings, tuple(able), self._records)
             if repr(key) in self._restored:
                 self._restore(repr(key), deciding)
-            looker = SparsityProbe(called, layout, [one.plan for one in able.values()], self._communicator)
+            looker = SparsityProbe(called, layout, [one.plan for one in able.values()], self.communicator)
             told = len(deciding.decisions)
             known = self._tensors[key] = Tensor(deciding, tuple(able.values()), looker, told=told)
         return known
@@ -130,7 +128,7 @@ class ChoosingCollective(Collective):
     def _choose_and_run(
         self, known: Tensor, tensor: torch.Tensor, layout: Layout, op: Operation, rows: bool, number: int, work: Work
     ) -> torch.Tensor:
-        self._communicator.ensure_healthy()
+        self.communicator.ensure_healthy()
         try:
             self._settle(known, tensor)
             deciding = known.deciding
@@ -139,10 +137,10 @@ class ChoosingCollective(Collective):
             collective = self._collective(known.artifacts[deciding.current], tensor.device)
             prepared = collective.prepared(tensor, op, rows)
         except BaseException as error:  # the others wait for this rank
-            self._communicator.call_failed(error, None)
+            self.communicator.call_failed(error, None)
             raise
         if timed:
-            self._communicator.allreduce_max([0.0])  # so that all ranks begin together
+            self.communicator.allreduce_max([0.0])  # so that all ranks begin together
         deciding.begun()
         result, counted = prepared.run(tensor, number)
         if counted is not None:
@@ -155,7 +153,7 @@ class ChoosingCollective(Collective):
         """Everything that comes before a call: what the last timed one took, a look, and what follows from both."""
         deciding = known.deciding
         if known.took is not None:
-            (seconds,) = self._communicator.allreduce_max([known.took])
+            (seconds,) = self.communicator.allreduce_max([known.took])
             known.took = None
             if (told := deciding.ended(seconds)) and self.rank == 0:
                 notice(f"{self._choosing.name}: {told}")

@@ -1,4 +1,11 @@
-"""A scheme, loaded and ready: ``all_reduce`` sums a tensor over the ranks of a process group."""
+"""Collective: a compiled scheme on a process group, whose ``all_reduce`` sums a tensor over the ranks.
+
+    Collective = Artifact  Communicator  backend_on: device -> Backend  prepared: PreparedCall*
+
+The artifact is the compiled scheme. The communicator is the group: its ranks, one number for each of their calls, and a
+worker that runs the calls of this rank in that order. A backend runs the scheme's plan on one device, and is prepared
+once for all tensors of one shape, dtype and operation.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ from zenc.runtime.backend_api import Backend
 from zenc.runtime.call_queue import Work
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Exchangeable, as_tensor, layout_of
-from zenc.runtime.operation import Given, Operation, operation_of
+from zenc.runtime.operation import Operation, OpLike, operation_of
 from zenc.runtime.prepared_call import PreparedCall, signature_of
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.stats import CallReport, CallStats
@@ -24,10 +31,10 @@ if TYPE_CHECKING:
     from zenc.select.online import Decision
 
 Array = TypeVar("Array", bound=Exchangeable)
-MOST_KNOWN = 256
-"""Shapes for which a backend stays prepared; models have far fewer."""
-Run: TypeAlias = Callable[[int, Work], torch.Tensor]
-"""A call, given its number among those of the group and what it ends with."""
+MOST_PREPARED = 256
+"""Prepared calls that are kept, one for each shape; models have far fewer."""
+PlannedCall: TypeAlias = Callable[[int, Work], torch.Tensor]
+"""Function from the call's number in the group, and its handle, to the sum; the worker runs it."""
 
 
 class Collective:
@@ -42,68 +49,65 @@ class Collective:
     ) -> None:
         self.artifact = artifact
         self.backend_on = backend_on
-        self._digest = artifact.plan.digest
-        self._communicator = communicator
-        self._known: dict[tuple[object, ...], PreparedCall] = {}
-        self._stats: CallStats | None = None
+        self.communicator = communicator
+        """The ranks of its group, which all collectives of that group share."""
         self.recorder: Recorder | None = None
         """The recorder of the ranges of calls, if there is one."""
+        self._digest = artifact.plan.digest
+        self._prepared: dict[tuple[object, ...], PreparedCall] = {}
+        self._stats: CallStats | None = None
 
     @property
     def rank(self) -> int:
         """This process's rank in the group."""
-        return self._communicator.rank
+        return self.communicator.rank
 
     @property
     def size(self) -> int:
         """The number of ranks."""
-        return self._communicator.size
-
-    @property
-    def communicator(self) -> Communicator:
-        """The ranks of its group, which all collectives of that group share."""
-        return self._communicator
+        return self.communicator.size
 
     @property
     def stats(self) -> CallReport:
         """Statistics of the last finished call of this rank; empty before the first.
 
-        ``bytes_sent`` and ``bytes_received`` count payload and headers of this rank. ``units_in`` and ``units_out``
-        are occupied units, ``density_in`` and ``density_out`` their share of ``units``. ``phases`` has for ``push``
-        and ``pull``, and by holders for ``announce`` before them: bytes, messages, bytes by wire format, seconds, and
-        ``imbalance``: the fullest part over the mean part, of this rank's own gradient, or of the sum (pull).
-        ``made_again``: in capacity mode there was not room for all, and the call was made exactly. ``waited`` has the
-        seconds of waiting by peer, which are within those of the phases; not on GPUs.
+        ``bytes_sent``, ``bytes_received``: payload and headers of this rank's messages.
+        ``units_in``, ``units_out``: units of this rank's gradient, and of the sum, that hold a value.
+        ``density_in``, ``density_out``: the same as a share of ``units``, which are all there are.
+        ``phases``: for ``push`` and ``pull``, and ``announce`` before them under ``balanced by holders``: bytes,
+        messages, bytes by wire format, seconds, and ``imbalance``, which is the fullest part over the mean part, of
+        this rank's own gradient, or of the sum (pull).
+        ``made_again``: in capacity mode there was not room for all, and the call was made exactly.
+        ``waited``: seconds of waiting by peer, which are within those of the phases; not on GPUs.
         """
         return self._stats.to_json() if self._stats else {}
 
     @overload
     def all_reduce(
-        self, tensor: Array, op: Given = ..., async_op: Literal[False] = ..., rows: bool = ..., name: str = ...
+        self, tensor: Array, op: OpLike = ..., async_op: Literal[False] = ..., rows: bool = ..., name: str = ...
     ) -> Array: ...
 
     @overload
     def all_reduce(
-        self, tensor: Exchangeable, op: Given = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
+        self, tensor: Exchangeable, op: OpLike = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
     ) -> Work: ...
 
     @overload
     def all_reduce(
-        self, tensor: Array, op: Given = ..., async_op: bool = ..., rows: bool = ..., name: str = ...
+        self, tensor: Array, op: OpLike = ..., async_op: bool = ..., rows: bool = ..., name: str = ...
     ) -> Array | Work: ...
 
     def all_reduce(
-        self, tensor: Array, op: Given = "sum", async_op: bool = False, rows: bool = False, name: str = ""
+        self, tensor: Array, op: OpLike = "sum", async_op: bool = False, rows: bool = False, name: str = ""
     ) -> Array | Work:
         """Sum ``tensor`` over all ranks.
 
         Args:
             tensor: dense (summed in place and returned) or sparse COO, coalesced or not (a new, coalesced tensor of
-                the same shape and sparse dimensions is returned). float32, float64, float16 or bfloat16; on the CPU
-                or a CUDA device, which all ranks must do alike;
-                shape, dtype and layout must be the same on all ranks. 16-bit sums accumulate in float32 at every
-                merge. An array with DLPack, as of CuPy or NumPy, is a dense tensor: it is summed in place, and
-                returned; a ``Work`` ends with a tensor over its memory.
+                the same shape and sparse dimensions is returned); of float32, float64, float16 or bfloat16, on the
+                CPU or a CUDA device. Shape, dtype, layout and kind of device must be the same on all ranks. 16-bit
+                sums accumulate in float32 at every merge. An array with DLPack, as of CuPy or NumPy, is a dense
+                tensor: it is summed in place, and returned; a ``Work`` ends with a tensor over its memory.
             op: "sum", or "mean", which divides by the number of ranks before it sums, as DDP does; or ReduceOp.SUM and
                 ReduceOp.AVG of torch.distributed, which mean the same.
             async_op: return a ``Work`` at once; ``tensor`` is not to be touched until it has ended.
@@ -116,30 +120,30 @@ class Collective:
             TensorError: for a tensor that can't be summed; nothing was sent.
             SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline.
         """
-        self._communicator.ensure_healthy()
-        summed = as_tensor(tensor)
-        planned = self._planned(summed, operation_of(op), rows, name)
-        number = self._communicator.next_call()
+        self.communicator.ensure_healthy()
+        summand = as_tensor(tensor)
+        call = self._plan_call(summand, operation_of(op), rows, name)
+        number, work = self.communicator.next_call(), Work(summand.device)
 
         def run() -> torch.Tensor:
             with of_call(self.recorder, name, number):
-                return planned(number, work)
+                return call(number, work)
 
-        worker, work, call = self._communicator.worker, Work(summed.device), on_stream(run, summed, async_op)
+        job = on_stream(run, summand, async_op)
         if async_op:
-            worker.submit(call, work)
+            self.communicator.worker.submit(job, work)
             return work
-        result = worker.run(call, work)
-        return cast(Array, result) if summed is tensor else tensor
+        result = self.communicator.worker.run(job, work)
+        return cast(Array, result) if summand is tensor else tensor
 
-    def capturable(self, tensor: torch.Tensor, op: Given = "sum", rows: bool = False) -> CapturedCall:
+    def capturable(self, tensor: torch.Tensor, op: OpLike = "sum", rows: bool = False) -> CapturedCall:
         """An ``all_reduce`` of ``tensor``, of any shape, for a CUDA graph. All ranks ask together.
 
         On GPUs, with ``capacity`` given to ``zenc.load``.
         """
         from zenc.runtime.gpu.cuda_graph import CapturedCall
 
-        self._communicator.ensure_healthy()
+        self.communicator.ensure_healthy()
         return CapturedCall(self, as_tensor(tensor), operation_of(op), rows)
 
     @property
@@ -154,14 +158,17 @@ class Collective:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from ``state``, before the first call, on all ranks alike."""
 
-    def _planned(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> Run:
-        """The call, to be made on the worker's turn; raises TensorError for a tensor that can't be summed."""
+    def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
+        """The call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
+
+        ``name`` is for schemes that choose: they decide for each name and shape.
+        """
         prepared = self.prepared(tensor, op, rows)
 
         def run(number: int, work: Work) -> torch.Tensor:
-            result, counted = prepared.run(tensor, number)
-            if counted is not None:
-                self._stats = work.counted = counted
+            result, stats = prepared.run(tensor, number)
+            if stats is not None:
+                self._stats = work.counted = stats
             return result
 
         return run
@@ -170,18 +177,21 @@ class Collective:
         """The common parts of calls with this shape, dtype and operation; raises TensorError as ``layout_of``."""
         sparse_dim = tensor.sparse_dim() if tensor.is_sparse else 0
         key = (tensor.shape, tensor.dtype, tensor.layout, tensor.device, sparse_dim, op, rows)
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            unit = self.artifact.plan.unit
-            if rows and unit is Unit.AUTO and not sparse_dim:
-                unit = Unit.ROW
-            layout = layout_of(tensor, unit)
-            signature, divisor = signature_of(self._digest, layout, op), self.size if op == "mean" else 1
-            backend = self.backend_on(tensor.device).prepare(layout)
-            known = self._known[key] = PreparedCall(self._communicator, layout, backend, signature, divisor)
-        return known
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            if len(self._prepared) >= MOST_PREPARED:
+                self._prepared.clear()
+            prepared = self._prepared[key] = self._prepare(tensor, op, rows)
+        return prepared
+
+    def _prepare(self, tensor: torch.Tensor, op: Operation, rows: bool) -> PreparedCall:
+        unit = self.artifact.plan.unit
+        if rows and unit is Unit.AUTO and not tensor.is_sparse:
+            unit = Unit.ROW
+        layout = layout_of(tensor, unit)
+        backend = self.backend_on(tensor.device).prepare(layout)
+        divisor = self.size if op == "mean" else 1
+        return PreparedCall(self.communicator, layout, backend, signature_of(self._digest, layout, op), divisor)
 
     def __repr__(self) -> str:
         plan = self.artifact.plan

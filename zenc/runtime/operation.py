@@ -10,14 +10,14 @@ from zenc.errors import Diagnostic, TensorError
 
 Operation = Literal["sum", "mean"]
 OPERATIONS: tuple[Operation, ...] = ("sum", "mean")
-Given: TypeAlias = "Operation | dist.ReduceOp | dist.ReduceOp.RedOpType"
-"""As users say it."""
+OpLike: TypeAlias = "Operation | dist.ReduceOp | dist.ReduceOp.RedOpType"
+"""An operation as users may name it."""
 
 
 _OF_TORCH: tuple[tuple[object, Operation], ...] = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "mean"))
 
 
-def operation_of(given: Given) -> Operation:
+def operation_of(given: OpLike) -> Operation:
     """The operation that ``given`` names; raises TensorError (``unknown-operation``)."""
     if given == "sum" or given == "mean":
         return given
