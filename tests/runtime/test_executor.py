@@ -45,6 +45,6 @@ def test_only_the_result_is_held_in_the_end(name, size, make, monkeypatch):
 def test_what_a_profiler_sees_as_one_range(name, rank, played):
     """The range, its number, and its statements; filling up is part of the packing."""
     script = script_of(lower(plan_of_shipped(name), 3, rank))
-    found = [(p.what, p.number, len(p.statements)) for _, passages in script.phases for p in passages]
-    assert [f"{what}{f' {number}' if number else ''}: {count}" for what, number, count in found] == played
+    found = [(span.name, span.number, len(span.statements)) for _, spans in script.phases for span in spans]
+    assert [f"{name}{f' {number}' if number else ''}: {count}" for name, number, count in found] == played
     assert [fill.result for fill in script.fills] == (list(script.program.own) if name == "dense_ring" else [])

@@ -1,9 +1,11 @@
-"""CPU executor: plays the rank program of one call, statement by statement.
+"""CPU executor: plays a rank program (``zenc.rank_ir.ir``), which is what one rank does in a call, in statements.
 
-    Script  = RankProgram  SegmentSpec*  Format?*  fills: Fill*  kind+  (RankPhase ProfiledSpan*)+
-    ProfiledSpan = what number  Statement+
+    Script       = RankProgram  specs: SegmentSpec*  formats: Format?*  fills: Fill*  (RankPhase ProfiledSpan*)+
+    ProfiledSpan = name number  Statement+                             # one range in a profiler's timeline
 
-A script is made once for all calls. A span is one range to a profiler. What statements do is the interpreters' own.
+Statements make numbered segments: the occupied units of a part, with their values. A script is a program made ready
+once for all calls. A CpuCall plays it in order: pack the gradient into segments, play the phases, expand the sum.
+An interpreter carries out each statement, and holds the segments.
 """
 
 from __future__ import annotations
@@ -38,61 +40,69 @@ from zenc.scheme.model import Format
 
 @dataclass(frozen=True, slots=True)
 class ProfiledSpan:
-    """``statements`` in a row of one phase: an exchange, or what is made of what has come."""
+    """Statements in a row that are one range to a profiler: an exchange, or merges of what has come.
 
-    what: str
+    ``name``: the kind of the phase, and ``number`` its exchange, from 1; or ``merge`` or ``agree``, and 0.
+    """
+
+    name: str
     number: int
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """``program`` as a CPU plays it.
+    """``program``, made ready for a CPU.
 
-    Of each segment ``specs`` has what is known, an index set being of part 0, and ``formats`` in which it may be sent
-    first; None: it is not sent. ``fills`` complete what was packed.
+    ``specs``, ``formats``: by number of a segment, its description, and the format in which it may be sent first, or
+    None if it never is. A segment of all units has part 0 here, the only one of its own geometry.
+    ``fills``: the first statements of the program, where they fill up what was packed; they are part of the packing.
+    ``phases``: each with its other statements.
     """
 
     program: RankProgram
     specs: tuple[SegmentSpec, ...]
     formats: tuple[Format | None, ...]
     fills: tuple[Statement, ...]
-    kinds: tuple[str, ...]
     phases: tuple[tuple[RankPhase, tuple[ProfiledSpan, ...]], ...]
 
 
 def script_of(program: RankProgram) -> Script:
-    """``program``, made ready to be played."""
+    """The script of ``program``."""
     first, *others = program.phases
     fills = tuple(takewhile(lambda s: isinstance(s, Fill) and s.result in program.own, first.statements))
-    rest = replace(first, statements=first.statements[len(fills) :])
+    first = replace(first, statements=first.statements[len(fills) :])
     specs = tuple([replace(spec, part=0) if spec.part == WHOLE else spec for spec in program.segments])
-    kinds = tuple([phase.kind.value for phase in program.phases])
-    return Script(program, specs, _formats(program), fills, kinds, tuple([(p, _spans(p)) for p in (rest, *others)]))
+    phases = tuple([(phase, _spans(phase)) for phase in (first, *others)])
+    return Script(program, specs, _first_formats(program), fills, phases)
+
+
+def _first_formats(program: RankProgram) -> tuple[Format | None, ...]:
+    """By number of a segment, the format of the phase that sends it first; None if none does.
+
+    Fill and Sparsify return the segment itself where there is nothing to change, so that it is sent as their result.
+    """
+    formats = [spec.sent_in for spec in program.segments]
+    for statement in reversed(list(program.statements)):
+        if isinstance(statement, Fill | Sparsify):
+            formats[statement.segment] = formats[statement.segment] or formats[statement.result]
+    return tuple(formats)
 
 
 def _spans(phase: RankPhase) -> tuple[ProfiledSpan, ...]:
-    numbers = {exchange.number: at for at, exchange in enumerate(phase.exchanges, 1)}
+    numbers = {exchange.number: number for number, exchange in enumerate(phase.exchanges, 1)}
 
-    def what(statement: Statement) -> tuple[str, int]:
+    def name_and_number(statement: Statement) -> tuple[str, int]:
         if isinstance(statement, Exchange):
             return phase.kind.value, numbers[statement.number]
         return "agree" if isinstance(statement, Agree | Split) else "merge", 0
 
-    return tuple([ProfiledSpan(*key, tuple(found)) for key, found in groupby(phase.statements, what)])
-
-
-def _formats(program: RankProgram) -> tuple[Format | None, ...]:
-    """A segment with nothing to fill up or to leave out is its own result, and sent as it is."""
-    found = [spec.sent_in for spec in program.segments]
-    for statement in reversed(list(program.statements)):
-        if isinstance(statement, Fill | Sparsify):
-            found[statement.segment] = found[statement.segment] or found[statement.result]
-    return tuple(found)
+    spans = groupby(phase.statements, name_and_number)
+    return tuple([ProfiledSpan(name, number, tuple(statements)) for (name, number), statements in spans])
 
 
 class Interpreter(Protocol):
-    """Does what the statements of one call say, and keeps what is held: segment number -> bytes in memory."""
+    """Carries out the statements of one call, and holds its segments: number -> bytes in memory."""
 
     @property
     def counts_in(self) -> list[int]:
@@ -109,10 +119,10 @@ class Interpreter(Protocol):
         """The next statements are of ``phase``, which ``stats`` counts."""
 
     def play(self, statement: Statement) -> None:
-        """Do what ``statement`` says."""
+        """Carry out ``statement``: make its results of the segments that are held."""
 
     def free(self, segments: Sequence[int]) -> None:
-        """Let go of what no statement uses any more."""
+        """Let go of ``segments``, by number: no later statement uses them."""
 
     def end(self) -> None:
         """Wait until all that was sent in the phase is on its way."""
@@ -125,14 +135,17 @@ class Interpreter(Protocol):
 
 
 class CpuCall:
-    """A call over a tensor in host memory, whose messages go through ``channel``."""
+    """One call of one rank over a tensor in host memory, whose messages go through ``channel``."""
 
     def __init__(self, script: Script, interpreter: Interpreter, channel: Channel, layout: Layout) -> None:
         self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
-        self.stats = {kind: PhaseStats() for kind in script.kinds}
+        self.stats = {phase.kind.value: PhaseStats() for phase, _ in script.phases}
 
     def reduce(self, tensor: torch.Tensor, divisor: int) -> Reduction:
-        """The sum in the shape and layout of ``tensor``; a dense one is overwritten."""
+        """The sum over the ranks in the shape and layout of ``tensor``, each value divided by ``divisor`` first.
+
+        A dense tensor is overwritten. Raises SynchronisationError as the channel and the interpreter do.
+        """
         started = time.perf_counter()
         with within("pack"):
             self.interpreter.pack(contribution_of(tensor, self.layout), divisor)
@@ -141,15 +154,16 @@ class CpuCall:
         played = time.perf_counter()
         with within("expand"):
             result = self._result(tensor)
-        times, of = (packed - started, time.perf_counter() - played), self.interpreter
-        return Reduction(result, of.counts_in, of.counts_out, *times, waited=self.channel.waited)
+        seconds_pack, seconds_expand = packed - started, time.perf_counter() - played
+        counts = self.interpreter.counts_in, self.interpreter.counts_out
+        return Reduction(result, *counts, seconds_pack, seconds_expand, waited=self.channel.waited)
 
     def _play_phases(self) -> None:
-        for kind, (phase, spans) in zip(self.script.kinds, self.script.phases, strict=True):
-            started, stats = time.perf_counter(), self.stats[kind]
+        for phase, spans in self.script.phases:
+            started, stats = time.perf_counter(), self.stats[phase.kind.value]
             self.interpreter.begin(phase, stats)
             for span in spans:
-                with within(span.what, span.number):
+                with within(span.name, span.number):
                     for statement in span.statements:
                         self.interpreter.play(statement)
                         self.interpreter.free(statement.frees)
