@@ -71,7 +71,7 @@ class MessageClasses:
 
 
 def messages(expected: ExpectedBytes, step: CountedStep) -> Iterator[tuple[Ints, Ints, Floats]]:
-    """Sender, receiver and bytes of each message of ``step``, with headers; some at a time."""
+    """Sender, receiver and bytes of each message of ``step``, [messages] each, with headers; some at a time."""
     size = expected.size
     for carried in step.carried:
         src, dst = carried.src, carried.dst
