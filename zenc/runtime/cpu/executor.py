@@ -135,7 +135,7 @@ class Interpreter(Protocol):
 
 
 class CpuCall:
-    """One call of one rank over a tensor in host memory, whose messages go through ``channel``."""
+    """The call of one rank over a tensor in host memory, whose messages go through ``channel``."""
 
     def __init__(self, script: Script, interpreter: Interpreter, channel: Channel, layout: Layout) -> None:
         self.script, self.interpreter, self.channel, self.layout = script, interpreter, channel, layout
