@@ -23,9 +23,10 @@ from zenc.draw.link_heat import Heat, LinkHeat
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds, expand
+from zenc.rank_ir.exchanges import exchange_table
 from zenc.topology.model import Topology
 from zenc.verify.proof import prove
-from zenc.verify.provenance import Deliveries
+from zenc.verify.provenance import Deliveries, members_of
 
 Have: TypeAlias = npt.NDArray[np.bool_]
 
@@ -192,18 +193,13 @@ class _Player:
         self.heat = heat
         self.sets, self.have = _each_its_own(size, 1), _each_its_own(size, parts)
         self.changes: list[tuple[Have, Have]] = []
-        self.begun = self.have
 
     def observe(self, phase: Phase, number: int, deliveries: Deliveries) -> None:
         announcing = phase.kind is PhaseKind.ANNOUNCE
         before = self.sets if announcing else self.have
-        if number == 1:
-            self.begun = before
-        after = before.copy()
-        pieces = before[deliveries.src, deliveries.part]
-        forwarded = deliveries.origin >= 0
-        pieces[forwarded] = self.begun[deliveries.origin[forwarded], deliveries.part[forwarded]]
-        np.logical_or.at(after, (deliveries.dst, deliveries.part), pieces)
+        after, table = before.copy(), exchange_table(phase, deliveries, len(before))
+        row, ranks = members_of(table.ranks)
+        after[table.dst[row], table.part[row], ranks] = True
         self.changes.append((before, after))
         self.sets, self.have = (after, self.have) if announcing else (self.sets, after)
         if self.heat:

@@ -155,7 +155,7 @@ class _Unroller:
         for step in self._lazily(block, scope):
             moves = list(step)
             if moves:
-                yield _joined(moves)
+                yield joined(moves)
 
     def _lazily(self, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
         """Every step of ``block``, as the moves of its statements that make any."""
@@ -307,7 +307,8 @@ def _no_origin(moves: Round, at: int, of: _Unroller) -> str:
     return f"rank {moves.src[at]} sends what rank {moves.origin[at]} gave, but {of.ranks(int(moves.src[at]))}"
 
 
-def _joined(moves: list[Round]) -> Round:
+def joined(moves: list[Round]) -> Round:
+    """All ``moves``, one after another."""
     return Round(*(np.concatenate([getattr(m, name) for m in moves]) for name in Round.__slots__))
 
 

@@ -90,8 +90,8 @@ def last_uses(rounds: Rounds) -> LastUses:
         for number, round_ in reversed(list(enumerate(played, 1))):
             rows = by_part(round_)
             src, dst = (rank * rounds.parts + rows.part for rank in (rows.src, rows.dst))
-            touched = np.unique(np.concatenate((src, dst)))
-            found.freed[phase.name, number] = touched[~needed[touched]]
+            touched = np.concatenate((src, dst))
+            found.freed[phase.name, number] = np.unique(touched[~needed[touched]])
             if phase.kind is PhaseKind.PULL:
                 needed[dst] = False
             needed[src] = True

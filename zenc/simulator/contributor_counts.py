@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
-from zenc.plan.unroll import Round, stream
+from zenc.plan.unroll import Round, joined, stream
+from zenc.verify.provenance import Deliveries, by_part
 
 Small = npt.NDArray[np.int32]
 
@@ -98,15 +99,14 @@ class _State:
     def step(self, first: Round, others: Iterator[Round]) -> Iterator[DeliveryCounts]:
         """Play one step of a push: all its moves see what was there before it."""
         arrived: list[tuple[Ints, Small, Small, npt.NDArray[np.int8]]] = []
-        for src, dst, part, origin in _rows(first, others):
-            at = src * self.parts + part
+        for rows in _rows(first, others):
+            at = rows.src * self.parts + rows.part
             held, pieces, owned = self.contributors[at], np.ones(len(at), dtype=np.int32), self.owners[at]
             if self.one_shot:
-                held, pieces, owned = self._pieces(at, part, origin, held, owned)
-            arrived.append((dst * self.parts + part, held, pieces, owned))
-            yield DeliveryCounts(
-                src, dst, part, pieces, np.asarray(held // pieces, dtype=np.int32), owned.astype(np.int32)
-            )
+                held, pieces, owned = self._pieces(at, rows.part, rows.origin, held, owned)
+            arrived.append((rows.dst * self.parts + rows.part, held, pieces, owned))
+            each = np.asarray(held // pieces, dtype=np.int32)
+            yield DeliveryCounts(rows.src, rows.dst, rows.part, pieces, each, owned.astype(np.int32))
         for key, held, pieces, owned in arrived:
             np.add.at(self.contributors, key, held)
             np.add.at(self.owners, key, owned)
@@ -127,29 +127,18 @@ class _State:
 
 def _complete(first: Round, others: Iterator[Round], size: int) -> Iterator[DeliveryCounts]:
     """A step of a pull: every part has the contributions of all."""
-    for src, dst, part, _ in _rows(first, others):
-        one = np.ones(len(src), dtype=np.int32)
-        yield DeliveryCounts(src, dst, part, one, one * np.int32(size), one)
+    for rows in _rows(first, others):
+        one = np.ones(len(rows.src), dtype=np.int32)
+        yield DeliveryCounts(rows.src, rows.dst, rows.part, one, one * np.int32(size), one)
 
 
-def _rows(first: Round, others: Iterator[Round]) -> Iterator[tuple[Ints, Ints, Ints, Ints]]:
-    """Sender, receiver, part and origin of what moves, about MOST_ROWS at a time."""
+def _rows(first: Round, others: Iterator[Round]) -> Iterator[Deliveries]:
+    """What moves, part by part, about MOST_ROWS at a time."""
     waiting, rows = [first], int((first.last - first.first + 1).sum())
     for moves in others:
         if rows > MOST_ROWS:
-            yield _by_part(waiting)
+            yield by_part(joined(waiting))
             waiting, rows = [], 0
         waiting.append(moves)
         rows += int((moves.last - moves.first + 1).sum())
-    yield _by_part(waiting)
-
-
-def _by_part(rounds: list[Round]) -> tuple[Ints, Ints, Ints, Ints]:
-    names = ("src", "dst", "first", "last", "origin")
-    src, dst, first, last, origin = (np.concatenate([getattr(moves, name) for moves in rounds]) for name in names)
-    lengths = last - first + 1
-    if (lengths == 1).all():
-        return src, dst, first, origin
-    ends = np.cumsum(lengths)
-    part = np.arange(int(ends[-1])) - np.repeat(ends - lengths - first, lengths)
-    return np.repeat(src, lengths), np.repeat(dst, lengths), part, np.repeat(origin, lengths)
+    yield by_part(joined(waiting))

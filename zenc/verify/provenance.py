@@ -281,11 +281,12 @@ def each_its_own(size: int, parts: int) -> Words:
 
 def by_part(round_: Round) -> Deliveries:
     """One row for every part of every move."""
+    src, dst, origin, line, part = round_.src, round_.dst, round_.origin, round_.line, round_.first
     lengths = round_.last - round_.first + 1
-    columns = [np.repeat(c, lengths) for c in (round_.src, round_.dst, round_.origin, round_.line)]
-    ends = np.cumsum(lengths)
-    part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + np.repeat(round_.first, lengths)
-    src, dst, origin, line = columns
+    if (lengths != 1).any():
+        src, dst, origin, line, first = (np.repeat(column, lengths) for column in (src, dst, origin, line, part))
+        ends = np.cumsum(lengths)
+        part = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + first
     return Deliveries(src, dst, part, origin, line, np.zeros_like(part), np.ones_like(part), _NOBODY, _NOBODY, _NOBODY)
 
 
