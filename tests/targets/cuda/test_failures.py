@@ -139,6 +139,25 @@ def test_no_memory_on_one_rank(three):
     assert set(ids_of([errors[0], errors[2]])) <= {"deadline", "peer-lost"}
 
 
+def test_no_memory_is_asked_for_while_a_late_peer_keeps_messages_under_way():
+    """In the emulator that is an error, as CUDA may wait for these messages then, and nothing ends that."""
+    units, many = 1 << 19, 1 << 14
+    ids = [torch.tensor([[7]]), torch.tensor([[8]]), torch.arange(many)[None]]
+    tensors = [torch.sparse_coo_tensor(of, torch.ones(of.numel()), (units,), check_invariants=False) for of in ids]
+    with Emulated(plan_of_shipped("agsparse"), 3) as ranks:
+        late = ranks.ranks[2].device
+        allocate = late.allocate_for_call
+
+        def later(size: int) -> int:
+            time.sleep(0.2)
+            return allocate(size)
+
+        late.allocate_for_call = later  # for its body, whose length the others know by then
+        found = ranks.run(tensors)
+    assert all(isinstance(one, Result) for one in found), found
+    assert_same_bits([one.tensor for one in found])
+
+
 def test_no_memory_for_the_result(three):
     """The others have the sum, unless the last messages were still on their way when this rank gave up."""
     three.ranks[1].device.left = 1
