@@ -84,6 +84,5 @@ bool is_stream(const Stream* stream);  // or null
 // for peers that are no more, so that to ask for any is an error here.
 void begin_messages(int device);
 void end_messages(int device);
-extern "C" int emulator_messages(int device);  // how many groups
 
 }  // namespace emulator

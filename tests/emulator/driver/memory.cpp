@@ -76,10 +76,6 @@ using namespace emulator;
 
 extern "C" {
 
-int emulator_messages(int device) {
-    return under_way[device];
-}
-
 Result cuMemAlloc_v2(Address* out, size_t bytes) {
     void* memory = nullptr;
     const Result result = allocate("cuMemAlloc", DEVICE, bytes, &memory);
