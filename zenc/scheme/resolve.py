@@ -1,14 +1,20 @@
-"""Resolution of schemes: syntax tree to Scheme, with all errors of a scheme in one exception."""
+"""Resolution of schemes: syntax tree -> Scheme, in which every name has a meaning, with all errors in one exception.
+
+A scheme says its dimensions itself, in entries of key and value (communication, aggregation, partition, balance); or
+it has tiers, which are other schemes, one inside the other; or it is a choice among other schemes. Parameters are bound
+to values first: the environment. What is wrong goes to a Collector, which raises all of it in the end, so functions
+return None where something is missing, and the next go on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeVar
 
 from zenc.did_you_mean import closest, did_you_mean
-from zenc.errors import Diagnostic, SchemeError, Span
+from zenc.errors import Diagnostic, SchemeError
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.scheme import model
@@ -29,7 +35,12 @@ REQUIRED_KEYS = ("communication", "aggregation", "partition")
 DIMENSIONS = (*REQUIRED_KEYS, "push", "pull")
 KEYS = (*REQUIRED_KEYS, "balance", "announce", "push", "pull", "unit")
 
-Resolved: TypeAlias = tuple[tuple[model.TierDeclaration, ...], model.Mapping, model.Unit, model.Communication | None]
+_HELP_WHEN_MISSING = {
+    "communication": f"communication: the name of a schedule, or {ON_THE_SPOT}",
+    "aggregation": "aggregation: incremental, or one_shot",
+    "partition": "partition: centralization, or parallelism",
+    "balance": "balance: imbalanced, or balanced by permutation, hierarchical_hash, or holders",
+}
 
 
 def resolve(
@@ -41,10 +52,11 @@ def resolve(
     """The scheme of ``program``, and warnings about it.
 
     Args:
-        program: what ``zenc.language.files`` read.
+        program: the main file and all that it imports, parsed.
         scheme: the name of the scheme, needed where the file has several.
         parameters: values for parameters of the scheme, also as strings (``"7"``, ``"0x7"``, ``"2.5"``).
-        levels: how many ranks one unit of a level has. It is the size of a tier of that name that says none.
+        levels: how many ranks one unit of a level has, such as a node. It is the size of a tier of that name that
+            says none.
 
     Raises:
         SchemeError: with all problems of the scheme at once; ``choice-of-schemes`` for one that chooses among others.
@@ -67,30 +79,11 @@ def resolve_any(
     """``resolve``, also of a scheme that chooses among others."""
     report = Collector()
     chosen = choose(program, scheme, report)
-    given, chain = parameters or {}, (chosen,)
-    make = _resolve_choice if chosen.choices else _resolve
-    resolved = make(program, chain, given, levels or {}, report)
+    resolve_chosen = _resolve_choice if chosen.choices else _resolve_scheme
+    resolved = resolve_chosen(program, (chosen,), parameters or {}, levels or {}, report)
     warnings = report.close()
     assert resolved is not None
     return resolved, warnings
-
-
-def _resolve_choice(
-    program: SourceFiles,
-    chain: Chain,
-    parameters: Mapping[str, int | float | str],
-    levels: Mapping[str, int],
-    report: Collector,
-) -> model.Choice | None:
-    scheme = chain[-1]
-    environment = bind_parameters(scheme, parameters, report)
-    schedules_of(program, report)
-    found = resolve_choice(scheme, Naming(program, chain, environment, report, _resolve), levels)
-    _report_unused(scheme, environment, report)
-    if found is None:
-        return None
-    bound = tuple((name, value) for name, value in environment.values.items() if value is not None)
-    return model.Choice(scheme.name.text, scheme.doc or "", bound, *found, program.sources, span=scheme.name.span)
 
 
 def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.SchemeSyntax:
@@ -99,34 +92,22 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
     Raises:
         SchemeError: if it is not there, or there are several and none was named.
     """
-    here = program.main.schemes
-    _report_twins(here, report)
-    known = {scheme.name.text: scheme for file in reversed(program.files) for scheme in file.schemes}
+    in_main = program.main.schemes
+    _report_twins(in_main, report)
+    by_name = {scheme.name.text: scheme for file in reversed(program.files) for scheme in file.schemes}
     if name is not None:
-        if name in known:
-            return known[name]
-        message = f"{program.main.source.name} has no scheme '{name}'{did_you_mean(name, known)}"
-        raise SchemeError(Diagnostic("unknown-scheme", message, notes=_listed(known)))
-    if len({scheme.name.text for scheme in here}) == 1:
-        return here[0]
-    if not here:
-        message = f"{program.main.source.name} has no scheme"
-        names = [schedule.name.text for schedule in program.main.schedules if schedule.name]
-        notes = (f"it has schedules: {', '.join(names)}",) if names else ()
-        raise SchemeError(Diagnostic("no-scheme", message, _start_of(program), notes, help="write scheme NAME { ... }"))
+        if name in by_name:
+            return by_name[name]
+        message = f"{program.main.source.name} has no scheme '{name}'{did_you_mean(name, by_name)}"
+        raise SchemeError(Diagnostic("unknown-scheme", message, notes=_note_names(by_name)))
+    if not in_main:
+        raise SchemeError(_no_scheme(program))
+    if len({scheme.name.text for scheme in in_main}) == 1:
+        return in_main[0]
     message = f"{program.main.source.name} has several schemes"
-    first = here[0].name.text
+    first = in_main[0].name.text
     help = f"choose one by its name: --scheme {first}; in Python zenc.compile(..., scheme={first!r})"
-    raise SchemeError(Diagnostic("several-schemes", message, here[1].name.span, _listed(known), help))
-
-
-def _listed(schemes: Mapping[str, syntax.SchemeSyntax]) -> tuple[str, ...]:
-    return (f"schemes: {', '.join(schemes)}",) if schemes else ()
-
-
-def _start_of(program: SourceFiles) -> Span | None:
-    declarations: list[syntax.Schedule | syntax.Import] = [*program.main.schedules, *program.main.imports]
-    return declarations[0].span if declarations else None
+    raise SchemeError(Diagnostic("several-schemes", message, in_main[1].name.span, _note_names(by_name), help))
 
 
 def _report_twins(schemes: Sequence[syntax.SchemeSyntax], report: Collector) -> None:
@@ -138,7 +119,42 @@ def _report_twins(schemes: Sequence[syntax.SchemeSyntax], report: Collector) -> 
             report.error("duplicate-name", message, scheme.name.span, notes=(f"the other one: {other.name.span}",))
 
 
-def _resolve(
+def _note_names(schemes: Mapping[str, syntax.SchemeSyntax]) -> tuple[str, ...]:
+    return (f"schemes: {', '.join(schemes)}",) if schemes else ()
+
+
+def _no_scheme(program: SourceFiles) -> Diagnostic:
+    """The diagnostic, at the first declaration of the main file."""
+    message = f"{program.main.source.name} has no scheme"
+    names = [schedule.name.text for schedule in program.main.schedules if schedule.name]
+    notes = (f"it has schedules: {', '.join(names)}",) if names else ()
+    declarations: list[syntax.Schedule | syntax.Import] = [*program.main.schedules, *program.main.imports]
+    place = declarations[0].span if declarations else None
+    return Diagnostic("no-scheme", message, place, notes, help="write scheme NAME { ... }")
+
+
+def _resolve_choice(
+    program: SourceFiles,
+    chain: Chain,
+    parameters: Mapping[str, int | float | str],
+    levels: Mapping[str, int],
+    report: Collector,
+) -> model.Choice | None:
+    """The last scheme of ``chain``, which chooses among others."""
+    scheme = chain[-1]
+    environment = bind_parameters(scheme, parameters, report)
+    schedules_of(program, report)
+    choice = resolve_choice(scheme, Naming(program, chain, environment, report, _resolve_scheme), levels)
+    _report_unused(scheme, environment, report)
+    if choice is None:
+        return None
+    settings, candidates = choice
+    bound = _bound(environment)
+    name = scheme.name
+    return model.Choice(name.text, scheme.doc or "", bound, settings, candidates, program.sources, span=name.span)
+
+
+def _resolve_scheme(
     program: SourceFiles,
     chain: Chain,
     parameters: Mapping[str, int | float | str],
@@ -150,164 +166,81 @@ def _resolve(
     environment = bind_parameters(scheme, parameters, report)
     reader = _SchemeReader(scheme, _entries(scheme, report), environment, report)
     if scheme.tiers:
-        found = _tiered(reader, TierResolver(program, chain, environment, levels, report, _resolve))
+        contents = _with_tiers(reader, TierResolver(program, chain, environment, levels, report, _resolve_scheme))
     else:
-        found = _plain(reader, program)
+        contents = _without_tiers(reader, program)
     _report_unused(scheme, environment, report)
-    if found is None:
+    if contents is None:
         return None
-    tiers, mapping, unit, announce = found
     return model.Scheme(
         name=scheme.name.text,
         doc=scheme.doc or "",
-        parameters=tuple((name, value) for name, value in environment.values.items() if value is not None),
-        tiers=tiers,
-        mapping=mapping,
-        unit=unit,
-        announce=announce,
+        parameters=_bound(environment),
+        tiers=contents.tiers,
+        mapping=contents.mapping,
+        unit=contents.unit,
+        announce=contents.announce,
         sources=program.sources,
         span=scheme.name.span,
     )
 
 
-def _plain(reader: _SchemeReader, program: SourceFiles) -> Resolved | None:
-    """A scheme that says its four dimensions."""
+def _bound(environment: Environment) -> tuple[tuple[str, int | float], ...]:
+    return tuple((name, value) for name, value in environment.values.items() if value is not None)
+
+
+class _Contents(NamedTuple):
+    """The part of a Scheme that its entries or its tiers say."""
+
+    tiers: tuple[model.TierDeclaration, ...]
+    mapping: model.Mapping
+    unit: model.Unit
+    announce: model.Communication | None
+
+
+def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | None:
+    """A scheme that says its four dimensions: one tier, without a name."""
     entries, report = reader.entries, reader.report
     communication = None
     schedules = schedules_of(program, report)
     resolver = Resolver(program, schedules, reader.environment, report)
     if "communication" in entries:
         communication = resolver.resolve(entries["communication"].value)
-    aggregation = reader.choice("aggregation", model.Aggregation)
-    partition = reader.choice("partition", model.Partition)
+    aggregation = reader.one_of("aggregation", model.Aggregation)
+    partition = reader.one_of("partition", model.Partition)
     balance = reader.balance()
     push = reader.format("push")
     pull = reader.format("pull")
-    unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
+    unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
     check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
     announce = resolve_announce(balance, entries, resolver, report)
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None
-    return (
-        (model.TierDeclaration("", None, communication, aggregation, partition, push, pull),),
-        mapping,
-        unit,
-        announce,
-    )
+    tier = model.TierDeclaration("", None, communication, aggregation, partition, push, pull)
+    return _Contents((tier,), mapping, unit, announce)
 
 
-def _tiered(reader: _SchemeReader, resolver: TierResolver) -> Resolved | None:
+def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | None:
     """A scheme of tiers. It has one mapping and one unit: its own, or those that its tiers agree on."""
     entries, report = reader.entries, reader.report
     schedules_of(resolver.program, report)
     reader.report_dimensions()
-    unit = reader.choice("unit", model.Unit, model.Unit.AUTO)
+    unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     balance = reader.balance()
-    found = resolver.resolved()
-    refuse_holders(balance, entries, [(tier.scheme.span, scheme) for tier, scheme, _ in found], report)
-    tiers = tuple(tier for resolved in found for tier in resolved.tiers)
+    resolved = resolver.resolved()
+    refuse_holders(balance, entries, [(tier.scheme.span, scheme) for tier, scheme, _ in resolved], report)
+    tiers = tuple(tier for one in resolved for tier in one.tiers)
     if "unit" not in entries:
-        unit = agreed(found, lambda scheme: scheme.unit, model.Unit.AUTO, "unit", report)
+        unit = agreed(resolved, lambda scheme: scheme.unit, model.Unit.AUTO, "unit", report)
     if "balance" not in entries:
         contiguous: model.Mapping = model.Contiguous()
-        balance = agreed(found, lambda scheme: scheme.mapping, contiguous, "balance", report)
-    cut = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
-    partition = model.Partition.PARALLELISM if cut else model.Partition.CENTRALIZATION
+        balance = agreed(resolved, lambda scheme: scheme.mapping, contiguous, "balance", report)
+    has_parts = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
+    partition = model.Partition.PARALLELISM if has_parts else model.Partition.CENTRALIZATION
     mapping = _mapping(balance, partition, entries.get("balance"), report)
-    return (tiers, mapping, unit, None) if mapping and unit and tiers and not report.failed else None
-
-
-def _entries(scheme: syntax.SchemeSyntax, report: Collector) -> dict[str, syntax.EntrySyntax]:
-    """The entries by key; of a key that is there twice the first."""
-    entries: dict[str, syntax.EntrySyntax] = {}
-    for entry in scheme.entries:
-        key = entry.key.text
-        if key not in KEYS:
-            report.error("unknown-key", unknown("key", key, KEYS), entry.key.span)
-        elif key in entries:
-            notes = (f"the other one: {entries[key].key.span}",)
-            report.error("duplicate-key", f"'{key}' is here twice", entry.key.span, notes=notes)
-        else:
-            entries[key] = entry
-    return entries
-
-
-@dataclass
-class _SchemeReader:
-    """Reads the entries of one scheme."""
-
-    scheme: syntax.SchemeSyntax
-    entries: Mapping[str, syntax.EntrySyntax]
-    environment: Environment
-    report: Collector
-
-    def choice(self, key: str, choices: type[E], default: E | None = None) -> E | None:
-        """The member of ``choices`` that the value of ``key`` names; ``default`` where the key is missing."""
-        entry = self.entries.get(key)
-        if entry is None:
-            return default
-        word = single_word(key, entry.value, self.report)
-        if word is None:
-            return None
-        known: dict[str, E] = {str(member.value): member for member in choices}
-        if word.name.text not in known:
-            self.report.error("unknown-value", unknown(key, word.name.text, known), word.name.span)
-            return None
-        if word.arguments:
-            message = f"'{word.name.text}' takes no arguments"
-            self.report.error("wrong-arguments", message, word.arguments[0].span)
-        return known[word.name.text]
-
-    def balance(self) -> model.Mapping | None:
-        """The mapping that ``balance`` says; None where it is missing, or wrong."""
-        entry = self.entries.get("balance")
-        return resolve_balance(entry.value, self.environment, self.report) if entry else None
-
-    def report_dimensions(self) -> None:
-        """Report each key that a scheme of tiers can't have."""
-        for key in DIMENSIONS:
-            if key in self.entries:
-                message = f"a scheme of tiers has no {key} of its own: its tiers say it"
-                help = "put it in a scheme, and name that as a tier"
-                self.report.error("tiers-and-dimensions", message, self.entries[key].key.span, help=help)
-
-    def format(self, key: str) -> model.Format | None:
-        """The wire format that the value of ``key`` names; ``auto`` where the key is missing."""
-        entry = self.entries.get(key)
-        if entry is None:
-            return model.Format.AUTO
-        word = single_word(key, entry.value, self.report)
-        return resolve_format(key, word, self.environment, self.report) if word else None
-
-    def report_missing(self, partition: model.Partition | None) -> None:
-        """Report each key that must be there and is not. That of a misspelt one has been told already."""
-        wanted = list(REQUIRED_KEYS)
-        if partition is model.Partition.PARALLELISM:
-            wanted.append("balance")
-        slips = {closest(entry.key.text, KEYS) for entry in self.scheme.entries if entry.key.text not in KEYS}
-        for key in wanted:
-            if key not in self.entries and key not in slips:
-                message = f"scheme '{self.scheme.name.text}' does not say its {key}"
-                self.report.error("missing-key", message, self.scheme.name.span, help=_HELP_WHEN_MISSING[key])
-
-
-_HELP_WHEN_MISSING = {
-    "communication": f"communication: the name of a schedule, or {ON_THE_SPOT}",
-    "aggregation": "aggregation: incremental, or one_shot",
-    "partition": "partition: centralization, or parallelism",
-    "balance": "balance: imbalanced, or balanced by permutation, hierarchical_hash, or holders",
-}
-
-
-def single_word(key: str, value: syntax.Value, report: Collector) -> syntax.Word | None:
-    """The only word of ``value``; None, and a diagnostic, where it is more than that."""
-    if isinstance(value, syntax.Phrase) and len(value.words) == 1:
-        return value.words[0]
-    what = "one word" if isinstance(value, syntax.Phrase) else "a word, and no schedule"
-    report.error("wrong-value", f"the value of '{key}' is {what}", value.span)
-    return None
+    return _Contents(tiers, mapping, unit, None) if mapping and unit and tiers and not report.failed else None
 
 
 def _mapping(
@@ -323,6 +256,87 @@ def _mapping(
         message = "balance has no effect under centralization: there is one part only"
         report.warn("no-effect", message, entry.span, help="leave it out")
     return model.Contiguous()
+
+
+def _entries(scheme: syntax.SchemeSyntax, report: Collector) -> dict[str, syntax.EntrySyntax]:
+    """The entries by key, in the order of the text; of a key that is there twice the first."""
+    entries: dict[str, syntax.EntrySyntax] = {}
+    for entry in scheme.entries:
+        key = entry.key.text
+        if key not in KEYS:
+            report.error("unknown-key", unknown("key", key, KEYS), entry.key.span)
+        elif key in entries:
+            notes = (f"the other one: {entries[key].key.span}",)
+            report.error("duplicate-key", f"'{key}' is here twice", entry.key.span, notes=notes)
+        else:
+            entries[key] = entry
+    return entries
+
+
+@dataclass
+class _SchemeReader:
+    """Reads the values of the entries of one scheme, and reports what is wrong with them."""
+
+    scheme: syntax.SchemeSyntax
+    entries: Mapping[str, syntax.EntrySyntax]
+    environment: Environment
+    report: Collector
+
+    def one_of(self, key: str, choices: type[E], default: E | None = None) -> E | None:
+        """The member of ``choices`` that the value of ``key`` names; ``default`` where the key is missing."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return default
+        word = single_word(key, entry.value, self.report)
+        if word is None:
+            return None
+        members: dict[str, E] = {str(member.value): member for member in choices}
+        if word.name.text not in members:
+            self.report.error("unknown-value", unknown(key, word.name.text, members), word.name.span)
+            return None
+        if word.arguments:
+            message = f"'{word.name.text}' takes no arguments"
+            self.report.error("wrong-arguments", message, word.arguments[0].span)
+        return members[word.name.text]
+
+    def balance(self) -> model.Mapping | None:
+        """The mapping that ``balance`` says; None where it is missing, or wrong."""
+        entry = self.entries.get("balance")
+        return resolve_balance(entry.value, self.environment, self.report) if entry else None
+
+    def report_dimensions(self) -> None:
+        """Report each key that a scheme of tiers can't have, since its tiers say it."""
+        for key in DIMENSIONS:
+            if key in self.entries:
+                message = f"a scheme of tiers has no {key} of its own: its tiers say it"
+                help = "put it in a scheme, and name that as a tier"
+                self.report.error("tiers-and-dimensions", message, self.entries[key].key.span, help=help)
+
+    def format(self, key: str) -> model.Format | None:
+        """The wire format that the value of ``key`` names; ``auto`` where the key is missing."""
+        entry = self.entries.get(key)
+        if entry is None:
+            return model.Format.AUTO
+        word = single_word(key, entry.value, self.report)
+        return resolve_format(key, word, self.environment, self.report) if word else None
+
+    def report_missing(self, partition: model.Partition | None) -> None:
+        """Report each key that must be there and is not; a key that is misspelt has been reported as such."""
+        required = [*REQUIRED_KEYS, "balance"] if partition is model.Partition.PARALLELISM else REQUIRED_KEYS
+        misspelt = {closest(entry.key.text, KEYS) for entry in self.scheme.entries if entry.key.text not in KEYS}
+        for key in required:
+            if key not in self.entries and key not in misspelt:
+                message = f"scheme '{self.scheme.name.text}' does not say its {key}"
+                self.report.error("missing-key", message, self.scheme.name.span, help=_HELP_WHEN_MISSING[key])
+
+
+def single_word(key: str, value: syntax.Value, report: Collector) -> syntax.Word | None:
+    """The only word of ``value``; None, and a diagnostic, where it is more than that."""
+    if isinstance(value, syntax.Phrase) and len(value.words) == 1:
+        return value.words[0]
+    what = "one word" if isinstance(value, syntax.Phrase) else "a word, and no schedule"
+    report.error("wrong-value", f"the value of '{key}' is {what}", value.span)
+    return None
 
 
 def _report_unused(scheme: syntax.SchemeSyntax, environment: Environment, report: Collector) -> None:
