@@ -96,26 +96,27 @@ def flows_of(
     plan: Plan,
     size: int,
     choice: StepRange | None = None,
-    on: Topology | None = None,
+    topology: Topology | None = None,
     expected: ExpectedBytes | None = None,
 ) -> Flows:
-    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``on``.
+    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``topology``.
 
     Raises DrawingError where there are too many ranks, or no such steps, VerificationError as ``verify`` does, and
-    TopologyError where a move has no way.
+    TopologyError where a move has no route.
     """
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    heat = heat_of(rounds, on, expected) if on and expected else None
+    heat = heat_of(rounds, topology, expected) if topology and expected else None
     prove(plan, rounds, heat.observe if heat else None)
     chosen = [
         (phase, [(i, r) for i, r in enumerate(played, 1) if choice.takes(phase, i)]) for phase, played in rounds.phases
     ]
     flows = tuple(_flow(phase, played, plan.parts_in(phase, size), size, heat) for phase, played in chosen if played)
-    found = Flows(size, rounds.parts, counts_of(rounds), flows, on.name if on else "", heat.limit if heat else 0.0)
-    ensure_steps(rounds, found.drawn, choice)
-    return found
+    name, limit = topology.name if topology else "", heat.limit if heat else 0.0
+    drawn = Flows(size, rounds.parts, counts_of(rounds), flows, name, limit)
+    ensure_steps(rounds, drawn.drawn, choice)
+    return drawn
 
 
 def _flow(phase: Phase, played: Sequence[tuple[int, Round]], parts: int, size: int, heat: Heat | None) -> Flow:

@@ -13,7 +13,7 @@ from zenc.draw.arrows import STEP, Painter
 from zenc.draw.colour import ramp
 from zenc.draw.lanes import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
 from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
-from zenc.draw.steps import DrawnStep, Have, Steps
+from zenc.draw.steps import DrawnStep, Holdings, Steps
 from zenc.draw.text_metrics import cut, wrapped
 from zenc.format_units import seconds_text
 from zenc.plan.ir import Plan
@@ -40,7 +40,7 @@ class _SchemeSheet:
     rows: list[Row] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
     swatches: list[Swatch] = field(default_factory=list)
-    last: Have | None = None
+    last: Holdings | None = None
 
     def picture(self) -> SchedulePicture:
         title = f"{self.plan.scheme} among {count(self.shown.size, 'rank')}"
@@ -144,10 +144,10 @@ class _SchemeSheet:
         else:
             self.rules.append(Line(MARGIN, self.y - NODE_HEIGHT / 2, MARGIN + LABELS - 26, self.y - NODE_HEIGHT / 2))
 
-    def _row(self, grid: Grid, painter: Painter, step: DrawnStep, have: Have, when: str) -> None:
+    def _row(self, grid: Grid, painter: Painter, step: DrawnStep, have: Holdings, when: str) -> None:
         cut = have.shape[1] > 1
         held = have.mean(axis=2) if cut else have[:, 0, :].astype(float)
-        whole: Have = np.asarray(have.all(axis=2))
+        whole: Holdings = np.asarray(have.all(axis=2))
         nodes = tuple(
             Node(grid.left_of(rank), self.y, grid.node_width, NODE_HEIGHT, _told(step, have[rank], rank, when))
             for rank in range(grid.size)
@@ -210,7 +210,7 @@ class _SchemeSheet:
             self._write(MARGIN, 18, line, "quiet")
 
 
-def _told(step: DrawnStep, have: Have, rank: int, when: str) -> str:
+def _told(step: DrawnStep, have: Holdings, rank: int, when: str) -> str:
     (parts, size), at = have.shape, f"rank {rank} {when} {step.phase} step {step.number}"
     if parts == 1:
         what = "index sets" if step.announces else "contributions"

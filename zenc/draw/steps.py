@@ -1,10 +1,11 @@
 """The steps of a scheme's drawing: moves, and the contributions that every rank holds before and after each.
 
     Steps     = size parts DrawnStep*
-    DrawnStep = Phase number Move* before after                 # have[rank, part, contributor]
-    Move      = src dst first..last origin place heat?        # the load of the links on its way
+    DrawnStep = Phase number Move* before after                 # Holdings
+    Move      = src dst first..last origin place heat?          # the load of the links on its route
 
-The plan is proved along the way, so what is drawn is right.
+A part is a piece of the tensor, and a contribution what one rank adds to it. The plan is proved while its moves are
+played, so what is drawn is right.
 """
 
 from __future__ import annotations
@@ -28,18 +29,20 @@ from zenc.topology.model import Topology
 from zenc.verify.proof import prove
 from zenc.verify.provenance import Deliveries, members_of
 
-Have: TypeAlias = npt.NDArray[np.bool_]
+Holdings: TypeAlias = npt.NDArray[np.bool_]
+"""Mask [rank, part, contributor], [size, parts, size]: whether a rank holds a rank's contribution to a part."""
 
 MOST_RANKS = 16
 MOST_MOVES = 2_500
-"""In one drawing. Beyond either of them nobody can follow an arrow; ``zenc.draw.flows`` is for more ranks."""
+"""Ranks and moves of one drawing, beyond which nobody can follow an arrow; ``zenc.draw.flows`` is for more ranks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Parts ``first`` .. ``last`` from rank ``src`` to ``dst``; ``place`` is the FILE:LINE of the send.
+    """Parts ``first`` .. ``last`` from rank ``src`` to ``dst``; ``place`` is the FILE:LINE:COLUMN of the send.
 
-    ``origin`` is the rank whose contributions alone are sent, or -1 for all.
+    ``origin`` is the rank whose contributions alone are sent, or -1 for all. ``heat`` is the load of the busiest link
+    on its route, in a drawing on a topology.
     """
 
     src: int
@@ -53,30 +56,30 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class DrawnStep:
-    """``before`` and ``after`` are [size, parts, size]: whose contributions a rank holds of a part.
+    """Step ``number`` of a phase, from 1: the moves that run together, and what ranks hold before and after them.
 
-    In an announce they are [size, 1, size]: whose index sets it has.
+    In an announce, which moves index sets, ``before`` and ``after`` are [size, 1, size]: whose index sets a rank has.
     """
 
-    of: Phase
+    plan_phase: Phase
     number: int
     moves: tuple[Move, ...]
-    before: Have
-    after: Have
+    before: Holdings
+    after: Holdings
 
     @property
     def phase(self) -> str:
         """The name of the phase, with its tier."""
-        return self.of.name
+        return self.plan_phase.name
 
     @property
     def announces(self) -> bool:
         """Whether index sets are moved, and no parts."""
-        return self.of.kind is PhaseKind.ANNOUNCE
+        return self.plan_phase.kind is PhaseKind.ANNOUNCE
 
     @property
     def whole(self) -> bool:
-        """Whether what is moved is cut in no parts."""
+        """Whether the tensor is one part, so that every move carries all of it."""
         return bool(self.before.shape[1] == 1)
 
 
@@ -99,7 +102,11 @@ class StepRange:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """``rounds`` are the numbers of steps of the whole scheme, by phase; ``limit`` is the greatest heat of all."""
+    """The steps that are drawn of a scheme among ``size`` ranks.
+
+    ``rounds``: name and number of steps of each phase of the whole scheme. ``topology``: its name, empty without one.
+    ``limit``: the most seconds that a move of the whole scheme keeps a link busy, which the hottest colour stands for.
+    """
 
     size: int
     parts: int
@@ -136,27 +143,28 @@ def steps_of(
     plan: Plan,
     size: int,
     choice: StepRange | None = None,
-    on: Topology | None = None,
+    topology: Topology | None = None,
     expected: ExpectedBytes | None = None,
 ) -> Steps:
-    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``on``.
+    """The chosen steps of ``plan`` among ``size`` ranks; with ``expected``, the loads of the links of ``topology``.
 
     Raises DrawingError where there are too many to draw, or none, VerificationError as ``verify`` does, and
-    TopologyError where a move has no way.
+    TopologyError where a move has no route.
     """
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    player = _Player(size, rounds.parts, heat_of(rounds, on, expected) if on and expected else None)
-    prove(plan, rounds, player.observe)
-    steps = tuple(step for step in player.steps(rounds) if choice.takes(step.of, step.number))
-    limit = player.heat.limit if player.heat else 0.0
-    found = Steps(size, rounds.parts, counts_of(rounds), steps, on.name if on else "", limit)
-    if found.moves > MOST_MOVES:
-        message = f"{found.moves:,} moves in {len(found.steps)} steps are more than a drawing can show ({MOST_MOVES:,})"
+    heat = heat_of(rounds, topology, expected) if topology and expected else None
+    recorder = _Recorder(size, rounds.parts, heat)
+    prove(plan, rounds, recorder.observe)
+    chosen = tuple(step for step in recorder.steps(rounds) if choice.takes(step.plan_phase, step.number))
+    name, limit = topology.name if topology else "", heat.limit if heat else 0.0
+    steps = Steps(size, rounds.parts, counts_of(rounds), chosen, name, limit)
+    if steps.moves > MOST_MOVES:
+        message = f"{steps.moves:,} moves in {steps.drawn} steps are more than a drawing can show ({MOST_MOVES:,})"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
-    ensure_steps(rounds, found.drawn, choice)
-    return found
+    ensure_steps(rounds, steps.drawn, choice)
+    return steps
 
 
 def ensure_ranks(size: int, most: int) -> None:
@@ -167,9 +175,9 @@ def ensure_ranks(size: int, most: int) -> None:
 
 
 def heat_of(rounds: Rounds, topology: Topology, expected: ExpectedBytes) -> Heat:
-    """An observer of the proof that weighs each move on the links of ``topology``."""
-    ways = routes(rounds, topology)
-    return Heat(ways, LinkLoadObserver(ways, expected))
+    """An observer of the proof, which records the load of the links of ``topology`` on the route of each move."""
+    found = routes(rounds, topology)
+    return Heat(found, LinkLoadObserver(found, expected))
 
 
 def counts_of(rounds: Rounds) -> tuple[tuple[str, int], ...]:
@@ -179,34 +187,40 @@ def counts_of(rounds: Rounds) -> tuple[tuple[str, int], ...]:
 
 def ensure_steps(rounds: Rounds, drawn: int, choice: StepRange) -> None:
     """Raise DrawingError (``no-such-step``) where steps were asked for, and none of them is there."""
-    there = [len(played) for phase, played in rounds.phases if choice.takes_phase(phase)]
-    if not drawn and (any(there) or not there):
+    chosen = [len(played) for phase, played in rounds.phases if choice.takes_phase(phase)]
+    if not drawn and (any(chosen) or not chosen):  # a phase without moves has no steps, and that is no mistake
         counts = ", ".join(f"{phase} {count}" for phase, count in counts_of(rounds))
         message = f"among {rounds.size} ranks the scheme has no such step"
         raise DrawingError(Diagnostic("no-such-step", message, notes=(f"steps of each phase: {counts}",)))
 
 
-class _Player:
-    """Follows the proof, and keeps who holds what after each step."""
+class _Recorder:
+    """Observer of the proof that records what every rank holds before and after each step.
+
+    Index sets are announced before values move, and are recorded apart from them.
+    """
 
     def __init__(self, size: int, parts: int, heat: Heat | None) -> None:
         self.heat = heat
-        self.sets, self.have = _each_its_own(size, 1), _each_its_own(size, parts)
-        self.changes: list[tuple[Have, Have]] = []
+        self.index_sets, self.values = _own_contributions(size, 1), _own_contributions(size, parts)
+        self.before_and_after: list[tuple[Holdings, Holdings]] = []
 
     def observe(self, phase: Phase, number: int, deliveries: Deliveries) -> None:
         announcing = phase.kind is PhaseKind.ANNOUNCE
-        before = self.sets if announcing else self.have
+        before = self.index_sets if announcing else self.values
         after, table = before.copy(), exchange_table(phase, deliveries, len(before))
-        row, ranks = members_of(table.ranks)
-        after[table.dst[row], table.part[row], ranks] = True
-        self.changes.append((before, after))
-        self.sets, self.have = (after, self.have) if announcing else (self.sets, after)
+        row, contributor = members_of(table.ranks)
+        after[table.dst[row], table.part[row], contributor] = True
+        self.before_and_after.append((before, after))
+        if announcing:
+            self.index_sets = after
+        else:
+            self.values = after
         if self.heat:
             self.heat.observe(phase, number, deliveries)
 
     def steps(self, rounds: Rounds) -> Iterator[DrawnStep]:
-        for (phase, number, round_), (before, after) in zip(rounds, self.changes, strict=True):
+        for (phase, number, round_), (before, after) in zip(rounds, self.before_and_after, strict=True):
             moves = (replace(move, heat=self._heat(phase.name, number, move)) for move in _moves(round_, rounds))
             yield DrawnStep(phase, number, tuple(moves), before, after)
 
@@ -214,16 +228,11 @@ class _Player:
         return self.heat.of[phase, number, move.src, move.dst] if self.heat else None
 
 
-def _each_its_own(size: int, parts: int) -> Have:
-    have = np.zeros((size, parts, size), dtype=bool)
-    have[np.arange(size), :, np.arange(size)] = True
-    return have
-
-
-def _move_json(move: Move) -> dict[str, object]:
-    shown = {**asdict(move), "origin": None if move.origin < 0 else move.origin}
-    heat = shown.pop("heat")
-    return {**shown, "load": heat} if heat else shown
+def _own_contributions(size: int, parts: int) -> Holdings:
+    """Every rank holds its own contribution to every part, and nothing else."""
+    holdings = np.zeros((size, parts, size), dtype=bool)
+    holdings[np.arange(size), :, np.arange(size)] = True
+    return holdings
 
 
 def _moves(round_: Round, rounds: Rounds) -> Iterator[Move]:
@@ -231,3 +240,9 @@ def _moves(round_: Round, rounds: Rounds) -> Iterator[Move]:
     for src, dst, first, last, origin, line in np.stack(columns, axis=1).tolist():
         span = rounds.sends[line].span
         yield Move(src, dst, first, last, origin, span.name if span else "")
+
+
+def _move_json(move: Move) -> dict[str, object]:
+    fields = {**asdict(move), "origin": None if move.origin < 0 else move.origin}
+    heat = fields.pop("heat")
+    return {**fields, "load": heat} if heat else fields
