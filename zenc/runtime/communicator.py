@@ -1,7 +1,9 @@
-"""The ranks that run schemes together: a process group of zenc's own, one order of calls, and agreement.
+"""Communicator: the ranks that run schemes together, with connections of zenc's own, one order of calls, and agreement.
 
-A communicator belongs to one process group of the user and carries all collectives that are loaded for it. It has
-connections of its own, so zenc's messages never mix with DDP's or the user's, whatever is in flight.
+There is one for each process group of the user, its parent, and it carries all collectives that are loaded for that. It
+has a gloo group of its own over the same ranks, so zenc's messages never mix with DDP's or the user's, whatever is in
+flight. Its transport sends and receives over that group, and its worker runs the calls of this rank one at a time. When
+one rank fails in a call, the communicator is broken for good, on all ranks: they are no longer in the same call.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ if TYPE_CHECKING:
     from zenc.runtime.gpu.nccl import NcclGroup
 
 REQUEST_BYTES = 1024
+EXIT_SECONDS = 30.0
+"""Time for calls under way when the process ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
     """A rank's announcement to all others before they go on together; as JSON at most ``REQUEST_BYTES``.
 
-    ``error`` is what it has failed with; empty if all is well. The other fields are of what they agree on.
+    ``error`` is what the rank has failed with; empty if all is well. The other fields are each for one agreement: on
+    a ``scheme`` and the ``digest`` of its plan, on when it ``profiles``, on what ``holds``, and on an ``nccl_id``.
     """
 
     scheme: str = ""
@@ -56,11 +61,13 @@ class Communicator:
     worker: Worker
     calls: int = 0
     broken: SynchronisationError | None = None
+    """The error after which the ranks are no longer in step."""
     kept: list[object] = field(default_factory=list)
     """Buffers of a call that failed: gloo may yet write to them."""
     nccl: list[NcclGroup] = field(default_factory=list)
     """NCCL's communicators over the same ranks, which all schemes share that are loaded for the group."""
     process: int = field(default_factory=os.getpid)
+    """Id of the process that made it."""
 
     @property
     def rank(self) -> int:
@@ -93,6 +100,112 @@ class Communicator:
             help = 'load schemes in the process that uses them; start processes by torchrun or with "spawn"'
             raise SynchronisationError(Diagnostic("forked", message, help=help))
 
+    def handshake(self, request: JoinRequest, deadline: float) -> None:
+        """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ."""
+        schemes = [f"{other.scheme} ({other.digest[:12]})" for other in self._exchange_requests(request, deadline)]
+        if notes := _notes_of_difference(schemes):
+            help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
+            message = "the ranks hold different schemes"
+            raise self._raised_by_all(Diagnostic("different-schemes", message, notes=notes, help=help))
+
+    def agree_on_profiling(self, how: str, deadline: float) -> None:
+        """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
+        requests = self._exchange_requests(JoinRequest(profiles=how), deadline)
+        if notes := _notes_of_difference([other.profiles for other in requests]):
+            help = "give all ranks a profiler with the same numbers, or none of them"
+            message = "the ranks would profile different steps"
+            raise self._raised_by_all(Diagnostic("different-profilers", message, notes=notes, help=help))
+
+    def all(self, holds: bool, error: str, deadline: float) -> bool:
+        """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
+        requests = self._exchange_requests(JoinRequest(holds=str(holds), error=error), deadline)
+        return all(other.holds == str(True) for other in requests)
+
+    def broadcast(self, nccl_id: bytes, deadline: float) -> bytes:
+        """The ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
+        return bytes.fromhex(self._exchange_requests(JoinRequest(nccl_id=nccl_id.hex()), deadline)[0].nccl_id)
+
+    def _exchange_requests(self, request: JoinRequest, deadline: float) -> list[JoinRequest]:
+        """The requests of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
+        text = json.dumps(asdict(request)).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
+        texts = self._allgather(torch.frombuffer(bytearray(text), dtype=torch.uint8), "load a scheme", deadline)
+        requests = [_read_request(bytes(other.tolist()), rank) for rank, other in enumerate(texts)]
+        failed = {rank: other.error for rank, other in enumerate(requests) if other.error}
+        if failed:
+            notes = tuple(f"rank {rank}: {error}" for rank, error in failed.items())
+            ranks = ", ".join(map(str, failed))
+            message = f"rank {ranks} could not load its scheme"
+            help = "its own output says what to do"
+            raise self._raised_by_all(Diagnostic("peer-failed", message, notes=notes, help=help))
+        return requests
+
+    def _raised_by_all(self, diagnostic: Diagnostic) -> SynchronisationError:
+        """An error that all ranks raise: rank 0 shows it whole."""
+        error = SynchronisationError(diagnostic)
+        error.shown_by_rank_0 = self.rank != 0
+        return error
+
+    def allreduce_sum(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The sum of ``marks`` [n] over the ranks, in place, and the ``number`` of each rank [size]; both int64.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        purpose = "count who holds which units"
+        self._run_together(lambda group: group.allreduce([marks]), purpose, marks)
+        return marks, torch.cat(self._allgather(torch.tensor([number]), purpose))
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """The bytes that every rank gives, of any length, in rank order.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        purpose = "tell each other what they have seen"
+        lengths = [int(length) for length in self._allgather(torch.tensor([len(data)]), purpose)]
+        own = torch.frombuffer(bytearray(data.ljust(max(1, *lengths))), dtype=torch.uint8)
+        padded = self._allgather(own, purpose)
+        return [bytes(each[:length].numpy()) for each, length in zip(padded, lengths, strict=True)]
+
+    def allreduce_max(self, values: list[float]) -> list[float]:
+        """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        of_ranks = self._allgather(torch.tensor(values, dtype=torch.float64), "agree on which scheme is the cheapest")
+        greatest: list[float] = torch.stack(of_ranks).amax(dim=0).tolist()
+        return greatest
+
+    def _allgather(self, own: torch.Tensor, purpose: str, seconds: float | None = None) -> list[torch.Tensor]:
+        """The tensors that the ranks give, in rank order; all of one shape and dtype."""
+        of_ranks = [torch.empty_like(own) for _ in range(self.size)]
+        self._run_together(lambda group: group.allgather([of_ranks], [own]), purpose, (own, of_ranks), seconds)
+        return of_ranks
+
+    def _run_together(
+        self, start: Callable[[GlooGroup], dist.Work], purpose: str, buffers: object, seconds: float | None = None
+    ) -> None:
+        """Run a collective of gloo's to its end, for ``seconds`` at most, or the group's timeout.
+
+        A rank that waits in vain leaves the group and raises SynchronisationError (``deadline``), which says what the
+        ranks did not come to do: ``purpose``. ``buffers`` are kept alive then.
+        """
+        assert self.group is not None
+        try:
+            work = start(self.group)
+            work.wait() if seconds is None else work.wait(timedelta(seconds=seconds))
+        except RuntimeError as failure:
+            message = f"the ranks did not all come to {purpose}"
+            late = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(failure),)))
+            error = late if seconds is None else _ranks_missing(seconds, failure)
+            self.abort(error, buffers)
+            raise error from failure
+
+    def call_failed(self, error: BaseException, kept: object) -> None:
+        """Give up after ``error`` in a call, for which peers wait; a rank that is alone goes on."""
+        if self.size > 1:
+            message = f"this rank failed: {type(error).__name__}: {error}"
+            own = error if isinstance(error, SynchronisationError) else None
+            self.abort(own or SynchronisationError(Diagnostic("call-failed", message)), kept)
+
     def abort(self, error: SynchronisationError, kept: object) -> None:
         """Leave the group for good, so that peers that wait for this rank learn of it at once."""
         self.broken = error
@@ -106,121 +219,28 @@ class Communicator:
         A gloo group that lives on while Python ends may abort the process: its threads let go of Python objects.
         """
         if self.worker.drain(seconds):
-            for made in self.nccl:
-                made.close()
+            for nccl_group in self.nccl:
+                nccl_group.close()
         self.broken = self.broken or SynchronisationError(Diagnostic("group-broken", "this process is ending"))
         self.group = None
         self.transport.close()
 
-    def call_failed(self, error: BaseException, kept: object) -> None:
-        """Give up after ``error`` in a call, for which peers wait; a rank that is alone goes on."""
-        if self.size > 1:
-            text = f"this rank failed: {type(error).__name__}: {error}"
-            known = error if isinstance(error, SynchronisationError) else None
-            self.abort(known or SynchronisationError(Diagnostic("call-failed", text)), kept)
 
-    def handshake(self, request: JoinRequest, deadline: float) -> None:
-        """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ."""
-        requests = [f"{other.scheme} ({other.digest[:12]})" for other in self._gather(request, deadline)]
-        if notes := _who_has_which(requests):
-            help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
-            message = "the ranks hold different schemes"
-            raise self._of_all(Diagnostic("different-schemes", message, notes=notes, help=help))
-
-    def agree_on_profiling(self, how: str, deadline: float) -> None:
-        """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
-        requests = self._gather(JoinRequest(profiles=how), deadline)
-        if notes := _who_has_which([other.profiles for other in requests]):
-            help = "give all ranks a profiler with the same numbers, or none of them"
-            message = "the ranks would profile different steps"
-            raise self._of_all(Diagnostic("different-profilers", message, notes=notes, help=help))
-
-    def all(self, holds: bool, error: str, deadline: float) -> bool:
-        """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
-        requests = self._gather(JoinRequest(holds=str(holds), error=error), deadline)
-        return all(other.holds == str(True) for other in requests)
-
-    def broadcast(self, nccl_id: bytes, deadline: float) -> bytes:
-        """The ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
-        return bytes.fromhex(self._gather(JoinRequest(nccl_id=nccl_id.hex()), deadline)[0].nccl_id)
-
-    def allreduce_sum(self, marks: torch.Tensor, number: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """The sum of ``marks`` over the ranks, in place, and the ``number`` of each; [n] int64.
-
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
-        """
-        purpose = "count who holds which units"
-        self._together(lambda group: group.allreduce([marks]), purpose, marks)
-        return marks, torch.cat(self._allgather(torch.tensor([number]), purpose))
-
-    def gather(self, data: bytes) -> list[bytes]:
-        """The bytes that every rank gives, of any length, in rank order.
-
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
-        """
-        purpose = "tell each other what they have seen"
-        lengths = [int(each) for each in self._allgather(torch.tensor([len(data)]), purpose)]
-        mine = torch.frombuffer(bytearray(data.ljust(max(1, *lengths))), dtype=torch.uint8)
-        every = self._allgather(mine, purpose)
-        return [bytes(each[:length].numpy()) for each, length in zip(every, lengths, strict=True)]
-
-    def allreduce_max(self, values: list[float]) -> list[float]:
-        """The greatest of each of ``values`` over the ranks, which all give as many; they have met when it returns.
-
-        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
-        """
-        every = self._allgather(torch.tensor(values, dtype=torch.float64), "agree on which scheme is the cheapest")
-        found: list[float] = torch.stack(every).amax(dim=0).tolist()
-        return found
-
-    def _allgather(self, mine: torch.Tensor, purpose: str, seconds: float | None = None) -> list[torch.Tensor]:
-        """The tensors that the ranks give, in rank order; all of one shape and dtype."""
-        every = [torch.empty_like(mine) for _ in range(self.size)]
-        self._together(lambda group: group.allgather([every], [mine]), purpose, (mine, every), seconds)
-        return every
-
-    def _together(
-        self, start: Callable[[GlooGroup], dist.Work], purpose: str, buffers: object, seconds: float | None = None
-    ) -> None:
-        """Wait for what all ranks ``start``: ``seconds``, or as long as the group does. Else leave the group."""
-        assert self.group is not None
-        try:
-            work = start(self.group)
-            work.wait() if seconds is None else work.wait(timedelta(seconds=seconds))
-        except RuntimeError as error:
-            message = f"the ranks did not all come to {purpose}"
-            late = SynchronisationError(Diagnostic("deadline", message, notes=(first_line(error),)))
-            lost = late if seconds is None else unreachable(seconds, error)
-            self.abort(lost, buffers)
-            raise lost from error
-
-    def _gather(self, request: JoinRequest, deadline: float) -> list[JoinRequest]:
-        """The requests of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
-        text = json.dumps(asdict(request)).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
-        every = self._allgather(torch.frombuffer(bytearray(text), dtype=torch.uint8), "load a scheme", deadline)
-        requests = [_read_request(bytes(other.tolist()), rank) for rank, other in enumerate(every)]
-        failed = {rank: other.error for rank, other in enumerate(requests) if other.error}
-        if failed:
-            notes = tuple(f"rank {rank}: {text}" for rank, text in failed.items())
-            ranks = ", ".join(map(str, failed))
-            message = f"rank {ranks} could not load its scheme"
-            help = "its own output says what to do"
-            raise self._of_all(Diagnostic("peer-failed", message, notes=notes, help=help))
-        return requests
-
-    def _of_all(self, diagnostic: Diagnostic) -> SynchronisationError:
-        """An error that all ranks raise: rank 0 shows it whole."""
-        error = SynchronisationError(diagnostic)
-        error.shown_by_rank_0 = self.rank != 0
-        return error
-
-
-def _who_has_which(requests: list[str]) -> tuple[str, ...]:
-    """A line for each kind of request, with the ranks that made it; none if all are alike."""
+def _notes_of_difference(answers: list[str]) -> tuple[str, ...]:
+    """A line for each different one of ``answers``, one a rank, with the ranks that gave it; none if all are alike."""
     ranks: dict[str, list[int]] = {}
-    for rank, name in enumerate(requests):
-        ranks.setdefault(name, []).append(rank)
-    return tuple(f"ranks {', '.join(map(str, who))}: {name}" for name, who in ranks.items()) if len(ranks) > 1 else ()
+    for rank, answer in enumerate(answers):
+        ranks.setdefault(answer, []).append(rank)
+    return tuple(f"ranks {', '.join(map(str, who))}: {text}" for text, who in ranks.items()) if len(ranks) > 1 else ()
+
+
+def _read_request(data: bytes, rank: int) -> JoinRequest:
+    try:
+        values = json.loads(data)
+        return JoinRequest(**{each.name: str(values[each.name]) for each in fields(JoinRequest)})
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"rank {rank} runs another version of zenc, or no zenc at all"
+        raise SynchronisationError(Diagnostic("different-schemes", message)) from error
 
 
 def in_a_line(error: Exception) -> str:
@@ -231,16 +251,7 @@ def in_a_line(error: Exception) -> str:
     return " ".join(text.encode("ascii", "replace").decode().split())[:400]
 
 
-def _read_request(data: bytes, rank: int) -> JoinRequest:
-    try:
-        read = json.loads(data)
-        return JoinRequest(**{each.name: str(read[each.name]) for each in fields(JoinRequest)})
-    except (ValueError, KeyError, TypeError) as error:
-        message = f"rank {rank} runs another version of zenc, or no zenc at all"
-        raise SynchronisationError(Diagnostic("different-schemes", message)) from error
-
-
-def unreachable(deadline: float, error: Exception) -> SynchronisationError:
+def _ranks_missing(deadline: float, error: Exception) -> SynchronisationError:
     """The error of a group that can't be formed: some rank never came."""
     message = f"the ranks of the group did not all come within {deadline:g} s"
     notes = (first_line(error),)
@@ -249,6 +260,8 @@ def unreachable(deadline: float, error: Exception) -> SynchronisationError:
 
 
 _communicators: list[Communicator] = []
+_generations: dict[str, itertools.count[int]] = {}
+"""By name of a parent, the numbers of the groups that are made over it."""
 
 
 def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Communicator:
@@ -256,17 +269,17 @@ def communicator_for(parent: dist.ProcessGroup | None, deadline: float) -> Commu
 
     Raises SynchronisationError (``no-process-group``) without one, and (``deadline``) if ranks stay away.
     """
-    group = _group(parent)
-    for known in _communicators:
-        if known.parent() is group and known.broken is None:
-            return known
-    _communicators[:] = [known for known in _communicators if known.broken is None]
-    made = _make(group, deadline)
-    _communicators.append(made)
-    return made
+    group = _ensured(parent)
+    for communicator in _communicators:
+        if communicator.parent() is group and communicator.broken is None:
+            return communicator
+    _communicators[:] = [communicator for communicator in _communicators if communicator.broken is None]
+    communicator = _make(group, deadline)
+    _communicators.append(communicator)
+    return communicator
 
 
-def _group(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
+def _ensured(parent: dist.ProcessGroup | None) -> dist.ProcessGroup:
     if not dist.is_available() or not dist.is_initialized():
         help = "call torch.distributed.init_process_group('gloo') first; torchrun starts the processes"
         raise SynchronisationError(Diagnostic("no-process-group", "there is no process group yet", help=help))
@@ -288,7 +301,7 @@ def _make(parent: dist.ProcessGroup, deadline: float) -> Communicator:
     try:
         own = dist.ProcessGroupGloo(store, parent.rank(), parent.size(), timedelta(seconds=deadline))
     except RuntimeError as error:
-        raise unreachable(deadline, error) from error
+        raise _ranks_missing(deadline, error) from error
     group = cast(GlooGroup, own)
     if parent.rank() == 0:
         warn_if_untested()
@@ -304,14 +317,10 @@ def _store_of(parent: dist.ProcessGroup) -> Store:
     return table[parent][1]
 
 
-_generations: dict[str, itertools.count[int]] = {}
-EXIT_SECONDS = 30.0
-
-
 @atexit.register
 def _close_all() -> None:
     """Calls that nobody waited for still end, so that the peers get what they need."""
-    own = [known for known in _communicators if known.process == os.getpid()]
+    own = [communicator for communicator in _communicators if communicator.process == os.getpid()]
     for communicator in own:
         _communicators.remove(communicator)
         communicator.close(EXIT_SECONDS)
