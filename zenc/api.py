@@ -1,7 +1,9 @@
-"""The public verbs: text to an artifact, and an artifact to a collective.
+"""Public functions: ``compile`` a scheme's text to an artifact, ``load`` an artifact as a collective, and their kin.
 
-Texts are parsed here, and the other arrows are those of ``zenc.pipeline``, which is imported when a text has parsed: it
-takes numpy, and as long to import as a long text to read. Verbs that predict are in ``zenc.forecast``.
+A scheme says how ranks sum a sparse tensor; an artifact is a compiled one, with its plan and generated sources; a
+collective is an artifact on a process group, ready to sum. Texts are parsed here. The later stages are functions of
+``zenc.pipeline``, which is imported when a text has parsed: it needs numpy, and takes as long to import as a long text
+to read. A Request has the arguments that all stages share. Functions that predict are in ``zenc.forecast``.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from zenc.simulator.calibration import Calibration
     from zenc.topology.model import Topology
 
-Path_ = str | os.PathLike[str]
+AnyPath = str | os.PathLike[str]
 
 
 def schemes() -> list[ShippedScheme]:
@@ -42,7 +44,7 @@ def schemes() -> list[ShippedScheme]:
 
 
 def check(
-    path: Path_,
+    path: AnyPath,
     *,
     ranks: int | None = None,
     params: Parameters | None = None,
@@ -52,20 +54,20 @@ def check(
 ) -> Report:
     """Parse, resolve, lower and prove the scheme in ``path``, for ``ranks`` or for 1 to 16 ranks.
 
-    With a ``topology`` it is proved for the ranks of this, and every move must have a way there; loads of links and
-    memory are those to expect for ``gradient``.
+    With a ``topology`` it is proved for the ranks of this, and every move must have a route over its links; the report
+    then has the loads of links and the memory to expect for ``gradient``.
 
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
     syntax = load_file(locate(path))
     from zenc.pipeline import Request, resolve, verify
 
-    given = Request(ranks, params, scheme, topology)
-    return verify(resolve(syntax, given), given, gradient)
+    request = Request(ranks, params, scheme, topology)
+    return verify(resolve(syntax, request), request, gradient)
 
 
 def compile(
-    path: Path_,
+    path: AnyPath,
     *,
     ranks: int | None = None,
     params: Parameters | None = None,
@@ -83,7 +85,7 @@ def compile(
         params: values of the scheme's parameters.
         target: ``cpu``, ``cuda``, or ``plan`` for the plan alone.
         scheme: which one, where the file has several.
-        topology: pin the artifact to the ranks of this, and demand a way there for every move.
+        topology: pin the artifact to the ranks of this, and demand a route over its links for every move.
         arch: for ``cuda``: the GPU architectures to compile kernels for now, such as ``["sm_90"]``; the usual ones
             where it is not given, and none if it is empty. No GPU is needed.
 
@@ -114,7 +116,7 @@ def compile_text(
 
 
 def explain(
-    path: Path_,
+    path: AnyPath,
     ranks: int | None = None,
     rank: int = 0,
     density: float = 0.01,
@@ -124,30 +126,42 @@ def explain(
     zipf: float | None = None,
     overlap: float | None = None,
     seed: int = 0,
-    indices: Path_ | None = None,
+    indices: AnyPath | None = None,
     params: Parameters | None = None,
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> Explanation:
-    """The steps and messages of ``rank``, and the bytes of all of ``ranks``: see ``zenc.analysis.explanation``.
+    """The steps and messages of ``rank``, and the bytes of all ranks in a call: see ``zenc.analysis.explanation``.
 
-    The gradients are drawn as ``zenc.gradients.generators`` says, or read from the file ``indices``, which then decides
-    about everything else. With a ``topology`` of so many ranks, also the loads of its links. ``ranks`` are those of the
-    topology where they are not given, and without one 4, or the nearest number that the scheme allows.
+    Args:
+        path: a ``.zen`` file, or the name of a shipped scheme.
+        ranks: default: those of the topology, or 4, or the nearest number that the scheme allows.
+        rank: the one whose steps are shown.
+        density: share of the units that each rank's gradient holds.
+        units: rows of the tensor.
+        width: values in a row.
+        dtype: ``f32``, ``f64``, ``f16`` or ``bf16``.
+        zipf: exponent of the law by which ranks hold units; without it they hold them at random.
+        overlap: share of one rank's units that another holds, on average.
+        seed: of the random choice of units.
+        indices: a file of recorded gradients, instead of those that the six arguments before it describe.
+        params: values of the scheme's parameters.
+        scheme: which one, where the file has several.
+        topology: of as many ranks; the loads of its links are shown, too.
+
+    Raises ZencError for what ``check`` raises, and ``bad-load`` for a gradient or a rank that can't be.
     """
     syntax = load_file(locate(path))
     from zenc.gradients.generators import GradientSpec
     from zenc.pipeline import Request, explanation, resolve
 
-    given, spec = (
-        Request(ranks, params, scheme, topology),
-        GradientSpec(units, width, dtype, density, zipf, overlap, seed),
-    )
-    return explanation(resolve(syntax, given), given, rank, spec, indices)
+    request = Request(ranks, params, scheme, topology)
+    gradients = GradientSpec(units, width, dtype, density, zipf, overlap, seed)
+    return explanation(resolve(syntax, request), request, rank, gradients, indices)
 
 
 def rank_programs(
-    path: Path_,
+    path: AnyPath,
     ranks: int | None = None,
     rank: int = 0,
     units: int = 1_000_000,
@@ -157,20 +171,20 @@ def rank_programs(
     scheme: str | None = None,
     topology: Topology | None = None,
 ) -> dict[str, ShownProgram]:
-    """The programs of ranks in a call, statement by statement: ``zenc.rank_ir.ir``.
+    """The program of ``rank`` in a call, statement by statement (``zenc.rank_ir.ir``), by the name of the scheme.
 
-    By the name of the scheme; of a scheme that chooses, of each candidate. Bytes of messages that are known before a
-    call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that there is not.
+    Of a scheme that chooses among others, the program of each candidate. Bytes of messages that are known before a
+    call are those of a tensor of ``units`` of ``width`` values. Raises ZencError for a rank that does not exist.
     """
     syntax = load_file(locate(path))
     from zenc.pipeline import Request, resolve, shown_programs
 
-    given = Request(ranks, params, scheme, topology)
-    return shown_programs(resolve(syntax, given), given, rank, (units, width, dtype))
+    request = Request(ranks, params, scheme, topology)
+    return shown_programs(resolve(syntax, request), request, rank, (units, width, dtype))
 
 
 def draw(
-    path: Path_,
+    path: AnyPath,
     ranks: int | None = None,
     *,
     phase: str | None = None,
@@ -206,7 +220,7 @@ def draw(
 
 
 def load(
-    what: Artifact | Path_,
+    what: Artifact | AnyPath,
     group: dist.ProcessGroup | None = None,
     *,
     params: Parameters | None = None,
@@ -232,43 +246,12 @@ def load(
     from zenc.runtime.deadline import deadline_of
     from zenc.runtime.load import load_collective
 
-    return load_collective(lambda size: _obtained(what, size, params), group, deadline_of(deadline, group), capacity)
+    seconds = deadline_of(deadline, group)
+    return load_collective(lambda size: _artifact_for(size, what, params), group, seconds, capacity)
 
 
-def calibrate(
-    report: Callable[[str], None] = lambda _: None,
-    group: dist.ProcessGroup | None = None,
-    *,
-    link: float | None = None,
-    name: str = "measured",
-) -> Calibration:
-    """Measure what ``zenc.simulator.predict`` needs to know of the cluster of ``group``, all ranks of which call this.
-
-    Args:
-        report: is told what is measured next.
-        group: the ranks that take part; default: all.
-        link: what the links are said to carry, in bytes a second; then the efficiency is measured against it.
-        name: of the calibration.
-
-    Raises:
-        SynchronisationError: the group has one rank (``too-few-ranks``), or what ``load`` raises.
-    """
-    import torch.distributed as dist
-
-    from zenc.calibrate.latency_fit import RING
-    from zenc.calibrate.network import calibrate
-    from zenc.runtime.cpu import library
-
-    ranks = dist.get_world_size(group)
-    balanced, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
-    one_step, many_steps = compile("agsparse", ranks=ranks), compile_text(RING, ranks=ranks)
-    calls = [load(each, group) for each in (one_step, balanced, many_steps)]
-    mixed, by_holders = (library.load(one.sources, scheme=one.name) for one in (balanced, holders))
-    return calibrate(group, calls, mixed, by_holders, report, link, name)
-
-
-def _obtained(what: Artifact | Path_, size: int, params: Parameters | None) -> Artifact:
-    """The artifact that ``what`` stands for, fit for ``size`` ranks."""
+def _artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
+    """The artifact for ``size`` ranks: ``what`` itself, read from that directory, or compiled from that file."""
     from zenc.codegen.artifact import Artifact, load_artifact
 
     if isinstance(what, Artifact):
@@ -297,3 +280,35 @@ def _ensure_own_code(artifact: Artifact) -> None:
     if artifact.sources != rendered(artifact.plan, artifact.target):
         message = f"the code of {artifact.plan.scheme} is not what zenc generates from its plan"
         raise ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))
+
+
+def calibrate(
+    report: Callable[[str], None] = lambda _: None,
+    group: dist.ProcessGroup | None = None,
+    *,
+    link: float | None = None,
+    name: str = "measured",
+) -> Calibration:
+    """Measure network and kernels of the cluster of ``group``, for predictions. All ranks of it call this together.
+
+    Args:
+        report: is called with the name of what is measured next.
+        group: the ranks that take part; default: all.
+        link: nominal bandwidth of the links, in bytes a second; then the efficiency is measured against it.
+        name: of the calibration.
+
+    Raises:
+        SynchronisationError: the group has one rank (``too-few-ranks``), or what ``load`` raises.
+    """
+    import torch.distributed as dist
+
+    from zenc.calibrate.latency_fit import RING
+    from zenc.calibrate.network import calibrate
+    from zenc.runtime.cpu import library
+
+    ranks = dist.get_world_size(group)
+    balanced, holders = compile("balanced", ranks=ranks), compile("holders", ranks=ranks)
+    one_step, many_steps = compile("agsparse", ranks=ranks), compile_text(RING, ranks=ranks)
+    collectives = [load(artifact, group) for artifact in (one_step, balanced, many_steps)]
+    kernels, by_holders = (library.load(artifact.sources, scheme=artifact.name) for artifact in (balanced, holders))
+    return calibrate(group, collectives, kernels, by_holders, report, link, name)
