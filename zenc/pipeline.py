@@ -3,8 +3,11 @@
 text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> Proof --render--> sources --build--> Artifact
 Artifact --program--> RankProgram --render--> sources --build--> kernels --load--> Collective
 
-``artifact`` has the arrows of the first line but for parse: a text that does not parse is told of without numpy, which
-all others need. Every rank of a process group goes the second line, in ``zenc.runtime.load``.
+A scheme has a meaning for every name; a plan is its moves between ranks; a proof says for which numbers of ranks the
+plan sums everything exactly once; an artifact is a plan with generated sources. ``artifact`` has the arrows of the
+first line but for parse: an error in the text is reported without numpy, which all others need. The second line is for
+every rank of a process group, in ``zenc.runtime.load``. Behind ``artifact`` are the arrows that end elsewhere: in the
+cost of a call (``explanation``), in programs to show, in plans to draw and to simulate.
 """
 
 from __future__ import annotations
@@ -52,13 +55,13 @@ Target: TypeAlias = Literal["cpu", "cuda", "plan"]
 Architectures: TypeAlias = str | Iterable[str] | None
 
 LARGEST_PROVED = 64
-"""Up to it a scheme that is simulated is proved for the very number of ranks."""
+"""Ranks up to which a scheme that is simulated is proved for the very number."""
 
 MOST_WRITTEN = 64
-"""Ranks of a group whose call sequences are written to an artifact: they grow with the square of it."""
+"""Ranks up to which the call sequences of all are written to an artifact: they grow with the square of the number."""
 
 USUAL_RANKS = 4
-"""What is shown where nobody says how many ranks there are, or the nearest number that the scheme is for."""
+"""Ranks that are shown where nobody says how many there are; or the nearest number that the scheme allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Request:
         return units_of(self.topology) if self.topology else {}
 
     def usual_size(self, plan: Plan) -> int:
-        """``size``, or what is shown of ``plan`` where nobody says it."""
+        """``size``, or a usual number of ranks for ``plan`` where it is None."""
         return nearest_allowed(plan, USUAL_RANKS) if self.size is None else self.size
 
 
@@ -99,7 +102,7 @@ class Schemes:
         return self.choice.name if self.choice else next(iter(self.schemes))
 
     def able(self, size: int | None) -> Schemes:
-        """Without the candidates that don't run among ``size`` ranks, and with warnings about them."""
+        """The same without the candidates that don't run among ``size`` ranks, and with warnings about them."""
         if self.choice is None:
             return self
         able, left_out = able_candidates(self.choice, size)
@@ -109,10 +112,10 @@ class Schemes:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
-    """The result of ``check``: the scheme is right for ``sizes``; ``warnings`` are worth a look.
+    """The result of ``check``: the scheme, its plan, and its proofs, one for each of ``sizes``.
 
-    ``placement``: what it asks of the topology that it was checked against. Of a ``choice`` the report is that of the
-    candidate that runs first; ``candidates`` are the reports of all that can run, by their names.
+    ``placement``: loads and memory on the topology that it was checked against. Of a ``choice`` the report is that of
+    the candidate that runs first; ``candidates`` are the reports of all that can run, by their names.
     """
 
     scheme: Scheme
@@ -130,12 +133,12 @@ class Report:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers of ranks that it was proved for."""
+        """The numbers of ranks that the scheme was proved for."""
         return tuple(proof.size for proof in self.proofs)
 
     def __repr__(self) -> str:
-        row = len(self.sizes) > 2 and self.sizes == tuple(range(self.sizes[0], self.sizes[-1] + 1))
-        sizes = f"{self.sizes[0]} to {self.sizes[-1]}" if row else ", ".join(map(str, self.sizes))
+        without_gaps = len(self.sizes) > 2 and self.sizes == tuple(range(self.sizes[0], self.sizes[-1] + 1))
+        sizes = f"{self.sizes[0]} to {self.sizes[-1]}" if without_gaps else ", ".join(map(str, self.sizes))
         return f"<zenc.Report {self.name}, proved for {sizes} ranks, {len(self.warnings)} warnings>"
 
     @property
@@ -144,41 +147,41 @@ class Report:
         return self.proofs[-1].rounds
 
 
-def artifact(syntax: SourceFiles, given: Request, target: Target = "cpu", arch: Architectures = None) -> Artifact:
+def artifact(syntax: SourceFiles, request: Request, target: Target = "cpu", arch: Architectures = None) -> Artifact:
     """The artifact of ``syntax`` for ``target``.
 
     Raises the ZencError of the arrow that found something wrong, with all its diagnostics.
     """
-    resolved = resolve(syntax, given)  # Syntax -> Scheme, or the candidates of one that chooses
-    report = verify(resolved, given)  # Scheme -> Plan -> Proof
+    schemes = resolve(syntax, request)  # Syntax -> Scheme, or the candidates of one that chooses
+    report = verify(schemes, request)  # Scheme -> Plan -> Proof
     return build(report, target, arch)  # Plan -> sources -> kernels
 
 
-def resolve(syntax: SourceFiles, given: Request, alone: bool = False) -> Schemes:
+def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:
     """Syntax -> Scheme. Raises SchemeError; where it is to be one ``alone``, also for one that chooses."""
-    how = resolve_one if alone else resolve_any
-    found, warnings = how(syntax, given.scheme, given.params or {}, given.levels)
-    if isinstance(found, Choice):
-        return Schemes({candidate.name: candidate.scheme for candidate in found.candidates}, warnings, found)
-    return Schemes({found.name: found}, warnings)
+    resolve_one_or_any = resolve_one if alone else resolve_any
+    resolved, warnings = resolve_one_or_any(syntax, request.scheme, request.params or {}, request.levels)
+    if isinstance(resolved, Choice):
+        return Schemes({candidate.name: candidate.scheme for candidate in resolved.candidates}, warnings, resolved)
+    return Schemes({resolved.name: resolved}, warnings)
 
 
-def verify(schemes: Schemes, given: Request, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
-    """Scheme -> Plan -> Proof; on a topology also what the plan asks of it. Raises VerificationError, TopologyError."""
-    able = schemes.able(given.size)
-    reports = {name: _proved(scheme, given, gradient) for name, scheme in able.schemes.items()}
+def verify(schemes: Schemes, request: Request, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
+    """Scheme -> Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
+    able = schemes.able(request.size)
+    reports = {name: _proved(scheme, request, gradient) for name, scheme in able.schemes.items()}
     first = next(iter(reports.values()))
-    told = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
+    of_reports = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
     candidates = reports if able.choice else {}
-    return replace(first, warnings=(*able.warnings, *told), choice=able.choice, candidates=candidates)
+    return replace(first, warnings=(*able.warnings, *of_reports), choice=able.choice, candidates=candidates)
 
 
-def _proved(scheme: Scheme, given: Request, gradient: UniformGradient) -> Report:
-    plan = lower(scheme, given.size)
-    if given.topology is None:
+def _proved(scheme: Scheme, request: Request, gradient: UniformGradient) -> Report:
+    plan = lower(scheme, request.size)
+    if request.topology is None:
         return Report(scheme, plan, verify_all(plan), ())
-    placed = _placed(plan, given.topology, gradient)
-    return Report(scheme, plan, (placed.proof,), placed.warnings, placed)
+    placement = _placed(plan, request.topology, gradient)
+    return Report(scheme, plan, (placement.proof,), placement.warnings, placement)
 
 
 def _placed(plan: Plan, topology: Topology, gradient: UniformGradient) -> Placement:
@@ -188,11 +191,12 @@ def _placed(plan: Plan, topology: Topology, gradient: UniformGradient) -> Placem
 def build(report: Report, target: Target, arch: Architectures = None) -> Artifact:
     """Plan -> sources -> kernels, of all candidates where there are some. Raises BuildError."""
     architectures = arch if arch is None or isinstance(arch, str) else tuple(arch)
-    each = {name: _built(one, target, architectures) for name, one in (report.candidates or {"": report}).items()}
-    first = next(iter(each.values()))
+    reports = report.candidates or {report.name: report}
+    artifacts = {name: _built(one, target, architectures) for name, one in reports.items()}
+    first = next(iter(artifacts.values()))
     if report.choice is None:
         return first
-    choosing = Choosing(report.choice.name, report.choice.settings, each)
+    choosing = Choosing(report.choice.name, report.choice.settings, artifacts)
     return replace(first, texts=report.choice.sources, choosing=choosing)
 
 
@@ -216,7 +220,7 @@ def rendered(plan: Plan, target: str) -> dict[str, str]:
 
 
 def _kernels(sources: Mapping[str, str], target: Target, arch: Architectures) -> tuple[Cubin, ...]:
-    """What of ``sources`` is compiled here and now: kernels for GPUs, since that takes no GPU."""
+    """The kernels for GPUs among ``sources``, compiled: that takes no GPU. Those for CPUs are compiled when loaded."""
     if target == CUDA:
         return cubins(sources, arch)
     if arch is not None:
@@ -226,42 +230,43 @@ def _kernels(sources: Mapping[str, str], target: Target, arch: Architectures) ->
 
 
 def explanation(
-    schemes: Schemes, given: Request, rank: int, spec: GradientSpec, indices: str | os.PathLike[str] | None
+    schemes: Schemes, request: Request, rank: int, spec: GradientSpec, indices: str | os.PathLike[str] | None
 ) -> Explanation:
-    """The cost of a call over drawn gradients, or over those that ``indices`` records; of a choice the cheapest."""
-    recorded = None if indices is None else _recorded(indices, given.ranks)
-    source = f"recorded in {indices}" if recorded else source_of(spec)
+    """The cost of a call over gradients drawn by ``spec``, or recorded in ``indices``; of a choice the cheapest."""
+    recorded = None if indices is None else _recorded(indices, request.ranks)
+    source = source_of(spec)
+    size = request.size or (USUAL_RANKS if schemes.choice else None)
     if recorded:
+        source, size = f"recorded in {indices}", recorded.size
         spec = GradientSpec(recorded.units, recorded.width, recorded.dtype, recorded.density)
 
     def explained(scheme: Scheme) -> Explanation:
         unpinned = lower(scheme)
-        of = recorded or drawn(spec, size or given.usual_size(unpinned))
-        found = explain_plan(lower(scheme, of.size), rank, of, spec, source)
+        gradients = recorded or drawn(spec, size or request.usual_size(unpinned))
+        exact = explain_plan(lower(scheme, gradients.size), rank, gradients, spec, source)
         gradient = UniformGradient(spec.units, spec.width, spec.dtype, spec.density)
-        placed = _placed(found.plan, given.topology, gradient) if given.topology else None
-        return replace(found, general=symbolic(unpinned, of.size, spec.density), placement=placed)
+        placement = _placed(exact.plan, request.topology, gradient) if request.topology else None
+        return replace(exact, general=symbolic(unpinned, gradients.size, spec.density), placement=placement)
 
-    size = recorded.size if recorded else given.size or (USUAL_RANKS if schemes.choice else None)
-    each = {name: explained(scheme) for name, scheme in schemes.able(size).schemes.items()}
-    least = min(each.values(), key=lambda one: one.busiest_bytes)
-    return replace(least, choice=schemes.choice.name, candidates=each) if schemes.choice else least
+    candidates = {name: explained(scheme) for name, scheme in schemes.able(size).schemes.items()}
+    cheapest = min(candidates.values(), key=lambda candidate: candidate.busiest_bytes)
+    return replace(cheapest, choice=schemes.choice.name, candidates=candidates) if schemes.choice else cheapest
 
 
 def _recorded(indices: str | os.PathLike[str], ranks: int | None) -> Gradients:
-    found = read_gradients(indices)
-    ensure([(ranks not in (None, found.size), f"{indices} is of {found.size} ranks, not of {ranks}")])
-    return found
+    gradients = read_gradients(indices)
+    ensure([(ranks not in (None, gradients.size), f"{indices} is of {gradients.size} ranks, not of {ranks}")])
+    return gradients
 
 
 def shown_programs(
-    schemes: Schemes, given: Request, rank: int, tensor: tuple[int, int, str]
+    schemes: Schemes, request: Request, rank: int, tensor: tuple[int, int, str]
 ) -> dict[str, ShownProgram]:
     """Scheme -> Plan -> RankProgram of ``rank``, by name, for a ``tensor`` of (units, width, dtype)."""
     units, width, dtype = tensor
     shown = {}
-    for name, scheme in schemes.able(USUAL_RANKS if given.size is None else given.size).schemes.items():
-        size = given.usual_size(lower(scheme))
+    for name, scheme in schemes.able(USUAL_RANKS if request.size is None else request.size).schemes.items():
+        size = request.usual_size(lower(scheme))
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
         plan = lower(scheme, size)
         slots = part_sizes(plan.mapping, units, width, plan.parts(size))
@@ -269,11 +274,22 @@ def shown_programs(
     return shown
 
 
-def pinned(syntax: SourceFiles, given: Request) -> tuple[Plan, int]:
+def pinned(syntax: SourceFiles, request: Request) -> tuple[Plan, int]:
     """The plan of one scheme, and the number of ranks that it is for; raises SchemeError for one that chooses."""
-    (scheme,) = resolve(syntax, given, alone=True).schemes.values()
-    size = given.usual_size(lower(scheme))
+    (scheme,) = resolve(syntax, request, alone=True).schemes.values()
+    size = request.usual_size(lower(scheme))
     return lower(scheme, size), size
+
+
+def planners_of(paths: Iterable[str | os.PathLike[str]], request: Request) -> dict[str, Planner]:
+    """``planners`` of the schemes in ``paths``, by name; of schemes of one name, by path and name."""
+    by_path = [
+        (path, name, planner)
+        for path in paths
+        for name, planner in planners(resolve(load_file(locate(path)), request, alone=True)).items()
+    ]
+    names = [name for _, name, _ in by_path]
+    return {name if names.count(name) == 1 else f"{path}: {name}": planner for path, name, planner in by_path}
 
 
 def planners(schemes: Schemes) -> dict[str, Planner]:
@@ -284,25 +300,15 @@ def planners(schemes: Schemes) -> dict[str, Planner]:
     return {name: _planner(lower(scheme)) for name, scheme in schemes.schemes.items()}
 
 
-def planners_of(paths: Iterable[str | os.PathLike[str]], given: Request) -> dict[str, Planner]:
-    """Those of the schemes in ``paths``, by name; of schemes of one name, by path and name."""
-    found = [
-        (path, name, plan)
-        for path in paths
-        for name, plan in planners(resolve(load_file(locate(path)), given, alone=True)).items()
-    ]
-    names = [name for _, name, _ in found]
-    return {name if names.count(name) == 1 else f"{path}: {name}": plan for path, name, plan in found}
+def _planner(unpinned: Plan) -> Planner:
+    proofs_for_few: list[Proof] = []
 
-
-def _planner(general: Plan) -> Planner:
     def plan(size: int) -> Plan:
-        ensure_all(general, size)
+        ensure_all(unpinned, size)
         if size <= LARGEST_PROVED:
-            verify_all(general, (size,))
-        elif not proved:
-            proved.extend(verify_all(general))
-        return general
+            verify_all(unpinned, (size,))
+        elif not proofs_for_few:
+            proofs_for_few.extend(verify_all(unpinned))
+        return unpinned
 
-    proved: list[Proof] = []
     return plan
