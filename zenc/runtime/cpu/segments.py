@@ -1,12 +1,16 @@
-"""Segments in memory: what a rank holds of a part, and how it is packed, encoded, decoded, merged and expanded.
+"""Segments in memory: the units that a rank holds of a part, and their packing, merging, encoding and expansion.
 
-    HeldSegment   = part  origin  count  bitmap  values  MessageBuffer?  # bitmap, values: addresses; keep owns them
-    MessageBuffer = buffer: header gap | index | values              # a whole message that carries this segment alone
+    HeldSegment   = part  origin  count  bitmap  values  keep  frame: MessageBuffer?
+    MessageBuffer = buffer: room for headers | index | values       # a whole message that carries this segment alone
 
-``origin`` is that of ``zenc.rank_ir.ir.SegmentSpec``. Values lie in ascending slot order.
-Kernels place values straight into a frame, so that a message of one segment is sent without a copy, and to many
-peers from one buffer. The algorithms are the target's (bitmap ranking); this module owns the buffers. Addresses
-instead of tensors, since making a view of a tensor costs more than most of what is done with it here.
+A part is a range of slots, one for each unit (a row or an element of the tensor). A segment has a bit for each slot of
+its part, set where the unit is present, and the values [count, width] of present units in ascending slot order.
+``origin`` is the rank that a segment came from: its sender, or under one-shot aggregation the rank that held it when
+the phase began; this rank for what it made itself.
+
+Kernels in C++ do the work; this module owns the buffers. Kernels write values straight into a message's frame, so that
+a message of one segment is sent without a copy, and to many peers from one buffer. Segments have addresses instead of
+tensors, since making a view of a tensor costs more than most of what is done with it here.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from zenc.wire.formats import index_bytes, padded, wire_format, wire_layout
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 HEADER_GAP = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES
+"""Bytes before the index of a message with one segment."""
 
 
 @dataclass(slots=True)
@@ -41,7 +46,7 @@ class MessageBuffer:
     size: int
     format: Format
     asked: Format | None
-    """The format of the phase when the frame was laid out; None for one that came in a message."""
+    """The format that the phase asked for, of which ``format`` is the choice; None if it came in a message."""
     has_index: bool = False
     sealed: bool = False
     """Whether it has this rank's headers."""
@@ -53,7 +58,7 @@ class MessageBuffer:
 
 @dataclass(slots=True)  # not frozen: twice as fast to make; never changed all the same
 class HeldSegment:
-    """The segment of ``part`` that is held: addresses of its bitmap and values, and in ``keep`` their owners."""
+    """A segment of ``part`` with ``count`` units: addresses of its bitmap and values, and in ``keep`` their owners."""
 
     part: int
     origin: int
@@ -65,7 +70,7 @@ class HeldSegment:
 
 
 class SegmentOps:
-    """Makes segments of one shape of tensor: its kernels, its geometry and its dtype. Kept from call to call.
+    """Operations on segments of tensors of one layout and dtype, by ``kernels``. Kept from call to call.
 
     Every ``format`` argument is the one in which the new segment is expected to be sent first; it decides the layout
     of its frame only. None: it is not sent, and has no frame.
@@ -84,11 +89,15 @@ class SegmentOps:
     def pack(
         self, contribution: Contribution, divisor: int, rank: int, formats: Sequence[Format | None]
     ) -> list[HeldSegment]:
-        """One segment a part, from this rank's own gradient: mark, rank, place (each value divided by ``divisor``)."""
+        """One segment for each part, from this rank's own gradient, each value divided by ``divisor``.
+
+        Mark the slots of all units that are present, rank the marks (count those before each word), which says how
+        many units each segment has, and place the values.
+        """
         kernels, geometry, words = self.kernels, self.geometry, self.words
         ids, values = contribution.unit_ids, contribution.values.data_ptr()
         n = 0 if ids is None else ids.numel()
-        scratch = torch.empty(2 * words + n, dtype=torch.int64)
+        scratch = torch.empty(2 * words + n, dtype=torch.int64)  # marks | their ranks | the slot of each unit id
         marks = scratch.data_ptr()
         ranks, slots = marks + 8 * words, marks + 16 * words
         if ids is None:
@@ -111,19 +120,39 @@ class SegmentOps:
     def framed(
         self, part: int, origin: int, count: int, bitmap: int, keep: object, format: Format | None
     ) -> HeldSegment:
-        """A segment with a frame of its own; its values are not there yet. ``keep`` owns the bitmap."""
+        """A segment with a frame of its own, and room for its values. ``keep`` owns the bitmap."""
         if format is None:
-            alone = torch.empty(max(1, count * self.unit_bytes), dtype=torch.uint8)  # which so has an address
-            return HeldSegment(part, origin, count, bitmap, alone.data_ptr(), (keep, alone), None)
-        chosen, index, body = wire_layout(format, self.slots[part], count, self.unit_bytes)
-        size = HEADER_GAP + body
-        arena = torch.empty(size, dtype=torch.uint8)
-        frame, values = MessageBuffer(arena, size, chosen, format), arena.data_ptr() + HEADER_GAP + index
-        return HeldSegment(part, origin, count, bitmap, values, (keep, arena), frame)
+            room = torch.empty(max(1, count * self.unit_bytes), dtype=torch.uint8)  # an empty tensor has no address
+            return HeldSegment(part, origin, count, bitmap, room.data_ptr(), (keep, room), None)
+        chosen, index_size, body_size = wire_layout(format, self.slots[part], count, self.unit_bytes)
+        size = HEADER_GAP + body_size
+        buffer = torch.empty(size, dtype=torch.uint8)
+        values = buffer.data_ptr() + HEADER_GAP + index_size
+        frame = MessageBuffer(buffer, size, chosen, format)
+        return HeldSegment(part, origin, count, bitmap, values, (keep, buffer), frame)
+
+    def merge(self, segments: list[HeldSegment], origin: int, format: Format | None) -> HeldSegment:
+        """The sum of segments of one part, added in the order given."""
+        bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
+        union = torch.empty(self.part_words, dtype=torch.int64)
+        count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
+        merged = self.framed(segments[0].part, origin, count, union.data_ptr(), union, format)
+        self.kernels.merge(self.dtype, bitmaps, values, self.part_words, self.layout.width, merged.values)
+        return merged
 
     def filled(self, segment: HeldSegment, format: Format) -> HeldSegment:
         """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense)."""
         return self._in_blocks(segment, format) if format.block else self._densified(segment, format)
+
+    def _in_blocks(self, segment: HeldSegment, format: Format) -> HeldSegment:
+        slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64)
+        count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
+        if segment.count == count:
+            return segment
+        filled = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
+        bitmaps = segment.bitmap, filled.bitmap
+        self.kernels.spread(self.dtype, *bitmaps, slots, self.layout.width, segment.values, filled.values)
+        return filled
 
     def _densified(self, segment: HeldSegment, format: Format) -> HeldSegment:
         slots = self.slots[segment.part]
@@ -131,72 +160,53 @@ class SegmentOps:
             return segment
         bitmap = torch.zeros(self.part_words, dtype=torch.int64)
         self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
-        made = self.framed(segment.part, segment.origin, slots, bitmap.data_ptr(), bitmap, format)
-        self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, made.values)
-        return made
+        dense = self.framed(segment.part, segment.origin, slots, bitmap.data_ptr(), bitmap, format)
+        self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, dense.values)
+        return dense
 
     def sparsify(self, segment: HeldSegment, format: Format | None) -> HeldSegment:
         """The same segment without the units that are all zero."""
         words, width = self.part_words, self.layout.width
-        kept = torch.empty(words, dtype=torch.int64)
-        at = (segment.bitmap, words, width, segment.values, kept.data_ptr())
-        count = self.kernels.mark_nonzero(self.dtype, *at)
+        bitmap = torch.empty(words, dtype=torch.int64)
+        count = self.kernels.mark_nonzero(self.dtype, segment.bitmap, words, width, segment.values, bitmap.data_ptr())
         if count == segment.count:
             return segment
-        made = self.framed(segment.part, segment.origin, count, kept.data_ptr(), kept, format)
-        self.kernels.copy_kept(self.dtype, segment.bitmap, made.bitmap, words, width, segment.values, made.values)
-        return made
-
-    def _in_blocks(self, segment: HeldSegment, format: Format) -> HeldSegment:
-        slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64)
-        count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
-        if segment.count == count:
-            return segment
-        made = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
-        where = segment.bitmap, made.bitmap
-        self.kernels.spread(self.dtype, *where, slots, self.layout.width, segment.values, made.values)
-        return made
-
-    def merge(self, segments: list[HeldSegment], origin: int, format: Format | None) -> HeldSegment:
-        """The sum of segments of one part, added in the order given."""
-        bitmaps, values = [segment.bitmap for segment in segments], [segment.values for segment in segments]
-        union = torch.empty(self.part_words, dtype=torch.int64)
-        count = self.kernels.union(bitmaps, self.part_words, union.data_ptr())
-        made = self.framed(segments[0].part, origin, count, union.data_ptr(), union, format)
-        self.kernels.merge(self.dtype, bitmaps, values, self.part_words, self.layout.width, made.values)
-        return made
+        sparse = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
+        bitmaps = segment.bitmap, sparse.bitmap
+        self.kernels.copy_kept(self.dtype, *bitmaps, words, width, segment.values, sparse.values)
+        return sparse
 
     def wire_format(self, part: int, count: int, format: Format) -> Format:
         """The format in which a segment of ``count`` units travels when the phase says ``format``."""
         return wire_format(format, self.slots[part], count)
 
     def measure(self, part: int, count: int, format: Format) -> tuple[int, int]:
-        """(bytes of the index, bytes of the whole body) of a segment: see ``zenc.wire.formats``."""
+        """Bytes of the index, and of the whole body (index and values), of a segment of ``count`` units."""
         index = index_bytes(format, self.slots[part], count)
         return index, index + padded(count * self.unit_bytes)
 
     def seal(self, segments: list[HeldSegment], head: bytes) -> None:
-        """Complete the frames of ``segments``: headers, index, and the zeros behind the values."""
+        """Complete the frames of ``segments``: headers, of which ``head`` is what all share, index, and padding."""
         slots, unit_bytes = self.slots, self.unit_bytes
         messages: list[Outgoing] = []
         for segment in segments:
             part, count, frame = segment.part, segment.count, segment.frame
             assert frame is not None
-            what = (slots[part], count, count * unit_bytes, part, segment.origin, WIRE_NUMBERS[frame.format])
-            messages.append((frame.buffer.data_ptr(), segment.bitmap, *what, frame.has_index))
+            facts = (slots[part], count, count * unit_bytes, part, segment.origin, WIRE_NUMBERS[frame.format])
+            messages.append((frame.buffer.data_ptr(), segment.bitmap, *facts, frame.has_index))
         self.kernels.seal(head, messages)
 
     def expect(self, step: Exchange, buffers: Sequence[torch.Tensor], specs: Sequence[SegmentSpec]) -> Expected:
         """The contents that the kernel ``open`` expects in ``buffers`` [bytes] each, which stay where they are."""
-        known = self.expected.get(step.number)
-        if known is None:
+        expected = self.expected.get(step.number)
+        if expected is None:
             messages = []
             for buffer, message in zip(buffers, step.receives, strict=True):
                 part = specs[message.segments[0]].part
-                expected = part if len(message.segments) == 1 else NO_PART
-                messages.append((buffer.data_ptr(), message.peer, expected, self.slots[part]))
-            known = self.expected[step.number] = Expected(messages)
-        return known
+                only_part = part if len(message.segments) == 1 else NO_PART
+                messages.append((buffer.data_ptr(), message.peer, only_part, self.slots[part]))
+            expected = self.expected[step.number] = Expected(messages)
+        return expected
 
     def encode(self, segment: HeldSegment, format: Format, out: int) -> None:
         """Write the body of ``segment`` in a wire format to the address ``out``; see ``measure`` for its size."""
@@ -204,7 +214,7 @@ class SegmentOps:
         self.kernels.encode(format, segment.bitmap, slots, segment.count, segment.values, value_bytes, out)
 
     def bitmaps(self, count: int) -> torch.Tensor:
-        """Zeros for the bitmaps of ``count`` segments, int64 [count * words]: empty parts need them beyond."""
+        """Zeros for the bitmaps of ``count`` segments, int64 [count * words]; decoding writes no bits beyond a part."""
         return torch.zeros(count * self.part_words, dtype=torch.int64)
 
     def decode(
@@ -218,7 +228,7 @@ class SegmentOps:
         keep: object,
         frame: MessageBuffer | None,
     ) -> HeldSegment:
-        """The segment whose body is at ``body``; its values stay there, its bitmap goes to ``bitmap``.
+        """The segment whose body is at the address ``body``; its values stay there, its bitmap goes to ``bitmap``.
 
         ``frame`` is the message that it came in, if it came alone: it can be passed on as it is.
         Raises SynchronisationError for a malformed one.
@@ -229,21 +239,22 @@ class SegmentOps:
 
     def expand_into(self, segments: Sequence[HeldSegment], tensor: torch.Tensor) -> None:
         """Write the complete segments of all parts to ``tensor`` [units, width]; absent units become +0."""
-        bitmap = self._whole(segments)
+        bitmap = self._joined_bitmaps(segments)
         values = [segment.values for segment in segments]
         self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, tensor.data_ptr())
 
     def expand_units(self, segments: Sequence[HeldSegment]) -> tuple[torch.Tensor, torch.Tensor]:
         """The complete segments of all parts as ascending unit ids [k] and values [k, width]."""
-        bitmap = self._whole(segments)
+        bitmap = self._joined_bitmaps(segments)
         count = sum([segment.count for segment in segments])
         ids = torch.empty(count, dtype=torch.int64)
         rows = torch.empty(count, self.layout.width, dtype=self.layout.dtype)
-        at = (bitmap.data_ptr(), [segment.values for segment in segments], ids.data_ptr(), rows.data_ptr())
-        self.kernels.expand_units(self.dtype, self.geometry, *at)
+        values = [segment.values for segment in segments]
+        output = ids.data_ptr(), rows.data_ptr()
+        self.kernels.expand_units(self.dtype, self.geometry, bitmap.data_ptr(), values, *output)
         return ids, rows
 
-    def _whole(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
+    def _joined_bitmaps(self, segments: Sequence[HeldSegment]) -> torch.Tensor:
         """The bitmaps of all parts, one after another."""
         bitmap = torch.empty(self.words, dtype=torch.int64)
         base, size = bitmap.data_ptr(), self.bitmap_bytes
