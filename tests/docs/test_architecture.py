@@ -1,4 +1,4 @@
-"""The page about the architecture: its table of rooms is the order of imports, and what it points at is there."""
+"""The page about the architecture: its table of folders is the order of imports, and what it points at is there."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def rows(text: str) -> list[list[str]]:
     return lines[2:]
 
 
-def test_rooms_are_the_layers_in_their_order() -> None:
-    shown = [{f"zenc.{name.strip('`/ ')}" for name in cells[0].split(",")} for cells in rows(section("Rooms"))]
+def test_folders_are_the_layers_in_their_order() -> None:
+    shown = [{f"zenc.{name.strip('`/ ')}" for name in cells[0].split(",")} for cells in rows(section("Folders"))]
     assert shown == [set(layer) for layer in LAYERS]
 
 
 def test_the_picture_shows_folders_that_are_there() -> None:
-    shown = set(re.findall(r"(\w+)/", section("The house").split("```")[1]))
+    shown = set(re.findall(r"(\w+)/", section("The pipeline").split("```")[1]))
     assert len(shown) > 12
     homes = (PACKAGE, PACKAGE / "codegen", PACKAGE / "runtime")
     assert {name for name in shown if not any((home / name / "__init__.py").exists() for home in homes)} == set()
