@@ -197,7 +197,7 @@ def _ensure_everything(state: Provenance, plan: Plan) -> None:
 
 
 def _ensure_same_sum(state: Provenance, plan: Plan) -> None:
-    differs = np.argwhere(state.tree != state.tree[:1])
+    differs = np.argwhere(state.fingerprints != state.fingerprints[:1])
     if len(differs):
         rank, part = (int(x) for x in differs[0])
         message = (

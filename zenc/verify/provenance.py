@@ -1,8 +1,8 @@
 """Provenance: the set of ranks whose contributions each rank holds of each part, while the moves are played.
 
-    have[rank, part]   = the ranks whose contributions ``rank`` holds of ``part``, as bits
-    tree[rank, part]   = a fingerprint of the order in which they were added
-    pieces[rank, part] = the pieces that make them up, as bits: each goes by the rank that held it when the phase began
+    have[rank, part]         = the ranks whose contributions ``rank`` holds of ``part``, as bits
+    fingerprints[rank, part] = of the order in which they were added
+    pieces[rank, part]       = the pieces that make them up, as bits: each by the rank that held it when the phase began
 
 Every rank begins with its own contribution to each part. A push brings contributions together: under incremental
 aggregation a rank merges what arrives with what it holds, into one piece; under one-shot aggregation pieces are kept
@@ -66,10 +66,11 @@ class Provenance:
         self.rounds, self.size, self.parts = rounds, rounds.size, rounds.parts
         self.have = each_its_own(self.size, self.parts)
         ranks = np.arange(self.size, dtype=np.uint64)
-        self.tree: Words = np.repeat(mix(ranks + np.uint64(1))[:, None], self.parts, axis=1)
+        self.fingerprints: Words = np.repeat(mix(ranks + np.uint64(1))[:, None], self.parts, axis=1)
         self.phase, self.pushes_ended = rounds.phases[0].phase, 0
-        self.pieces, self.begun = self.have, self.have
-        """``begun`` is ``have`` as it was when the phase began."""
+        self.pieces = self.have
+        self.begun = self.have
+        """``have`` as it was when the phase began."""
         self.deliveries: Deliveries | None = None
 
     def begin(self, phase: Phase) -> None:
@@ -143,12 +144,12 @@ class Provenance:
         holder, parts = np.r_[rows.src[order], receiver], np.r_[part, received]
         place = np.r_[dst, receiver] * self.parts + parts
         by_place = np.lexsort((holder, place))
-        self.tree[receiver, received] = _in_order(self.tree[holder, parts][by_place], place[by_place])
+        self.fingerprints[receiver, received] = _in_order(self.fingerprints[holder, parts][by_place], place[by_place])
 
     def end_push(self, last: bool) -> None:
         """Merge the pieces that were kept apart, in the order of the ranks that held them when the phase began."""
         if self.phase.keeps_apart and last and not self.pushes_ended:
-            self.tree[self.complete()] = 0  # of all ranks, in rank order, wherever it is merged
+            self.fingerprints[self.complete()] = 0  # of all ranks, in rank order, wherever it is merged
         elif self.phase.keeps_apart:
             chosen = self.complete() if last else set_sizes(self.pieces) > 1
             self._merge_pieces(np.argwhere(chosen))
@@ -156,11 +157,11 @@ class Provenance:
 
     def _merge_pieces(self, places: Ints) -> None:
         """Fingerprint what is merged at ``places`` [n, 2], rank and part each; some at a time, for memory."""
-        before = self.tree.copy()
+        before = self.fingerprints.copy()
         for start in range(0, len(places), MOST_MERGED):
             rank, part = places[start : start + MOST_MERGED].T
             row, holder = members_of(self.pieces[rank, part])
-            self.tree[rank, part] = _in_order(before[holder, part[row]], row)
+            self.fingerprints[rank, part] = _in_order(before[holder, part[row]], row)
 
     def pull(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play round ``number`` of the pull: what arrives is complete and takes the place of what was held."""
@@ -175,7 +176,7 @@ class Provenance:
         if again.any():
             return [self._again(rows, int(np.argmax(again)), number)]
         self.have[rows.dst, rows.part] = self.have[rows.src, rows.part]
-        self.tree[rows.dst, rows.part] = self.tree[rows.src, rows.part]
+        self.fingerprints[rows.dst, rows.part] = self.fingerprints[rows.src, rows.part]
         everyone = np.full(len(place), self.size, dtype=np.int64)
         self.deliveries = replace(rows, contributors=everyone)
         return []
