@@ -81,7 +81,8 @@ class SegmentOps:
         self.dtype = layout.dtype_name
         self.slots = tuple(geometry.slots_of(part) for part in range(geometry.parts))
         self.part_words, self.words = geometry.part_words, geometry.words
-        self.ranks_type = ctypes.c_uint64 * self.words
+        """Words of 64 bits in the bitmap of one part, and in the bitmaps of all."""
+        self.counts_type = ctypes.c_uint64 * self.words
         self.bitmap_bytes = 8 * self.part_words
         self.unit_bytes = layout.width * layout.dtype.itemsize
         self.expected: dict[int, Expected] = {}
@@ -91,30 +92,30 @@ class SegmentOps:
     ) -> list[HeldSegment]:
         """One segment for each part, from this rank's own gradient, each value divided by ``divisor``.
 
-        Mark the slots of all units that are present, rank the marks (count those before each word), which says how
-        many units each segment has, and place the values.
+        Mark the slots of all units that are present; count the marks before each word of the bitmaps (their rank),
+        which says how many units each segment has; place the values.
         """
         kernels, geometry, words = self.kernels, self.geometry, self.words
         ids, values = contribution.unit_ids, contribution.values.data_ptr()
         n = 0 if ids is None else ids.numel()
-        scratch = torch.empty(2 * words + n, dtype=torch.int64)  # marks | their ranks | the slot of each unit id
+        scratch = torch.empty(2 * words + n, dtype=torch.int64)  # marks | counts | the slot of each unit id
         marks = scratch.data_ptr()
-        ranks, slots = marks + 8 * words, marks + 16 * words
+        counts, slots = marks + 8 * words, marks + 16 * words
         if ids is None:
             kernels.mark_dense(self.dtype, geometry, values, marks)
         else:
             kernels.mark_units(geometry, ids.data_ptr(), n, marks, slots)
-        total = kernels.rank(marks, words, ranks)
-        starts = [*self.ranks_type.from_address(ranks)[:: self.part_words], total]
+        total = kernels.rank(marks, words, counts)
+        starts = [*self.counts_type.from_address(counts)[:: self.part_words], total]
         segments = [
             self.framed(part, rank, end - start, marks + part * self.bitmap_bytes, scratch, format)
             for part, ((start, end), format) in enumerate(zip(itertools.pairwise(starts), formats, strict=True))
         ]
         outs = [segment.values for segment in segments]
         if ids is None:
-            kernels.place_dense(self.dtype, geometry, values, marks, ranks, divisor, outs)
+            kernels.place_dense(self.dtype, geometry, values, marks, counts, divisor, outs)
         else:
-            kernels.place_units(self.dtype, geometry, slots, n, values, marks, ranks, total, divisor, outs)
+            kernels.place_units(self.dtype, geometry, slots, n, values, marks, counts, total, divisor, outs)
         return segments
 
     def framed(
