@@ -78,7 +78,9 @@ class Packer:
         return Marked(self, bitmap, slots)
 
     def mark_dense(self, tensor: np.ndarray) -> Marked:
-        bitmap = np.zeros(self.tensors.geometry.words, np.uint64)
+        geometry = self.tensors.geometry
+        written = geometry.width == 1 and geometry.tables is None
+        bitmap = rubbish(geometry.words) if written else np.zeros(geometry.words, np.uint64)
         self.launch_typed("zenc_mark_dense", [tensor, bitmap])
         return Marked(self, bitmap, np.empty(0, np.int64))
 

@@ -23,7 +23,10 @@ INPUTS = {
     "all in the list": lambda seed: UnitInputs("hierarchical_hash", seed, 1, 0.0, 0.0),
 }
 """The mappings; of hashing also with a memory of no cells, which sends every unit the way of overflow."""
-OTHERS = {"holders": lambda _: UnitInputs("holders")}
+OTHERS = {
+    "holders": lambda _: UnitInputs("holders"),
+    "permuted words": lambda seed: UnitInputs("permutation", seed, block=64),
+}
 """Mappings with kernels of their own."""
 
 

@@ -20,6 +20,7 @@ SEED = 0x5EED
 INPUTS = {
     "contiguous": UnitInputs("contiguous"),
     "permutation": UnitInputs("permutation", SEED),
+    "permuted words": UnitInputs("permutation", SEED, block=64),
     "hierarchical_hash": UnitInputs("hierarchical_hash", SEED, 3, 2.0, 0.2),
     "holders": UnitInputs("holders"),
 }

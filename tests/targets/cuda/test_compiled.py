@@ -75,6 +75,17 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
     assert "warning" not in log
 
 
+@pytest.mark.parametrize("name", ["place_once_f32", "place_dense_f16", "spread", "expand_dense", "expand_units"])
+def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
+    """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
+    inputs = next(inputs for inputs in MAPPINGS if inputs.mapping == "permutation")
+    text = compiled(inputs, OLDEST).ptx
+    body = text[text.index(f".entry zenc_{name}(") :].partition("\n}\n")[0]
+    assert body.count("ld.global.cs.nc.v4.u32") >= 4
+    assert body.count("st.global.v4.u32") >= 4 or body.count("st.v4.u32") >= 4
+    assert ".local" not in body
+
+
 def test_kernels_that_only_tests_have_compile_as_well(nvrtc):
     """On a GPU they are launched too."""
     source = Path(__file__).with_name("collect.cu").read_text("utf-8")

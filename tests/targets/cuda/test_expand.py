@@ -22,7 +22,7 @@ SHAPES = [
     (5, 2, 9),
     (4097, 1, 3),
 ]
-MAPPINGS = ["contiguous", "permutation", "hierarchical_hash"]
+MAPPINGS = ["contiguous", "permutation", "permuted words", "hierarchical_hash"]
 
 
 @pytest.fixture(params=MAPPINGS)

@@ -24,7 +24,7 @@ SHAPES = [
     (5, 2, 9),
     (7, 0, 2),
 ]
-MAPPINGS = ["contiguous", "permutation", "hierarchical_hash"]
+MAPPINGS = ["contiguous", "permutation", "permuted words", "hierarchical_hash"]
 
 
 @pytest.fixture(params=MAPPINGS)

@@ -5,6 +5,7 @@
 #include "zenc/geometry.h"
 #include "zenc_cuda/primitives/copy_rows.h"
 #include "zenc_cuda/primitives/row_batches.h"
+#include "zenc_cuda/primitives/runs.h"
 
 namespace zenc {
 
@@ -18,7 +19,7 @@ ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_b
             const u8* const source =
                 batch.has_row() ? address_of(from[i], batch.word, batch.bit, row_bytes) : nullptr;
             copy_rows(source, batch.rows, row_bytes,
-                      static_cast<u8*>(to[i].values) + batch.first * row_bytes);
+                      static_cast<u8*>(to[i].values) + (batch.first + lane()) * row_bytes);
         }
     });
 }
@@ -33,17 +34,56 @@ ZENC_DEVICE const u8* address_of_unit(const Geometry<Mapping>& geometry, const S
     return address_of(segments[part], local / 64, static_cast<u32>(local % 64), row_bytes);
 }
 
+// Rows of one value: 32 runs a warp, each of which lies in one word of the bitmap of its part.
+template <class Bits, class Mapping>
+ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* segments, Bits* out) {
+    const Runs runs{run_shift(geometry.mapping)};
+    for (u64 first = warp_of_row() * runs.all(); first < geometry.units;
+         first += warps_of_row() * runs.all()) {
+        const u64 begin = first + lane() * runs.length();
+        u64 bits = 0;
+        const Bits* row = nullptr;
+        if (begin < geometry.units) {
+            const u64 slot = geometry.slot_of(begin), part = geometry.part_of(slot);
+            const u64 local = slot - geometry.first_slot(part);
+            const u64 word = segments[part].bitmap[local / 64];
+            bits = word >> (local % 64) & low_mask(runs.length());
+            if (bits != 0)
+                row = static_cast<const Bits*>(segments[part].values) +
+                      Slots(segments[part]).below(local / 64) + population(word & low_mask(local % 64));
+        }
+        for (u32 half = 0; half < runs.length(); half += AHEAD) {
+            Bits values[AHEAD];
+            runs.for_each(half * WARP, AHEAD, [&](u32 step, u32 owner, u32 place) {
+                const u64 of_run = __shfl_sync(ALL_LANES, bits, static_cast<int>(owner % WARP));
+                const Bits* const from = shuffle(row, owner % WARP);
+                const bool has = owner < WARP && (of_run >> place & 1) != 0;
+                values[step] = has ? from[population(of_run & low_mask(place))] : Bits{0};
+            });
+            for (u32 step = 0; step < AHEAD && half + step < runs.length(); ++step)
+                if (const u64 to = first + (half + step) * WARP + lane(); to < geometry.units)
+                    out[to] = values[step];
+        }
+    }
+}
+
 // out [units, row_bytes] = the rows of all units, +0 for absent ones; every byte is written once. Reads a
-// word for each unit, one of ranks and perhaps another for those that are there, and their rows.
+// word and its rank for each unit, or run of them, and the rows that are there.
 template <class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
                               u8* out) {
+    if (geometry.width == 1 && row_bytes == 4)
+        return expand_runs(geometry, segments, reinterpret_cast<u32*>(out));
+    if (geometry.width == 1 && row_bytes == 2)
+        return expand_runs(geometry, segments, reinterpret_cast<u16*>(out));
+    if (geometry.width == 1 && row_bytes == 8)
+        return expand_runs(geometry, segments, reinterpret_cast<u64*>(out));
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {
         const u64 rows = geometry.units - first < together ? geometry.units - first : together;
         const u8* source = nullptr;
         if (lane() < rows) source = address_of_unit(geometry, segments, first + lane(), row_bytes);
-        copy_rows(source, static_cast<u32>(rows), row_bytes, out + first * row_bytes);
+        copy_rows(source, static_cast<u32>(rows), row_bytes, out + (first + lane()) * row_bytes);
     }
 }
 
@@ -72,7 +112,7 @@ ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* 
             units[batch.first + lane()] = static_cast<i64>(unit);
             source = address_of_unit(geometry, segments, unit, row_bytes);
         }
-        copy_rows(source, batch.rows, row_bytes, out + batch.first * row_bytes);
+        copy_rows(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
     }
 }
 
@@ -96,8 +136,7 @@ ZENC_DEVICE void expand_linear(const Geometry<Mapping>& geometry, const Segment*
             if (batch.has_row())
                 units[start + row] =
                     static_cast<i64>(geometry.first_slot(part) + 64 * batch.word + batch.bit);
-            if (u8* const to = out + (start + batch.first) * row_bytes;
-                to != values + batch.first * row_bytes)
+            if (u8* const to = out + (start + row) * row_bytes; to != values + row * row_bytes)
                 copy_rows(values + row * row_bytes, batch.rows, row_bytes, to);
         }
     });

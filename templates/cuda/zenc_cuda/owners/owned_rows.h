@@ -58,7 +58,7 @@ ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targe
                 const i64 row = row_of(targets[part], slot / 64, static_cast<u32>(slot % 64));
                 to = static_cast<u8*>(targets[part].values) + static_cast<u64>(row) * row_bytes;
             }
-            scatter_rows(values + batch.first * row_bytes, batch.rows, row_bytes, to);
+            copy_rows(values + (batch.first + lane()) * row_bytes, batch.rows, row_bytes, to);
         }
     });
 }
@@ -82,7 +82,7 @@ ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row
                 units[batch.first + lane()] = static_cast<i64>(64 * (tile.first + batch.word) + batch.bit);
                 source = address_of_owned(tile, parts, batch.word, batch.bit, row_bytes);
             }
-            copy_rows(source, batch.rows, row_bytes, out + batch.first * row_bytes);
+            copy_rows(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
         }
     });
 }
@@ -101,7 +101,7 @@ ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row
             const u64 rows = sets.units() - first < WARP ? sets.units() - first : WARP;
             const u8* const source =
                 (any >> bit & 1) == 0 ? nullptr : address_of_owned(tile, parts, word, bit, row_bytes);
-            copy_rows(source, static_cast<u32>(rows), row_bytes, out + first * row_bytes);
+            copy_rows(source, static_cast<u32>(rows), row_bytes, out + (first + lane()) * row_bytes);
         }
     });
 }

@@ -6,6 +6,7 @@
 #include "zenc/geometry.h"
 #include "zenc/values.h"
 #include "zenc_cuda/primitives/copy_rows.h"
+#include "zenc_cuda/primitives/runs.h"
 
 namespace zenc {
 
@@ -49,30 +50,40 @@ ZENC_DEVICE u64 magnitude(uint4 value) {
     return ((value.x | value.z) & LOWER) | ((value.y | value.w) & UPPER);
 }
 
-// Rows of one value, where the words of the bitmap are ranges of the tensor: each is two ballots of a warp.
-// A load of every lane is one value, and still a whole cache line of the warp; there are several under way.
-template <class Bits>
-ZENC_DEVICE void mark_ranges(const Geometry<Contiguous>& geometry, const Bits* tensor, u64* bitmap) {
-    constexpr u32 WORDS = 4;  // of a warp at a time
+// Rows of one value, in the order of their slots: 32 runs a warp, of whose words each is two ballots. All
+// words of the bitmap are written, without atomics.
+template <class Mapping, class Bits>
+ZENC_DEVICE void mark_runs(const Geometry<Mapping>& geometry, const Bits* tensor, u64* bitmap) {
+    constexpr u32 STEPS = 8;  // loads under way; no run is shorter
+    const Runs runs{Mapping::IS_IDENTITY ? 6
+                                         : run_shift(geometry.mapping)};  // contiguous ones have any length
+    const u64 words = runs.all() / 64;
     const Divider by(geometry.part_words);
-    for (u64 first = warp_of_row() * WORDS; first < geometry.words(); first += warps_of_row() * WORDS) {
-        Bits values[2 * WORDS];
-        for (u32 k = 0; k < 2 * WORDS; ++k) {
-            const u64 part = by.quotient(first + k / 2);
-            const u64 local = 64 * (first + k / 2 - part * by.divisor) + k % 2 * WARP + lane();
-            const bool there = part < geometry.parts && local < geometry.slots_of(part);
-            values[k] = there ? tensor[geometry.first_slot(part) + local] : 0;
-        }
+    for (u64 first = warp_of_row() * words; first < geometry.words(); first += warps_of_row() * words) {
+        const u64 begin = 64 * first + lane() * runs.length(), part = by.quotient(begin / 64);
+        const u64 local = begin - 64 * part * by.divisor;
+        const u64 slots = part < geometry.parts ? geometry.slots_of(part) : 0;
+        const u64 left = local < slots ? slots - local : 0;
+        const u64 unit = left == 0 ? 0 : geometry.mapping.unit(geometry.first_slot(part) + local);
+        const u32 there = static_cast<u32>(left < runs.length() ? left : runs.length());
         u64 mine = 0;  // lane k writes word k
-        for (u32 k = 0; k < 2 * WORDS; ++k) {
-            const u64 half = __ballot_sync(ALL_LANES, magnitude<Bits>(values[k]) != 0);
-            if (lane() == k / 2) mine |= half << (k % 2 * WARP);
+        for (u32 half = 0; half < 2 * words; half += STEPS) {
+            Bits values[STEPS];
+            runs.for_each(half * WARP, STEPS, [&](u32 step, u32 owner, u32 place) {
+                const u64 from = __shfl_sync(ALL_LANES, unit, static_cast<int>(owner));
+                const bool has = place < __shfl_sync(ALL_LANES, there, static_cast<int>(owner));
+                values[step] = has ? load_once(tensor + from + place) : Bits{0};
+            });
+            for (u32 step = 0; step < STEPS; ++step) {
+                const u64 found = __ballot_sync(ALL_LANES, magnitude<Bits>(values[step]) != 0);
+                if (lane() == (half + step) / 2) mine |= found << (step % 2 * WARP);
+            }
         }
-        if (lane() < WORDS && first + lane() < geometry.words()) bitmap[first + lane()] = mine;
+        if (lane() < words && first + lane() < geometry.words()) bitmap[first + lane()] = mine;
     }
 }
 
-// Rows of one value under any other mapping.
+// Rows of one value, whose slots follow from tables.
 template <class Mapping, class Bits>
 ZENC_DEVICE void mark_values(const Geometry<Mapping>& geometry, const Bits* tensor, u64* bitmap) {
     constexpr u32 EACH = 8;  // values of a lane at a time
@@ -106,11 +117,12 @@ ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, const Vector* tens
         const u64 begin = (item - row * chunks.divisor) * CHUNK;
         const u64 end = vectors - begin < CHUNK ? vectors : begin + CHUNK;
         u32 found = 0;  // lanes that have found something, of all groups; a group of several has one round
-        for (u64 at = begin; at < end && found == 0; at += group.size * Group::STEPS) {
+        for (u64 at = begin; at < end && found == 0; at += group.size * AHEAD) {
             u64 any = 0;
-            for (u32 k = 0; k < Group::STEPS; ++k) {
+            for (u32 k = 0; k < AHEAD; ++k) {
                 const u64 column = at + k * group.size + group.rank();
-                if (item < items && column < end) any |= magnitude<Bits>(tensor[row * vectors + column]);
+                if (item < items && column < end)
+                    any |= magnitude<Bits>(load_once(tensor + row * vectors + column));
             }
             found = __ballot_sync(ALL_LANES, any != 0);
         }
@@ -121,17 +133,18 @@ ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, const Vector* tens
 
 // Marks the units of tensor [units, width] that hold anything but +0 and -0 (so NaN counts).
 //
-// Reads the tensor once, of an occupied row often only the beginning; sets a bit a unit.
+// Reads the tensor once, of an occupied row often only the beginning. Sets a bit a row; of rows of one value,
+// but under tables, it writes the words of the bitmap.
 template <class T, class Mapping>
 ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, const T* tensor, u64* bitmap) {
     using Bits = typename Type<T>::Bits;
     const Bits* const bits = reinterpret_cast<const Bits*>(tensor);
     const u64 row_bytes = geometry.width * sizeof(T);
     if (geometry.width == 1) {
-        if constexpr (Mapping::IS_IDENTITY)
-            mark_ranges(geometry, bits, bitmap);
-        else
+        if constexpr (Mapping::HAS_TABLES)
             mark_values(geometry, bits, bitmap);
+        else
+            mark_runs(geometry, bits, bitmap);
     } else if ((row_bytes | reinterpret_cast<u64>(tensor)) % sizeof(uint4) == 0) {
         mark_rows<Bits>(geometry, reinterpret_cast<const uint4*>(tensor), row_bytes / sizeof(uint4), bitmap);
     } else {

@@ -132,7 +132,7 @@ inline Room result_room(Queue& queue, u64 bytes) {
 inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     std::vector<Room*> rooms;
     for (Held* held : which) {
-        held->body.bytes = aligned(body_bytes(*held, held->asked, unit_bytes));
+        held->body.bytes = aligned(8 + body_bytes(*held, held->asked, unit_bytes));
         if (!is_bare_result(*held)) rooms.push_back(&held->body);
     }
     make_rooms(queue, rooms);
@@ -142,8 +142,10 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
         Segment& at = held->at;
         if (is_bare_result(*held)) held->body = result_room(queue, held->body.bytes);
         at.format = layout.format;
-        at.actual = held->roomy ? reinterpret_cast<u64*>(held->body.at) : nullptr;
-        at.index = held->body.at + head_bytes(*held);
+        const u64 in_front = head_bytes(*held) + layout.index_bytes;
+        u8* const start = held->body.at + (aligned(in_front) - in_front);  // values are aligned
+        at.actual = held->roomy ? reinterpret_cast<u64*>(start) : nullptr;
+        at.index = start + head_bytes(*held);
         at.values = at.index + layout.index_bytes;
     }
 }

@@ -31,7 +31,8 @@ public:
         ranks_ = queue_.allocate<u64>(ranks + words + work);
         bitmap_ = ranks_ + ranks;
         queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
-        queue_.clear(bitmap_, 8 * (words + work));
+        const u64 written = writes_words() ? words : 0;
+        queue_.clear(bitmap_ + written, 8 * (words - written + work));
         whole_ = Segment{};
         whole_.bitmap = bitmap_;
         whole_.ranks = ranks_;
@@ -153,6 +154,11 @@ private:
         const Call& call = queue_.call;
         queue_.launch(PLACE_DENSE, blocks, rows_for(queue_.partition.parts), queue_.partition, table,
                       call.values, call.divisor);
+    }
+
+    // Whether marking writes every word, and sets no bits in what is cleared.
+    bool writes_words() const {
+        return queue_.call.ids == nullptr && queue_.call.width == 1 && queue_.call.tables == nullptr;
     }
 
     // In front of the bitmap.
