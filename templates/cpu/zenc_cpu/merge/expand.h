@@ -1,7 +1,7 @@
 // Expansion of segments: to a part with all of its slots, to a dense tensor, to a coalesced list of units.
 #pragma once
 
-#include "zenc_cpu/primitives/lane_geometry.h"
+#include "zenc_cpu/primitives/element_blocks.h"
 #include "zenc_cpu/primitives/memory.h"
 #include "zenc_cpu/primitives/value_rows.h"
 
@@ -31,26 +31,81 @@ inline void densify_rows(const u64* bitmap, u64 slots, u64 width, const T* value
     with_width(width, [&](auto known) { densify(bitmap, slots, known, values, out); });
 }
 
-// out [units, width] from the segments of all parts; absent units are +0.
-template <class T, class Mapping>
-ZENC_SHARED_CODE inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap,
-                                          const T* const* part_values, T* out) {
-    with_width(geometry.width, [&](auto width) {
-        if constexpr (Mapping::IS_IDENTITY) {
-            for (u64 part = 0; part < geometry.parts; ++part)
-                densify(bitmap + part * geometry.part_words, geometry.slots_of(part), width,
-                        part_values[part], out + geometry.first_slot(part) * width);
-        } else {
-            clear_bytes(out, geometry.units * width * sizeof(T));
-            for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
-                // Single values go through the store buffer faster than a prefetch and a store do.
-                if (width != 1)
-                    for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
-                const T* row = part_values[part] + first * width;
-                for (u64 i = 0; i < n; ++i, row += width) copy_row(row, width, out + units[i] * width);
-            });
+template <class T, class Width, class Mapping>
+ZENC_SHARED_CODE inline void expand_rows(const Geometry<Mapping>& geometry, Width width, const u64* bitmap,
+                                         const T* const* part_values, T* out) {
+    if constexpr (Mapping::IS_IDENTITY) {
+        for (u64 part = 0; part < geometry.parts; ++part)
+            densify(bitmap + part * geometry.part_words, geometry.slots_of(part), width, part_values[part],
+                    out + geometry.first_slot(part) * width);
+    } else {
+        clear_bytes(out, geometry.units * width * sizeof(T));
+        for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
+            for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
+            const T* row = part_values[part] + first * width;
+            for (u64 i = 0; i < n; ++i, row += width) copy_row(row, width, out + units[i] * width);
+        });
+    }
+}
+
+// Single elements: every block is written once, in the order of the slots.
+template <class T>
+ZENC_SHARED_CODE inline void expand_rows(const Geometry<Permutation>& geometry, One, const u64* bitmap,
+                                         const T* const* part_values, T* out) {
+    with_block(geometry, [&](auto kind) {
+        using Block = decltype(kind);
+        constexpr u64 UNITS = UNITS_OF<Block>;
+        for (u64 part = 0; part < geometry.parts; ++part) {
+            const T* values = part_values[part];
+            for_each_block_of<true, Block>(geometry, part, bitmap,
+                                           [&](const Block* blocks, const u64* units, u64 n) {
+                                               for (u64 i = 0; i < n; ++i)
+                                                   __builtin_prefetch(out + units[i], 1);
+                                               for (u64 i = 0; i < n; ++i) {
+                                                   alignas(LINE_BYTES) T whole[UNITS];
+                                                   spread_values(values, blocks[i], whole);
+                                                   values += population(blocks[i]);
+                                                   const u64 left = geometry.units - units[i];
+                                                   if (left < UNITS)
+                                                       copy_bytes(out + units[i], whole, left * sizeof(T));
+                                                   else
+                                                       copy_bytes(out + units[i], whole, sizeof whole);
+                                               }
+                                           });
         }
     });
+}
+
+// out [units, width] from the segments of all parts; absent units are +0.
+template <class T, class Mapping>
+inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
+                         T* out) {
+    with_width(geometry.width, [&](auto width) { expand_rows(geometry, width, bitmap, part_values, out); });
+}
+
+// visit(unit, block, values) for the blocks of single elements, in the order of the tensor. A batch of values
+// is on its way from memory before it is looked at. Returns 0 or NO_MEMORY.
+template <class T, class Visit>
+inline i64 for_each_filled_block(const Geometry<Permutation>& geometry, const u64* bitmap,
+                                 const T* const* part_values, Visit visit) {
+    const Scratch<u64> before(geometry.words());
+    if (before.failed()) return NO_MEMORY;
+    rank(bitmap, geometry.words(), before.get());
+    const Places<Permutation> places(geometry, bitmap, before.get(), part_values);
+    if (places.failed()) return NO_MEMORY;
+    with_block(geometry, [&](auto kind) {
+        using Block = decltype(kind);
+        for_each_block(geometry, [&](u64 unit, u64 n, const u64* parts, const u64* bits) {
+            const T* values[BATCH];
+            for (u64 i = 0; i < n; ++i) {
+                values[i] = places.template values_of<const T>(parts[i], bits[i]);
+                __builtin_prefetch(values[i]);
+            }
+            for (u64 i = 0; i < n; ++i, unit += UNITS_OF<Block>)
+                visit(unit, load_block<Block>(bitmap, bits[i]), values[i]);
+        });
+    });
+    return 0;
 }
 
 // A word of a bitmap, and the bits set in the words below it: what ranking looks up, in one place.
@@ -104,6 +159,21 @@ inline i64 expand_sorted(const Geometry<Mapping>& geometry, Width width, const u
     copy.finish();
     list_bits(marks.get(), words, count, units_out);
     return static_cast<i64>(count);
+}
+
+// Single elements, block by block: in the order of the tensor they ascend.
+template <class T>
+ZENC_SHARED_CODE inline i64 expand_sorted(const Geometry<Permutation>& geometry, One, const u64* bitmap,
+                                          const T* const* part_values, i64* units_out, T* values_out) {
+    const i64* const start = units_out;
+    const i64 status =
+        for_each_filled_block(geometry, bitmap, part_values, [&](u64 unit, auto block, const T* values) {
+            for_each_bit(block, [&](u64 bit) {
+                *units_out++ = static_cast<i64>(unit + bit);
+                *values_out++ = *values++;
+            });
+        });
+    return status < 0 ? status : units_out - start;
 }
 
 // Contiguous parts hold ascending units already: one linear copy a part.

@@ -1,7 +1,7 @@
 // Marking: a bit for every occupied slot, from unit ids or from the values of a dense tensor.
 #pragma once
 
-#include "zenc_cpu/primitives/lane_geometry.h"
+#include "zenc_cpu/primitives/element_blocks.h"
 #include "zenc_cpu/primitives/value_rows.h"
 
 namespace zenc {
@@ -95,9 +95,9 @@ ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Contiguous>& geometry, Wid
     return static_cast<i64>(total);
 }
 
-// The occupied units are found in the order of the tensor, and marked in batches.
-template <class Bits, class Width>
-ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Permutation>& geometry, Width width, const Bits* tensor,
+// Rows that are occupied are found in the order of the tensor, and marked in batches.
+template <class Bits>
+ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Permutation>& geometry, u64 width, const Bits* tensor,
                                        u64* bitmap) {
     u64 units[MOST_IN_BATCH];
     u64 slots[MOST_IN_BATCH];
@@ -115,6 +115,36 @@ ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Permutation>& geometry, Wi
     }
     mark_batch(geometry, units, pending, bitmap, slots);
     return static_cast<i64>(total + pending);
+}
+
+// Single elements: the bits of a block go to its slots together, of those that have any.
+template <class Bits>
+ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Permutation>& geometry, One, const Bits* tensor,
+                                       u64* bitmap) {
+    u64 total = 0;
+    clear_bytes(bitmap, geometry.words() * 8);
+    with_block(geometry, [&](auto kind) {
+        using Block = decltype(kind);
+        u64 units[MOST_IN_BATCH], slots[MOST_IN_BATCH], parts[MOST_IN_BATCH], bits[MOST_IN_BATCH];
+        Block blocks[MOST_IN_BATCH];
+        for (u64 unit = 0; unit < geometry.units;) {
+            u64 n = 0;
+            for (; unit < geometry.units && n < BATCH; unit += 64) {
+                const u64 left = geometry.units - unit;
+                const u64 word = nonzero_word(tensor + unit, left < 64 ? left : 64, One());
+                total += population(word);
+                for (u64 first = 0; first < 64; first += UNITS_OF<Block>) {
+                    units[n] = unit + first;
+                    blocks[n] = static_cast<Block>(word >> first);
+                    n += blocks[n] != 0;  // a branch would be mispredicted
+                }
+            }
+            slots_of_batch(geometry.mapping, units, n, slots);
+            locate(geometry, slots, n, parts, bits);
+            for (u64 i = 0; i < n; ++i) store_block(bitmap, bits[i], blocks[i]);
+        }
+    });
+    return static_cast<i64>(total);
 }
 
 // Marks the units of tensor [units, width] that hold anything but +0 and -0 (so NaN counts), and clears all

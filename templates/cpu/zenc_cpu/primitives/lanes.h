@@ -61,6 +61,63 @@ struct Lanes<double> {
     }
 };
 
+// Values of so many bytes, as many as fill a vector, moved by a mask. keep: those of `mask` are written one
+// after another. spread: those that stand one after another go to the lanes of `mask`, of the lanes `all`.
+// Both return how many there are, and touch no others.
+template <u64 BYTES>
+struct MovedLanes;
+
+template <>
+struct MovedLanes<2> {
+    static constexpr u64 NUMBER = 32;
+    using Mask = __mmask32;
+
+    static u64 keep(const void* from, Mask mask, void* to) {
+        const u64 n = population(mask);
+        const __m512i kept = _mm512_maskz_compress_epi16(mask, _mm512_maskz_loadu_epi16(mask, from));
+        _mm512_mask_storeu_epi16(to, static_cast<Mask>(low_mask(n)), kept);
+        return n;
+    }
+    static u64 spread(const void* from, Mask mask, Mask all, void* to) {
+        _mm512_mask_storeu_epi16(to, all, _mm512_maskz_expandloadu_epi16(mask, from));
+        return population(mask);
+    }
+};
+
+template <>
+struct MovedLanes<4> {
+    static constexpr u64 NUMBER = 16;
+    using Mask = __mmask16;
+
+    static u64 keep(const void* from, Mask mask, void* to) {
+        const u64 n = population(mask);
+        const __m512i kept = _mm512_maskz_compress_epi32(mask, _mm512_maskz_loadu_epi32(mask, from));
+        _mm512_mask_storeu_epi32(to, static_cast<Mask>(low_mask(n)), kept);
+        return n;
+    }
+    static u64 spread(const void* from, Mask mask, Mask all, void* to) {
+        _mm512_mask_storeu_epi32(to, all, _mm512_maskz_expandloadu_epi32(mask, from));
+        return population(mask);
+    }
+};
+
+template <>
+struct MovedLanes<8> {
+    static constexpr u64 NUMBER = 8;
+    using Mask = __mmask8;
+
+    static u64 keep(const void* from, Mask mask, void* to) {
+        const u64 n = population(mask);
+        const __m512i kept = _mm512_maskz_compress_epi64(mask, _mm512_maskz_loadu_epi64(mask, from));
+        _mm512_mask_storeu_epi64(to, static_cast<Mask>(low_mask(n)), kept);
+        return n;
+    }
+    static u64 spread(const void* from, Mask mask, Mask all, void* to) {
+        _mm512_mask_storeu_epi64(to, all, _mm512_maskz_expandloadu_epi64(mask, from));
+        return population(mask);
+    }
+};
+
 // The numbers of the set bits of a word, one byte each, ascending.
 inline __m512i bit_numbers(u64 word) {
     alignas(64) static constexpr u8 ALL[64] = {
