@@ -54,25 +54,11 @@ def test_a_table_that_is_cut_short_is_refused_wherever_it_is(name):
 
 
 @pytest.mark.parametrize("name", ["balanced", "dense_ring", "holders", "omnireduce"])
-def test_a_changed_word_is_refused_or_harmless(name):
-    """Whatever stands there, loading ends; and what is out of all bounds is not taken."""
+def test_loading_ends_whatever_a_word_is(name):
     whole, draw = of(name).words, random.Random(name)
     for at in range(len(whole)):
         for word in (-1, 1 << 62, -(1 << 63), draw.randrange(9), whole[at] + 1):
             refusal([*whole[:at], word, *whole[at + 1 :]])
-        if at > 2 and not at_step(name, at):
-            assert refusal([*whole[:at], 1 << 40, *whole[at + 1 :]])
-
-
-def at_step(name: str, at: int) -> bool:
-    """Whether the word is the number of a step: any will do."""
-    program, found = of(name), len(TABLE_HEADER) + 6 * len(of(name).segments) + 5 * len(of(name).cuts)
-    found += len(program.pieces)
-    for statement in program.statements:
-        if statement.operation == "exchange" and at == found + 1:
-            return True
-        found += 1 + sum(1 + len(each) if isinstance(each, tuple) else 1 for each in statement.arguments)
-    return False
 
 
 def changed(program: CallProgram, place: int, *arguments: object) -> list[int]:
@@ -83,27 +69,31 @@ def changed(program: CallProgram, place: int, *arguments: object) -> list[int]:
     return replace(program, statements=statements).words
 
 
-def test_a_table_says_what_is_wrong_with_it():
-    """Rank 1 of 4: pack, begin, sends, receives, exchange 1, merge, begin, ..."""
+OUT_OF_BOUNDS = "a number of it is out of bounds"
+
+
+@pytest.mark.parametrize("wrong", [-1, 11, 1 << 40])
+def test_numbers_out_of_bounds_are_refused(wrong):
+    """Of ranks, segments and formats; there are 11 segments."""
     program = of("balanced")
     places = {name: [s.operation for s in program.statements].index(name) for name in ("send", "merge", "begin")}
-    send, merge = program.statements[places["send"]], program.statements[places["merge"]]
-    result, segments, spent = merge.arguments
-    assert refusal(changed(program, places["send"], 1, *send.arguments[1:])) == "a message is none"
-    assert refusal(changed(program, places["send"], send.arguments[0], (7,), "announced")) == (
-        "it sends what it does not have"
-    )
-    assert refusal(changed(program, places["send"], *send.arguments[:2], "unannounced")) == (
-        "nobody knows the counts of a message"
-    )
-    assert refusal(changed(program, places["merge"], result, (0, *segments[1:]), spent)) == (
-        "it uses what it does not have"  # it was sent for the last time
-    )
-    assert refusal(changed(program, places["merge"], 8, segments, spent)) == "it mixes parts"
-    assert refusal(changed(program, places["merge"], result, segments, (8,))) == "it spends what it does not use"
-    assert refusal(changed(program, places["begin"], "announce", "sets", "auto")) == "a phase carries what it can't"
+    send, merge = (program.statements[places[name]].arguments for name in ("send", "merge"))
+    for place, arguments in (
+        ("send", (wrong, *send[1:])),
+        ("send", (send[0], (wrong,), "announced")),
+        ("send", (*send[:2], wrong)),
+        ("merge", (wrong, *merge[1:])),
+        ("merge", (*merge[:2], (wrong,))),
+        ("begin", (wrong, "segments", "auto")),
+    ):
+        assert refusal(changed(program, places[place], *arguments)) == OUT_OF_BOUNDS
+    assert refusal(replace(program, rank=wrong).words) == OUT_OF_BOUNDS
+    assert refusal(replace(program, segments=((wrong, *program.segments[0][1:]), *program.segments[1:])).words)
+
+
+def test_a_table_says_what_is_wrong_with_it():
+    program = of("balanced")
     assert refusal(replace(program, statements=program.statements[:-1]).words) == "its statements are not whole"
-    assert refusal(replace(program, rank=4).words) == "its numbers of ranks and parts are none"
     assert refusal([*program.words, 99]) == "it is cut short"
 
 
