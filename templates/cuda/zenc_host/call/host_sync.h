@@ -11,7 +11,7 @@ constexpr i64 END = 0;  // instead of the number of a step
 // What a call waits for, for those who wait in vain: "step 3 of call 7, which receives from ranks 1, 2".
 struct Awaited {
     i64 step;
-    const Parcels& receives;
+    const Messages& receives;
 
     void describe(u64 call, char* text, u64 size) const {
         u64 at = 0;
@@ -48,11 +48,11 @@ struct Wanted {
     u64* to;
 };
 
-class Crossing {
+class HostSync {
 public:
-    Crossing(Queue& queue, Communicator& group, const Parcels& sends, const Parcels& receives)
+    HostSync(Queue& queue, Communicator& group, const Messages& sends, const Messages& receives)
         : queue_(queue), group_(group), sends_(sends), receives_(receives) {
-        for (const Parcel& parcel : receives) in_bytes_ += parcel.control();
+        for (const Message& message : receives) in_bytes_ += message.control();
     }
 
     // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
@@ -81,23 +81,23 @@ public:
     }
 
 private:
-    ControlHeader header(u64 sender, const Parcel& parcel) const {
+    ControlHeader header(u64 sender, const Message& message) const {
         const Call& call = queue_.call;
         const u64 units = static_cast<u64>(call.units);
-        return {CONTROL_MAGIC, sender, parcel.segments.size(), call.number, call.signature, units};
+        return {CONTROL_MAGIC, sender, message.segments.size(), call.number, call.signature, units};
     }
 
     // Headers, and counts as far as they are known; the others are gathered.
     const u8* write_controls() {
         std::vector<u64> words, uncounted;
         std::vector<const Held*> held_of;
-        for (const Parcel& parcel : sends_) {
-            if (!parcel.announced) continue;
-            const ControlHeader made = header(static_cast<u64>(group_.rank), parcel);
+        for (const Message& message : sends_) {
+            if (!message.announced) continue;
+            const ControlHeader made = header(static_cast<u64>(group_.rank), message);
             const u64* const first = reinterpret_cast<const u64*>(&made);
             words.insert(words.end(), first, first + sizeof made / 8);
-            for (u64 i = 0; parcel.counted && i < parcel.segments.size(); ++i) {
-                const Held* const held = parcel.segments[i];
+            for (u64 i = 0; message.counted && i < message.segments.size(); ++i) {
+                const Held* const held = message.segments[i];
                 if (!held->counted) {
                     uncounted.push_back(words.size());
                     held_of.push_back(held);
@@ -135,13 +135,13 @@ private:
 
     void exchange(const u8* from, u8* to) {
         Exchange messages(queue_, group_);
-        for (const Parcel& parcel : sends_) {
-            messages.send(parcel.peer, from, parcel.control());
-            from += parcel.control();
+        for (const Message& message : sends_) {
+            messages.send(message.peer, from, message.control());
+            from += message.control();
         }
-        for (const Parcel& parcel : receives_) {
-            messages.receive(parcel.peer, to, parcel.control());
-            to += parcel.control();
+        for (const Message& message : receives_) {
+            messages.receive(message.peer, to, message.control());
+            to += message.control();
         }
         messages.run();
     }
@@ -164,9 +164,9 @@ private:
         for (Held* held : uncounted) know_count(*held, *own++);
         for (const Watched& each : watched) look_at(each, *own++);
         for (const Wanted& each : wanted) *each.to = *own++;
-        for (const Parcel& parcel : receives_) {
-            if (parcel.announced) read_control(parcel, host);
-            host += parcel.control();
+        for (const Message& message : receives_) {
+            if (message.announced) read_control(message, host);
+            host += message.control();
         }
     }
 
@@ -180,25 +180,25 @@ private:
                  "part %lld from rank %lld is not the segment that was announced", each.part, each.peer);
     }
 
-    void read_control(const Parcel& parcel, const u8* host) {
+    void read_control(const Message& message, const u8* host) {
         ControlHeader found;
         std::memcpy(&found, host, sizeof found);
-        demand_same_call(parcel, found);
-        for (u64 i = 0; parcel.counted && i < parcel.segments.size() && queue_.ok(); ++i) {
+        demand_same_call(message, found);
+        for (u64 i = 0; message.counted && i < message.segments.size() && queue_.ok(); ++i) {
             u64 count;
             std::memcpy(&count, host + sizeof found + 8 * i, 8);
-            Held& held = *parcel.segments[i];
+            Held& held = *message.segments[i];
             if (count > held.at.slots)
-                fail(queue_.call, CORRUPT_SEGMENT, parcel.peer,
-                     "rank %lld announced %llu units of %llu slots", parcel.peer, count, held.at.slots);
+                fail(queue_.call, CORRUPT_SEGMENT, message.peer,
+                     "rank %lld announced %llu units of %llu slots", message.peer, count, held.at.slots);
             know_count(held, count);
         }
     }
 
-    void demand_same_call(const Parcel& parcel, const ControlHeader& found) {
-        const ControlHeader mine = header(static_cast<u64>(parcel.peer), parcel);
+    void demand_same_call(const Message& message, const ControlHeader& found) {
+        const ControlHeader mine = header(static_cast<u64>(message.peer), message);
         if (std::memcmp(&mine, &found, sizeof mine) == 0) return;
-        const i64 peer = parcel.peer;
+        const i64 peer = message.peer;
         if (found.magic != mine.magic || found.sender != mine.sender || found.segments != mine.segments)
             fail(queue_.call, DIFFERENT_CALLS, peer, "it is no message of this version of zenc");
         else if (found.units != mine.units)
@@ -214,10 +214,42 @@ private:
 
     Queue& queue_;
     Communicator& group_;
-    const Parcels& sends_;
-    const Parcels& receives_;
+    const Messages& sends_;
+    const Messages& receives_;
     std::vector<Gathered> rows_;
     u64 in_bytes_ = 0;
 };
+
+// Numbers that cross to the host at the end of a call in capacity mode: at once, or whenever it is replayed.
+// It is on the device, unless `on_device` is null: then it is known.
+struct Number {
+    u64 known;
+    const u64* on_device;
+};
+
+// Of a captured call they go to call.report with every replay. Else this waits for them, and returns them.
+inline const u64* report_numbers(Queue& queue, Communicator& group, const std::vector<Number>& numbers) {
+    Call& call = queue.call;
+    const bool captured = call.report != nullptr;
+    const u64 bytes = 8 * numbers.size();
+    u64* const host = captured ? call.report : static_cast<u64*>(queue.stage(bytes));
+    std::vector<u64> words;
+    std::vector<Gathered> rows;
+    for (const Number& each : numbers) words.push_back(each.known);
+    u64* const device = queue.upload(words.data(), words.size());
+    for (u64 i = 0; i < numbers.size(); ++i)
+        if (numbers[i].on_device != nullptr) rows.push_back({numbers[i].on_device, nullptr, device + i});
+    const Gathered* const table = queue.upload(rows.data(), rows.size());
+    queue.launch(GATHER, Queue::blocks_for(rows.size()), 1, table, static_cast<i64>(rows.size()));
+    queue.flush();
+    if (!queue.ok()) return nullptr;
+    const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(device);
+    check(call, api.cuMemcpyDtoHAsync_v2(host, from, bytes, queue.stream), "cuMemcpyDtoHAsync");
+    if (captured || !queue.ok()) return host;
+    check(call, api.cuEventRecord(group.there, queue.stream), "cuEventRecord");
+    await(call, group, group.there, -1,
+          [&](char* text, u64 size) { Awaited{END, {}}.describe(call.number, text, size); });
+    return host;
+}
 
 }  // namespace zenc

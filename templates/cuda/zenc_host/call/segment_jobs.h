@@ -71,9 +71,9 @@ public:
     }
 
     // Exchanges controls, and learns all counts, and what else is wanted.
-    void cross(i64 step, const Parcels& sends, const Parcels& receives,
+    void cross(i64 step, const Messages& sends, const Messages& receives,
                const std::vector<Wanted>& wanted = {}) {
-        Crossing(queue_, group_, sends, receives).run(step, uncounted_, watched_, wanted);
+        HostSync(queue_, group_, sends, receives).run(step, uncounted_, watched_, wanted);
         uncounted_.clear();
         watched_.clear();
     }

@@ -1,7 +1,7 @@
 // The statements of rank programs: what one rank does with numbered segments in a call.
 #pragma once
 
-#include "zenc_host/call/end_report.h"
+#include "zenc_host/call/host_sync.h"
 #include "zenc_host/call/ownership.h"
 #include "zenc_host/nccl/payloads.h"
 #include "zenc_host/nccl/row_payloads.h"
@@ -55,11 +55,11 @@ public:
     }
 
     void send(i64 peer, Numbers segments, Announced announced) {
-        sends_.push_back(parcel(peer, segments, announced));
+        sends_.push_back(message(peer, segments, announced));
     }
 
     void receive(i64 peer, Numbers segments, Announced announced) {
-        receives_.push_back(parcel(peer, segments, announced));
+        receives_.push_back(message(peer, segments, announced));
     }
 
     // Exchanges the messages of a step.
@@ -206,16 +206,16 @@ private:
         if (!used) pack_.release_ranks();
     }
 
-    Parcel parcel(i64 peer, Numbers segments, Announced announced) {
+    Message message(i64 peer, Numbers segments, Announced announced) {
         const bool exact = !capacity_.on();
         const bool counted = carries_ != ROWS && format_ != FORMAT_DENSE;
         return {peer, several(segments), exact && announced == ANNOUNCED, exact && counted};
     }
 
     bool has_controls() const {
-        for (const Parcels* parcels : {&sends_, &receives_})
-            for (const Parcel& parcel : *parcels)
-                if (parcel.announced) return true;
+        for (const Messages* messages : {&sends_, &receives_})
+            for (const Message& message : *messages)
+                if (message.announced) return true;
         return false;
     }
 
@@ -300,7 +300,7 @@ private:
     Several complete_;  // all parts of the result
     bool has_result_ = false;
     Several sent_, spent_;  // for the last time: in messages, for other segments
-    Parcels sends_, receives_;
+    Messages sends_, receives_;
     Kind kind_ = PUSH;
     Carries carries_ = SEGMENTS;
     i64 format_ = FORMAT_AUTO;

@@ -105,7 +105,12 @@ public:
     const char* problem() {
         const bool fits = of_.size >= 1 && below(of_.rank, of_.size) && of_.parts >= 1;
         for (i64 i = 0; i < of_.number_of_cuts && fits; ++i) demand(is_cut(i));
-        for (i64 i = 0; i < of_.number_of_segments && fits; ++i) demand(is_segment(of_.segments[i]));
+        i64 complete = 0;
+        for (i64 i = 0; i < of_.number_of_segments && fits; ++i) {
+            demand(is_segment(of_.segments[i]));
+            complete += of_.segments[i].in_result != NOT_IN_RESULT;
+        }
+        demand(complete == of_.parts);
         if (!fits || !right_) return "a number of it is out of bounds";
         Words words(of_.statements, of_.number_of_words);
         if (!each_statement(words, *this) || !finished_) return "its statements are not whole";

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "zenc_host/driver/bind.h"
-#include "zenc_host/driver/capture.h"
 
 namespace zenc {
 

@@ -11,7 +11,7 @@
 #include "zenc_host/driver/free_list.h"
 #include "zenc_host/driver/kernel_image.h"
 #include "zenc_host/launch/hash_tables.h"
-#include "zenc_host/nccl/wait.h"
+#include "zenc_host/nccl/communicator.h"
 
 namespace zenc {
 

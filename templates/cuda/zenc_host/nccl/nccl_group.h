@@ -6,7 +6,7 @@
 
 namespace zenc {
 
-struct Parcel {
+struct Message {
     i64 peer;
     Several segments;
     bool announced;  // by a control message
@@ -15,7 +15,7 @@ struct Parcel {
     u64 control() const { return announced ? control_bytes(counted ? segments.size() : 0) : 0; }
 };
 
-using Parcels = std::vector<Parcel>;
+using Messages = std::vector<Message>;
 
 // Has NCCL begin with something, `what`: `post` gets the communicator. It may block, to connect ranks.
 template <class Post>
@@ -49,7 +49,7 @@ public:
 
     // Puts them on the queue.
     void run() {
-        if (!queue_.ok() || messages_.empty()) return;
+        if (!queue_.ok() || transfers_.empty()) return;
         queue_.flush();
         if (!queue_.ok()) return;
         queue_.in_flight = true;
@@ -57,36 +57,36 @@ public:
     }
 
 private:
-    struct Message {
+    struct Transfer {
         i64 peer;
         void* memory;
         u64 bytes;
         bool is_send;
     };
 
-    // Both ranks know when a message is empty.
+    // Both ranks know when a transfer is empty.
     void add(i64 peer, void* memory, u64 bytes, bool is_send) {
-        if (bytes != 0) messages_.push_back({peer, memory, bytes, is_send});
+        if (bytes != 0) transfers_.push_back({peer, memory, bytes, is_send});
     }
 
     ncclResult_t post(ncclComm_t nccl) const {
         ncclResult_t result = api.ncclGroupStart();
-        for (const Message& message : messages_)
-            if (result == ncclSuccess) result = post(message, nccl);
+        for (const Transfer& transfer : transfers_)
+            if (result == ncclSuccess) result = post(transfer, nccl);
         const ncclResult_t ended = api.ncclGroupEnd();
         return result == ncclSuccess ? ended : result;
     }
 
-    ncclResult_t post(const Message& message, ncclComm_t nccl) const {
-        const int peer = static_cast<int>(message.peer);
-        return message.is_send
-                   ? api.ncclSend(message.memory, message.bytes, ncclUint8, peer, nccl, queue_.stream)
-                   : api.ncclRecv(message.memory, message.bytes, ncclUint8, peer, nccl, queue_.stream);
+    ncclResult_t post(const Transfer& transfer, ncclComm_t nccl) const {
+        const int peer = static_cast<int>(transfer.peer);
+        return transfer.is_send
+                   ? api.ncclSend(transfer.memory, transfer.bytes, ncclUint8, peer, nccl, queue_.stream)
+                   : api.ncclRecv(transfer.memory, transfer.bytes, ncclUint8, peer, nccl, queue_.stream);
     }
 
     Queue& queue_;
     Communicator& group_;
-    std::vector<Message> messages_;
+    std::vector<Transfer> transfers_;
 };
 
 }  // namespace zenc

@@ -14,7 +14,7 @@ public:
     // All segments that are sent have their values, and the counts of those that are received are known. A
     // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
     // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
-    void exchange(const Parcels& sends, const Parcels& receives, Several& spent, PhaseCount& counted,
+    void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted,
                   SegmentJobs& workshop) {
         write(sends);
         if (queue_.ok())
@@ -22,11 +22,12 @@ public:
         make_room(receives);
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
-        for (const Parcel& parcel : sends)
-            for (const Held* held : parcel.segments) messages.send(parcel.peer, start_of(*held), body(*held));
-        for (const Parcel& parcel : receives)
-            for (const Held* held : parcel.segments)
-                messages.receive(parcel.peer, start_of(*held), body(*held));
+        for (const Message& message : sends)
+            for (const Held* held : message.segments)
+                messages.send(message.peer, start_of(*held), body(*held));
+        for (const Message& message : receives)
+            for (const Held* held : message.segments)
+                messages.receive(message.peer, start_of(*held), body(*held));
         messages.run();
         if (!queue_.ok()) return;
         release(queue_, spent);
@@ -40,11 +41,11 @@ private:
     u64 body(const Held& held) const { return body_bytes(held, asked_, unit_bytes_); }
 
     // The index of all segments that are sent, once each.
-    void write(const Parcels& sends) {
+    void write(const Messages& sends) {
         Several written;
         Segments segments;
-        for (const Parcel& parcel : sends) {
-            for (Held* held : parcel.segments) {
+        for (const Message& message : sends) {
+            for (Held* held : message.segments) {
                 if (held->at.format != format(*held)) lay_out_anew(*held);
                 if (held->indexed) continue;
                 held->indexed = true;
@@ -79,11 +80,11 @@ private:
         if (queue_.ok()) queue_.copy(held.at.bitmap, old, 8 * words_of(held.at.slots));
     }
 
-    void make_room(const Parcels& receives) {
+    void make_room(const Messages& receives) {
         Several received;
-        for (const Parcel& parcel : receives) {
-            for (Held* held : parcel.segments) {
-                if (!parcel.counted && !held->counted) know_count(*held, held->at.slots);
+        for (const Message& message : receives) {
+            for (Held* held : message.segments) {
+                if (!message.counted && !held->counted) know_count(*held, held->at.slots);
                 held->asked = asked_;
                 held->valued = held->indexed = true;
                 received.push_back(held);
@@ -93,28 +94,28 @@ private:
     }
 
     // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
-    void read(const Parcels& receives, SegmentJobs& workshop) {
+    void read(const Messages& receives, SegmentJobs& workshop) {
         Several came;
         Segments received;
-        for (const Parcel& parcel : receives)
-            came.insert(came.end(), parcel.segments.begin(), parcel.segments.end());
+        for (const Message& message : receives)
+            came.insert(came.end(), message.segments.begin(), message.segments.end());
         make_marks(queue_, came);
         for (const Held* held : came) received.push_back(held->at);
         if (!queue_.ok() || received.empty()) return;
         const i64* status = decode(queue_, received);
         rank(queue_, received);
         if (!queue_.ok()) return;
-        for (const Parcel& parcel : receives)
-            for (const Held* held : parcel.segments)
-                workshop.watch({reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, parcel.peer,
+        for (const Message& message : receives)
+            for (const Held* held : message.segments)
+                workshop.watch({reinterpret_cast<const u64*>(status++), 0, CORRUPT_SEGMENT, message.peer,
                                 static_cast<i64>(held->at.part)});
     }
 
-    void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {
-        for (const Parcel& parcel : parcels) {
+    void count(const Messages& of, i64& bytes, i64& messages, i64* formats) const {
+        for (const Message& message : of) {
             ++messages;
-            bytes += static_cast<i64>(parcel.control());
-            for (const Held* held : parcel.segments) {
+            bytes += static_cast<i64>(message.control());
+            for (const Held* held : message.segments) {
                 const i64 size = static_cast<i64>(body(*held));
                 bytes += size;
                 formats[format(*held)] += size;

@@ -13,16 +13,17 @@ public:
 
     // All rows that are sent have their values, and the counts of those that are received are known. What is
     // sent for the last time and not used in any other way, `spent`, is released as soon as it can be.
-    void exchange(const Parcels& sends, const Parcels& receives, Several& spent, PhaseCount& counted) {
+    void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted) {
         fill_up(sends);
         make_room(receives);
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
-        for (const Parcel& parcel : sends)
-            for (const Held* held : parcel.segments) messages.send(parcel.peer, held->at.values, body(*held));
-        for (const Parcel& parcel : receives)
-            for (const Held* held : parcel.segments)
-                messages.receive(parcel.peer, held->at.values, body(*held));
+        for (const Message& message : sends)
+            for (const Held* held : message.segments)
+                messages.send(message.peer, held->at.values, body(*held));
+        for (const Message& message : receives)
+            for (const Held* held : message.segments)
+                messages.receive(message.peer, held->at.values, body(*held));
         messages.run();
         release(queue_, spent);
         count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
@@ -33,18 +34,18 @@ private:
     u64 body(const Held& held) const { return padded(held.at.count * unit_bytes_); }
 
     // Zeros behind the values of what is sent.
-    void fill_up(const Parcels& sends) {
+    void fill_up(const Messages& sends) {
         if (unit_bytes_ % 8 == 0) return;
         Segments sent;
-        for (const Parcel& parcel : sends)
-            for (const Held* held : parcel.segments) sent.push_back(held->at);
+        for (const Message& message : sends)
+            for (const Held* held : message.segments) sent.push_back(held->at);
         if (queue_.ok()) encode(queue_, sent);
     }
 
-    void make_room(const Parcels& receives) {
+    void make_room(const Messages& receives) {
         Several received;
-        for (const Parcel& parcel : receives) {
-            for (Held* held : parcel.segments) {
+        for (const Message& message : receives) {
+            for (Held* held : message.segments) {
                 held->valued = true;
                 received.push_back(held);
             }
@@ -53,10 +54,10 @@ private:
     }
 
     // A message without values is not sent.
-    void count(const Parcels& parcels, i64& bytes, i64& messages, i64* formats) const {
-        for (const Parcel& parcel : parcels) {
+    void count(const Messages& of, i64& bytes, i64& messages, i64* formats) const {
+        for (const Message& message : of) {
             i64 values = 0;
-            for (const Held* held : parcel.segments) values += static_cast<i64>(body(*held));
+            for (const Held* held : message.segments) values += static_cast<i64>(body(*held));
             messages += values != 0;
             bytes += values;
             formats[FORMAT_DENSE] += values;

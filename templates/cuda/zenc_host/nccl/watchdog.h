@@ -3,16 +3,49 @@
 #pragma once
 
 #include <pthread.h>
+#include <sched.h>
+#include <time.h>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
 
-#include "zenc_host/driver/backoff.h"
-#include "zenc_host/driver/capture.h"
+#include "zenc_host/driver/api.h"
 
 namespace zenc {
+
+inline i64 nanoseconds_now() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+// Asks again and again: at once for some time, since most waits are short, then with pauses.
+class Backoff {
+public:
+    explicit Backoff(i64 microseconds) : start_(nanoseconds_now()), end_(start_ + microseconds * 1000) {}
+
+    // Gives way to others. False when the deadline has passed.
+    bool wait() {
+        const i64 now = nanoseconds_now();
+        if (now >= end_) return false;
+        if (now - start_ < BUSY) {
+            sched_yield();
+        } else {
+            const timespec pause = {0, PAUSE};
+            nanosleep(&pause, nullptr);
+        }
+        return true;
+    }
+
+private:
+    static constexpr i64 BUSY = 2000000;  // nanoseconds
+    static constexpr i64 PAUSE = 50000;
+
+    const i64 start_;
+    const i64 end_;
+};
 
 // Blocks of one of NCCL's kernels, at most, so that those of other communicators, as of DDP, find room beside
 // it. A guess: half of what NCCL takes at most on its own. NCCL_MAX_CTAS in the environment comes first.
