@@ -21,7 +21,7 @@ from zenc.plan.unroll import Rounds
 from zenc.rank_ir.exchanges import ExchangeTable, exchange_table
 from zenc.scheme.model import Format
 from zenc.verify.proof import prove
-from zenc.verify.provenance import Deliveries, each_its_own, members_of
+from zenc.verify.provenance import Deliveries, members_of, own_contributions
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import wire_layout
 from zenc.wire.mix import Words
@@ -144,7 +144,7 @@ class ExactBytes:
 
     def traffic(self) -> CallTraffic:
         """All that was counted."""
-        parts, everyone = np.arange(len(self.values.slots)), each_its_own(self.size, 1).sum(axis=0)
+        parts, everyone = np.arange(len(self.values.slots)), own_contributions(self.size, 1).sum(axis=0)
         complete = np.broadcast_to(everyone, (len(parts), everyone.shape[1]))
         counts = self.values.counts(parts, complete, self.blocks[self.plan.phases[-1].name])
         return CallTraffic(tuple(self.messages), self.by_kind, counts)

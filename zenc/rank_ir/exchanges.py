@@ -20,7 +20,7 @@ import numpy as np
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.verify.proof import verify
-from zenc.verify.provenance import Deliveries, each_its_own, members_of
+from zenc.verify.provenance import Deliveries, members_of, own_contributions
 from zenc.wire.mix import Words
 
 
@@ -39,7 +39,7 @@ class ExchangeTable:
 def exchange_table(phase: Phase, moved: Deliveries, size: int) -> ExchangeTable:
     """What was ``moved`` in a step among ``size`` ranks, segment by segment."""
     src, dst, part = moved.src, moved.dst, moved.part
-    alone = each_its_own(size, 1)[:, 0]
+    alone = own_contributions(size, 1)[:, 0]
     if phase.kind is PhaseKind.PULL:
         everyone = np.bitwise_or.reduce(alone, axis=0)
         return ExchangeTable(phase, src, dst, part, src, np.broadcast_to(everyone, (len(src), len(everyone))))

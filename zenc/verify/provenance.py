@@ -64,7 +64,7 @@ class Provenance:
 
     def __init__(self, rounds: Rounds) -> None:
         self.rounds, self.size, self.parts = rounds, rounds.size, rounds.parts
-        self.have = each_its_own(self.size, self.parts)
+        self.have = own_contributions(self.size, self.parts)
         ranks = np.arange(self.size, dtype=np.uint64)
         self.fingerprints: Words = np.repeat(mix(ranks + np.uint64(1))[:, None], self.parts, axis=1)
         self.phase, self.pushes_ended = rounds.phases[0].phase, 0
@@ -77,7 +77,7 @@ class Provenance:
         """Open a phase. In the first one ``pieces`` is ``have``: every rank holds what it contributed."""
         self.phase = phase
         if phase.keeps_apart and self.pushes_ended:
-            self.pieces, self.begun = each_its_own(self.size, self.parts), self.have.copy()
+            self.pieces, self.begun = own_contributions(self.size, self.parts), self.have.copy()
 
     def push(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play round ``number`` of the push: what arrives is joined to what is held."""
@@ -296,7 +296,7 @@ def bit_of(ranks: Ints) -> Words:
     return np.asarray(np.uint64(1) << (ranks % 64).astype(np.uint64))
 
 
-def each_its_own(size: int, parts: int) -> Words:
+def own_contributions(size: int, parts: int) -> Words:
     """Sets of ranks [size, parts, words]: every rank holds its own contribution to every part, and nothing else."""
     ranks = np.arange(size)
     words: Words = np.zeros((size, parts, (size + 63) // 64), dtype=np.uint64)
