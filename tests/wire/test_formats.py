@@ -14,10 +14,7 @@ from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import (
-    SegmentShape,
-    body_bytes,
     index_bytes,
-    message_bytes,
     most_body_bytes,
     padded,
     slots_of,
@@ -63,14 +60,16 @@ def test_index_bytes(format, slots, count, size):
     assert index_bytes(format, slots, count) == size
 
 
-def test_a_message_by_hand():
-    """Two segments of bf16 rows of 3: 5 of 100 slots as COO, and all 7 slots of a short part."""
-    sparse, full = SegmentShape(100, 5, 3, 2), SegmentShape(7, 7, 3, 2)
-    headers = 48 + 2 * 16
-    assert message_bytes(Format.COO, [sparse, full]) == headers + (24 + 32) + (32 + 48)
-    assert message_bytes(Format.BITMAP, [sparse]) == 48 + 16 + 16 + 32
-    assert message_bytes(Format.AUTO, [full]) == 48 + 16 + 0 + 48
-    assert message_bytes(Format.AUTO, []) == MESSAGE_HEADER_BYTES == 48 and SEGMENT_HEADER_BYTES == 16
+def body_bytes(format, slots, count, unit_bytes):
+    return wire_layout(format, slots, count, unit_bytes)[2]
+
+
+def test_bodies_by_hand():
+    """Of bf16 rows of 3: 5 of 100 slots, and all 7 slots of a short part."""
+    assert body_bytes(Format.COO, 100, 5, 6) == 24 + 32 and body_bytes(Format.COO, 7, 7, 6) == 32 + 48
+    assert body_bytes(Format.BITMAP, 100, 5, 6) == 16 + 32
+    assert body_bytes(Format.AUTO, 7, 7, 6) == 0 + 48
+    assert (MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES) == (48, 16)
 
 
 @given(slots=st.integers(0, 1 << 34), share=st.floats(0, 1))
@@ -110,9 +109,8 @@ def test_few_indices_are_near_the_entropy_but_for_two_words(count):
 def test_nothing_weighs_more_than_the_most():
     for slots in range(200):
         for unit_bytes in (0, 1, 2, 4, 7, 8, 12):
-            shapes = [SegmentShape(slots, count, 1, unit_bytes) for count in range(slots + 1)]
             formats = [format for format in WIRE_FORMATS if format.block in (0, 2, 64)]
-            most = max(body_bytes(format, shape) for format in formats for shape in shapes)
+            most = max(body_bytes(format, slots, count, unit_bytes) for format in formats for count in range(slots + 1))
             assert most <= most_body_bytes(slots, unit_bytes) <= most + 24
 
 
@@ -132,10 +130,10 @@ def test_a_format_that_is_named_is_kept(format):
     slots=st.integers(0, 10_000), share=st.floats(0, 1), width=st.integers(1, 9), itemsize=st.sampled_from([2, 4, 8])
 )
 def test_bodies_keep_to_8_bytes(slots, share, width, itemsize):
-    shape = SegmentShape(slots, int(slots * share), width, itemsize)
+    count, unit_bytes = int(slots * share), width * itemsize
     for format in WIRE_FORMATS:
-        assert body_bytes(format, shape) % 8 == 0
-        assert body_bytes(format, shape) >= shape.value_bytes
+        bytes = body_bytes(format, slots, count, unit_bytes)
+        assert bytes % 8 == 0 and bytes >= count * unit_bytes
 
 
 @given(st.integers(0, 1 << 62))

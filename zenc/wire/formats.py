@@ -22,32 +22,14 @@ where whole blocks are, of which the last may be short: a phase that names them 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from zenc.scheme.model import BLOCKS, Format
 from zenc.wire.constants import WIRE_FORMATS
-from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 FILLING = frozenset({Format.DENSE, *BLOCKS})
 """The formats that a segment is filled up for, with +0: to all slots, or to whole blocks."""
 
 _DENSE, _COO, _BITMAP, _ELIAS_FANO = WIRE_FORMATS[:4]  # found faster than in their enum
 _AUTO = Format.AUTO
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentShape:
-    """``count`` occupied slots out of ``slots``, each ``width`` values of ``itemsize`` bytes."""
-
-    slots: int
-    count: int
-    width: int
-    itemsize: int
-
-    @property
-    def value_bytes(self) -> int:
-        """The bytes of all values, without padding."""
-        return self.count * self.width * self.itemsize
 
 
 def padded(size: int) -> int:
@@ -77,11 +59,6 @@ def _elias_fano_bytes(slots: int, count: int) -> int:
     return (listed * low + 63) // 64 * 8 + (listed + (others >> low) + 63) // 64 * 8
 
 
-def body_bytes(format: Format, shape: SegmentShape) -> int:
-    """The bytes of a segment's body in ``format``."""
-    return index_bytes(format, shape.slots, shape.count) + padded(shape.value_bytes)
-
-
 def most_body_bytes(slots: int, unit_bytes: int) -> int:
     """No segment of a part of ``slots`` slots weighs more, whatever its count and its format."""
     return index_bytes(Format.COO, slots, slots) + padded(slots * unit_bytes)
@@ -107,12 +84,6 @@ def wire_layout(format: Format, slots: int, count: int, unit_bytes: int) -> tupl
     if bitmap <= elias_fano:
         return _BITMAP, bitmap, bitmap + values
     return _ELIAS_FANO, elias_fano, elias_fano + values
-
-
-def message_bytes(format: Format, shapes: list[SegmentShape]) -> int:
-    """The bytes of a message that carries segments of ``shapes``, headers included."""
-    bodies = sum(body_bytes(wire_format(format, shape.slots, shape.count), shape) for shape in shapes)
-    return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(shapes) + bodies
 
 
 def slots_of(units: int, parts: int, part: int, block: int = 1) -> int:

@@ -11,7 +11,7 @@ from tests.support.corrupt import CORRUPT_INDICES
 from zenc.errors import InternalError, SynchronisationError
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
-from zenc.wire.formats import SegmentShape, body_bytes, index_bytes
+from zenc.wire.formats import index_bytes, padded
 
 FORMATS = [format for format in WIRE_FORMATS if format.block in (0, 2, 8, 64, 256)]
 COUNTED = [Format.COO, Format.ELIAS_FANO, Format.BLOCK_8]
@@ -29,7 +29,7 @@ def whole(wire: Format, present: np.ndarray, slots: int) -> np.ndarray:
 
 
 def encode(kernels, at, wire, bitmap, slots, count, values):
-    size = body_bytes(wire, SegmentShape(slots, count, 1, 1)) - (count + 7) // 8 * 8 + (len(values) + 7) // 8 * 8
+    size = index_bytes(wire, slots, count) + padded(len(values))
     out = np.full(size // 8 + 1, 0xA5A5A5A5A5A5A5A5, np.uint64)
     payload = np.frombuffer(values, np.uint8)
     written = kernels.encode(wire, at.address(bitmap), slots, count, payload.ctypes.data, len(values), at.address(out))

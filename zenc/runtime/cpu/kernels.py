@@ -193,7 +193,7 @@ class Kernels:
         return _count(self._functions["encode_index"](WIRE_NUMBERS[wire], bitmap, slots, count, out))
 
     def encode(self, wire: Format, bitmap: int, slots: int, count: int, values: int, value_bytes: int, out: int) -> int:
-        """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.wire.formats.body_bytes`` for its size.
+        """Write a segment's body to ``out``, aligned to 8 bytes: see ``zenc.wire.formats.wire_layout`` for its size.
 
         ``wire`` is as in ``encode_index``. Returns the bytes written.
         """
