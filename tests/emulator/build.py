@@ -24,6 +24,11 @@ KERNELS = (
 MODES = {
     "plain": ("-O1",),
     "address": ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "counted": (
+        "-O1",
+        "-fsanitize=kernel-address",
+        *("--param=asan-instrumentation-with-call-threshold=0", "--param=asan-stack=0", "--param=asan-globals=0"),
+    ),
     "thread": ("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
 }
 """Flags for kernels and programs; the engine needs none, whatever it is loaded by."""
@@ -50,7 +55,13 @@ def kernels(sources: Mapping[str, str], mode: str = "plain") -> Path:
     command = [*COMMON, *flags, *include_flags(), "-include", "emulator/cuda.h", "-x", "c++"]
     names = sorted(name for name in sources if name.endswith(".cu"))
     texts = {**own_texts(), **headers("cuda"), **sources}
-    return compiled([*command, *names, "-x", "none", str(engine())], texts, sources)
+    counting = [str(counter())] if mode == "counted" else []
+    return compiled([*command, *names, "-x", "none", *counting, str(engine())], texts, sources)
+
+
+def counter() -> Path:
+    """The library that kernels of the mode ``counted`` tell their accesses to memory."""
+    return compiled([*COMMON, "-O2", str(HERE / "traffic" / "sectors.cpp")], own_texts())
 
 
 def program(source: Path, mode: str = "plain", flags: Sequence[str] = ()) -> Path:

@@ -1,0 +1,159 @@
+"""Traffic of a call's kernels, counted in the emulator: sectors of 32 bytes that a kernel loads and stores, each once.
+
+python -m tests.support.traffic     prints the table of docs/internals/performance.md
+
+Each kernel is counted as if a cache held all that it loads again, and nothing of the kernel before it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.emulator.build import counter, engine, kernels
+from tests.emulator.device import Device
+from tests.support.packing import Marked, Packer
+from tests.support.pieces import Piece, high_ranks, rubbish, table, words_of
+from zenc.codegen.render import UnitInputs, render
+from zenc.runtime.cpu.geometry import Geometry
+from zenc.scheme.model import Format
+from zenc.wire.constants import WIRE_NUMBERS
+from zenc.wire.formats import index_bytes
+
+RANKS, UNITS, DENSITY, UNION = 8, 1 << 18, 0.052, 0.1
+VALUE_BYTES = 4
+BANDWIDTH = 3.0e12
+"""Bytes a second, of an H100: an assumption."""
+LAUNCH = 3e-6
+"""Seconds from one kernel to the next: an assumption."""
+LARGE = 214e6
+"""Values of the tensor that the prediction is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """The bytes of one kernel of the call of a tensor of UNITS values."""
+
+    kernel: str
+    loaded: int
+    stored: int
+
+    @property
+    def reads(self) -> float:
+        """Both, in reads of the tensor."""
+        return (self.loaded + self.stored) / (VALUE_BYTES * UNITS)
+
+    @property
+    def milliseconds(self) -> float:
+        """Predicted for LARGE values."""
+        return 1e3 * (self.reads * VALUE_BYTES * LARGE / BANDWIDTH + LAUNCH)
+
+
+class CountingDevice(Device):
+    """Kernels of ``inputs``, and the ``traffic`` of all launches."""
+
+    def __init__(self, inputs: UnitInputs) -> None:
+        self._engine = ctypes.CDLL(str(engine()))
+        self._counter = ctypes.CDLL(str(counter()))
+        self._counter.count_memory.argtypes = (ctypes.c_uint64, ctypes.c_uint64)
+        self._library = ctypes.CDLL(str(kernels(render(inputs, "cuda"), "counted")))
+        self.traffic: list[Traffic] = []
+
+    def launch(self, name: str, grid: tuple[int, ...], arguments: Sequence[Any], *rest: Any, **more: Any) -> None:
+        arrays = [each for each in arguments if isinstance(each, np.ndarray)]
+        arrays += [array for each in arguments for array in getattr(each, "arrays", ())]
+        for start, size in {(array.ctypes.data, array.nbytes) for array in arrays}:
+            self._counter.count_memory(start, size)
+        super().launch(name, grid, arguments, *rest, **more)
+        bytes_of = (ctypes.c_uint64 * 2)()
+        self._counter.take_traffic(bytes_of)
+        self.traffic.append(Traffic(name.removeprefix("zenc_"), *bytes_of))
+
+
+@dataclass
+class _Tensors:
+    """What ``Packer`` asks for."""
+
+    geometry: Geometry
+    name: str = "f32"
+
+    @property
+    def dtype(self) -> Any:
+        return self
+
+    def values(self, rows: int) -> np.ndarray:
+        return rubbish(4 * rows + 4).view(np.float32)[:rows].reshape(rows, 1)
+
+
+def traffic_of_a_call() -> list[Traffic]:
+    """Of rank 0 in a dense call of ``balanced``: packed, summed, expanded; nothing is sent."""
+    device = CountingDevice(UnitInputs("permutation"))
+    packer = Packer(device, _Tensors(Geometry(UNITS, 1, RANKS, block=64)), blocks=4)
+    generator = np.random.default_rng(1)
+    hot = generator.random(UNITS) < UNION
+    gradients = [np.where(hot & (generator.random(UNITS) < DENSITY / UNION), 1, 0) for _ in range(RANKS)]
+    own = packer.mark_dense(gradients[0].astype(np.float32))
+    own.place_dense(gradients[0].astype(np.float32))
+    _encode(device, own.parts)
+    counted = len(device.traffic)
+    others = [packer.mark_dense(gradient.astype(np.float32)) for gradient in gradients[1:]]
+    pieces = [each.parts[0] for each in (own, *others)]
+    sums = [_union(packer, [own, *others], part) for part in range(RANKS)]
+    for piece in (*pieces, *sums):
+        if piece.index is None:
+            _encode(device, [piece])
+    del device.traffic[counted:]
+    _decode(device, packer, pieces[1:])
+    target = Piece(sums[0].slots, rubbish(words_of(sums[0].slots)), sums[0].ranks)
+    of = np.array([[0, RANKS]], np.uint64)
+    device.launch("zenc_union", (4, 1), [table([target]), 1, of, table(pieces)])
+    packer.rank([target])
+    target.values, target.count = sums[0].values, sums[0].count
+    device.launch("zenc_merge_f32", (4, 1), [table([target]), 1, of, table(pieces), 1])
+    _encode(device, [sums[0]])
+    _decode(device, packer, sums[1:])
+    out = np.zeros((UNITS, 1), np.float32)
+    device.launch("zenc_expand_dense", (4, 1), [*packer.cut, table(sums), VALUE_BYTES, None, out])
+    assert np.array_equal(out[:, 0] != 0, np.any(gradients, axis=0))
+    return device.traffic
+
+
+def _union(packer: Packer, marked: Sequence[Marked], part: int) -> Piece:
+    bitmap = np.bitwise_or.reduce([each.parts[part].bitmap for each in marked])
+    made = Piece(marked[0].parts[part].slots, bitmap, part=part).ranked()
+    made.values = np.ones((made.count, 1), np.float32)
+    return made
+
+
+def _encode(device: Device, pieces: Sequence[Piece]) -> None:
+    for piece in pieces:
+        piece.format = WIRE_NUMBERS[Format.ELIAS_FANO]
+        piece.index = rubbish(index_bytes(Format.ELIAS_FANO, piece.slots, piece.count) // 8)
+    device.launch("zenc_encode_index", (4, len(pieces)), [table(pieces), len(pieces), VALUE_BYTES])
+
+
+def _decode(device: Device, packer: Packer, pieces: Sequence[Piece]) -> None:
+    came = [
+        Piece(each.slots, rubbish(words_of(each.slots)), high_ranks(each), each.index, None, each.count, each.format)
+        for each in pieces
+    ]
+    checks, status = np.zeros((len(came), 3), np.uint64), np.ones(len(came), np.int64)
+    device.launch("zenc_decode_index", (2, len(came)), [table(came), len(came), checks, status])
+    assert not status.any()
+    packer.rank(came)
+
+
+def markdown(found: Sequence[Traffic]) -> str:
+    """The table of all kernels."""
+    lines = ["| kernel | reads of the tensor | predicted, ms |", "| --- | --: | --: |"]
+    lines += [f"| `{each.kernel}` | {each.reads:.2f} | {each.milliseconds:.3f} |" for each in found]
+    whole = sum(each.reads for each in found), sum(each.milliseconds for each in found)
+    return "\n".join([*lines, f"| in all | {whole[0]:.2f} | {whole[1]:.2f} |"])
+
+
+if __name__ == "__main__":
+    print(markdown(traffic_of_a_call()))
