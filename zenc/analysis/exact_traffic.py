@@ -24,7 +24,7 @@ from zenc.verify.proof import prove
 from zenc.verify.provenance import Deliveries, members_of, own_contributions
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import wire_layout
-from zenc.wire.mix import Words
+from zenc.wire.mix import Words, mix
 from zenc.wire.partitioning import UnitPartition, cut, owned, whole
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
@@ -166,16 +166,15 @@ class _Segments:
         """Occupied slots of what ``ranks`` [rows, words] hold of ``part`` [rows], in whole blocks; 0: in all slots."""
         if not block:
             return self.slots[part]
-        contents, row = np.unique(np.column_stack([part.astype(np.uint64), ranks]), axis=0, return_inverse=True)
+        first, content = _contents(part, ranks)
         some = max(1, MOST_WORDS // max(1, self.own.shape[2] * len(self.own)))
-        found = np.zeros(len(contents), dtype=np.int64)
-        for start in range(0, len(contents), some):
-            of = contents[start : start + some]
-            part = of[:, 0].astype(np.int64)
-            bits = self._union(part, of[:, 1:])
-            filled = _filled(bits, self.slots[part], block) if block > 1 and bits.size else bits
+        found = np.zeros(len(first), dtype=np.int64)
+        for start in range(0, len(first), some):
+            rows = first[start : start + some]
+            bits = self._union(part[rows], ranks[rows])
+            filled = _filled(bits, self.slots[part[rows]], block) if block > 1 and bits.size else bits
             found[start : start + some] = np.bitwise_count(filled).sum(axis=1, dtype=np.int64)
-        return found[row.reshape(-1)]
+        return found[content]
 
     def _union(self, part: Ints, ranks: Words) -> Words:
         """What ``ranks`` hold together: of parts where these are more ranks than the last time, what the others add."""
@@ -201,6 +200,15 @@ class _Segments:
         chosen = np.array([WIRE_FORMATS.index(wire) for wire, _, _ in layouts], dtype=np.int64)
         bodies = np.array([body for _, _, body in layouts], dtype=np.int64)
         return chosen[index.reshape(-1)], bodies[index.reshape(-1)]
+
+
+def _contents(part: Ints, ranks: Words) -> tuple[Ints, Ints]:
+    """The first row of each content, [contents], and the content of each row; told apart by prints of 64 bits."""
+    prints = mix(part.astype(np.uint64))
+    for words in ranks.T:
+        prints = mix(prints ^ words)
+    _, first, content = np.unique(prints, return_index=True, return_inverse=True)
+    return first, content.reshape(-1)
 
 
 def _count_formats(traffic: ExactTraffic, formats: Ints, bodies: Ints, table: ExchangeTable) -> None:

@@ -44,7 +44,8 @@ def _kept(phase: RankPhase, used: set[int], own: frozenset[int]) -> RankPhase:
     """``phase`` without what is not needed; ``used`` are segments that later statements use, and grows by its own."""
     found: list[Statement] = []
     for statement in reversed(phase.statements):
-        if not isinstance(statement, Merge | Fill | Sparsify) or statement.result in (used | own):
+        makes = statement.result if isinstance(statement, Merge | Fill | Sparsify) else None
+        if makes is None or makes in used or makes in own:
             found.append(_freeing(statement, used))
     return replace(phase, statements=tuple(reversed(found)))
 
