@@ -52,6 +52,8 @@ RECEIVED_WEIGHT = 8
 """How much more than a message sent one received counts."""
 MESSAGE_WEIGHT = 16
 """How much more than a unit owned a message counts."""
+CHOSEN_TOGETHER = 32
+"""Units whose owners are chosen by the same loads, at most: a lane of a warp each."""
 
 # Kernels of GPUs
 THREADS = 256

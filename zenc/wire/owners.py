@@ -1,7 +1,8 @@
 """The assignment of owners among holders, for predictions: equal to ``templates/cpu/zenc_cpu/owners/owners.h``.
 
 A unit that c of n ranks hold takes c - 1 messages to its owner and n - 1 from it. The units of one holder are its own.
-Each other one goes, in ascending order, to the holder under which the squares of what all send and receive grow least.
+Each other one goes to the holder under which the squares of what all send and receive grow least: in ascending order,
+up to CHOSEN_TOGETHER at a time by the same loads.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zenc.plan.expressions import Ints
-from zenc.wire.constants import MESSAGE_WEIGHT, RECEIVED_WEIGHT
+from zenc.plan.expressions import Ints, Mask
+from zenc.wire.constants import CHOSEN_TOGETHER, MESSAGE_WEIGHT, RECEIVED_WEIGHT
 
 
 def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
@@ -24,20 +25,31 @@ def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
     holder = holder[order]
     owners = holder[starts]
     sent, received, owned = _given([len(mine) for mine in held], owners[counts == 1], ranks)
-    for at in np.flatnonzero(counts > 1).tolist():
-        start, count = int(starts[at]), int(counts[at])
-        sending, receiving = (ranks - 2) * MESSAGE_WEIGHT, (count - 2) * RECEIVED_WEIGHT * MESSAGE_WEIGHT
-        those = holder[start : start + count].tolist()
-        costs = [sent[k] * sending + received[k] * receiving + owned[k] for k in those]
-        owner = owners[at] = those[costs.index(min(costs))]
-        sent[owner] += ranks - 2
-        received[owner] += count - 2
-        owned[owner] += 1
+    several = np.flatnonzero(counts > 1)
+    while len(several):
+        together = min(CHOSEN_TOGETHER, -(-len(several) // (4 * ranks)))
+        at, several = several[:together], several[together:]
+        more = counts[at] - 2
+        costs = (
+            sent * (ranks - 2) * MESSAGE_WEIGHT + more[:, None] * received * RECEIVED_WEIGHT * MESSAGE_WEIGHT + owned
+        )
+        costs[~_held(holder, starts[at], counts[at], ranks)] = np.iinfo(np.int64).max
+        chosen = owners[at] = costs.argmin(axis=1)
+        sent += np.bincount(chosen, minlength=ranks) * (ranks - 2)
+        np.add.at(received, chosen, more)
+        owned += np.bincount(chosen, minlength=ranks)
     return units, owners
 
 
-def _given(held: list[int], alone: Ints, ranks: int) -> tuple[list[int], list[int], list[int]]:
-    """What ranks send, receive and own before any choice: they hold units, and own those that they alone hold."""
-    own = np.bincount(alone, minlength=ranks).tolist()
-    sent = [units + mine * (ranks - 2) for units, mine in zip(held, own, strict=True)]
-    return sent, [-mine for mine in own], own
+def _held(holder: Ints, starts: Ints, counts: Ints, ranks: int) -> Mask:
+    """Whether each rank holds each unit, [units, ranks]: unit i has the ``counts[i]`` holders from ``starts[i]`` on."""
+    held = np.zeros((len(starts), ranks), bool)
+    for row, start, count in zip(held, starts.tolist(), counts.tolist(), strict=True):
+        row[holder[start : start + count]] = True
+    return held
+
+
+def _given(held: list[int], alone: Ints, ranks: int) -> tuple[Ints, Ints, Ints]:
+    """What ranks send, receive and own before any choice, [ranks] each: they own what they alone hold."""
+    own = np.bincount(alone, minlength=ranks)
+    return np.array(held, np.int64) + own * (ranks - 2), -own, own.copy()

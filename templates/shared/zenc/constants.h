@@ -47,9 +47,11 @@ constexpr u64 LEAST_BLOCK = 8;
 constexpr u64 MOST_BLOCK = 64;
 constexpr u64 BLOCKS_OF_PART = 10000;
 
-// What a message received counts beside one sent, and a message beside a unit owned: loads.h.
+// What a message received counts beside one sent, and a message beside a unit owned; and how many units have
+// their owners chosen by the same loads: loads.h.
 constexpr i64 RECEIVED_WEIGHT = 8;
 constexpr i64 MESSAGE_WEIGHT = 16;
+constexpr u64 CHOSEN_TOGETHER = 32;
 
 // Threads of every block of every kernel of a GPU, and what they work on at a time: ranks.h, work.h and
 // launch.h.

@@ -24,6 +24,13 @@ struct Load {
     }
 };
 
+// How many units have their owners chosen by the same loads, of those that are left of several holders: fewer
+// and fewer in the end, so that the last ones level what the others left uneven.
+ZENC_HD inline u64 chosen_together(u64 left, u64 ranks) {
+    const u64 share = ceil_divide(left, 4 * ranks);
+    return share < CHOSEN_TOGETHER ? share : CHOSEN_TOGETHER;
+}
+
 // What it costs that a rank owns a unit of so many holders: how much the squares of all loads grow. What is
 // received counts more, or the last units find it uneven: few have many holders, and those of two, the most,
 // do not change it. Where messages are equal, parts become so. Of the holders who cost least, the first one

@@ -15,18 +15,25 @@ namespace zenc {
 // Words that are looked at together: a block of each bitmap stays in the first cache.
 constexpr u64 HOLDER_BLOCK = 256;
 
-// What all ranks send and receive.
+// What all ranks send and receive. What a rank comes to own counts when owners have been
+// chosen together.
 class Loads {
 public:
     explicit Loads(u64 ranks) : ranks_(ranks), of_(ranks) {}
 
     bool failed() const { return of_.failed(); }
 
+    // So many units of several holders are to come.
+    void expect(u64 units) {
+        left_ = units;
+        room_ = chosen_together(left_, ranks_);
+    }
+
     void hold(u64 rank, u64 units) { of_[rank].hold(units); }
     void own(u64 rank, u64 units, u64 holders) { of_[rank].own(ranks_, units, holders); }
 
-    // The holder that owns a unit at the least cost, the first of equals.
-    u16 cheapest(const u16* holders, u64 count) const {
+    // The holder that owns a unit of several holders at the least cost, the first of equals.
+    u16 own_by_cheapest(const u16* holders, u64 count) {
         const Cost cost(ranks_, count);
         u16 best = holders[0];
         i64 least = cost.of(of_[best]);
@@ -35,12 +42,29 @@ public:
             best = other < least ? holders[i] : best;
             least = other < least ? other : least;
         }
+        chosen_[number_] = {best, count};
+        if (++number_ == room_) add_chosen();
         return best;
     }
 
 private:
+    struct Choice {
+        u16 owner;
+        u64 holders;
+    };
+
+    void add_chosen() {
+        for (u64 i = 0; i < number_; ++i) own(chosen_[i].owner, 1, chosen_[i].holders);
+        expect(left_ - number_);
+        number_ = 0;
+    }
+
     u64 ranks_;
     Scratch<Load> of_;
+    Choice chosen_[CHOSEN_TOGETHER];
+    u64 number_ = 0;
+    u64 room_ = 0;  // choices that are made together
+    u64 left_ = 0;
 };
 
 // any = the units of a block that somebody holds, alone = those that one rank holds.
@@ -61,9 +85,11 @@ inline void find_alone(u64 ranks, const u64* const* bitmaps, u64 first, u64 n, u
 ZENC_SHARED_CODE inline void add_given_loads(u64 ranks, const u64* const* bitmaps, u64 words, Loads& loads) {
     u64 any[HOLDER_BLOCK];
     u64 alone[HOLDER_BLOCK];
+    u64 several = 0;
     for (u64 first = 0; first < words; first += HOLDER_BLOCK) {
         const u64 n = words - first < HOLDER_BLOCK ? words - first : HOLDER_BLOCK;
         find_alone(ranks, bitmaps, first, n, any, alone);
+        several += population(any, n) - population(alone, n);
         for (u64 k = 0; k < ranks; ++k) {
             const u64* const mine = bitmaps[k] + first;
             u64 forced = 0;
@@ -72,6 +98,7 @@ ZENC_SHARED_CODE inline void add_given_loads(u64 ranks, const u64* const* bitmap
             loads.own(k, forced, 1);
         }
     }
+    loads.expect(several);
 }
 
 // The holders of the units of one word: those of bit b are ranks[b * size] and on, ascending.
@@ -103,8 +130,9 @@ private:
 };
 
 // The owner of every unit that one of `ranks` < 2^16 ranks holds, from a bitmap over all units of each rank.
-// Units of one holder are its own; any other goes, in ascending order, to the holder that is cheapest at that
-// time. Linear in the number of units that ranks hold, and in the words.
+// Units of one holder are its own; any other goes to the holder that is cheapest, in ascending order,
+// up to CHOSEN_TOGETHER at a time by the same loads. Linear in the number of units that ranks hold, and in
+// the words.
 //
 // owners [units of the union]; counts [ranks, ranks]: how many units rank k holds of those that rank p owns,
 // at k * ranks + p; digest: 64 bits of all that was chosen. Returns the units of the union, or NO_MEMORY.
@@ -124,8 +152,7 @@ inline i64 choose_owners(u64 ranks, const u64* const* bitmaps, u64 words, u16* o
         for_each_bit(any, [&](u64 bit) {
             const u64 count = held.count(bit);
             const u16* const holders = held.holders(bit);
-            const u16 owner = loads.cheapest(holders, count);
-            if (count > 1) loads.own(owner, 1, count);
+            const u16 owner = count > 1 ? loads.own_by_cheapest(holders, count) : holders[0];
             for (u64 i = 0; i < count; ++i) ++counts[holders[i] * ranks + owner];
             of_word.add(owner);
             *owners++ = owner;

@@ -1,7 +1,6 @@
 // The choice of owners under `balanced by holders`: the same as that of the CPU's kernel, by the same
-// arithmetic (zenc/loads.h). Units of one holder are given to it all at once. The others are few, and each
-// choice depends on those before it: one warp makes them, while the other warps of its block fetch who holds
-// the next units.
+// arithmetic (zenc/loads.h). Units of one holder are given to it all at once. The others are few: one warp
+// chooses for them, up to CHOSEN_TOGETHER at a time by the same loads.
 //
 // In the costs below there are R ranks, sets of i bytes each (index_sets.h), t tiles and c units of several
 // holders. A mask has a bit a rank, in m = R / 8 bytes.
@@ -42,71 +41,38 @@ ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* 
     if (of_lane != 0) atomicAdd(alone + lane(), of_lane);
 }
 
-// The masks of some units that follow each other, in words of 32 ranks.
-constexpr u64 MOST_BATCH = THREADS;
-constexpr u64 BATCH_WORDS = 2048;  // more than 65,536 ranks can't own a unit
-
-class HolderBatch {
-public:
-    ZENC_DEVICE HolderBatch(u32* masks, u64 ranks) : masks_(masks), ranks_(ranks) {}
-
-    ZENC_DEVICE static u64 words(u64 ranks) { return ceil_divide(ranks, WARP); }
-
-    ZENC_DEVICE static u64 units(u64 ranks) {
-        const u64 fitting = BATCH_WORDS / words(ranks);
-        return fitting < MOST_BATCH ? fitting : MOST_BATCH;
+// The owners of n <= CHOSEN_TOGETHER units, by one warp: each lane chooses the holder that owns one at the
+// least cost, the first of equals, and then all add what is owned.
+ZENC_DEVICE void choose_together(const u8* masks, u64 n, u64 ranks, Load* loads, u16* owners) {
+    static_assert(CHOSEN_TOGETHER == WARP, "a lane each");
+    u64 owner = 0;
+    Load more{};
+    if (lane() < n) {
+        const u64 bytes = mask_bytes(ranks);
+        const u8* const mask = masks + lane() * bytes;
+        u64 count = 0;
+        for (u64 byte = 0; byte < bytes; ++byte) count += population(mask[byte]);
+        const Cost cost(ranks, count);
+        bool has = false;
+        i64 least = 0;
+        for (u64 byte = 0; byte < bytes; ++byte)
+            for_each_bit(mask[byte], [&](u64 bit) {
+                const i64 mine = cost.of(loads[8 * byte + bit]);
+                if (has && mine >= least) return;
+                has = true;
+                least = mine;
+                owner = 8 * byte + bit;
+            });
+        owners[lane()] = static_cast<u16>(owner);
+        more.own(ranks, 1, count);
     }
-
-    // Fetches those of n units, by `warps` warps of which this is number `warp`.
-    ZENC_DEVICE void fetch(const u8* masks, u64 n, u32 warp, u32 warps) const {
-        const u64 bytes = mask_bytes(ranks_);
-        for (u64 i = warp * WARP + lane(); i < n * words(ranks_); i += warps * WARP) {
-            const u64 first = i % words(ranks_) * 4;
-            const u8* const mask = masks + i / words(ranks_) * bytes + first;
-            u32 word = 0;
-            for (u64 k = 0; k < 4 && first + k < bytes; ++k) word |= static_cast<u32>(mask[k]) << 8 * k;
-            masks_[i] = word;
-        }
+    __syncwarp();
+    if (lane() < n) {
+        atomicAdd(reinterpret_cast<u64*>(&loads[owner].sent), static_cast<u64>(more.sent));
+        atomicAdd(reinterpret_cast<u64*>(&loads[owner].received), static_cast<u64>(more.received));
+        atomicAdd(reinterpret_cast<u64*>(&loads[owner].owned), 1ULL);
     }
-
-    ZENC_DEVICE const u32* holders(u64 i) const { return masks_ + i * words(ranks_); }
-
-private:
-    u32* masks_;
-    u64 ranks_;
-};
-
-// The holder that owns a unit at the least cost, the first of equals; every lane says it, and adds to its
-// own loads, those of every 32nd rank. `holders` are in words of 32 ranks.
-ZENC_DEVICE u64 own_by_cheapest(const u32* holders, u64 ranks, Load* loads) {
-    const u64 words = HolderBatch::words(ranks);
-    u64 count = 0;
-    for (u64 j = 0; j < words; ++j) count += static_cast<u64>(__popc(holders[j]));
-    const Cost cost(ranks, count);
-    bool has = false;
-    i64 least = 0;
-    u64 best = 0;
-    for (u64 j = 0; j < words; ++j) {
-        if ((holders[j] >> lane() & 1) == 0) continue;
-        const i64 mine = cost.of(loads[j * WARP + lane()]);
-        if (has && mine >= least) continue;
-        has = true;
-        least = mine;
-        best = j * WARP + lane();
-    }
-    u32 others = __ballot_sync(ALL_LANES, has);
-    const i64 my_least = least;
-    const u64 my_best = best;
-    for (bool first = true; others != 0; others &= others - 1, first = false) {
-        const int from = __ffs(static_cast<int>(others)) - 1;
-        const i64 other = __shfl_sync(ALL_LANES, my_least, from);
-        const u64 rank = __shfl_sync(ALL_LANES, my_best, from);
-        if (!first && (other > least || (other == least && rank > best))) continue;
-        least = other;
-        best = rank;
-    }
-    if (best % WARP == lane()) loads[best].own(ranks, 1, count);
-    return best;
+    __syncwarp();
 }
 
 // What is known of a rank before anything is chosen: what it holds, and what it alone can own.
@@ -125,28 +91,13 @@ constexpr u64 NEAR_LOADS = 512;  // more are in memory
 ZENC_DEVICE void choose_owners(const Segment* sets, u64 ranks, const u8* masks, u64 all, const u64* alone,
                                Load* far_loads, u16* owners, u64* counts) {
     ZENC_SHARED(Load, near_loads, NEAR_LOADS);
-    ZENC_SHARED(u32, fetched, 2 * BATCH_WORDS);
     if (blockIdx.x != 0 || blockIdx.y != 0) return;
     Load* const loads = ranks <= NEAR_LOADS ? &near_loads[0] : far_loads;
     for (u64 k = threadIdx.x; k < ranks; k += THREADS) loads[k] = given_load(sets[k], ranks, alone[k]);
-    const u64 together = HolderBatch::units(ranks);
-    const u32 warp = threadIdx.x / WARP;
-    const auto number_in = [&](u64 first) { return all - first < together ? all - first : together; };
-    const auto batch = [&](u64 first) {
-        return HolderBatch(&fetched[0] + first / together % 2 * BATCH_WORDS, ranks);
-    };
-    if (all != 0) batch(0).fetch(masks, number_in(0), warp, WARPS);
-    for (u64 first = 0; first < all; first += together) {
-        __syncthreads();
-        const u64 next = first + together;
-        if (warp != 0 && next < all)
-            batch(next).fetch(masks + next * mask_bytes(ranks), number_in(next), warp - 1, WARPS - 1);
-        if (warp != 0) continue;
-        const HolderBatch mine = batch(first);
-        for (u64 i = 0; i < number_in(first); ++i) {
-            const u64 owner = own_by_cheapest(mine.holders(i), ranks, loads);
-            if (lane() == 0) owners[first + i] = static_cast<u16>(owner);
-        }
+    __syncthreads();
+    for (u64 first = 0, n; first < all && threadIdx.x < WARP; first += n) {
+        n = chosen_together(all - first, ranks);
+        choose_together(masks + first * mask_bytes(ranks), n, ranks, loads, owners + first);
     }
     __syncthreads();
     for (u64 k = threadIdx.x; k < ranks; k += THREADS)
