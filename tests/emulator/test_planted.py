@@ -12,6 +12,7 @@ import pytest
 from tests.emulator.build import HERE, kernels, program
 
 SOURCE = HERE / "samples" / "planted.cu"
+SOON = {"EMULATOR_SECONDS": "0.2"}
 Ran = subprocess.CompletedProcess[str]
 
 
@@ -71,6 +72,17 @@ def test_spinning_for_ever_ends(run):
     ran = run("spins", 32, 1, EMULATOR_SECONDS="0.2")
     assert ran.returncode == 1
     assert "still spins after" in ran.stderr
+
+
+def test_waiting_for_a_block_of_a_smaller_index_ends(run):
+    """Blocks run one at a time here: in ascending order that goes well, and CUDA promises none."""
+
+    def ran(seed: int) -> Ran:
+        return run("waits_for_another_block", 32, 7, blocks=7, EMULATOR_WORKERS="1", EMULATOR_SEED=str(seed), **SOON)
+
+    assert numbers(ran(0)) == [1] * 7
+    found = [ran(seed) for seed in (1, 2, 3)]
+    assert all(each.returncode == 1 and "still spins after" in each.stderr for each in found)
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2"])

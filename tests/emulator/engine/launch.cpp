@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -99,6 +100,11 @@ bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words, u64 
         keep_error(text("%s: a grid of %llu blocks of %llu threads can't be launched", kernel.name,
                         launch.total(), block_size));
         return false;
+    }
+    if (seed > 0) {
+        launch.first = draw(seed) % launch.total();
+        launch.stride = 1 + draw(seed) % launch.total();
+        while (std::gcd(launch.stride, launch.total()) != 1) launch.stride++;
     }
     static thread_local Teams teams;
     release(&launch.started);

@@ -1,4 +1,5 @@
-// A launch of a kernel: its blocks, taken in ascending order by the OS threads that work on it.
+// A launch of a kernel: its blocks, taken by the OS threads that work on it in ascending order, or in one
+// drawn from the seed.
 #pragma once
 
 #include <atomic>
@@ -21,10 +22,16 @@ struct Launch {
     char started = 0, ended = 0;      // orders for race detectors: before all threads, after all threads
 
     u64 total() const { return static_cast<u64>(blocks.x) * blocks.y * blocks.z; }
+
+    // The block that is begun as the one of this number. CUDA promises no order: a block may not wait for one
+    // that has only a smaller index.
+    u64 block(u64 number) const { return (first + number * stride) % total(); }
+
+    u64 first = 0, stride = 1;  // no divisor of the number of blocks but 1
 };
 
-// Runs all blocks, and returns when they are done; false if it failed (see errors.h). Threads run in an order
-// drawn from the seed, or, if it is 0, in ascending order as far as they can.
+// Runs all blocks, and returns when they are done; false if it failed (see errors.h). Blocks and
+// threads run in an order drawn from the seed, or, if it is 0, in ascending order as far as they can.
 bool run(const Kernel& kernel, dim3 blocks, dim3 threads, const u64* words, u64 seed);
 
 }  // namespace emulator

@@ -34,7 +34,7 @@ void Worker::work(Launch& launch) {
     while (!launch.failed) {
         const u64 block = launch.next.fetch_add(1, std::memory_order_relaxed);
         if (block >= launch.total()) break;
-        begin_block(block);
+        begin_block(launch.block(block));
         run_block();
     }
     emulator_here = nullptr;

@@ -133,6 +133,13 @@ ZENC_KERNEL(waits_in_its_block, (u64 * out, i64)) {
     }
 }
 
+// A block may be the only one that runs, and none need have run before it.
+ZENC_KERNEL(waits_for_another_block, (u64 * out, i64)) {
+    if (threadIdx.x != 0) return;
+    while (blockIdx.x > 0 && atomicAdd(out + blockIdx.x - 1, 0ULL) == 0) __nanosleep(100);
+    atomicAdd(out + blockIdx.x, 1ULL);
+}
+
 ZENC_KERNEL(trap, (u64*, i64)) {
     if (threadIdx.x == 7) __trap();
 }
