@@ -75,7 +75,9 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
     assert "warning" not in log
 
 
-@pytest.mark.parametrize("name", ["place_once_f32", "place_dense_f16", "spread", "expand_dense", "expand_units"])
+@pytest.mark.parametrize(
+    "name", ["place_once_f32", "place_dense_f16", "merge_f32", "merge_f16", "spread", "expand_dense", "expand_units"]
+)
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
     inputs = next(inputs for inputs in MAPPINGS if inputs.mapping == "permutation")

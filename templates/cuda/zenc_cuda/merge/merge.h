@@ -71,26 +71,50 @@ ZENC_DEVICE void merge_narrow(const PiecesOf<T>& pieces, const Batch& batch, u32
     }
 }
 
-// A warp a row: its lanes look for the row in 32 pieces at once, then add up columns.
-template <class T>
+// Columns of a row that a lane loads at once.
+template <class T, u32 N>
+struct alignas(N * sizeof(T)) Columns {
+    T of[N];
+
+    ZENC_DEVICE static Columns load(const T* from) {
+        if constexpr (sizeof(Columns) == sizeof(uint4))
+            return __builtin_bit_cast(Columns, load_once(reinterpret_cast<const uint4*>(from)));
+        else
+            return load_once(reinterpret_cast<const Columns*>(from));
+    }
+};
+
+// A warp a row: its lanes look for the row in 32 pieces at once, then add up columns, N of a lane.
+template <u32 N, class T>
 ZENC_DEVICE void merge_row(const PiecesOf<T>& pieces, u64 word, u32 bit, u64 width, T* out) {
-    constexpr u32 EACH = 4;  // columns of a lane
-    for (u64 first = lane(); first - lane() < width; first += EACH * WARP) {
-        Sum<T> sums[EACH] = {};
+#pragma unroll 1
+    for (u64 first = N * lane(); first - N * lane() < width; first += N * WARP) {
+        Sum<T> sums[N] = {};
         u64 added = 0;
+#pragma unroll 1
         for (u64 of_these = 0; of_these < pieces.number; of_these += WARP) {
             const u64 k = of_these + lane();
             const T* const mine = k < pieces.number ? pieces.row(k, word, bit) : nullptr;
-            for (u32 have = __ballot_sync(ALL_LANES, mine != nullptr); have != 0; have &= have - 1) {
-                const T* const from = shuffle(mine, static_cast<u32>(__ffs(static_cast<int>(have)) - 1));
-                for (u32 c = 0; c < EACH; ++c)
-                    if (const u64 column = first + c * WARP; column < width)
-                        sums[c].add(from[column], added == 0);
-                ++added;
+            u32 have = __ballot_sync(ALL_LANES, mine != nullptr);
+            while (have != 0) {
+                Columns<T, N> loaded[AHEAD] = {};
+                u32 left = have;
+#pragma unroll
+                for (u32 step = 0; step < AHEAD; ++step, left &= left - 1) {
+                    const T* const from =
+                        shuffle(mine, static_cast<u32>(__ffs(static_cast<int>(left)) - 1) % WARP);
+                    if (left != 0 && first < width) loaded[step] = Columns<T, N>::load(from + first);
+                }
+#pragma unroll
+                for (u32 step = 0; step < AHEAD && have != 0; ++step, have &= have - 1, ++added)
+#pragma unroll
+                    for (u32 c = 0; c < N; ++c) sums[c].add(loaded[step].of[c], added == 0);
             }
         }
-        for (u32 c = 0; c < EACH; ++c)
-            if (const u64 column = first + c * WARP; column < width) out[column] = sums[c].of(added);
+        Columns<T, N> made;
+#pragma unroll
+        for (u32 c = 0; c < N; ++c) made.of[c] = sums[c].of(added);
+        if (first < width) *reinterpret_cast<Columns<T, N>*>(out + first) = made;
     }
 }
 
@@ -99,10 +123,17 @@ template <class T>
 ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 width, void* values) {
     T* const out = static_cast<T*>(values) + batch.first * width;
     if (width < WIDE) return merge_narrow(pieces, batch, static_cast<u32>(width), out);
+    constexpr u32 MOST = sizeof(uint4) / sizeof(T);
+    u64 together = address_bits(out) | width * sizeof(T);
+    for (u64 k = lane(); k < pieces.number; k += WARP) together |= address_bits(pieces.pieces[k].values);
+    const bool in_vectors = !__any_sync(ALL_LANES, together % sizeof(uint4) != 0);
     for (u32 row = 0; row < batch.rows; ++row) {
         const u64 word = __shfl_sync(ALL_LANES, batch.word, static_cast<int>(row));
         const u32 bit = __shfl_sync(ALL_LANES, batch.bit, static_cast<int>(row));
-        merge_row(pieces, word, bit, width, out + row * width);
+        if (in_vectors)
+            merge_row<MOST>(pieces, word, bit, width, out + row * width);
+        else
+            merge_row<1>(pieces, word, bit, width, out + row * width);
     }
 }
 
