@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from zenc.codegen.owner_subsets import OwnerSubsets, canonical
 from zenc.rank_ir.ir import (
@@ -39,8 +39,6 @@ from zenc.scheme.model import Format
 from zenc.wire.constants import (
     NO_CUT,
     TABLE_ENUMS,
-    TABLE_MAGIC,
-    TABLE_VERSION,
     WIRE_FORMATS,
     WIRE_NUMBERS,
 )
@@ -84,12 +82,11 @@ class CallProgram:
         """The table, as ``templates/cuda/zenc_host/call/table.h`` reads it."""
         rows = [_word(word) for row in (*self.segments, *self.cuts) for word in row]
         counts = [self.size, self.rank, self.parts, len(self.segments), len(self.cuts), len(self.pieces)]
-        found = [TABLE_MAGIC, TABLE_VERSION, 0, *counts, *rows, *self.pieces]
+        found = [*counts, *rows, *self.pieces]
         for statement in self.statements:
             found.append(OPERATIONS[statement.operation])
             for argument in statement.arguments:
                 found += [len(argument), *argument] if isinstance(argument, tuple) else [_word(argument)]
-        found[2] = len(found)
         return found
 
 
@@ -107,16 +104,6 @@ def call_program(program: RankProgram) -> CallProgram:
     statements = tuple(_Statements(program).all())
     segments = tuple(_rows(program, subsets))
     return CallProgram(program.size, program.rank, program.parts, segments, tuple(cuts), tuple(pieces), statements)
-
-
-def restored(size: int, data: dict[str, Any]) -> CallProgram:
-    """The program of one rank as ``sequence.json`` has it. Raises KeyError, TypeError or ValueError if it is none."""
-    rows = [tuple(tuple(row) for row in data[name]) for name in ("segments", "cuts")]
-    statements = tuple(
-        CallStatement(operation, tuple(tuple(each) if isinstance(each, list) else each for each in arguments))
-        for operation, *arguments in data["statements"]
-    )
-    return CallProgram(size, data["rank"], data["parts"], rows[0], rows[1], tuple(data["pieces"]), statements)
 
 
 def _rows(program: RankProgram, subsets: OwnerSubsets) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from zenc.codegen.call_program import Argument, CallProgram, call_program
 from zenc.codegen.render import environment
 from zenc.rank_ir.ir import RankProgram
 from zenc.scheme.model import Format
-from zenc.wire.constants import TABLE_ENUMS, TABLE_VERSION, WIRE_FORMATS
+from zenc.wire.constants import SEQUENCE_VERSION, TABLE_ENUMS, WIRE_FORMATS
 
 CODE, DATA = "sequence.cpp", "sequence.json"
 
@@ -33,7 +33,7 @@ class SequenceInputs:
 def render_sequence(programs: Iterable[RankProgram], name: str = CODE) -> str:
     """The file ``name`` with the programs of some ranks of one group and plan."""
     made = tuple(call_program(program) for program in programs)
-    inputs = SequenceInputs(made[0].size, TABLE_VERSION, made)
+    inputs = SequenceInputs(made[0].size, SEQUENCE_VERSION, made)
     jinja = environment().overlay()
     jinja.filters.update(cpp=_cpp, json=json.dumps, parts=_parts)
     return jinja.get_template(f"cuda/host/{name}.j2").render({n: getattr(inputs, n) for n in SequenceInputs.__slots__})

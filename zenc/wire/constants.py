@@ -74,9 +74,8 @@ SET_WORDS = 2048
 """Words of all index sets in a tile, which a block has in shared memory."""
 
 # Tables of rank programs for GPUs
-TABLE_MAGIC = int.from_bytes(b"ZENC_SEQ", "little")
-TABLE_VERSION = 1
-TABLE_HEADER = ("magic", "version", "words", "size", "rank", "parts", "segments", "cuts", "pieces")
+SEQUENCE_VERSION = 1
+TABLE_HEADER = ("size", "rank", "parts", "segments", "cuts", "pieces")
 """The first words of a table; the last three are how many of them follow."""
 WHOLE_PART = -1
 FULL_SPREAD = 1 << 20

@@ -41,7 +41,7 @@ struct Unit {
     void (*unload_kernels)(void* kernels);
     void* (*open_communicator)(const u8* id, i64 ranks, i64 rank, i64 deadline, char* error, u64 size);
     void (*close_communicator)(void* communicator);
-    void* (*load_program)(const i64* words, i64 n, char* error, u64 size);
+    void* (*load_program)(const i64* words, i64 n);
     void (*unload_program)(void* program);
     i64 (*all_reduce)(zenc::Call* call);
 
@@ -196,8 +196,7 @@ public:
         kernels_ = unit.load_kernels(image, error, sizeof error);
         check(kernels_ != nullptr, error);
         const std::vector<i64>& table = input_.sequence;
-        program_ = unit.load_program(table.data(), static_cast<i64>(table.size()), error, sizeof error);
-        check(program_ != nullptr, error);
+        program_ = unit.load_program(table.data(), static_cast<i64>(table.size()));
         const auto* name = reinterpret_cast<const u8*>(id.text);
         communicator_ = unit.open_communicator(name, of.ranks, rank, deadline, error, sizeof error);
         check(communicator_ != nullptr, error);

@@ -16,7 +16,7 @@ from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
 from zenc.codegen.call_sequence import CODE
 from zenc.codegen.templates import templates_dir
-from zenc.errors import BuildError, Diagnostic, InternalError, SynchronisationError
+from zenc.errors import BuildError, Diagnostic, SynchronisationError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
 
@@ -39,7 +39,7 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_all_reduce": (c_int64, (c_void_p,)),
 }
 _OF_INTERPRETERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "zenc_load_program": (c_void_p, (c_void_p, c_int64, c_char_p, c_uint64)),
+    "zenc_load_program": (c_void_p, (c_void_p, c_int64)),
     "zenc_unload_program": (None, (c_void_p,)),
 }
 
@@ -94,12 +94,8 @@ class CallLibrary:
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
 
     def load_program(self, words: Sequence[int]) -> int:
-        """A handle of the program in a table, which is checked here. Raises InternalError if it can't be played."""
-        text, table = _Text(), (c_int64 * len(words))(*words)
-        program = self._library.zenc_load_program(table, len(words), *text.arguments)
-        if not program:
-            raise InternalError(Diagnostic("internal", f"the table of a call sequence can't be played: {text.value}"))
-        return int(program)
+        """A handle of the program in the table ``words``, as ``CallProgram.words`` makes it: it is not checked."""
+        return int(self._library.zenc_load_program((c_int64 * len(words))(*words), len(words)))
 
     def unload_program(self, program: int) -> None:
         """No call may be under way."""

@@ -13,9 +13,10 @@ import os
 from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.call_program import CallProgram, call_program, restored
+from zenc.codegen.call_program import call_program
 from zenc.codegen.call_sequence import CODE, DATA, render_sequence
 from zenc.errors import ArtifactError, Diagnostic, ZencError
+from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower, lower_all
 from zenc.runtime.gpu import library
 from zenc.runtime.gpu.library import CallLibrary
@@ -39,8 +40,10 @@ def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> 
     """
     if _way() == "compiled":
         return LoadedSequence(library.compiled(_code(artifact, size, rank), deadline, artifact.plan.scheme), None)
-    interpreter = library.interpreter(deadline)
-    return LoadedSequence(interpreter, interpreter.load_program(_program(artifact, size, rank).words))
+    interpreter, program = library.interpreter(deadline), lower(artifact.plan, size, rank)
+    if DATA in artifact.sequences:
+        _ensure_same(artifact, program)
+    return LoadedSequence(interpreter, interpreter.load_program(call_program(program).words))
 
 
 def _way() -> str:
@@ -61,20 +64,15 @@ def _code(artifact: Artifact, size: int, rank: int) -> str:
     return text
 
 
-def _program(artifact: Artifact, size: int, rank: int) -> CallProgram:
-    """The program that the artifact has for ``rank``; where it has none, the one that its plan means."""
-    own, text = call_program(lower(artifact.plan, size, rank)), artifact.sequences.get(DATA)
-    if text is None:
-        return own
+def _ensure_same(artifact: Artifact, program: RankProgram) -> None:
+    """Raise ArtifactError unless what the artifact has for a rank is ``program``, which its plan means."""
     try:
-        data = json.loads(text)
-        found = restored(data["size"], data["ranks"][rank])
-        same = found.words == own.words
+        data, own = (json.loads(text) for text in (artifact.sequences[DATA], render_sequence([program], DATA)))
+        same = data["size"] == own["size"] and data["ranks"][program.rank] == own["ranks"][0]
     except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
         raise _other(artifact, DATA) from error
     if not same:
         raise _other(artifact, DATA)
-    return found
 
 
 def _other(artifact: Artifact, name: str) -> ArtifactError:

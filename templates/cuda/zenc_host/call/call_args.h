@@ -95,8 +95,6 @@ struct Call {
 };
 
 // Rank programs as tables: table.h, whose first words are a TableHeader, and program.h.
-constexpr i64 TABLE_MAGIC = 0x5145535f434e455a;
-constexpr i64 TABLE_VERSION = 1;
 constexpr i64 WHOLE = -1;  // the part of all units
 constexpr i64 FULL = 1048576;
 constexpr i64 NO_CUT = -1;
@@ -119,7 +117,7 @@ enum Announced : i64 { UNANNOUNCED, ANNOUNCED };
 enum InResult : i64 { NOT_IN_RESULT, IN_RESULT, SUM_FOR_RESULT };
 
 struct TableHeader {
-    i64 magic, version, words, size, rank, parts, segments, cuts, pieces;
+    i64 size, rank, parts, segments, cuts, pieces;
 };
 
 struct SegmentSpec {
