@@ -30,8 +30,9 @@ ZENC_DEVICE void admit(const Segment* segments, i64 n, bool raised) {
         if (thread_of_row() == 0) *segments[i].actual = raised ? 0 : slots.below(slots.words);
         if (!raised) return;
         for (u64 w = thread_of_row(); w < slots.words; w += threads_of_row()) segments[i].bitmap[w] = 0;
+        // The last rank of a part may be the first of the next one.
         for (u64 k = thread_of_row(); k < ranks_of(segments[i].slots); k += threads_of_row())
-            segments[i].ranks[k] = 0;
+            atomicExch(segments[i].ranks + k, 0ULL);
     });
 }
 
