@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.docs.pages import ROOT
-from tests.support.traffic import markdown, traffic_of_a_call
+from tests.support.traffic import traffic_of_a_call
 
 
 def test_a_call_takes_three_reads_of_the_tensor():
@@ -13,4 +12,3 @@ def test_a_call_takes_three_reads_of_the_tensor():
     assert 1 < sum(reads[:3]) < 1.6, "packing"
     assert 2.1 < sum(reads) < 3.2, "the whole call, without its wire"
     assert all(each.loaded > 0 and each.stored > 0 for each in found)
-    assert markdown(found) in (ROOT / "docs" / "internals" / "performance.md").read_text("utf-8")
