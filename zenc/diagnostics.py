@@ -184,7 +184,7 @@ _MEANINGS = {
         "bad-capacity": "a capacity is no share of the units",
         "no-capacity-mode": "a scheme has no capacity mode",
         "not-capturable": "no CUDA graph can hold a call",
-        "tensor-too-large": "a tensor has 2^62 values or more, or 2^32 units under hierarchical hashing",
+        "tensor-too-large": "a tensor has more values or units than its scheme takes",
         "unit-out-of-range": "an index of a sparse tensor lies outside its shape",
         "out-of-memory": "there is no memory for a kernel's work space or tables",
     },

@@ -24,6 +24,7 @@ from zenc.runtime.gpu import device as gpu_module
 from zenc.runtime.gpu import driver as driver_module
 from zenc.runtime.gpu import kernel_image as kernels_module
 from zenc.runtime.gpu.driver import Driver, GpuInfo, find_nccl
+from zenc.wire.constants import MOST_OWNED_ELEMENTS
 
 CUDA = [torch.device("cuda", index) for index in range(2)]
 
@@ -119,6 +120,17 @@ def test_a_tensor_on_another_gpu(monkeypatch):
         backends.on(CUDA[1])
     assert said(raised.value) == ("other-gpu", "the tensor is on cuda:1, and this collective sums on cuda:0")
     assert backends.on(CUDA[0]) == "backend on cuda:0" and backends.on(torch.device("cpu")) == "backend on the CPU"
+
+
+def test_owners_of_many_single_elements():
+    """They are chosen one group after another; rows of as many values are few, and other schemes choose none."""
+    elements, rows = torch.empty(MOST_OWNED_ELEMENTS + 1), torch.empty(2, MOST_OWNED_ELEMENTS)
+    (holders, _), (balanced, _) = (emulated_ranks(zenc.compile(name, ranks=2), 2) for name in ("holders", "balanced"))
+    with pytest.raises(zenc.TensorError) as caught:
+        holders.collective.all_reduce(elements)
+    assert said(caught.value)[0] == "tensor-too-large" and "1,048,577 single elements" in said(caught.value)[1]
+    assert holders.collective.prepared(rows, "sum", True).layout.width == MOST_OWNED_ELEMENTS
+    assert balanced.collective.prepared(elements, "sum", False).layout.width == 1
 
 
 def test_a_tensor_on_a_device_of_another_kind():

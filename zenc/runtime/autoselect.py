@@ -32,7 +32,7 @@ from zenc.runtime.sampling.sparsity_probe import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector
-from zenc.wire.constants import MOST_HASHED_UNITS
+from zenc.wire.constants import MOST_HASHED_UNITS, MOST_OWNED_ELEMENTS
 
 MOST_TENSORS = 256
 """Whose choices are kept; models have far fewer tables."""
@@ -115,7 +115,7 @@ class ChoosingCollective(Collective):
         if known is None:
             if len(self._tensors) >= MOST_TENSORS:
                 self._tensors.clear()
-            able = {label: one for label, one in self._able.items() if _takes(one, layout)}
+            able = {label: one for label, one in self._able.items() if _takes(one, layout, tensor.is_cuda)}
             called = name or "x".join(map(str, tensor.shape))
             deciding = Selector(called, self._choosing.settings, tuple(able), self._records)
             if repr(key) in self._restored:
@@ -178,8 +178,12 @@ class ChoosingCollective(Collective):
         return f"<zenc.Collective {self._choosing.name} of {len(self._able)} rank {self.rank} of {self.size}>"
 
 
-def _takes(artifact: Artifact, layout: Layout) -> bool:
-    return not isinstance(artifact.plan.mapping, HierarchicalHash) or layout.units <= MOST_HASHED_UNITS
+def _takes(artifact: Artifact, layout: Layout, on_gpu: bool) -> bool:
+    """Whether tensors of ``layout`` are not too large for the scheme."""
+    if isinstance(artifact.plan.mapping, HierarchicalHash):
+        return layout.units <= MOST_HASHED_UNITS
+    by_elements = on_gpu and artifact.plan.announces and layout.width == 1
+    return not by_elements or layout.units <= MOST_OWNED_ELEMENTS
 
 
 def names_of(choosing: Choosing, size: int, rank: int) -> Mapping[str, Artifact]:

@@ -32,6 +32,9 @@ MOST_VALUES = 1 << 62
 MOST_HASHED_UNITS = (1 << 32) - 1
 """Larger tensors are not hashed: a unit has 32 bits in the tables, and unit + 1 has them in the memory."""
 
+MOST_OWNED_ELEMENTS = 1 << 20
+"""Single elements whose owners a GPU chooses among holders: 32 at a time, some 20 ms if ranks share all (estimate)."""
+
 # SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): its step, 2^64 / golden ratio, and the products of its finaliser
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_FIRST = 0xBF58476D1CE4E5B9

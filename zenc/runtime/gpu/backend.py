@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
+from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call import GpuCall, GpuContext, Workspace
@@ -15,6 +16,7 @@ from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
 from zenc.runtime.gpu.sequence import load_sequence
 from zenc.runtime.layout import Layout
+from zenc.wire.constants import MOST_OWNED_ELEMENTS
 
 
 class GpuBackend:
@@ -48,7 +50,17 @@ class GpuBackend:
 
     def prepare(self, layout: Layout) -> GpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""
+        if self._loaded.announces and layout.width == 1 and layout.units > MOST_OWNED_ELEMENTS:
+            raise _too_many_elements(self._loaded.scheme, layout.units)
         return GpuPrepared(self._loaded, layout, self._cuts.of(layout.units, layout.width), Workspace())
+
+
+def _too_many_elements(scheme: str, units: int) -> TensorError:
+    message = f"{scheme} would choose an owner for each of {units:,} single elements, which is slow on a GPU"
+    help = (
+        "rows=True if the tensor is mostly rows of zeros; else a scheme that is balanced by permutation, as 'balanced'"
+    )
+    return TensorError(Diagnostic("tensor-too-large", message, help=help))
 
 
 @dataclass(frozen=True, slots=True)
