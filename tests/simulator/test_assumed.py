@@ -23,10 +23,10 @@ def test_what_is_assumed_is_said() -> None:
 
 
 def test_kernels_of_gpus_take_what_their_passes_do() -> None:
-    """A dense gradient of 214 million float32 is read once, at 3 TB/s, at the least; and expanding it costs most."""
+    """A dense gradient of 214 million float32 is read 1.5 times to be packed, at 3 TB/s, then written 1.14 times."""
     slots, held = 214e6, 11.1e6
     once = 4 * slots / MEMORY
     pack = ESTIMATES.pack.seconds(held, 4 * held, slots)
     expand = ESTIMATES.expand.seconds(2 * held, 8 * held, slots)
-    assert once < pack < 5 * once
-    assert expand == pytest.approx(3.5e-3, rel=0.15)
+    assert pack == pytest.approx(1.5 * once, rel=0.1)
+    assert expand == pytest.approx(1.14 * once, rel=0.2)

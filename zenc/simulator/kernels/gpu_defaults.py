@@ -1,10 +1,11 @@
 """Kernels of a GPU, estimated: counts of their passes over its memory, at the bandwidth of that memory.
 
-No GPU was timed for these numbers. Of ``balanced`` it was counted which bytes its CUDA kernels read and write, for 214
-million float32 of which a rank of 8 holds 5.2 % and all together 10 %; accesses that are not in order count as whole
-sectors of 32 bytes, and atomics as they are serialised. By slot or unit these are the bytes below. Rows are copied in
-words of 8 bytes, which reaches about a third of the bandwidth. Owners by holders are chosen one after another, which
-takes time and no bandwidth. Before any byte a call takes 16 to 28 launches, as many copies and 3 waits of its host.
+No GPU was timed for these numbers. Of ``balanced`` it was counted in the emulator which sectors of 32 bytes its CUDA
+kernels read and write, for float32 in blocks of 64 of which a rank of 8 holds 5.2 % and all together 10 % (a table in
+``docs/internals/performance.md``): these are the bytes of ``pack``, ``merge``, ``expand`` and ``index`` below, by
+slot or unit. The others were counted by hand. Rows are copied in vectors of 16 bytes, which is taken to reach 80 % of
+the bandwidth. Owners by holders are chosen 32 at a time, which takes time and no bandwidth. Before any byte a call
+takes 15 to 24 launches, 5 copies and 3 waits of its host.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from zenc.simulator.kernels.curve import BOUNDLESS, Kernel, linear_kernel
 
 MEMORY = 3.0e12
 """Bytes a second that kernels get of the memory of an H100."""
-ROWS = MEMORY / 3 / 2
-"""Of values that are read and written in words of 8 bytes."""
-CHOICE = 200e-9
-"""Seconds that one owner of a row takes to be chosen."""
+ROWS = 0.8 * MEMORY / 2
+"""Of values that are read and written in vectors of 16 bytes."""
+CHOICE = 1e-6 / 32
+"""Seconds that the owner of a row takes to be chosen, one of a warp's 32: a microsecond for all is a guess."""
 SHARED = 1 / 6
 """Rows with a choice, for each unit of all index sets: those that several ranks hold, each of which counts it."""
 
@@ -33,12 +34,12 @@ ESTIMATES = Calibration(
     message=1e-6,
     fan_in=0.0,  # of which nothing is known there
     call=500e-6,
-    pack=_passes(122, 7.7),  # a mark for each slot, then units gathered into their places
-    merge=_passes(68, 1.4),  # the union of bitmaps, then units
-    expand=_passes(0, 49),  # every slot of the tensor looks up whether it is there, and where
+    pack=_passes(23, 4.3),  # the tensor read once for marks, and where a block is held once more
+    merge=_passes(2, 1.3),  # the union of bitmaps, then units
+    expand=_passes(0, 4.1),  # the tensor written once
     list=_passes(64, 7.7),
     join=_passes(64, 1.0),
-    index=_passes(23, 0.25, BOUNDLESS),
+    index=_passes(2, 0.25, BOUNDLESS),
     owners=linear_kernel(CHOICE * SHARED, slot=0.25 / MEMORY),
     shares=_passes(23, 0.25, BOUNDLESS),
     finer=_passes(16, 0, BOUNDLESS),
