@@ -32,8 +32,8 @@ def test_scan_of_a_block(device, seed):
 
 def test_a_block_waits_for_the_one_before_it(device, seed):
     values = np.arange(1, 201, dtype=np.uint64)
-    out, done = np.zeros_like(values), np.zeros_like(values)
-    device.launch("look_back", (len(values),), [values, out, done], seed=seed)
+    out, done, drawn = np.zeros_like(values), np.zeros_like(values), np.zeros(1, np.uint64)
+    device.launch("look_back", (len(values),), [values, out, done, drawn], seed=seed)
     assert out.tolist() == np.cumsum(values).tolist()
 
 

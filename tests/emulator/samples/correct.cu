@@ -52,19 +52,21 @@ ZENC_KERNEL(compact, (const u32* in, i64 n, u32* out)) {
     }
 }
 
-// out[b]: the sum of in[0 .. b], one value a block, which waits for the block before it.
-ZENC_KERNEL(look_back, (const u64* in, u64* out, u64* done)) {
+// out[b]: the sum of in[0 .. b], one value a block, which waits for the one before it: blocks are numbered as
+// they begin, by `drawn`.
+ZENC_KERNEL(look_back, (const u64* in, u64* out, u64* done, u64* drawn)) {
     if (threadIdx.x != 0) return;
-    u64 sum = in[blockIdx.x];
-    if (blockIdx.x > 0) {
-        while (*static_cast<volatile u64*>(done + blockIdx.x - 1) == 0) {
+    const u64 number = atomicAdd(drawn, 1ULL);
+    u64 sum = in[number];
+    if (number > 0) {
+        while (*static_cast<volatile u64*>(done + number - 1) == 0) {
         }
         __threadfence();
-        sum += out[blockIdx.x - 1];
+        sum += out[number - 1];
     }
-    out[blockIdx.x] = sum;
+    out[number] = sum;
     __threadfence();
-    *static_cast<volatile u64*>(done + blockIdx.x) = 1;
+    *static_cast<volatile u64*>(done + number) = 1;
 }
 
 // Counts values in a table of open addresses, all blocks at once. Keys are not 0.
