@@ -12,7 +12,7 @@ from jinja2 import meta
 from tests.rank_ir.test_holders import VARIANTS, programs
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from zenc.codegen.call_program import call_program, restored
+from zenc.codegen.call_program import call_program
 from zenc.codegen.call_sequence import CODE, DATA, SequenceInputs, render_sequence
 from zenc.codegen.owner_subsets import OwnerSubsets, Subset
 from zenc.codegen.render import environment
@@ -40,9 +40,12 @@ def test_templates_use_all_their_inputs_and_no_others(file):
 def test_json_means_the_table_that_is_made_of_the_plan(name, size):
     every = lower_all(plan_of_shipped(name), size)
     data = json.loads(render_sequence(every, DATA))
-    assert [restored(data["size"], of).words for of in data["ranks"]] == [
-        call_program(program).words for program in every
-    ]
+    assert data["size"] == size and len(data["ranks"]) == size
+    for of, program in zip(data["ranks"], map(call_program, every), strict=True):
+        rows = {name: [list(row) for row in getattr(program, name)] for name in ("segments", "cuts")}
+        statements = json.loads(json.dumps([[each.operation, *each.arguments] for each in program.statements]))
+        expected = {**rows, "pieces": list(program.pieces), "statements": statements}
+        assert of == {"rank": program.rank, "parts": program.parts, **expected}
 
 
 def test_no_text_of_a_user_reaches_the_code():
