@@ -12,7 +12,7 @@ from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, HierarchicalHash, Hol
 
 DEFAULT_SEED = 0x5EED
 DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
-"""What Zen's evaluation uses throughout."""
+"""The hash of Zen's evaluation (OSDI 2025): k = 3, r1 = 2, r2 = 0.2."""
 MOST_FUNCTIONS = 16
 MOST_CELLS = 64.0
 """Of either memory, for each unit of a call."""
@@ -119,4 +119,4 @@ MAPPINGS: dict[str, Callable[[Word, Environment, Collector], Mapping | None]] = 
     "hierarchical_hash": _hierarchical_hash,
     "holders": _holders,
 }
-"""What may follow ``balanced by``."""
+"""Words that may follow ``balanced by``, each with its reader."""

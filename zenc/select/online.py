@@ -27,7 +27,7 @@ With models that are wrong by a factor of two among each other the best is then 
 SURPRISE = 2.0
 """A call that takes so many times what was expected, or so many times less, says that the network has changed."""
 _TRUST = 0.001
-"""How much one record of a call weighs against the belief that latencies and kernels are as calibrated."""
+"""Weight of the belief that latencies and kernels are as calibrated, where one record of a call weighs 1."""
 _TRUST_IN_LINKS = 3e-8
 """The same of links: they may well be a thousand times slower, but not a million times, to explain a small message."""
 _LEAST = 0.02

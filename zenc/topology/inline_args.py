@@ -11,9 +11,9 @@ from zenc.language import topology_syntax
 from zenc.language.files import SourceFiles, load_text
 
 _BEFORE, _BEHIND = "topology given { like ", " }"
-"""What makes a text of the language of a call."""
+"""Text around a call that makes it a text of the language."""
 _FOUND = ", found '}'"
-"""How a message ends that a text earns which is cut short, before ``_BEHIND``."""
+"""End of the message about a text that is cut short before ``_BEHIND``."""
 
 
 def split_given(text: str) -> tuple[str, str] | None:

@@ -39,7 +39,7 @@ ROWS_LOOKED_AT = 4096
 MOST_STEPS = 10_000
 
 Moment: TypeAlias = "float | torch.cuda.Event"
-"""When something was, on the clock of the host, or on the stream of a GPU."""
+"""A point of time: seconds on the clock of the host, or an event on the stream of a GPU."""
 
 
 @dataclass(slots=True)

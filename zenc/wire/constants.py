@@ -52,9 +52,9 @@ BLOCKS_OF_PART = 10_000
 
 # The choice of an owner (docs/adr/0017-holders.md)
 RECEIVED_WEIGHT = 8
-"""How much more than a message sent one received counts."""
+"""Cost of a message received, where one sent costs 1."""
 MESSAGE_WEIGHT = 16
-"""How much more than a unit owned a message counts."""
+"""Cost of a message sent, where a unit owned costs 1."""
 CHOSEN_TOGETHER = 32
 """Units whose owners are chosen by the same loads, at most: a lane of a warp each."""
 

@@ -46,4 +46,4 @@ ESTIMATES = Calibration(
     coarser=_passes(160, 0, BOUNDLESS),
     guess="50 us a step, GPU kernels by counts of their passes over 3 TB/s of memory",
 )
-"""What counts for GPUs where nothing was measured: see above."""
+"""The calibration of GPUs where nothing was measured: see above."""

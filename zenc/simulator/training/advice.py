@@ -28,7 +28,7 @@ from zenc.topology.units import bandwidth_text
 
 ZENC, SPARSE, DENSE, NOTHING = "zenc, auto", "DDP, sparse", "DDP, dense", "no communication"
 WITHIN = 1.1
-"""What predictions of ratios are off by, at most, where they were compared with measurements."""
+"""Error of predicted ratios, at most, where they were compared with measurements: a factor."""
 LITTLE = 1.05
 """A step that is no more times as fast is as fast for all that matters."""
 
