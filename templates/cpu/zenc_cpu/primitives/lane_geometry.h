@@ -3,7 +3,6 @@
 
 #include "zenc/geometry.h"
 #include "zenc_cpu/primitives/bits.h"
-#include "zenc_cpu/primitives/permute.h"
 
 namespace zenc {
 
@@ -49,14 +48,14 @@ template <class Mapping>
 ZENC_SHARED_CODE inline void slots_of_batch(const Mapping& mapping, u64* units, u64 n, u64* out) {
     static_assert(BATCH % Mapping::LANES == 0, "batches of whole vectors");
     for (u64 i = n; i % Mapping::LANES != 0; ++i) units[i] = units[0];
-    move_batch<false>(mapping, units, ceil_divide(n, Mapping::LANES) * Mapping::LANES, out);
+    for (u64 i = 0; i < n; i += Mapping::LANES) mapping.slots(units + i, out + i);
 }
 
 // out = the units of n slots, as above.
 template <class Mapping>
 ZENC_SHARED_CODE inline void units_of_batch(const Mapping& mapping, u64* slots, u64 n, u64* out) {
     for (u64 i = n; i % Mapping::LANES != 0; ++i) slots[i] = slots[0];
-    move_batch<true>(mapping, slots, ceil_divide(n, Mapping::LANES) * Mapping::LANES, out);
+    for (u64 i = 0; i < n; i += Mapping::LANES) mapping.units_at(slots + i, out + i);
 }
 
 // visit(first, numbers, n) for batches of ids [n]. Returns 0, or -1 - i if ids[i] is not below `limit`; then
