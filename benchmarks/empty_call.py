@@ -32,7 +32,7 @@ import torch.multiprocessing as mp
 from torch.distributed import HashStore, ProcessGroupGloo
 
 import zenc
-from zenc.runtime.backends import Backends
+from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
@@ -88,7 +88,9 @@ def measure(rank: int, size: int, rounds: int, recorded: Any) -> None:
     communicator = collective.communicator
     communicator.transport = listening = Listening(communicator.transport)
     artifact = collective.artifact
-    Collective(artifact, communicator, Backends(artifact, communicator, 60.0).on).all_reduce(empty, "mean")
+    Collective(artifact, communicator, lambda device: backend(artifact, device, communicator, 60.0)).all_reduce(
+        empty, "mean"
+    )
     if rank == 0:
         recorded.put((times, {key: bytes(packet.tolist()) for key, packet in listening.packets.items()}))
     dist.barrier()
@@ -148,7 +150,7 @@ def replay(size: int, packets: dict[tuple[int, int], bytes]) -> dict[str, dict[s
     nowhere: Any = None
     communicator = OneCall(nowhere, nowhere, Replaying(size, packets), Worker("replay"))
     communicator.calls = int.from_bytes(next(iter(packets.values()))[24:32], "little")  # from a message header
-    collective = Collective(artifact, communicator, Backends(artifact, communicator, 60.0).on)
+    collective = Collective(artifact, communicator, lambda device: backend(artifact, device, communicator, 60.0))
     empty = empty_gradient()
     alone = ProcessGroupGloo(HashStore(), 0, 1, timedelta(seconds=60))
     state, bucket = ZencState(collective), Bucket(empty)

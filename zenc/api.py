@@ -60,10 +60,10 @@ def check(
     Raises SchemeSyntaxError, SchemeError, VerificationError or TopologyError with everything wrong at that stage.
     """
     syntax = load_file(locate(path))
-    from zenc.pipeline import Request, resolve, verify
+    from zenc.pipeline import Request, lower, resolve, verify
 
     request = Request(ranks, params, scheme, topology)
-    return verify(resolve(syntax, request), request, gradient)
+    return verify(lower(resolve(syntax, request), request), request, gradient)
 
 
 def compile(
@@ -243,11 +243,12 @@ def load(
         ZencError: this rank's own scheme, artifact, compiler, cache or capacity is at fault.
         SynchronisationError: another rank failed, holds another scheme, or did not come.
     """
+    from zenc.pipeline import backend
     from zenc.runtime.deadline import deadline_of
     from zenc.runtime.load import load_collective
 
     seconds = deadline_of(deadline, group)
-    return load_collective(lambda size: _artifact_for(size, what, params), group, seconds, capacity)
+    return load_collective(lambda size: _artifact_for(size, what, params), backend, group, seconds, capacity)
 
 
 def _artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None) -> Artifact:
@@ -270,14 +271,14 @@ def _artifact_for(size: int, what: Artifact | AnyPath, params: Parameters | None
 
 def _ensure_own_code(artifact: Artifact) -> None:
     """An artifact is data: the code that runs is what this zenc generates from its plan, and nothing else."""
-    from zenc.pipeline import rendered
+    from zenc.pipeline import rendered_for
 
     if artifact.target == "plan":
         message = f"{artifact.plan.scheme} was compiled to a plan only, which can't be run"
         raise ArtifactError(Diagnostic("artifact-without-code", message, help="compile it with --target cpu"))
     for candidate in artifact.choosing.candidates.values() if artifact.choosing else ():
         _ensure_own_code(candidate)
-    if artifact.sources != rendered(artifact.plan, artifact.target):
+    if artifact.sources != rendered_for(artifact.plan, artifact.target):
         message = f"the code of {artifact.plan.scheme} is not what zenc generates from its plan"
         raise ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))
 

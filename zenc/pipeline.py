@@ -1,12 +1,12 @@
 """The pipeline: each arrow is a function from one immutable value to the next.
 
 text --parse--> Syntax --resolve--> Scheme --lower--> Plan --verify--> Proof --render--> sources --build--> Artifact
-Artifact --program--> RankProgram --render--> sources --build--> kernels --load--> Collective
+Artifact --program--> RankProgram --render--> sources --build--> kernels --load--> Backend
 
 A scheme has a meaning for every name; a plan is its moves between ranks; a proof says for which numbers of ranks the
-plan sums everything exactly once; an artifact is a plan with generated sources. ``artifact`` has the arrows of the
-first line but for parse: an error in the text is reported without numpy, which all others need. The second line is for
-every rank of a process group, in ``zenc.runtime.load``. Behind ``artifact`` are the arrows that end elsewhere: in the
+plan sums everything exactly once; an artifact is a plan with generated sources; a backend runs it on one device.
+``artifact`` has the arrows of the first line but for parse: an error in the text is reported without numpy, which all
+others need. ``backend`` has those of the second, for one rank. Behind them are the arrows that end elsewhere: in the
 cost of a call (``explanation``), in programs to show, in plans to draw and to simulate.
 """
 
@@ -24,9 +24,10 @@ from zenc.analysis.placement import Placement, place, units_of
 from zenc.analysis.scaling import symbolic
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
-from zenc.codegen.build.gpu_kernels import Cubin, cubins
+from zenc.codegen.build.gpu_kernels import cubins
 from zenc.codegen.call_sequence import CODE, DATA, render_sequence
-from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.render import UnitInputs
+from zenc.codegen.render import render as render_unit
 from zenc.errors import BuildError, Diagnostic
 from zenc.gradients.generators import GradientSpec, drawn, source_of
 from zenc.gradients.index_sets import Gradients, ensure, read_gradients, unsound_tensor
@@ -34,7 +35,7 @@ from zenc.gradients.uniform import DEFAULT_GRADIENT, UniformGradient
 from zenc.language.files import SourceFiles, load_file, locate
 from zenc.plan.candidates import able_candidates
 from zenc.plan.ir import Plan
-from zenc.plan.lower import lower
+from zenc.plan.lower import lower as lower_one
 from zenc.plan.requirements import ensure_all, nearest_allowed
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
@@ -47,6 +48,11 @@ from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.part_sizes import part_sizes
 
 if TYPE_CHECKING:
+    import torch
+
+    from zenc.runtime.backend_api import Backend
+    from zenc.runtime.communicator import Communicator
+    from zenc.runtime.gpu.fixed_capacity import FixedCapacity
     from zenc.simulator.sweep import Planner
     from zenc.topology.model import Topology
 
@@ -59,6 +65,8 @@ LARGEST_PROVED = 64
 
 MOST_WRITTEN = 64
 """Ranks up to which the call sequences of all are written to an artifact: they grow with the square of the number."""
+
+NO_CAPACITY = "capacity= is for GPUs; on the CPU all is counted, and it changes nothing"
 
 USUAL_RANKS = 4
 """Ranks that are shown where nobody says how many there are; or the nearest number that the scheme allows."""
@@ -110,6 +118,14 @@ class Schemes:
         return replace(self, schemes=schemes, warnings=(*self.warnings, *left_out))
 
 
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The plan of each of ``schemes``, by name."""
+
+    schemes: Schemes
+    plans: Mapping[str, Plan]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """The result of ``check``: the scheme, its plan, and its proofs, one for each of ``sizes``.
@@ -153,8 +169,46 @@ def artifact(syntax: SourceFiles, request: Request, target: Target = "cpu", arch
     Raises the ZencError of the arrow that found something wrong, with all its diagnostics.
     """
     schemes = resolve(syntax, request)  # Syntax -> Scheme, or the candidates of one that chooses
-    report = verify(schemes, request)  # Scheme -> Plan -> Proof
-    return build(report, target, arch)  # Plan -> sources -> kernels
+    plans = lower(schemes, request)  # Scheme -> Plan
+    report = verify(plans, request)  # Plan -> Proof
+    rendered = render(report, target)  # Plan -> sources
+    return build(rendered, arch)  # sources -> kernels, those for GPUs: C++ is built where it is loaded
+
+
+def backend(
+    artifact: Artifact,
+    device: torch.device,
+    ranks: Communicator,
+    deadline: float,
+    capacity: FixedCapacity | None = None,
+) -> Backend:
+    """This one of ``ranks`` at work on ``device``; all of them make theirs together, within ``deadline`` seconds.
+
+    With a ``capacity`` GPUs use capacity mode. Raises BuildError, VerificationError, TargetError, SynchronisationError.
+    """
+    if device.type == "cuda":
+        return _gpu_backend(artifact, device, ranks, deadline, capacity)
+    from zenc.runtime.cpu import library
+    from zenc.runtime.cpu.backend import CpuBackend
+
+    program = lower_rank(artifact.plan, ranks.size, ranks.rank)  # Plan -> RankProgram
+    sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
+    kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
+    caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
+    return CpuBackend(artifact.plan.scheme, program, kernels, ranks.transport, deadline, caution)  # kernels -> Backend
+
+
+def _gpu_backend(
+    artifact: Artifact, device: torch.device, ranks: Communicator, deadline: float, capacity: FixedCapacity | None
+) -> Backend:
+    """The same arrows, but kernels: they are compiled a module at a time, each in the first call that needs it."""
+    import torch
+
+    from zenc.runtime.gpu.backend import GpuBackend
+    from zenc.runtime.gpu.device import TorchGpu
+
+    with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
+        return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
 
 
 def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:
@@ -166,18 +220,24 @@ def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schem
     return Schemes({resolved.name: resolved}, warnings)
 
 
-def verify(schemes: Schemes, request: Request, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
-    """Scheme -> Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
+def lower(schemes: Schemes, request: Request) -> Plans:
+    """Scheme -> Plan, for the ranks of ``request`` or for any number. Raises VerificationError."""
     able = schemes.able(request.size)
-    reports = {name: _proved(scheme, request, gradient) for name, scheme in able.schemes.items()}
+    return Plans(able, {name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
+
+
+def verify(plans: Plans, request: Request, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
+    """Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
+    of = plans.schemes
+    reports = {name: _proved(scheme, plans.plans[name], request, gradient) for name, scheme in of.schemes.items()}
     first = next(iter(reports.values()))
     of_reports = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
-    candidates = reports if able.choice else {}
-    return replace(first, warnings=(*able.warnings, *of_reports), choice=able.choice, candidates=candidates)
+    return replace(
+        first, warnings=(*of.warnings, *of_reports), choice=of.choice, candidates=reports if of.choice else {}
+    )
 
 
-def _proved(scheme: Scheme, request: Request, gradient: UniformGradient) -> Report:
-    plan = lower(scheme, request.size)
+def _proved(scheme: Scheme, plan: Plan, request: Request, gradient: UniformGradient) -> Report:
     if request.topology is None:
         return Report(scheme, plan, verify_all(plan), ())
     placement = _placed(plan, request.topology, gradient)
@@ -188,11 +248,10 @@ def _placed(plan: Plan, topology: Topology, gradient: UniformGradient) -> Placem
     return place(plan, topology, expected_bytes(plan, topology.size, gradient))
 
 
-def build(report: Report, target: Target, arch: Architectures = None) -> Artifact:
-    """Plan -> sources -> kernels, of all candidates where there are some. Raises BuildError."""
-    architectures = arch if arch is None or isinstance(arch, str) else tuple(arch)
+def render(report: Report, target: Target) -> Artifact:
+    """Plan -> sources, of all candidates where there are some."""
     reports = report.candidates or {report.name: report}
-    artifacts = {name: _built(one, target, architectures) for name, one in reports.items()}
+    artifacts = {name: _rendered(one, target) for name, one in reports.items()}
     first = next(iter(artifacts.values()))
     if report.choice is None:
         return first
@@ -200,10 +259,10 @@ def build(report: Report, target: Target, arch: Architectures = None) -> Artifac
     return replace(first, texts=report.choice.sources, choosing=choosing)
 
 
-def _built(report: Report, target: Target, arch: Architectures) -> Artifact:
-    sources = {} if target == "plan" else rendered(report.plan, target)
-    kernels, sequences = _kernels(sources, target, arch), _sequences(report.plan) if target == CUDA else {}
-    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, kernels, sequences=sequences)
+def _rendered(report: Report, target: Target) -> Artifact:
+    sources = {} if target == "plan" else rendered_for(report.plan, target)
+    sequences = _sequences(report.plan) if target == CUDA else {}
+    return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, sequences=sequences)
 
 
 def _sequences(plan: Plan) -> dict[str, str]:
@@ -214,19 +273,24 @@ def _sequences(plan: Plan) -> dict[str, str]:
     return {name: render_sequence(programs, name) for name in (CODE, DATA)}
 
 
-def rendered(plan: Plan, target: str) -> dict[str, str]:
+def rendered_for(plan: Plan, target: str) -> dict[str, str]:
     """The generated sources of ``plan``: file name -> text."""
-    return render(UnitInputs.of(plan), target)
+    return render_unit(UnitInputs.of(plan), target)
 
 
-def _kernels(sources: Mapping[str, str], target: Target, arch: Architectures) -> tuple[Cubin, ...]:
-    """The kernels for GPUs among ``sources``, compiled: that takes no GPU. Those for CPUs are compiled when loaded."""
-    if target == CUDA:
-        return cubins(sources, arch)
-    if arch is not None:
-        message = f"the target {target} is not compiled for GPU architectures"
-        raise BuildError(Diagnostic("unknown-arch", message, help="choose --target cuda, or leave --arch out"))
-    return ()
+def build(artifact: Artifact, arch: Architectures = None) -> Artifact:
+    """Sources -> kernels: those for GPUs, which takes none. Those for CPUs are built when loaded. Raises BuildError."""
+    if artifact.target != CUDA:
+        if arch is not None:
+            message = f"the target {artifact.target} is not compiled for GPU architectures"
+            raise BuildError(Diagnostic("unknown-arch", message, help="choose --target cuda, or leave --arch out"))
+        return artifact
+    architectures = arch if arch is None or isinstance(arch, str) else tuple(arch)
+    built = replace(artifact, cubins=cubins(artifact.sources, architectures))
+    if built.choosing is None:
+        return built
+    candidates = {name: build(candidate, architectures) for name, candidate in built.choosing.candidates.items()}
+    return replace(built, choosing=replace(built.choosing, candidates=candidates))
 
 
 def explanation(
@@ -241,9 +305,9 @@ def explanation(
         spec = GradientSpec(recorded.units, recorded.width, recorded.dtype, recorded.density)
 
     def explained(scheme: Scheme) -> Explanation:
-        unpinned = lower(scheme)
+        unpinned = lower_one(scheme)
         gradients = recorded or drawn(spec, size or request.usual_size(unpinned))
-        exact = explain_plan(lower(scheme, gradients.size), rank, gradients, spec, source)
+        exact = explain_plan(lower_one(scheme, gradients.size), rank, gradients, spec, source)
         gradient = UniformGradient(spec.units, spec.width, spec.dtype, spec.density)
         placement = _placed(exact.plan, request.topology, gradient) if request.topology else None
         return replace(exact, general=symbolic(unpinned, gradients.size, spec.density), placement=placement)
@@ -266,9 +330,9 @@ def shown_programs(
     units, width, dtype = tensor
     shown = {}
     for name, scheme in schemes.able(USUAL_RANKS if request.size is None else request.size).schemes.items():
-        size = request.usual_size(lower(scheme))
+        size = request.usual_size(lower_one(scheme))
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
-        plan = lower(scheme, size)
+        plan = lower_one(scheme, size)
         slots = part_sizes(plan.mapping, units, width, plan.parts(size))
         shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width * DTYPE_BYTES[dtype])
     return shown
@@ -277,8 +341,8 @@ def shown_programs(
 def pinned(syntax: SourceFiles, request: Request) -> tuple[Plan, int]:
     """The plan of one scheme, and the number of ranks that it is for; raises SchemeError for one that chooses."""
     (scheme,) = resolve(syntax, request, alone=True).schemes.values()
-    size = request.usual_size(lower(scheme))
-    return lower(scheme, size), size
+    size = request.usual_size(lower_one(scheme))
+    return lower_one(scheme, size), size
 
 
 def planners_of(paths: Iterable[str | os.PathLike[str]], request: Request) -> dict[str, Planner]:
@@ -297,7 +361,7 @@ def planners(schemes: Schemes) -> dict[str, Planner]:
 
     Plans of up to LARGEST_PROVED ranks are proved for these, larger ones for few of them, all by the same moves.
     """
-    return {name: _planner(lower(scheme)) for name, scheme in schemes.schemes.items()}
+    return {name: _planner(lower_one(scheme)) for name, scheme in schemes.schemes.items()}
 
 
 def _planner(unpinned: Plan) -> Planner:

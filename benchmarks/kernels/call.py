@@ -16,11 +16,10 @@ import torch
 import zenc
 from benchmarks.kernels.gradients import Shape
 from tests.support import local
+from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.cpu import library
-from zenc.runtime.cpu.backend import CpuBackend
 
 RANKS = 8
 TAG_BITS = (1 << 15) - 1
@@ -54,8 +53,8 @@ class RecordedCall:
         communicator = _OneCall(nowhere, nowhere, self, Worker("recorded"))
         header = next(iter(self.packets.values()))
         communicator.calls = int.from_bytes(bytes(header[CALL_AT].tolist()), "little")
-        backend = CpuBackend(artifact.plan, library.load(artifact.sources), self, 60.0)
-        self.collective = Collective(artifact, communicator, lambda _: backend)
+        made = backend(artifact, torch.device("cpu"), communicator, 60.0)
+        self.collective = Collective(artifact, communicator, lambda _: made)
 
     def fresh(self) -> torch.Tensor:
         """A gradient to sum: a dense one is overwritten by its sum."""

@@ -14,7 +14,7 @@ from zenc.api import compile
 from zenc.codegen.render import UnitInputs, environment, real, render
 from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
 from zenc.errors import BuildError
-from zenc.pipeline import rendered
+from zenc.pipeline import rendered_for
 from zenc.scheme.model import Contiguous, Mapping
 
 TARGETS = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)
@@ -38,7 +38,7 @@ def test_targets_have_equal_stems(target):
 def test_what_a_mapping_changes_of_the_code_is_as_it_was(assert_golden, target, file, suffix):
     """Beside contiguous parts, of which the code is as the template has it."""
     plans = [compile(scheme, target="plan").plan for scheme in SHIPPED]
-    by_mapping = {type(plan.mapping): rendered(plan, target)[file] for plan in plans}
+    by_mapping = {type(plan.mapping): rendered_for(plan, target)[file] for plan in plans}
     contiguous = by_mapping.pop(Contiguous)
     assert len(by_mapping) == len(get_args(Mapping)) - 1
     for mapping, code in by_mapping.items():

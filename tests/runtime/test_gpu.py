@@ -17,9 +17,10 @@ from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.gpu_kernels import modules_of
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import Diagnostic
-from zenc.runtime.backends import Backends
+from zenc.pipeline import backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.gpu import device
+from zenc.runtime.load import Backends
 
 SCHEMES = ("balanced", "dense_ring", "zen", "holders")
 
@@ -93,7 +94,7 @@ def test_a_backend_is_made_on_the_device_of_its_tensors(monkeypatch):
     monkeypatch.setattr(device, "TorchGpu", {second: of_second}.__getitem__)
     Libraries().call("cuCtxSetCurrent", 0)
     artifact = zenc.compile("balanced", ranks=1)
-    backends = Backends(artifact, alone(), 60)
+    backends = Backends(artifact, backend, alone(), 60)
     made = backends.on(second)
     assert backends.on(second) is made
     with pytest.raises(zenc.TensorError, match="other-gpu"):

@@ -18,12 +18,10 @@ from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import Cubin
-from zenc.runtime.backends import Backends
-from zenc.runtime.gpu import backend as stage_module
-from zenc.runtime.gpu import device as gpu_module
 from zenc.runtime.gpu import driver as driver_module
 from zenc.runtime.gpu import kernel_image as kernels_module
 from zenc.runtime.gpu.driver import Driver, GpuInfo, find_nccl
+from zenc.runtime.load import Backends
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
 
 CUDA = [torch.device("cuda", index) for index in range(2)]
@@ -108,18 +106,14 @@ def ended(rank: Future) -> BaseException:
     return error
 
 
-def test_a_tensor_on_another_gpu(monkeypatch):
+def test_a_tensor_on_another_gpu():
     """Than the first: refused before a byte moves. The first GPU, and the CPU, go on."""
-    monkeypatch.setattr(torch.cuda, "device", lambda _: torch.no_grad())
-    monkeypatch.setattr(gpu_module, "TorchGpu", lambda device: device)
-    monkeypatch.setattr(stage_module, "GpuBackend", lambda _, gpu, *rest: f"backend on {gpu}")
-    monkeypatch.setattr(Backends, "_cpu", lambda self: "backend on the CPU")
-    backends = Backends(None, SimpleNamespace(rank=1), 3.0)
+    backends = Backends(None, lambda _, device, *rest: f"backend on {device}", SimpleNamespace(rank=1), 3.0)
     assert backends.on(CUDA[0]) == "backend on cuda:0"
     with pytest.raises(zenc.TensorError) as raised:
         backends.on(CUDA[1])
     assert said(raised.value) == ("other-gpu", "the tensor is on cuda:1, and this collective sums on cuda:0")
-    assert backends.on(CUDA[0]) == "backend on cuda:0" and backends.on(torch.device("cpu")) == "backend on the CPU"
+    assert backends.on(CUDA[0]) == "backend on cuda:0" and backends.on(torch.device("cpu")) == "backend on cpu"
 
 
 def test_owners_of_many_single_elements():

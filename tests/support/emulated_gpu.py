@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,6 @@ from zenc.codegen.artifact import Artifact
 from zenc.codegen.render import UnitInputs, render
 from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
-from zenc.runtime.backends import Backends
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu import sequence
@@ -128,14 +128,13 @@ def choosing_ranks(text: str, size: int, monkeypatch: pytest.MonkeyPatch) -> lis
     monkeypatch.setattr(load, "_usual_device", lambda _: torch.device("cpu"))
     monkeypatch.setattr(load, "communicator_for", lambda rank, _: communicators[rank])
 
-    def backend(at: Backends) -> Backend:
-        gpu = gpus[at.communicator.rank]
+    def backend(of: Artifact, _: torch.device, communicator: Communicator, *rest: Any) -> Backend:
+        gpu = gpus[communicator.rank]
         gpu.make_current()
-        return GpuBackend(at.artifact, gpu, at.communicator, at.deadline, at.capacity)
+        return GpuBackend(of, gpu, communicator, *rest)
 
-    monkeypatch.setattr(Backends, "_cpu", backend)
     artifact = compile_text(text, ranks=size)
-    made = [_POOL.submit(load.load_collective, lambda _: artifact, rank, 300.0) for rank in range(size)]
+    made = [_POOL.submit(load.load_collective, lambda _: artifact, backend, rank, 300.0) for rank in range(size)]
     return [rank.result() for rank in made]
 
 

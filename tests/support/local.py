@@ -12,11 +12,10 @@ from typing import Any
 import torch
 
 from zenc.codegen.artifact import Artifact
+from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.cpu import library
-from zenc.runtime.cpu.backend import CpuBackend
 
 
 class _Mailboxes:
@@ -80,14 +79,13 @@ def collectives(
 ) -> list[Collective]:
     """One loaded collective for each of ``size`` ranks."""
     boxes = _Mailboxes()
-    kernels = library.load(artifact.sources)
     made = []
     for rank in range(size):
         transport = LocalTransport(boxes, rank, size, on_send)
         group: Any = _NoGroup()
         communicator = Communicator(group, group, transport, Worker("test"))
-        backend = CpuBackend(artifact.plan, kernels, transport, deadline)
-        made.append(Collective(artifact, communicator, lambda _, backend=backend: backend))
+        made_here = backend(artifact, torch.device("cpu"), communicator, deadline)
+        made.append(Collective(artifact, communicator, lambda _, made_here=made_here: made_here))
     return made
 
 

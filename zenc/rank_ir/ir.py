@@ -217,6 +217,11 @@ class RankProgram:
     expand: Expand
 
     @property
+    def announces(self) -> bool:
+        """Whether ranks tell each other what they hold before they send it: ``balanced by holders``."""
+        return any(phase.kind is PhaseKind.ANNOUNCE for phase in self.phases)
+
+    @property
     def statements(self) -> Iterator[AnyStatement]:
         """All of them, in their order."""
         yield self.pack

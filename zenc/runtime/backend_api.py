@@ -51,7 +51,9 @@ class Prepared(Protocol):
 
 
 class Backend(Protocol):
-    """A plan on one device."""
+    """A plan on one device. ``code``: the library or the GPU that runs it, for logs."""
+
+    code: str
 
     def prepare(self, layout: Layout) -> Prepared:
         """Be ready for tensors of ``layout``; raises TensorError for one that is too large."""

@@ -1,7 +1,8 @@
-"""Artifact -> Collective, by all ranks of a group together."""
+"""Loading: an artifact becomes a collective, by all ranks together: a backend for each device, and their agreement."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,16 +10,21 @@ import torch
 import torch.distributed as dist
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import ZencError
+from zenc.errors import Diagnostic, TensorError, ZencError
 from zenc.runtime.autoselect import ChoosingCollective, names_of
-from zenc.runtime.backends import Backends
+from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, JoinRequest, communicator_for, in_a_line
-from zenc.runtime.gpu.fixed_capacity import Shares, capacity_of
+from zenc.runtime.gpu.fixed_capacity import FixedCapacity, Shares, capacity_of
+
+log = logging.getLogger("zenc")
+Make = Callable[[Artifact, torch.device, Communicator, float, FixedCapacity | None], Backend]
+"""``zenc.pipeline.backend``, or a stand-in."""
 
 
 def load_collective(
     obtain: Callable[[int], Artifact],
+    make: Make,
     group: dist.ProcessGroup | None,
     deadline: float,
     shares: Shares | None = None,
@@ -30,7 +36,7 @@ def load_collective(
     """
     communicator = communicator_for(group, deadline)
     communicator.ensure_healthy()
-    loading = _Loading(communicator, deadline, shares)
+    loading = _Loading(communicator, make, deadline, shares)
     try:
         artifact = obtain(communicator.size)
         choosing = artifact.choosing
@@ -43,9 +49,52 @@ def load_collective(
     return ChoosingCollective(choosing, communicator, collective, loading.load, device) if choosing else collective
 
 
+class Backends:
+    """The backends of ``artifact`` by device, each made when its first tensor comes.
+
+    ``deadline``: seconds for a build, and for any single wait.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        make: Make,
+        communicator: Communicator,
+        deadline: float,
+        capacity: FixedCapacity | None = None,
+    ) -> None:
+        self.artifact, self.communicator = artifact, communicator
+        self._make, self._deadline, self._capacity = make, deadline, capacity
+        self._made: dict[torch.device, Backend] = {}
+
+    def on(self, device: torch.device) -> Backend:
+        """The backend for tensors on ``device``.
+
+        Raises TensorError ``other-gpu`` if there is one for another GPU, and what making it raises.
+        """
+        made = self._made.get(device)
+        if made is None:
+            self._ensure_one_gpu(device)
+            made = self._make(self.artifact, device, self.communicator, self._deadline, self._capacity)
+            self._made[device] = made
+            if self.communicator.rank == 0:
+                plan, size = self.artifact.plan, self.communicator.size
+                log.info("runs %s (plan %s) on %d ranks: %s", plan.scheme, plan.digest[:12], size, made.code)
+        return made
+
+    def _ensure_one_gpu(self, device: torch.device) -> None:
+        """Other ranks would wait for this one on the GPU that it had before."""
+        for known in self._made:
+            if known.type == device.type == "cuda":
+                message = f"the tensor is on {device}, and this collective sums on {known}"
+                help = "one process a GPU: torch.cuda.set_device(local_rank) before anything else; or load it once more"
+                raise TensorError(Diagnostic("other-gpu", message, help=help))
+
+
 @dataclass(frozen=True, slots=True)
 class _Loading:
     communicator: Communicator
+    make: Make
     deadline: float
     shares: Shares | None
 
@@ -56,7 +105,7 @@ class _Loading:
         """
         try:
             capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
-            backends = Backends(artifact, self.communicator, self.deadline, capacity)
+            backends = Backends(artifact, self.make, self.communicator, self.deadline, capacity)
             if device.type == "cpu":
                 backends.on(device)  # what can fail fails here, on all ranks at once
         except Exception as failure:

@@ -40,10 +40,10 @@ def _of_schedules(program: SourceFiles) -> list[Diagnostic]:
 def _of_scheme(program: SourceFiles, name: str, prove: bool) -> list[Diagnostic]:
     try:
         if prove:
-            from zenc.pipeline import Request, resolve, verify
+            from zenc.pipeline import Request, lower, resolve, verify
 
             given = Request(scheme=name)
-            return list(verify(resolve(program, given), given).warnings)
+            return list(verify(lower(resolve(program, given), given), given).warnings)
         from zenc.scheme.resolve import resolve_any
 
         return list(resolve_any(program, name)[1])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from zenc.plan.ir import Plan
-from zenc.rank_ir.lower import lower
+from zenc.rank_ir.ir import RankProgram
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, script_of
 from zenc.runtime.cpu.headers import CallHeader
@@ -23,17 +22,25 @@ log = logging.getLogger("zenc")
 
 
 class CpuBackend:
-    """``plan``, proved for the ranks of ``transport``; raises VerificationError.
+    """The ``program`` of a plan of ``scheme``, for this rank of ``transport``.
 
     ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes.
     """
 
-    def __init__(self, plan: Plan, kernels: Kernels, transport: Transport, deadline: float, caution: str = "") -> None:
-        program = lower(plan, transport.size, transport.rank)
+    def __init__(
+        self,
+        scheme: str,
+        program: RankProgram,
+        kernels: Kernels,
+        transport: Transport,
+        deadline: float,
+        caution: str = "",
+    ) -> None:
         self.script, self.room = script_of(program), Room()
-        self.scheme, self.transport, self.deadline = plan.scheme, transport, deadline
+        self.scheme, self.transport, self.deadline = scheme, transport, deadline
+        self.code = str(kernels.path)
         self._kernels, self._caution = kernels, caution
-        self._by_holders = (HolderKernels(kernels.path), wanted_by(program)) if plan.announces else None
+        self._by_holders = (HolderKernels(kernels.path), wanted_by(program)) if program.announces else None
 
     def prepare(self, layout: Layout) -> CpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""

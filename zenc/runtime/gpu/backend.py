@@ -34,6 +34,7 @@ class GpuBackend:
         capacity: FixedCapacity | None = None,
     ) -> None:
         plan, parts = artifact.plan, artifact.plan.parts(group.size)
+        self.code = gpu.name
         try:
             played = load_sequence(artifact, group.size, group.rank, deadline)
             library, program = played.library, played.program
