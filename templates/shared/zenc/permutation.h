@@ -70,34 +70,24 @@ struct Feistel {
     }
 
     // The same of LANES numbers at once, for processors with vectors: no lane waits for another, and the
-    // rounds have no branch.
+    // rounds have no branch. Where the grid has more than 2^16 columns, one by one.
     template <bool BACKWARD>
     ZENC_HD void move_all(const u64* of, u64* to) const {
-        if (is_small())
-            move_cells<BACKWARD, u32>(of, to);
-        else
-            move_cells<BACKWARD, u64>(of, to);
-    }
-
-    // Whether the grid has at most 2^16 columns and rows, and all of its cells 32 bits.
-    ZENC_HD bool is_small() const { return count <= 0xffff0000; }
-
-private:
-    template <bool BACKWARD, class Cell>
-    ZENC_HD void move_cells(const u64* of, u64* to) const {
-        u32 row[LANES];
-        u32 column[LANES];
+        if (count > 0xffff0000) {
+            for (int i = 0; i < LANES; ++i) to[i] = moved<BACKWARD>(of[i]);
+            return;
+        }
         const u32 width = static_cast<u32>(columns.divisor);
+        u32 row[LANES], column[LANES];
         for (int i = 0; i < LANES; ++i) {
-            const Cell cell = static_cast<Cell>(of[i]);
-            row[i] = static_cast<u32>(columns.quotient(cell));
-            column[i] = static_cast<u32>(cell) - row[i] * width;
+            row[i] = columns.quotient(static_cast<u32>(of[i]));
+            column[i] = static_cast<u32>(of[i]) - row[i] * width;
         }
         for (int round = 0; round < ROUNDS; ++round)
-            move<BACKWARD, sizeof(Cell) == 4>(row, column, BACKWARD ? ROUNDS - 1 - round : round);
-        Cell greatest = 0;
+            move<BACKWARD>(row, column, BACKWARD ? ROUNDS - 1 - round : round);
+        u32 greatest = 0;
         for (int i = 0; i < LANES; ++i) {
-            const Cell cell = static_cast<Cell>(row[i]) * width + column[i];
+            const u32 cell = row[i] * width + column[i];
             greatest = greatest < cell ? cell : greatest;
             to[i] = cell;
         }
@@ -106,6 +96,7 @@ private:
                 if (to[i] >= count) to[i] = moved<BACKWARD>(to[i]);
     }
 
+private:
     // A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
     // (nullprogram.com/blog/2018/07/31), then multiply-shift (Lemire, TOMACS 2019), which looks at the upper
     // bits only. A bias below range / 2^32 remains within the grid, where parts are far coarser.
@@ -129,20 +120,17 @@ private:
     ZENC_HD static u32 add(u32 a, u32 b, u32 range) { return smaller(a + b, a + b - range); }
     ZENC_HD static u32 subtract(u32 a, u32 b, u32 range) { return smaller(a - b, a - b + range); }
 
-    template <bool BACKWARD, bool SMALL>
+    template <bool BACKWARD>
     ZENC_HD void move(u32* row, u32* column, int round) const {
-        const u32 width = static_cast<u32>(columns.divisor);
-        const u32 height = rows;
-        const u32 first = keys[2 * round];
-        const u32 second = keys[2 * round + 1];
-        const auto draw_of = SMALL ? draw_small : draw;
+        const u32 width = static_cast<u32>(columns.divisor), height = rows;
+        const u32 first = keys[2 * round], second = keys[2 * round + 1];
         for (int i = 0; i < LANES; ++i) {
             if (BACKWARD) {
-                row[i] = subtract(row[i], draw_of(column[i], second, height), height);
-                column[i] = subtract(column[i], draw_of(row[i], first, width), width);
+                row[i] = subtract(row[i], draw_small(column[i], second, height), height);
+                column[i] = subtract(column[i], draw_small(row[i], first, width), width);
             } else {
-                column[i] = add(column[i], draw_of(row[i], first, width), width);
-                row[i] = add(row[i], draw_of(column[i], second, height), height);
+                column[i] = add(column[i], draw_small(row[i], first, width), width);
+                row[i] = add(row[i], draw_small(column[i], second, height), height);
             }
         }
     }
@@ -205,20 +193,6 @@ struct Permutation {
     ZENC_HD void slots(const u64* of, u64* slots_) const { move_all<false>(of, slots_); }
     ZENC_HD void units_at(const u64* of, u64* units_) const { move_all<true>(of, units_); }
 
-    // to [n] = what becomes of units or slots `of` [n] where move(to) moves the numbers of their blocks.
-    template <class Move>
-    ZENC_HD void move_blocks(const u64* of, u64 n, u64* to, Move move) const {
-        if (blocks.count == 0) {
-            for (u64 i = 0; i < n; ++i) to[i] = of[i];
-            return;
-        }
-        const u64 last = blocks.count - 1, inside = block() - 1;
-        for (u64 i = 0; i < n; ++i) to[i] = of[i] >> shift < last ? of[i] >> shift : last;
-        move(to);
-        for (u64 i = 0; i < n; ++i)
-            to[i] = of[i] >> shift <= last ? to[i] << shift | (of[i] & inside) : of[i];
-    }
-
 private:
     template <bool BACKWARD>
     ZENC_HD u64 moved(u64 number) const {
@@ -228,7 +202,12 @@ private:
 
     template <bool BACKWARD>
     ZENC_HD void move_all(const u64* of, u64* to) const {
-        move_blocks(of, LANES, to, [&](u64* numbers) { blocks.move_all<BACKWARD>(numbers, numbers); });
+        u64 numbers[LANES];
+        const u64 last = blocks.count == 0 ? 0 : blocks.count - 1;
+        for (int i = 0; i < LANES; ++i) numbers[i] = of[i] >> shift < last ? of[i] >> shift : last;
+        if (blocks.count != 0) blocks.move_all<BACKWARD>(numbers, numbers);
+        for (int i = 0; i < LANES; ++i)
+            to[i] = of[i] >> shift < blocks.count ? numbers[i] << shift | (of[i] & (block() - 1)) : of[i];
     }
 };
 
