@@ -22,6 +22,7 @@ def libraries() -> Iterator[Libraries]:
     made.make_current(0)
     yield made
     made.fail_on("")
+    made.limit_messages(0)
     made.error()
 
 

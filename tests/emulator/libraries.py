@@ -85,6 +85,10 @@ class Libraries:
         """Have calls fail: ``NAME:K=CODE``, ``NAME@DEVICE:K=CODE``, several with commas; "" for none."""
         assert self.library.emulator_faults(faults.encode()), f"{faults!r} can't be read"
 
+    def limit_messages(self, kernels: int) -> None:
+        """Have so many kernels of NCCL at most be on a device at once, of all communicators; 0: any number."""
+        self.library.emulator_places(kernels)
+
     def calls(self, function: str, device: int) -> int:
         """Calls of ``function`` for a device so far; "wait": events that a host has waited for."""
         self.library.emulator_calls.restype = ctypes.c_int64

@@ -7,6 +7,7 @@
 
 #include "driver/capture.h"
 #include "nccl/communicator.h"
+#include "nccl/places.h"
 
 namespace emulator {
 
@@ -39,6 +40,7 @@ int post(Communicator& communicator, Group posted_now, Stream* stream) {
         group->number = world->next_number(group->rank);
         if (fault("dead", group->rank)) world->die(group->rank);
         return [world, group, device] {
+            const Place place(device, *world, group->rank);
             world->run(*group);
             end_messages(device);
         };

@@ -206,6 +206,12 @@ void World::die(int rank) {
     changed_.notify_all();
 }
 
+bool World::is_over(int rank) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    return ranks_[rank].aborted || ranks_[rank].error;
+}
+
 int World::error(int rank) {
     Unseen unseen;
     const std::lock_guard lock(mutex_);

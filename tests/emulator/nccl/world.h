@@ -38,6 +38,9 @@ public:
     // No group of the rank goes on, and nobody is told.
     void die(int rank);
 
+    // Whether no group of the rank goes on.
+    bool is_over(int rank);
+
     bool is_rank(int rank) const { return rank >= 0 && rank < size_; }
     int error(int rank);
     std::string message(int rank);
