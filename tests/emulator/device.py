@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tests.emulator.build import engine, kernels
-from zenc.wire.constants import THREADS
+from zenc.wire.constants import TABLE_WORDS, THREADS
 from zenc.wire.structs import SEGMENT, ctypes_fields
 
 Argument = Any
@@ -65,7 +65,8 @@ class Device:
     ) -> None:
         """Run the kernel ``name`` on ``grid`` blocks of ``threads`` threads, and wait for it.
 
-        Arrays are read and written where they lie. With a ``seed`` above 0 threads run in an order drawn from it;
+        Arrays are read and written where they lie, tables too: none is by value. With a ``seed`` above 0 threads run in
+        an order drawn from it;
         it is ``$EMULATOR_SEED`` if none is given. Raises LaunchError for errors of the kernel, TypeError for
         arguments that it does not take.
         """
@@ -82,12 +83,15 @@ class Device:
     @staticmethod
     def _words(kernel: _Kernel, arguments: Sequence[Argument]) -> ctypes.Array[ctypes.c_uint64]:
         text = kernel.parameters.decode()
-        if len(arguments) != kernel.count:
-            raise TypeError(f"{kernel.name.decode()}{text} takes {kernel.count} arguments, not {len(arguments)}")
-        parameters = text.strip("()").split(",") if arguments else []
+        parameters = text.strip("()").split(",") if text != "()" else []
+        tables = [0] * TABLE_WORDS if text.endswith("ZENC_TABLES)") else []
+        parameters = parameters[:-1] if tables else parameters
+        if len(arguments) != len(parameters):
+            raise TypeError(f"{kernel.name.decode()}{text} takes {len(parameters)} arguments, not {len(arguments)}")
         words: list[int] = []
         for argument, parameter in zip(arguments, parameters, strict=True):
             words += _words(argument, parameter.strip())
+        words += tables
         return (ctypes.c_uint64 * max(len(words), 1))(*words)
 
 

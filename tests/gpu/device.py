@@ -10,7 +10,7 @@ from tests.emulator.device import LaunchError, Partition
 from tests.emulator.libraries import Failed, Libraries
 from tests.gpu.machine import Machine
 from tests.gpu.mirror import Mirror
-from zenc.wire.constants import THREADS
+from zenc.wire.constants import TABLE_WORDS, THREADS
 
 
 class GpuDevice:
@@ -48,8 +48,9 @@ class GpuDevice:
             mirror.free()
 
     def _run(self, function: int, grid: tuple[int, ...], threads: int, words: Sequence[int | Partition]) -> None:
-        values = [word if isinstance(word, Partition) else ctypes.c_uint64(word) for word in words]
-        parameters = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
+        values: list[Any] = [word if isinstance(word, Partition) else ctypes.c_uint64(word) for word in words]
+        values.append((ctypes.c_uint64 * TABLE_WORDS)())  # CUDA reads it for kernels that take tables
+        parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         blocks = (*grid, 1, 1)[:3]
         self._libraries.call("cuLaunchKernel", function, *blocks, threads, 1, 1, 0, self._stream, parameters, None)
         self._libraries.call("cuStreamSynchronize", self._stream)

@@ -75,6 +75,9 @@ MOST_INPUTS = 64
 """Rows of more inputs than this are popular: blocks sum them, others are summed by a thread a column."""
 SET_WORDS = 2048
 """Words of all index sets in a tile, which a block has in shared memory."""
+TABLE_WORDS = 433
+"""Words for the tables of a launch among its parameters, of which CUDA takes 4 KiB: 48 segments, and one that is not
+used."""
 
 # Tables of rank programs for GPUs
 SEQUENCE_VERSION = 1

@@ -63,6 +63,7 @@ constexpr u64 SORT_TILE = 4096;
 constexpr u64 DIGIT_BITS = 8;
 constexpr u64 MOST_INPUTS = 64;
 constexpr u64 SET_WORDS = 2048;
+constexpr u64 TABLE_WORDS = 433;
 
 struct MessageHeader {
     u8 magic[4];

@@ -31,7 +31,7 @@ struct Expected {
 };
 
 // A word that a kernel writes to one place from others: *to = *from; or, of ranks, how many bits are set from
-// the first, which is not null, to that one.
+// the first, which is not null, to that one. Without `from` the address of the first is the word.
 struct Gathered {
     const u64* from;
     const u64* first;

@@ -18,6 +18,19 @@ struct Check {
     u64 arrived;  // blocks that are done
 };
 
+// The tables of a launch, by value, where they have room here: then a kernel's pointer to a table is its
+// offset. It begins at a word that is not the first, so that null is null.
+struct Tables {
+    u64 words[TABLE_WORDS];
+
+    template <class Entry>
+    ZENC_HD const Entry* operator()(const Entry* at) const {
+        const u64 offset = reinterpret_cast<u64>(at);
+        const bool is_here = offset != 0 && offset < sizeof words;
+        return is_here ? reinterpret_cast<const Entry*>(words + offset / 8) : at;
+    }
+};
+
 static_assert(sizeof(Segment) == 72 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
               "descriptors are uploaded as they are");
 

@@ -15,7 +15,6 @@ extern "C" i64 collect(Call* call, i64 parts, u64* bitmap, i64* slots, u64* stat
     Communicator alone;
     Queue queue(*call, alone, parts);
     collect_units(queue, bitmap, slots, status);
-    queue.flush();
     CUevent event = nullptr;
     check(*call, api.cuEventCreate(&event, 0), "cuEventCreate");
     check(*call, api.cuEventRecord(event, static_cast<CUstream>(call->stream)), "cuEventRecord");

@@ -51,7 +51,6 @@ extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* row
     Capacity capacity(queue);
     Pack pack(queue, capacity);
     pack.mark();
-    queue.flush();
     wait(call);
     const u64 status = pack.status() == nullptr ? ~0ULL : word(call, pack.status());
     Segments segments(static_cast<u64>(parts));
@@ -64,7 +63,6 @@ extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* row
         segment.values = queue.allocate(segment.count * static_cast<u64>(row_bytes(call)));
     }
     if (status == ~0ULL) pack.place(segments);
-    queue.flush();
     wait(call);
     for (const Segment& segment : segments) {
         const u64 bytes = segment.count * static_cast<u64>(row_bytes(call));

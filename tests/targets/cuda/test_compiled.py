@@ -25,6 +25,7 @@ from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import UnitInputs, render
 from zenc.codegen.templates import templates_dir
+from zenc.wire.constants import TABLE_WORDS
 
 OLDEST, OTHERS = Arch(7, 5), (Arch(9, 0), Arch(8, 0), Arch(10, 0))
 MAPPINGS = sorted({UnitInputs.of(plan_of_shipped(name)) for name in SHIPPED}, key=lambda inputs: inputs.mapping)
@@ -36,6 +37,8 @@ CASES = [
 ]
 MOST_REGISTERS = 65536 // (2 * 256)
 """Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
+BY_VALUE = {"const zenc::Partition by": sizeof(Partition), "ZENC_TABLES": 8 * TABLE_WORDS}
+"""Bytes of parameters that are no words."""
 DTYPES = ("f32", "f64", "f16", "bf16")
 HOST = "\n".join(
     path.read_text()
@@ -98,25 +101,33 @@ def test_kernels_that_only_tests_have_compile_as_well(nvrtc):
 
 
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)
-def test_every_parameter_is_a_word_or_a_partition(compiled, inputs):
-    """A pointer, an i64, or a Partition by value, as many as are declared."""
+def test_every_parameter_is_a_word_a_partition_or_tables(compiled, inputs):
+    """A pointer, an i64, or a Partition or tables by value, as many as are declared."""
     wanted = declared(source_of(inputs))
     kinds = {name: [kind_of(each) for each in given] for name, given in wanted.items()}
     assert entries(compiled(inputs, OLDEST).ptx) == kinds
     for name, parameters in wanted.items():
         for parameter in parameters:
-            known = "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?|const zenc::Partition by", parameter)
-            assert known, f"{name}: {parameter}"
+            word = "*" in parameter or re.fullmatch(r"(zenc::)?i64( \w+)?", parameter)
+            assert word or parameter in BY_VALUE, f"{name}: {parameter}"
 
 
 def kind_of(parameter: str) -> str:
-    return f"b8[{sizeof(Partition)}]" if parameter == "const zenc::Partition by" else "u64"
+    return f"b8[{BY_VALUE[parameter]}]" if parameter in BY_VALUE else "u64"
+
+
+def test_parameters_fit_into_4_kib(compiled):
+    for inputs in MAPPINGS:
+        for name, kinds in entries(compiled(inputs, OLDEST).ptx).items():
+            sizes = [int(kind[3:-1]) if "[" in kind else 8 for kind in kinds]
+            assert sum(sizes) <= 4096, name
 
 
 def test_launchers_pass_as_many_words_as_kernels_take(compiled):
     taken: dict[str, int] = {}
     for inputs in MAPPINGS:
-        taken |= {name: len(kinds) for name, kinds in entries(compiled(inputs, OLDEST).ptx).items()}
+        for name, kinds in entries(compiled(inputs, OLDEST).ptx).items():
+            taken[name] = len(kinds) - (kinds[-1] == kind_of("ZENC_TABLES"))  # which the queue adds
     known = kernels_of_host(HOST)
     for kernel, arguments in launches(HOST):
         name, typed = known[kernel]

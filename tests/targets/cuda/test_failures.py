@@ -184,7 +184,7 @@ def test_a_unit_out_of_range(three, unit):
     assert set(ids_of([errors[0], errors[2]])) <= {"deadline", "peer-lost"}
 
 
-@pytest.mark.parametrize("function", ["cuLaunchKernel", "cuMemcpyHtoDAsync", "cuEventRecord"])
+@pytest.mark.parametrize("function", ["cuLaunchKernel", "cuMemsetD8Async", "cuEventRecord"])
 def test_a_function_of_cuda_fails(alone, function):
     alone.fail_on(f"{function}:1=700")
     (error,) = alone.run(inputs_of(1))

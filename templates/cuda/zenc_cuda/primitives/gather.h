@@ -9,8 +9,12 @@ namespace zenc {
 
 // A word a thread. Reads at most 40 bytes for each and writes 8.
 ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
-        *rows[i].to = rows[i].first == nullptr ? *rows[i].from : set_between(*rows[i].first, *rows[i].from);
+    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
+        const Gathered row = rows[i];
+        *row.to = row.from == nullptr    ? reinterpret_cast<u64>(row.first)
+                  : row.first == nullptr ? *row.from
+                                         : set_between(*row.first, *row.from);
+    }
 }
 
 }  // namespace zenc

@@ -1,17 +1,21 @@
 // One text for NVRTC, nvcc and the emulator: how a kernel and its shared memory are declared.
 //
 // An emulator compiles this text with a C++ compiler: it is included before everything else, defines
-// ZENC_EMULATOR and the names of CUDA, and its own ZENC_KERNEL and ZENC_SHARED.
+// ZENC_EMULATOR and the names of CUDA, and its own ZENC_KERNEL, ZENC_TABLES and ZENC_SHARED.
 #pragma once
 
 #include "zenc/segment.h"
 
 #ifndef ZENC_EMULATOR
 
-// ZENC_KERNEL(name, (parameters)) { body }; every parameter is a pointer or an i64. Two blocks a processor
-// are enough: for a third one the compiler would rather spill registers than take a few more.
+// ZENC_KERNEL(name, (parameters)) { body }; every parameter is a pointer, an i64, or a structure of words.
+// Two blocks a processor are enough: for a third one the compiler would rather spill registers than take a
+// few more.
 #define ZENC_KERNEL(name, parameters) \
     extern "C" __global__ void __launch_bounds__(zenc::THREADS, 2) name parameters
+
+// The last parameter of a kernel that takes tables; it stays where it is, and threads have no copies.
+#define ZENC_TABLES const __grid_constant__ zenc::Tables tables
 
 // Uninitialised shared memory of the block: n values of type T.
 #define ZENC_SHARED(T, name, n) __shared__ T name[n]

@@ -31,6 +31,15 @@ struct Awaited {
 
 static const Kernel GATHER("zenc_gather");
 
+inline Gathered literal(u64 word, u64* to) {
+    return {nullptr, reinterpret_cast<const u64*>(word), to};
+}
+
+inline void gather(Queue& queue, const std::vector<Gathered>& rows) {
+    if (rows.empty()) return;
+    queue.launch(GATHER, Queue::blocks_for(rows.size()), 1, rows, static_cast<i64>(rows.size()));
+}
+
 // A word on the device that is `right` unless something is wrong.
 struct Watched {
     const u64* word;
@@ -71,7 +80,6 @@ public:
             exchange(controls, device);
             from = device;
         }
-        queue_.flush();
         cross(from, const_cast<u8*>(host), crossing);
         const Awaited what = {step, receives_};
         await(queue_.call, group_, group_.there, what.peer(),
@@ -89,24 +97,24 @@ private:
 
     // Headers, and counts as far as they are known; the others are gathered.
     const u8* write_controls() {
-        std::vector<u64> words, uncounted;
-        std::vector<const Held*> held_of;
+        u64 words = 0;
+        for (const Message& message : sends_) words += message.control() / 8;
+        u64* const device = queue_.allocate<u64>(words);
+        u64* next = device;
         for (const Message& message : sends_) {
             if (!message.announced) continue;
             const ControlHeader made = header(static_cast<u64>(group_.rank), message);
-            const u64* const first = reinterpret_cast<const u64*>(&made);
-            words.insert(words.end(), first, first + sizeof made / 8);
+            u64 header_words[sizeof made / 8];
+            std::memcpy(header_words, &made, sizeof made);
+            for (const u64 word : header_words) rows_.push_back(literal(word, next++));
             for (u64 i = 0; message.counted && i < message.segments.size(); ++i) {
-                const Held* const held = message.segments[i];
-                if (!held->counted) {
-                    uncounted.push_back(words.size());
-                    held_of.push_back(held);
-                }
-                words.push_back(held->counted ? held->at.count : 0);
+                const Held& held = *message.segments[i];
+                if (held.counted)
+                    rows_.push_back(literal(held.at.count, next++));
+                else
+                    gather_count(held, next++);
             }
         }
-        u64* const device = queue_.upload(words.data(), words.size());
-        for (u64 i = 0; i < uncounted.size(); ++i) gather_count(*held_of[i], device + uncounted[i]);
         return reinterpret_cast<const u8*>(device);
     }
 
@@ -128,9 +136,7 @@ private:
         for (const Held* held : uncounted) gather_count(*held, to++);
         for (const Watched& each : watched) rows_.push_back({each.word, nullptr, to++});
         for (const Wanted& each : wanted) rows_.push_back({each.word, each.first, to++});
-        const Gathered* const rows = queue_.upload(rows_.data(), rows_.size());
-        const i64 n = static_cast<i64>(rows_.size());
-        if (n != 0) queue_.launch(GATHER, Queue::blocks_for(rows_.size()), 1, rows, n);
+        gather(queue_, rows_);
     }
 
     void exchange(const u8* from, u8* to) {
@@ -233,15 +239,13 @@ inline const u64* report_numbers(Queue& queue, Communicator& group, const std::v
     const bool captured = call.report != nullptr;
     const u64 bytes = 8 * numbers.size();
     u64* const host = captured ? call.report : static_cast<u64*>(queue.stage(bytes));
-    std::vector<u64> words;
+    u64* const device = queue.allocate<u64>(numbers.size());
     std::vector<Gathered> rows;
-    for (const Number& each : numbers) words.push_back(each.known);
-    u64* const device = queue.upload(words.data(), words.size());
-    for (u64 i = 0; i < numbers.size(); ++i)
-        if (numbers[i].on_device != nullptr) rows.push_back({numbers[i].on_device, nullptr, device + i});
-    const Gathered* const table = queue.upload(rows.data(), rows.size());
-    queue.launch(GATHER, Queue::blocks_for(rows.size()), 1, table, static_cast<i64>(rows.size()));
-    queue.flush();
+    for (const Number& each : numbers) {
+        u64* const to = device + rows.size();
+        rows.push_back(each.on_device ? Gathered{each.on_device, nullptr, to} : literal(each.known, to));
+    }
+    gather(queue, rows);
     if (!queue.ok()) return nullptr;
     const CUdeviceptr from = reinterpret_cast<CUdeviceptr>(device);
     check(call, api.cuMemcpyDtoHAsync_v2(host, from, bytes, queue.stream), "cuMemcpyDtoHAsync");

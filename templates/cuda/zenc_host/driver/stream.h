@@ -1,13 +1,14 @@
-// A stream, and everything that is put on it, in batches: tables of several launches cross in one copy.
-// Nothing here waits for the device, but who asks for memory while messages are under way.
+// A stream, and everything that is put on it. Nothing here waits for the device, but who asks for memory
+// while messages are under way.
 //
 // A call that has failed does nothing more: callers need not look at results, but at ok() before they use
 // what an allocation gave.
 #pragma once
 
-#include <functional>
+#include <tuple>
 
 #include "zenc/geometry.h"
+#include "zenc/segment.h"
 #include "zenc_host/driver/free_list.h"
 #include "zenc_host/driver/kernel_image.h"
 #include "zenc_host/launch/hash_tables.h"
@@ -61,66 +62,67 @@ public:
     static u64 blocks_for_tiles(u64 n, u64 tile) { return blocks_for(ceil_divide(n, tile) * THREADS); }
 
     // Launches blocks x rows blocks; row is the segment in a kernel that takes descriptors. Nothing for no
-    // rows. Arguments are words, or structures of words, in the order of the kernel's parameters.
+    // rows. Arguments are words, structures of words, or tables of these (vectors), in the order of the
+    // kernel's parameters. Tables travel among the parameters, or are uploaded if they are long.
     template <class... Arguments>
     void launch(const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
-        static_assert(((sizeof(Arguments) % 8 == 0) && ...), "parameters are made of words");
         if (!ok() || blocks == 0 || rows == 0) return;
         const CUfunction function = kernels.of(kernel, call.dtype);
         if (function == nullptr) return fail(call, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
-        const char* const name = kernel.name;
-        const unsigned x = static_cast<unsigned>(blocks), y = static_cast<unsigned>(rows);
-        waiting_.push_back([=] {
-            const void* parameters[] = {&arguments...};
-            check(call,
-                  api.cuLaunchKernel(function, x, y, 1, THREADS, 1, 1, 0, stream,
-                                     const_cast<void**>(parameters), nullptr),
-                  "cuLaunchKernel", name);
-        });
+        Tables tables;
+        u64 used = 1;
+        const std::tuple<decltype(passed(arguments, tables, used))...> given{
+            passed(arguments, tables, used)...};
+        if (!ok()) return;
+        std::apply(
+            [&](const auto&... each) {
+                const void* parameters[] = {&each..., &tables};
+                check(
+                    call,
+                    api.cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(rows),
+                                       1, THREADS, 1, 1, 0, stream, const_cast<void**>(parameters), nullptr),
+                    "cuLaunchKernel", kernel.name);
+            },
+            given);
     }
 
-    // Sets bytes of device memory to 0.
+    // Sets bytes of device memory.
+    void fill(void* memory, unsigned char byte, u64 bytes) {
+        if (ok() && bytes != 0)
+            check(call, api.cuMemsetD8Async(address(memory), byte, bytes, stream), "cuMemsetD8Async");
+    }
+
     void clear(void* memory, u64 bytes) { fill(memory, 0, bytes); }
 
-    // New memory of n values that are 0.
+    // New memory of n values that are 0; little of it is cleared together, and none of it is released.
     template <class T>
     T* allocate_cleared(u64 n) {
-        constexpr u64 MOST_UPLOADED = 2048;
-        if (n * sizeof(T) <= MOST_UPLOADED) return static_cast<T*>(upload_bytes(nullptr, n * sizeof(T)));
-        T* const memory = allocate<T>(n);
-        clear(memory, n * sizeof(T));
-        return memory;
+        const u64 bytes = whole(n * sizeof(T)), all = bytes < CLEARED ? CLEARED : bytes;
+        if (bytes > cleared_.bytes) {
+            cleared_ = {allocate<u8>(all), all};
+            clear(cleared_.at, all);
+        }
+        if (!ok() || bytes == 0) return nullptr;
+        cleared_.bytes -= bytes;
+        return reinterpret_cast<T*>(cleared_.at + cleared_.bytes);
     }
 
     // The device's copy of n values, in memory that is not released; null after a failure.
     template <class T>
     T* upload(const T* host, u64 n) {
-        return static_cast<T*>(upload_bytes(host, n * sizeof(T)));
+        void* const pinned = stage(n * sizeof(T));
+        T* const memory = allocate<T>(n);
+        if (!ok() || n == 0) return nullptr;
+        std::memcpy(pinned, host, n * sizeof(T));
+        check(call, api.cuMemcpyHtoDAsync_v2(address(memory), pinned, n * sizeof(T), stream),
+              "cuMemcpyHtoDAsync");
+        return memory;
     }
 
     void copy(void* to, const void* from, u64 bytes) {
-        if (!ok() || bytes == 0) return;
-        waiting_.push_back([=] {
+        if (ok() && bytes != 0)
             check(call, api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream),
                   "cuMemcpyDtoDAsync");
-        });
-    }
-
-    // Puts on the stream what has been asked for since the last time: first all that is uploaded, in one
-    // copy. Messages and events come after it.
-    void flush() {
-        for (Upload& each : uploads_) {
-            const u64 bytes = each.used - each.copied;
-            if (!ok() || bytes == 0) continue;
-            check(call,
-                  api.cuMemcpyHtoDAsync_v2(address(each.device + each.copied), each.pinned + each.copied,
-                                           bytes, stream),
-                  "cuMemcpyHtoDAsync");
-            each.copied = each.used;
-        }
-        for (const std::function<void()>& each : waiting_)
-            if (ok()) each();
-        waiting_.clear();
     }
 
     // Uninitialised device memory, aligned to ALIGNMENT, or SMALL_ALIGNMENT if it is little, that lives
@@ -128,12 +130,7 @@ public:
     // was released, or comes from the arena as long as that lasts; then small requests share what the caller
     // is asked for, since asking may take the lock of an interpreter.
     void* allocate(u64 bytes) {
-        u8* const released = reuse(whole(bytes));
-        return released != nullptr ? released : allocate_unused(bytes);
-    }
-
-    // The same, and nothing of the call has used it.
-    void* allocate_unused(u64 bytes) {
+        if (u8* const released = reuse(whole(bytes))) return released;
         const u64 room = rounded(bytes);
         call.arena_wanted += room;
         if (room > left_ && bytes > SMALL) return begin(whole(bytes));
@@ -219,7 +216,7 @@ private:
 #endif
     static constexpr u64 SMALL = SHARES ? 1 << 14 : 0;
     static constexpr u64 CHUNK = 1 << 18;
-    static constexpr u64 UPLOAD = SHARES ? 1 << 12 : 0;
+    static constexpr u64 CLEARED = SHARES ? 1 << 12 : 0;
     static constexpr u64 LEAST_REUSED = 1 << 10;
 
     static u64 rounded(u64 bytes) {
@@ -231,7 +228,6 @@ private:
     // to be there first. A captured call gets memory that it has.
     void let_land() {
         if (!ok() || !in_flight || call.report != nullptr) return;
-        flush();
         if (check(call, api.cuEventRecord(group.ready, stream), "cuEventRecord"))
             await(call, group, group.ready, -1, [](char* text, u64 size) {
                 std::snprintf(text, size, "messages before memory is allocated");
@@ -247,50 +243,28 @@ private:
         return memory;
     }
 
-    // What goes to the device with the next flush, from pinned memory; zeros for null. It is there before
-    // anything else of that flush, so that its memory is not of what was released.
-    void* upload_bytes(const void* host, u64 bytes) {
-        if (!ok() || bytes == 0) return nullptr;
-        const u64 room = SHARES ? rounded(bytes) : bytes;
-        if (uploads_.empty() || uploads_.back().bytes - uploads_.back().used < room) {
-            const u64 all = room < UPLOAD ? UPLOAD : room;
-            u8* const device = static_cast<u8*>(allocate_unused(all));
-            u8* const pinned = static_cast<u8*>(stage(all));
-            if (!ok()) return nullptr;
-            uploads_.push_back({device, pinned, all, 0, 0});
-        }
-        Upload& to = uploads_.back();
-        if (host == nullptr)
-            std::memset(to.pinned + to.used, 0, bytes);
-        else
-            std::memcpy(to.pinned + to.used, host, bytes);
-        to.used += room;
-        return to.device + to.used - room;
+    // An argument as a kernel gets it: of a table where it is.
+    template <class Argument>
+    Argument passed(const Argument& argument, Tables&, u64&) {
+        static_assert(sizeof(Argument) % 8 == 0, "parameters are made of words");
+        return argument;
     }
 
-    void fill(void* memory, unsigned char byte, u64 bytes) {
-        if (!ok() || bytes == 0) return;
-        waiting_.push_back([=] {
-            check(call, api.cuMemsetD8Async(address(memory), byte, bytes, stream), "cuMemsetD8Async");
-        });
+    template <class Entry>
+    u64 passed(const std::vector<Entry>& table, Tables& to, u64& used) {
+        const u64 words = table.size() * sizeof(Entry) / 8;
+        if (words > TABLE_WORDS - used) return reinterpret_cast<u64>(upload(table.data(), table.size()));
+        std::memcpy(to.words + used, table.data(), 8 * words);
+        used += words;
+        return 8 * (used - words);
     }
-
-    // Pinned memory on its way to the device.
-    struct Upload {
-        u8* device;
-        u8* pinned;
-        u64 bytes;
-        u64 used;
-        u64 copied;
-    };
 
     u8* next_;  // of the arena, or of memory that small requests share
     u64 left_;
     Spare spare_;
     Room kept_;
     Spare bitmaps_;  // what was released of it
-    std::vector<Upload> uploads_;
-    std::vector<std::function<void()>> waiting_;  // for the next flush
+    Room cleared_;   // what is left of it
 };
 
 }  // namespace zenc

@@ -37,22 +37,19 @@ public:
 
     // Raises unless segments, which are marked and ranked, have room.
     void weigh(const Segments& segments) {
-        const auto [table] = upload_all(queue_, segments);
-        queue_.launch(WEIGH, Queue::blocks_for(segments.size()), 1, table, number_of(segments), raised());
+        queue_.launch(WEIGH, Queue::blocks_for(segments.size()), 1, segments, number_of(segments), raised());
     }
 
     // Writes how many slots segments have: none once it is raised.
     void admit(const Segments& segments) {
-        const auto [table] = upload_all(queue_, segments);
-        queue_.launch(ADMIT, Queue::blocks_for(most_words(segments) + 1), rows_for(segments.size()), table,
+        queue_.launch(ADMIT, Queue::blocks_for(most_words(segments) + 1), rows_for(segments.size()), segments,
                       number_of(segments), raised());
     }
 
     // Raises if a word on the device is not what it should be.
     void expect(const std::vector<Expected>& words) {
         if (words.empty()) return;
-        const auto [table] = upload_all(queue_, words);
-        queue_.launch(RAISE, Queue::blocks_for(words.size()), 1, table, static_cast<i64>(words.size()),
+        queue_.launch(RAISE, Queue::blocks_for(words.size()), 1, words, static_cast<i64>(words.size()),
                       raised());
     }
 

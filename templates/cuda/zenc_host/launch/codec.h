@@ -18,10 +18,9 @@ inline u64 most_index_words(const Segments& segments) {
 // The index of every segment, and zeros behind its values. Bitmap and ranks are there.
 inline void encode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return;
-    const auto [table] = upload_all(queue, segments);
     const u64 words = most_words(segments), index = most_index_words(segments);
     queue.launch(ENCODE_INDEX, Queue::blocks_for(words < index ? index : words), rows_for(segments.size()),
-                 table, number_of(segments), row_bytes(queue.call));
+                 segments, number_of(segments), row_bytes(queue.call));
 }
 
 // The high words of every elias_fano index as a bitmap: their ranks say where each tile of slots begins.
@@ -42,11 +41,10 @@ inline Segments high_words(const Segments& segments) {
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
     if (const Segments high = high_words(segments); !high.empty()) rank(queue, high);
-    const auto [table] = upload_all(queue, segments);
     auto* const checks = queue.allocate_cleared<Check>(segments.size());
     auto* const status = queue.allocate<i64>(segments.size());
     queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(most_words(segments), TILE_WORDS),
-                 rows_for(segments.size()), table, number_of(segments), checks, status);
+                 rows_for(segments.size()), segments, number_of(segments), checks, status);
     return status;
 }
 

@@ -1,7 +1,6 @@
-// Descriptors on their way to the device, all tables of a launch in one copy.
+// Tables of descriptors, and grids of kernels that take them.
 #pragma once
 
-#include <tuple>
 #include <vector>
 
 #include "zenc/launch.h"
@@ -11,25 +10,6 @@
 namespace zenc {
 
 using Segments = std::vector<Segment>;
-
-// The device's copies of tables whose entries have multiples of 8 bytes.
-template <class... Entries>
-inline std::tuple<const Entries*...> upload_all(Queue& queue, const std::vector<Entries>&... tables) {
-    std::vector<u64> words;
-    u64 next = 0;
-    const auto append = [&](const auto& table) {
-        const u64* const first = reinterpret_cast<const u64*>(table.data());
-        words.insert(words.end(), first, first + table.size() * sizeof table[0] / 8);
-    };
-    const auto take = [&](const auto& table) {
-        const u64 at = next;
-        next += table.size() * sizeof table[0];
-        return at;
-    };
-    (append(tables), ...);
-    next = reinterpret_cast<u64>(queue.upload(words.data(), words.size()));
-    return std::tuple<const Entries*...>{reinterpret_cast<const Entries*>(take(tables))...};
-}
 
 // Rows of a grid for n segments; kernels stride over those beyond.
 inline u64 rows_for(u64 n) {

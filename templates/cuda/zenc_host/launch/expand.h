@@ -13,9 +13,8 @@ static const Kernel EXPAND_UNITS("zenc_expand_units");
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
     const Call& call = queue.call;
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
-    const auto [table] = upload_all(queue, parts);
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
-    queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, table, row_bytes(call),
+    queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, row_bytes(call),
                  veto, call.dense_out);
 }
 
@@ -25,7 +24,7 @@ inline bool slots_are_units(const Call& call) {
 }
 
 // The units of all parts as one segment, marked and ranked. Contiguous units have no need of it.
-inline Segment find_units(Queue& queue, const Segments& parts, const Segment* table) {
+inline Segment find_units(Queue& queue, const Segments& parts) {
     Segment found = {};
     const Call& call = queue.call;
     if (slots_are_units(call)) return found;
@@ -34,7 +33,7 @@ inline Segment find_units(Queue& queue, const Segments& parts, const Segment* ta
     found.bitmap = queue.allocate_bitmap(words_of(found.slots));
     found.ranks = queue.allocate<u64>(ranks_of(found.slots));
     queue.clear(found.bitmap, 8 * words_of(found.slots));
-    queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), queue.partition, table,
+    queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), queue.partition, parts,
                  found.bitmap);
     rank(queue, {found});
     return found;
@@ -44,13 +43,11 @@ inline Segment find_units(Queue& queue, const Segments& parts, const Segment* ta
 inline void expand_units(Queue& queue, const Segments& parts) {
     const Call& call = queue.call;
     if (call.count_out == 0) return;
-    const auto [table] = upload_all(queue, parts);
-    const Segments found = {find_units(queue, parts, table)};
+    const Segments found = {find_units(queue, parts)};
     const bool by_parts = found[0].bitmap == nullptr;
     const Segments& rows = by_parts ? parts : found;
-    const auto [units] = upload_all(queue, found);
     queue.launch(EXPAND_UNITS, blocks_for_rows(rows, static_cast<u64>(row_bytes(call))),
-                 rows_for(rows.size()), queue.partition, table, units, row_bytes(call), call.ids_out,
+                 rows_for(rows.size()), queue.partition, parts, found, row_bytes(call), call.ids_out,
                  call.values_out);
 }
 

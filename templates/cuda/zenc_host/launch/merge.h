@@ -13,37 +13,31 @@ static const Kernel SPREAD("zenc_spread");
 
 // The bitmap of to[i] = the union of those of its pieces, which are in `from`.
 inline void unite(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
-    const auto [targets, of, table] = upload_all(queue, to, pieces, from);
-    queue.launch(UNION, Queue::blocks_for(most_words(to)), rows_for(to.size()), targets, number_of(to), of,
-                 table);
+    queue.launch(UNION, Queue::blocks_for(most_words(to)), rows_for(to.size()), to, number_of(to), pieces,
+                 from);
 }
 
 // The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
 inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
-    const auto [targets, of, table] = upload_all(queue, to, pieces, from);
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch(MERGE, blocks, rows_for(to.size()), targets, number_of(to), of, table, queue.call.width);
+    queue.launch(MERGE, blocks, rows_for(to.size()), to, number_of(to), pieces, from, queue.call.width);
 }
 
 // The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.
 inline void fill(Queue& queue, const Segments& from, const Segments& to) {
-    const auto [sources, targets] = upload_all(queue, from, to);
-    queue.launch(FILL, Queue::blocks_for(most_words(to)), rows_for(to.size()), sources, targets,
-                 number_of(to));
+    queue.launch(FILL, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to, number_of(to));
 }
 
 // The bitmap of to[i] = the slots of from[i] whose rows are not all zero.
 inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to) {
-    const auto [sources, targets] = upload_all(queue, from, to);
-    queue.launch(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), rows_for(to.size()), sources, targets,
+    queue.launch(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), rows_for(to.size()), from, to,
                  number_of(to), value_bytes(queue.call), queue.call.width);
 }
 
 // The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none.
 inline void spread(Queue& queue, const Segments& from, const Segments& to) {
-    const auto [sources, targets] = upload_all(queue, from, to);
     const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
-    queue.launch(SPREAD, blocks, rows_for(to.size()), sources, targets, number_of(to), row_bytes(queue.call));
+    queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
 }
 
 }  // namespace zenc

@@ -21,7 +21,7 @@ static const Kernel JOIN_DENSE("zenc_join_dense");
 // Who owns the units that somebody holds; on the device. All of it follows from the sets, which stay there,
 // and the owners of the units of several holders.
 struct Owners {
-    const Segment* sets = nullptr;  // [ranks]
+    Segments sets;
     u64 ranks = 0;
     u64 words = 0;  // of a tile of all sets
     u64 blocks = 0;
@@ -78,14 +78,13 @@ inline Owners choose_owners(Queue& queue, const Segments& sets) {
     u64* const scanning = alone + ranks;
     u64* const finding = scanning + scan_words(numbers);
     Load* const loads = queue.allocate<Load>(ranks);
-    const auto [table] = upload_all(queue, sets);
-    made.sets = table;
+    made.sets = sets;
     const u64* const number = made.all_of_several();
-    queue.launch(FIND_HOLDERS, made.blocks, 1, table, ranks, words, made.far, finding, made.masks,
+    queue.launch(FIND_HOLDERS, made.blocks, 1, sets, ranks, words, made.far, finding, made.masks,
                  made.several, alone);
-    queue.launch(CHOOSE_OWNERS, 1, 1, table, ranks, made.masks, number, alone, loads, made.owners,
+    queue.launch(CHOOSE_OWNERS, 1, 1, sets, ranks, made.masks, number, alone, loads, made.owners,
                  made.counts);
-    queue.launch(DIGEST_OWNERS, made.blocks, 1, table, ranks, words, made.far, made.several, made.owners,
+    queue.launch(DIGEST_OWNERS, made.blocks, 1, sets, ranks, words, made.far, made.several, made.owners,
                  made.digest, made.starts);
     queue.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, made.starts, numbers, scanning);
     queue.launch(COUNT_PARTS, Queue::blocks_for(made.room), 1, made.masks, number, ranks, made.owners,
@@ -112,37 +111,33 @@ inline void mark_parts(Queue& queue, const Segments& targets, const std::vector<
     if (targets.empty()) return;
     std::vector<u64> cuts(chosen.ranks * chosen.ranks, ~0ULL);
     for (u64 i = 0; i < targets.size(); ++i) cuts[of[i] * chosen.ranks + targets[i].part] = i;
-    const auto [table, ranks, cut_table] = upload_all(queue, targets, of, cuts);
-    queue.launch(BEGIN_PARTS, Queue::blocks_for(most_words(targets)), rows_for(targets.size()), table,
-                 number_of(targets), ranks);
+    queue.launch(BEGIN_PARTS, Queue::blocks_for(most_words(targets)), rows_for(targets.size()), targets,
+                 number_of(targets), of);
     queue.launch(MARK_PARTS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, chosen.masks, cut_table, table,
+                 chosen.several, chosen.owners, chosen.starts, chosen.masks, cuts, targets,
                  number_of(targets));
     rank(queue, targets);
 }
 
 // The values of targets[part] = the rows of rank `own` in its slots.
 inline void split_rows(Queue& queue, const Segments& targets, i64 own, const Owners& chosen) {
-    const auto [table] = upload_all(queue, targets);
     queue.launch(SPLIT_ROWS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, own, table, row_bytes(queue.call));
+                 chosen.several, chosen.owners, chosen.starts, own, targets, row_bytes(queue.call));
 }
 
 // Writes call.ids_out and call.values_out: all units, ascending, from the complete parts.
 inline void join_units(Queue& queue, const Owners& chosen, const Segments& parts) {
     const Call& call = queue.call;
-    const auto [table] = upload_all(queue, parts);
     queue.launch(JOIN_UNITS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, table, row_bytes(call), call.ids_out,
+                 chosen.several, chosen.owners, chosen.starts, parts, row_bytes(call), call.ids_out,
                  call.values_out);
 }
 
 // Writes call.dense_out, every byte of it.
 inline void join_dense(Queue& queue, const Owners& chosen, const Segments& parts) {
     const Call& call = queue.call;
-    const auto [table] = upload_all(queue, parts);
     queue.launch(JOIN_DENSE, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, table, row_bytes(call), call.dense_out);
+                 chosen.several, chosen.owners, chosen.starts, parts, row_bytes(call), call.dense_out);
 }
 
 }  // namespace zenc

@@ -28,24 +28,20 @@ public:
     void mark() {
         const u64 words = queue_.partition.parts * part_words_, work = scan_words(words_ranked(64 * words));
         const u64 ranks = ranks_bytes() / 8;
-        ranks_ = queue_.allocate<u64>(ranks + words + work);
+        ranks_ = queue_.allocate<u64>(ranks + words);
         bitmap_ = ranks_ + ranks;
         queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
-        const u64 written = writes_words() ? words : 0;
-        queue_.clear(bitmap_ + written, 8 * (words - written + work));
+        if (!writes_words()) queue_.clear(bitmap_, 8 * words);
         whole_ = Segment{};
         whole_.bitmap = bitmap_;
         whole_.ranks = ranks_;
         whole_.slots = whole_.count = 64 * words;
-        const auto [table, status] = upload_all(queue_, Segments{whole_}, std::vector<u64>{~0ULL});
         if (queue_.call.ids != nullptr)
-            mark_units(const_cast<u64*>(status));
+            mark_units();
         else
             mark_dense();
-        queue_.launch(RANK, Queue::blocks_for_tiles(words, SCAN_TILE), 1, table, i64{1}, bitmap_ + words,
-                      work);
-        queue_.release(Room{reinterpret_cast<u8*>(bitmap_ + words),
-                            Queue::whole(8 * (ranks + words + work)) - 8 * (ranks + words)});
+        queue_.launch(RANK, Queue::blocks_for_tiles(words, SCAN_TILE), 1, Segments{whole_}, i64{1},
+                      queue_.allocate_cleared<u64>(work), work);
     }
 
     // Gives the segment of part segment.part its bitmap and ranks.
@@ -98,18 +94,19 @@ private:
         for (const Segment& part : parts) rows += part.count;
         if (queue_.call.ids != nullptr && rows > n) rows = n;
         if (rows == 0) return;
-        const auto [table] = upload_all(queue_, parts);
         if (queue_.call.ids == nullptr)
-            place_dense(table, blocks_for_rows(parts, bytes_of_row()));
+            place_dense(parts);
         else if (n == rows && !capacity_.on())
-            place_once(table);
+            place_once(parts);
         else
-            place_summed(table, rows);
+            place_summed(parts, rows);
     }
 
-    void mark_units(u64* status) {
+    void mark_units() {
         const Call& call = queue_.call;
         const u64 n = static_cast<u64>(call.n);
+        u64* const status = queue_.allocate<u64>(1);
+        queue_.fill(status, 0xFF, sizeof *status);
         status_ = status;
         slots_ = queue_.allocate<i64>(n);
         if (call.tables != nullptr)
@@ -126,34 +123,34 @@ private:
                       bitmap_);
     }
 
-    void place_once(const Segment* table) const {
+    void place_once(const Segments& parts) const {
         const Call& call = queue_.call;
         const u64 lanes = bytes_of_row() >= WIDE_ROW ? 32 / WIDE_ROWS : 1;
         queue_.launch(PLACE_ONCE, Queue::blocks_for(lanes * static_cast<u64>(call.n)), 1, queue_.partition,
-                      table, slots_, call.n, call.values, call.divisor);
+                      parts, slots_, call.n, call.values, call.divisor);
     }
 
     // There are `most` rows, or fewer in capacity mode.
-    void place_summed(const Segment* table, u64 most) const {
+    void place_summed(const Segments& parts, u64 most) const {
         const Call& call = queue_.call;
-        const Grouped by_row = group(queue_, table, slots_, most);
+        const Grouped by_row = group(queue_, parts, slots_, most);
         const u64* const distinct = capacity_.on() ? whole_.actual : ranks_ + ranks_of(whole_.slots) - 1;
         const u64 width = static_cast<u64>(call.width), rows = rows_for(ceil_divide(width, SUM_COLUMNS));
         const u64 lanes = width < 32 ? width : 32;
-        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, queue_.partition, table, slots_,
+        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, queue_.partition, parts, slots_,
                       call.values, call.divisor, by_row.keys, by_row.shift, by_row.starts, distinct);
         if (const u64 popular = popular_words(static_cast<u64>(call.n)) - 1)
             queue_.launch(PLACE_POPULAR, popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS, rows,
-                          queue_.partition, table, slots_, call.values, call.divisor, by_row.keys,
+                          queue_.partition, parts, slots_, call.values, call.divisor, by_row.keys,
                           by_row.shift, by_row.starts, by_row.popular);
         queue_.release(by_row.keys, static_cast<u64>(call.n));
         queue_.release(by_row.starts, most + 1);
     }
 
-    void place_dense(const Segment* table, u64 blocks) const {
+    void place_dense(const Segments& parts) const {
         const Call& call = queue_.call;
-        queue_.launch(PLACE_DENSE, blocks, rows_for(queue_.partition.parts), queue_.partition, table,
-                      call.values, call.divisor);
+        queue_.launch(PLACE_DENSE, blocks_for_rows(parts, bytes_of_row()), rows_for(parts.size()),
+                      queue_.partition, parts, call.values, call.divisor);
     }
 
     // Whether marking writes every word, and sets no bits in what is cleared.

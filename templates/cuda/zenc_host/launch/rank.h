@@ -13,8 +13,7 @@ inline void rank(Queue& queue, const Segments& segments) {
     const u64 numbers = words_ranked(64 * most_words(segments));
     const u64 words = scan_words(numbers);
     u64* const work = queue.allocate_cleared<u64>(words * segments.size());
-    const auto [table] = upload_all(queue, segments);
-    queue.launch(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), rows_for(segments.size()), table,
+    queue.launch(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), rows_for(segments.size()), segments,
                  number_of(segments), work, words);
 }
 

@@ -64,15 +64,14 @@ private:
     u64 *keys_, *other_, *counts_, *work_;
 };
 
-// The inputs in `slots` [n], which have `distinct` rows, or fewer, in the segments of `parts` (a table on the
-// device).
-inline Grouped group(Queue& queue, const Segment* table, const i64* slots, u64 distinct) {
+// The inputs in `slots` [n], which have `distinct` rows, or fewer, in the segments of `parts` .
+inline Grouped group(Queue& queue, const Segments& parts, const i64* slots, u64 distinct) {
     const Call& call = queue.call;
     const u64 n = static_cast<u64>(call.n), shift = bits_below(n);
     if (shift + bits_below(distinct) > 64)
         fail(queue.call, OUT_OF_MEMORY, -1, "%llu units are too many, of which some come several times", n);
     Sorter sorter(queue, n, shift, distinct);
-    queue.launch(MAKE_KEYS, Queue::blocks_for(n), 1, queue.partition, table, slots, n, shift, sorter.keys());
+    queue.launch(MAKE_KEYS, Queue::blocks_for(n), 1, queue.partition, parts, slots, n, shift, sorter.keys());
     sorter.sort();
     sorter.release();
     const Grouped made = {sorter.keys(), shift, queue.allocate<u64>(distinct + 1),

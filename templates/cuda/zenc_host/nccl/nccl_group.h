@@ -31,7 +31,6 @@ inline void begin(Queue& queue, Communicator& group, const char* what, const Pos
 
 // words [n] on the device become the greatest of all ranks, each by itself.
 inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
-    queue.flush();
     if (!queue.ok()) return;
     queue.in_flight = true;
     begin(queue, group, "an all-reduce", [&](ncclComm_t nccl) {
@@ -50,8 +49,6 @@ public:
     // Puts them on the queue.
     void run() {
         if (!queue_.ok() || transfers_.empty()) return;
-        queue_.flush();
-        if (!queue_.ok()) return;
         queue_.in_flight = true;
         begin(queue_, group_, "a group of messages", [this](ncclComm_t nccl) { return post(nccl); });
     }

@@ -7,14 +7,23 @@
 namespace emulator {
 
 template <class T>
-T parameter(const u64* words) {
+struct Parameter {
     static_assert(sizeof(T) % 8 == 0, "parameters of a kernel are words, or structures of words");
-    struct Words {
-        u64 words[sizeof(T) / 8];
-    } of_value;
-    __builtin_memcpy(&of_value, words, sizeof of_value);
-    return __builtin_bit_cast(T, of_value);
-}
+
+    static T of(const u64* words) {
+        struct Words {
+            u64 words[sizeof(T) / 8];
+        } of_value;
+        __builtin_memcpy(&of_value, words, sizeof of_value);
+        return __builtin_bit_cast(T, of_value);
+    }
+};
+
+// What is large stays where it is.
+template <class T>
+struct Parameter<const T&> {
+    static const T& of(const u64* words) { return *reinterpret_cast<const T*>(words); }
+};
 
 template <int... I>
 struct Indices {};
@@ -39,7 +48,7 @@ struct Launcher<F> {
 
     template <int... I>
     static void call_with([[maybe_unused]] const u64* words, Indices<I...>*) {
-        F(parameter<P>(words + words_before(I))...);
+        F(Parameter<P>::of(words + words_before(I))...);
     }
 };
 
@@ -54,6 +63,8 @@ struct Launcher<F> {
         #name, #parameters, emulator::Launcher<&name##_body>::COUNT,                      \
         emulator::Launcher<&name##_body>::SIZES, emulator::Launcher<&name##_body>::call}; \
     static void name##_body parameters
+
+#define ZENC_TABLES const zenc::Tables& tables
 
 #define ZENC_SHARED(T, name, n)       \
     static const char name##_tag = 0; \
