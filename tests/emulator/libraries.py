@@ -89,6 +89,10 @@ class Libraries:
         """Have so many kernels of NCCL at most be on a device at once, of all communicators; 0: any number."""
         self.library.emulator_places(kernels)
 
+    def messages(self, device: int) -> int:
+        """How many of them are on a device now."""
+        return int(self.library.emulator_messages(device))
+
     def calls(self, function: str, device: int) -> int:
         """Calls of ``function`` for a device so far; "wait": events that a host has waited for."""
         self.library.emulator_calls.restype = ctypes.c_int64

@@ -27,24 +27,27 @@ def libraries():
 
 
 def side_by_side(libraries: Libraries, ours: list[Collective], theirs_first: set[int]) -> list[tuple[str, list[int]]]:
-    """The outcome of a call and of another communicator's all-reduce, by rank: each begins when the other has."""
+    """The outcome of a call and of another communicator's all-reduce, by rank: each begins behind the other."""
     both_began = threading.Barrier(2)
+
+    def meet(device: int) -> None:
+        """Wait until one of the two is on the GPU, on both ranks; it stays there if it is not the same one."""
+        while len(theirs_first) == 1 and not libraries.messages(device):
+            time.sleep(0.001)
+        both_began.wait(20)
 
     def body(rank: Rank) -> tuple[str, list[int]]:
         theirs, gradient = np.zeros_like(OWN), GRADIENTS[rank.number].clone()
-        before = libraries.calls("ncclGroupEnd", rank.number)
 
         def begin_theirs() -> None:
             rank.all_reduce(OWN, theirs, INT64, SUM)
 
         if rank.number in theirs_first:
             begin_theirs()
-            both_began.wait(20)
+            meet(rank.number)
         call = ours[rank.number].all_reduce(gradient, async_op=True)
         if rank.number not in theirs_first:
-            while libraries.calls("ncclGroupEnd", rank.number) == before:
-                time.sleep(0.001)
-            both_began.wait(20)
+            meet(rank.number)
             begin_theirs()
         try:
             call.wait()

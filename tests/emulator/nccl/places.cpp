@@ -41,3 +41,8 @@ void emulator_places(int kernels) {
     emulator::places = kernels;
     emulator::changed.notify_all();
 }
+
+int emulator_messages(int device) {
+    const std::lock_guard lock(emulator::mutex);
+    return emulator::taken[device];
+}
