@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from zenc.torch.clip import clip_grad_norm_
     from zenc.torch.dry_run import DryRun
     from zenc.torch.handle import Attachment
-    from zenc.torch.hook import ZencState, zenc_hook
-    from zenc.torch.noop import noop_hook
+    from zenc.torch.hook import ZencState, noop_hook, zenc_hook
 
 _HOMES = {
     "tune": "zenc.forecast",
@@ -65,7 +64,7 @@ _HOMES = {
     "load": "zenc.api",
     "load_topology": "zenc.topology.load",
     "schemes": "zenc.api",
-    "noop_hook": "zenc.torch.noop",
+    "noop_hook": "zenc.torch.hook",
     "zenc_hook": "zenc.torch.hook",
 }
 

@@ -244,8 +244,7 @@ def load(
         SynchronisationError: another rank failed, holds another scheme, or did not come.
     """
     from zenc.pipeline import backend
-    from zenc.runtime.deadline import deadline_of
-    from zenc.runtime.load import load_collective
+    from zenc.runtime.load import deadline_of, load_collective
 
     seconds = deadline_of(deadline, group)
     return load_collective(lambda size: _artifact_for(size, what, params), backend, group, seconds, capacity)
@@ -303,8 +302,7 @@ def calibrate(
     """
     import torch.distributed as dist
 
-    from zenc.calibrate.latency_fit import RING
-    from zenc.calibrate.network import calibrate
+    from zenc.calibrate.network import RING, calibrate
     from zenc.runtime.cpu import library
 
     ranks = dist.get_world_size(group)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from zenc.api import compile, compile_text
-from zenc.calibrate.latency_fit import RING, Latency, latency
+from zenc.calibrate.network import RING, Latency, latency
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
 

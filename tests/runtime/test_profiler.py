@@ -11,7 +11,7 @@ import torch
 import zenc
 from zenc.errors import CostError, ZencError
 from zenc.gradients.sample import sample_ids
-from zenc.runtime.sampling.presence import count_dtype
+from zenc.runtime.sampling import count_dtype
 
 
 def marked(gradient, sample=65_536):

@@ -1,11 +1,14 @@
 """Measurement of the network and the kernels of a process group: the numbers of ``zenc.simulator.calibration``.
 
-    call, step,     empty calls of schemes with few and with many steps: see ``zenc.calibrate.latency_fit``
+    call, step,     empty calls of schemes with few steps and with many: ``latency`` fits an upper bound
     message
     bandwidth       messages of two sizes around a ring; the difference of the times is that of the bytes
     buffer          what of a message is not there when its sender goes on: the time from then on, as bytes
     fan_in          as many bytes in messages to all peers at once: what that takes beyond the ring
     kernels         this rank's own: see ``zenc.calibrate.kernel_benchmark``
+
+Plain messages of the process group would say little of latency: they go another way than a scheme's. Where ranks share
+processors even empty calls are mostly work of theirs, which longer messages hide behind the wire.
 
 Each time is the median of several rounds, that of an empty call or of a kernel the least, of the slowest rank. How far
 rounds differ tells whether the machine did something else meanwhile: kernels are then timed again, and the least of all
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any, TypeVar
@@ -24,11 +28,37 @@ import torch
 import torch.distributed as dist
 
 from zenc.calibrate.kernel_benchmark import Watch, fit_kernels, timed
-from zenc.calibrate.latency_fit import latency
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.collective import Collective
 from zenc.runtime.cpu.kernels import Kernels
 from zenc.simulator.calibration import BUSY, FAN_IN_SHARE, Calibration
+
+RING = (
+    "scheme ring { communication: ring aggregation: incremental partition: parallelism "
+    "balance: balanced by permutation push: coo pull: coo }"
+)
+"""2 (n - 1) steps among n ranks, in each of which a rank sends one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds of a call beside its steps, of a step, and of each message that a rank sends in it."""
+
+    call: float
+    step: float
+    message: float
+
+
+def latency(size: int, one: float, two: float, ring: float) -> Latency:
+    """Seconds of a call, a step and a message, from those of empty calls among ``size`` ranks, 2 or more.
+
+    ``one`` is of one step in which each rank sends to all others, ``two`` of two such steps, ``ring`` of ``RING``.
+    Among two ranks messages can't be told from steps, and count as them.
+    """
+    exchange = max(0.0, two - one)
+    step = exchange if size == 2 else min(exchange, max(0.0, (ring - two) / (2 * (size - 2))))
+    return Latency(max(0.0, one - exchange), step, (exchange - step) / (size - 1))
+
 
 SMALL = 8
 FIRST, LONG_ENOUGH, MOST = 1 << 16, 0.05, 1 << 28
@@ -56,7 +86,7 @@ def calibrate(
 ) -> Calibration:
     """Measure on ``group``, all ranks together; every rank gets the same result.
 
-    ``calls``: the schemes of one step, of two and of many that ``zenc.calibrate.latency_fit`` wants, loaded on the
+    ``calls``: the schemes of one step, of two and of many that ``latency`` wants, loaded on the
     group. ``kernels`` are those of the second one, ``by_holders`` those of any scheme by holders. ``link``: what the
     links are said to carry, in bytes a second; the efficiency is to that, or else 1.
 

@@ -80,7 +80,7 @@ def deadline() -> Finding:
     if "ZENC_DEADLINE_S" not in os.environ:
         value = "the process group's own timeout, init_process_group(timeout=...); deadline= gives another one"
         return Finding("deadline", "good", value)
-    from zenc.runtime.deadline import deadline_of
+    from zenc.runtime.load import deadline_of
 
     return Finding("deadline", "good", f"{deadline_of(None, None):g} s for any single wait, by ZENC_DEADLINE_S")
 

@@ -27,8 +27,8 @@ from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
-from zenc.runtime.operation import Operation, OpLike
-from zenc.runtime.sampling.sparsity_probe import Probe, SparsityProbe
+from zenc.runtime.prepared_call import Operation, OpLike
+from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.scheme.model import HierarchicalHash
 from zenc.select.online import Decision, Records, Selector

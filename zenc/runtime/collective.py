@@ -19,8 +19,7 @@ from zenc.runtime.backend_api import Backend
 from zenc.runtime.call_queue import Work
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Exchangeable, as_tensor, layout_of
-from zenc.runtime.operation import Operation, OpLike, operation_of
-from zenc.runtime.prepared_call import PreparedCall, signature_of
+from zenc.runtime.prepared_call import Operation, OpLike, PreparedCall, operation_of, signature_of
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.stats import CallReport, CallStats
 from zenc.runtime.streams import on_stream

@@ -1,19 +1,44 @@
-"""Prepared calls: what all-reduces of tensors of one shape, dtype and operation share, and how one is made."""
+"""Prepared calls: what all-reduces of tensors of one shape, dtype and operation share, and how one is made.
+
+The operations are "sum" and "mean", which torch calls ReduceOp.SUM and ReduceOp.AVG.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import torch
+import torch.distributed as dist
 
+from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.backend_api import Call, Prepared
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.layout import Layout
-from zenc.runtime.operation import Operation
 from zenc.runtime.stats import CallStats
+
+Operation = Literal["sum", "mean"]
+OPERATIONS: tuple[Operation, ...] = ("sum", "mean")
+OpLike: TypeAlias = "Operation | dist.ReduceOp | dist.ReduceOp.RedOpType"
+"""An operation as users may name it."""
+_OF_TORCH: tuple[tuple[object, Operation], ...] = ((dist.ReduceOp.SUM, "sum"), (dist.ReduceOp.AVG, "mean"))
+
+
+def operation_of(given: OpLike) -> Operation:
+    """The operation that ``given`` names; raises TensorError (``unknown-operation``)."""
+    if given == "sum" or given == "mean":
+        return given
+    said = repr(given)
+    if isinstance(given, dist.ReduceOp):
+        for known, operation in _OF_TORCH:
+            if given == known:
+                return operation
+        said = f"ReduceOp.{getattr(given, 'name', '...')}"
+    message = f"unknown operation {said}; one of {', '.join(OPERATIONS)}, or ReduceOp.SUM and ReduceOp.AVG"
+    raise TensorError(Diagnostic("unknown-operation", message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,12 @@ from zenc.gradients.profile_io import dump_profiles
 from zenc.gradients.sample import HolderCounts
 from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.layout import Layout, layout_of
-from zenc.runtime.sampling.presence import PresenceSampler, count_dtype
+from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:
     from zenc.runtime.communicator import Communicator
 
-SAMPLE = 65_536
 MOST_SAMPLED = 1 << 24
 
 

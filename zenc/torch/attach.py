@@ -13,15 +13,14 @@ from zenc.api import load
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, SchemeError
 from zenc.pipeline import Parameters
-from zenc.runtime.deadline import deadline_of
 from zenc.runtime.gpu.fixed_capacity import Shares
+from zenc.runtime.load import deadline_of
 from zenc.runtime.profiler import Profiler, agree
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState
-from zenc.torch.parameters import dense_parameters, sparse_parameters
+from zenc.torch.parameters import UnusedWatch, dense_parameters, sparse_parameters
 from zenc.torch.slot import take
-from zenc.torch.unused import UnusedWatch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

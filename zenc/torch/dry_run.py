@@ -24,10 +24,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zenc.errors import CostError, Diagnostic
 from zenc.runtime.communicator import Communicator, communicator_for
-from zenc.runtime.deadline import deadline_of
 from zenc.runtime.layout import DTYPE_NAMES, layout_of
+from zenc.runtime.load import deadline_of
 from zenc.runtime.profiler import Profiler, agree
-from zenc.runtime.sampling.presence import PresenceSampler
+from zenc.runtime.sampling import PresenceSampler
 from zenc.scheme.model import Unit
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.torch.slot import Averaged, Slot, own_way, take

@@ -1,14 +1,20 @@
-"""The DDP communication hook: sparse buckets go through the scheme, dense ones keep DDP's own all-reduce.
+"""DDP communication hooks: sparse buckets go through the scheme, dense ones mostly keep DDP's own all-reduce.
 
 DDP gives every sparse parameter a bucket of its own, whose buffer is one sparse COO tensor, mostly uncoalesced, and
 takes the future of one sparse tensor of the same shape back. With a hook DDP does not divide by the number of ranks;
 the hook does. Buckets are rebuilt after the first step, so what is kept by parameter is kept by name.
+
+Dense tables whose optimizer refuses sparse gradients, such as Adam, have gradients that are mostly rows of zeros. DDP
+lays the gradients of a bucket one after another in one buffer; of those that go through the scheme all the same, what
+lies between stays with DDP's own all-reduce, in pieces as large as can be.
 """
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -19,10 +25,61 @@ from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport, CallStats
-from zenc.torch.dense import reduce_dense
 from zenc.torch.metrics import MetricsLog
 from zenc.torch.slot import own_way
 from zenc.torch.summary import Totals
+
+log = logging.getLogger("zenc")
+Future: TypeAlias = torch.futures.Future[Any]
+
+
+def reduce_dense(
+    bucket: GradBucket,
+    through_scheme: Collection[int],
+    reduce_rows: Callable[[torch.Tensor, torch.Tensor], Future],
+    group: dist.ProcessGroup | None,
+) -> torch.futures.Future[torch.Tensor]:
+    """Average the buffer [elements] of a dense bucket over the ranks, in place.
+
+    ``reduce_rows(parameter, gradient)`` averages the gradients of the parameters whose ids are in ``through_scheme``;
+    ``group`` all else.
+    """
+    buffer = bucket.buffer()
+    ours = [
+        (parameter, gradient)
+        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True)
+        if id(parameter) in through_scheme
+    ]
+    futures = [reduce_rows(parameter, gradient) for parameter, gradient in ours]
+    futures += [_average(piece, group) for piece in _between(buffer, [gradient for _, gradient in ours])]
+
+    def whole(ended: torch.futures.Future[list[Future]]) -> torch.Tensor:
+        for future in ended.value():
+            future.wait()  # raises what one of them failed with
+        return buffer
+
+    return torch.futures.collect_all(futures).then(whole)
+
+
+def _between(buffer: torch.Tensor, taken: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """The pieces of ``buffer`` [n] that none of ``taken``, contiguous views into it, covers."""
+    first, origin = 0, int(buffer.storage_offset())
+    spans = sorted((int(view.storage_offset()) - origin, view.numel()) for view in taken)
+    for start, length in [*spans, (buffer.numel(), 0)]:
+        if start > first:
+            yield buffer[first:start]
+        first = start + length
+
+
+def _average(piece: torch.Tensor, group: dist.ProcessGroup | None) -> Future:
+    piece.div_(dist.get_world_size(group))
+    work = dist.all_reduce(piece, group=group, async_op=True)
+    assert work is not None
+    future: Future = work.get_future()
+    return future
+
+
+# No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 
 
 class ZencState:
@@ -150,3 +207,26 @@ def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torc
        pass goes on meanwhile. All ranks see the buckets in one order, and so run the calls in one order.
     """
     return state.reduce(bucket)
+
+
+# No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
+
+
+def noop_hook(state: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The bucket's buffer as it is, in its shape: ``ddp.register_comm_hook(None, zenc.noop_hook)``, to measure a bound.
+
+    A step with this hook takes what it would if synchronisation took no time; no scheme can do better. Nothing is
+    learned in such steps: the ranks' models drift apart. Throw the model away afterwards.
+    """
+    if bucket.index() == 0 and dist.get_rank(state) == 0:
+        _warn_once()
+    buffer = bucket.buffer()
+    on_gpu: list[int | str | torch.device] = [buffer.device] if buffer.is_cuda else []
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future(devices=on_gpu)
+    future.set_result(buffer)
+    return future
+
+
+@cache
+def _warn_once() -> None:
+    log.warning("noop_hook: gradients are not synchronised; use this model for nothing but timing")

@@ -1,14 +1,28 @@
-"""The parameters of a model that a scheme can serve: those with sparse gradients, and dense ones that are asked for."""
+"""Parameters that a scheme can serve: those with sparse gradients, and dense ones that are asked for; and their use.
+
+DDP can't reduce a sparse parameter that took no part in a forward pass: it waits for a gradient that never comes, or
+fails with "Expected sparse gradient to be defined" (pytorch/pytorch#80496). ``UnusedWatch`` says so early and by name:
+
+    before a forward pass     a hook on each module that looks up a sparse parameter
+    after it                  the hooks go; a parameter of which no module was called is sought in the graph
+
+So the user's module carries nothing between steps, and is copied and pickled as if nothing was attached.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable
+import weakref
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
 
-from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.did_you_mean import closest
+from zenc.errors import Diagnostic, SchemeError, TensorError, ZencError
 
 
 def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
@@ -38,8 +52,8 @@ def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[
             message = f"'{name}' has sparse gradients, which go through the scheme anyway"
             raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            help = f"did you mean '{near[0]}'?" if near else "model.named_parameters() has the names"
+            near = closest(name, known)
+            help = f"did you mean '{near}'?" if near else "model.named_parameters() has the names"
             raise SchemeError(
                 Diagnostic("unknown-parameter", f"the model has no parameter '{name}' to train", help=help)
             )
@@ -50,3 +64,89 @@ def _tied(name: str, others: list[str]) -> ZencError:
     message = f"'{name}' is a sparse embedding's and also used by {', '.join(others)}, which gives it a dense gradient"
     help = "use sparse=False for this embedding, or weights of its own for the other module"
     return SchemeError(Diagnostic("tied-to-dense", message, help=help))
+
+
+class UnusedWatch:
+    """Raises TensorError (``unused-parameter``) from a forward pass of ``ddp_model`` that leaves out one of ``sparse``.
+
+    ``sparse``: the name of a parameter -> the modules that use it. Copied or pickled with its model it watches nothing.
+    """
+
+    def __init__(
+        self, ddp_model: DistributedDataParallel | None = None, sparse: Mapping[str, Sequence[nn.Module]] | None = None
+    ) -> None:
+        self._sparse = {name: tuple(modules) for name, modules in (sparse or {}).items()}
+        self._called: set[int] = set()
+        self._within: list[RemovableHandle] = []
+        self._around: list[RemovableHandle] = []
+        if ddp_model is not None and self._sparse:
+            self._ddp = weakref.ref(ddp_model)
+            self._around = [
+                ddp_model.register_forward_pre_hook(self._begin),
+                ddp_model.register_forward_hook(self._end, always_call=True),
+            ]
+
+    def __reduce__(self) -> tuple[type[UnusedWatch], tuple[()]]:
+        return UnusedWatch, ()
+
+    def remove(self) -> None:
+        """Remove all hooks from the model."""
+        for handle in (*self._within, *self._around):
+            handle.remove()
+        self._within, self._around = [], []
+
+    def _begin(self, _: nn.Module, __: Any) -> None:
+        self._called.clear()
+        for modules in self._sparse.values():
+            self._within += [module.register_forward_pre_hook(self._seen) for module in modules]
+
+    def _seen(self, called: nn.Module, _: Any) -> None:
+        if not torch.compiler.is_compiling():  # a compiled forward pass has a graph of few nodes, which is looked into
+            self._called.add(id(called))
+
+    def _end(self, _: nn.Module, __: Any, output: Any) -> None:
+        for handle in self._within:
+            handle.remove()
+        self._within = []
+        idle = {name: modules for name, modules in self._sparse.items() if not self._called & {id(m) for m in modules}}
+        ddp_model = self._ddp() if idle and torch.is_grad_enabled() else None
+        if ddp_model is not None and ddp_model.require_backward_grad_sync:
+            _ensure_in_graph(idle, output)
+
+
+def _ensure_in_graph(idle: Mapping[str, Sequence[nn.Module]], output: Any) -> None:
+    """A module that was not called may still have lent its weight to a function: the graph knows."""
+    roots = [leaf.grad_fn for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.grad_fn]
+    if not roots:
+        return  # nothing to differentiate, or an output that can't be looked into
+    reached = _leaves(roots)
+    for name, modules in idle.items():
+        weights = {id(p) for module in modules for p in module.parameters(recurse=False)}
+        if not weights & reached:
+            raise TensorError(_unused(name))
+
+
+def _leaves(roots: list[Any]) -> set[int]:
+    """The ids of the parameters that the graph under ``roots`` leads to."""
+    seen: set[Any] = set()
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.add(id(node.variable))
+        waiting.extend(following for following, _ in node.next_functions)
+    return found
+
+
+def _unused(name: str) -> Diagnostic:
+    message = f"the sparse parameter '{name}' took no part in this forward pass, so DDP would wait for its gradient"
+    owner = name.rpartition(".")[0] or name
+    help = (
+        f"look up no row of it, which gives an empty gradient: "
+        f"out = out + {owner}(torch.empty(0, 1, dtype=torch.long)).sum(); or freeze it with requires_grad_(False)"
+    )
+    return Diagnostic("unused-parameter", message, help=help)

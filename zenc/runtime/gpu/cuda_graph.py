@@ -24,7 +24,7 @@ from zenc.wire.constants import CallOutcome
 
 if TYPE_CHECKING:
     from zenc.runtime.collective import Collective
-    from zenc.runtime.operation import Operation
+    from zenc.runtime.prepared_call import Operation
 
 
 class CapturedCall:

@@ -1,1 +1,0 @@
-"""Sampling: which units of a sample ranks hold, for profiles and for the choice of a scheme."""
