@@ -26,8 +26,7 @@ from tests.gpu.machine import gpu
 from tests.support.fuzz import register_profiles
 from tests.support.pictures import differences, meaning
 from tests.support.ranks import Ranks
-from zenc.codegen.build.cuda_compilers import device_compiler
-from zenc.codegen.build.nvrtc import Nvrtc
+from zenc.codegen.build.nvrtc import Nvrtc, device_compiler
 from zenc.errors import BuildError
 
 GOLDEN = Path(__file__).parent / "golden"

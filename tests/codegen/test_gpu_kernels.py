@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from zenc.codegen.build import cache, cuda_compilers, cuda_paths, gpu_kernels, nvcc
+from zenc.codegen.build import cache, cuda_paths, gpu_kernels
 from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build.arch import Arch, listed
-from zenc.codegen.build.cuda_compilers import CHOICE, device_compiler
 from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins, modules_of
+from zenc.codegen.build.nvrtc import CHOICE, device_compiler
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import BuildError
 
@@ -36,29 +35,13 @@ def directory(tmp_path, monkeypatch) -> Path:
 def nothing_installed(monkeypatch):
     """A machine without any compiler for GPUs."""
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
-    monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
-    cuda_compilers._found.cache_clear()
+    nvrtc_module._found.cache_clear()
     yield
-    cuda_compilers._found.cache_clear()
+    nvrtc_module._found.cache_clear()
 
 
 def id_of(raised) -> str:
     return raised.value.diagnostics[0].id
-
-
-def fake_nvcc(folder: Path, script: str = 'echo "$*" > "$out"') -> str:
-    """A program that answers as nvcc does; ``script`` is what it does to compile to ``$out``."""
-    path = folder / "nvcc"
-    path.write_text(
-        "#!/bin/bash\n"
-        'case "$1" in\n'
-        '--version) echo "Cuda compilation tools, release 13.1, V13.1.80"; exit;;\n'
-        "--list-gpu-code) printf 'sm_75\\nsm_90\\nsm_100\\n'; exit;;\n"
-        "esac\n"
-        f'out="${{@: -1}}"\n{script}\n'
-    )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
 
 
 def test_a_compile_is_announced_timed_and_kept(nvrtc, caplog):
@@ -148,14 +131,14 @@ def test_several_architectures_and_the_usual_ones(nvrtc):
 
 @pytest.mark.usefixtures("nothing_installed")
 def test_without_a_compiler_it_is_said_what_to_install():
-    with pytest.raises(BuildError, match="no NVRTC and no nvcc") as raised:
+    with pytest.raises(BuildError, match="there is no NVRTC") as raised:
         cubins(SOURCES, None)
     assert id_of(raised) == "cuda-compiler-missing"
     assert "pip install 'zenc[cuda13]'" in raised.value.diagnostics[0].help
     assert cubins(SOURCES, ()) == () == cubins(SOURCES, "none")
 
 
-@pytest.mark.parametrize("name", ["libnvrtc.so.99", "nvcc", "/nowhere/nvcc", "/nowhere/libnvrtc.so.13"])
+@pytest.mark.parametrize("name", ["libnvrtc.so.99", "/bin/true", "/nowhere/libnvrtc.so.13"])
 def test_a_choice_that_is_not_there_is_refused(monkeypatch, tmp_path, name):
     monkeypatch.setenv(CHOICE, name)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -176,30 +159,6 @@ def test_a_compiler_that_is_newer_than_the_driver_is_passed_over(monkeypatch, no
     assert device_compiler(nvrtc.cuda).name == nvrtc.name
     with pytest.raises(BuildError, match=f"of CUDA {nvrtc.cuda}, and the driver is of CUDA {nvrtc.cuda - 1}"):
         device_compiler(nvrtc.cuda - 1)
-
-
-def test_nvcc_is_taken_where_there_is_no_nvrtc(monkeypatch, nothing_installed, tmp_path):
-    path = fake_nvcc(tmp_path)
-    monkeypatch.setattr(nvcc, "programs", lambda: iter([path]))
-    made = cubins(SOURCES, "sm_90")[0]
-    assert (made.compiler, made.cuda) == ("nvcc 13.1.80", 13)
-    told = made.image.decode().split()
-    assert told[:4] == ["-cubin", "-arch=sm_90", "-std=c++17", "-fmad=false"] and told[-3:-1] == ["kernels.cu", "-o"]
-    with pytest.raises(BuildError, match="it does for sm_75, sm_90, sm_100"):
-        cubins(SOURCES, "sm_80")
-
-
-def test_nvcc_that_fails_is_told_as_gcc_that_fails(monkeypatch, tmp_path):
-    monkeypatch.setenv(CHOICE, fake_nvcc(tmp_path, 'echo "kernels.cu(7): error: no" >&2; exit 2'))
-    with pytest.raises(BuildError, match=r"kernels.cu\(7\): error: no") as raised:
-        cubins(SOURCES, "sm_90")
-    assert id_of(raised) == "compile-failed"
-
-
-def test_a_program_that_is_no_nvcc_is_refused(monkeypatch):
-    monkeypatch.setenv(CHOICE, "/bin/true")
-    with pytest.raises(BuildError, match="does not say its version as nvcc does"):
-        device_compiler()
 
 
 def test_wheels_come_before_toolkits_and_newer_ones_first(monkeypatch, tmp_path):

@@ -69,7 +69,7 @@ def compile_(
     the scheme allows. With --topology it is for the ranks of this, and does not compile unless every move has a way
     there; the topology itself is no part of what is written.
 
-    C++ kernels are built by g++ where the scheme is loaded. GPU kernels are compiled here, by NVRTC or nvcc: sm_90 is
+    C++ kernels are built by g++ where the scheme is loaded. GPU kernels are compiled here, by NVRTC: sm_90 is
     compute capability 9.0 (H100, H200), and kernels for sm_80 run on 8.0, 8.6 and 8.9. For other GPUs they are compiled
     where the scheme is loaded, if NVRTC is there.
     """

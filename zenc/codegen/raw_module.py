@@ -16,8 +16,8 @@ from typing import Any
 
 from zenc.codegen.build.arch import Arch, arch_for, listed, parse_archs
 from zenc.codegen.build.build_once import BuildUnit, get_or_build
-from zenc.codegen.build.cuda_compilers import device_compiler, find_compiler, known_archs
 from zenc.codegen.build.gpu_kernels import PRODUCT, Cubin, cubin
+from zenc.codegen.build.nvrtc import device_compiler, find_compiler, known_archs
 from zenc.errors import BuildError, Diagnostic
 
 

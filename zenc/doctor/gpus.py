@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from zenc.codegen.build.cuda_compilers import find_compiler
+from zenc.codegen.build.nvrtc import find_compiler
 from zenc.doctor.finding import Finding, of_error
 from zenc.errors import ZencError
 
@@ -28,7 +28,7 @@ def devices() -> Finding:
 
 
 def device_compiler() -> Finding:
-    """NVRTC or nvcc, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
+    """NVRTC, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
     try:
         found, reasons = find_compiler()
     except ZencError as error:
@@ -36,7 +36,7 @@ def device_compiler() -> Finding:
     if found is not None:
         return Finding("gpu compiler", "good", found.name)
     help = "pip install 'zenc[cuda13]' or 'zenc[cuda12]', for GPU kernels"
-    return Finding("gpu compiler", "broken" if visible() else "absent", "no NVRTC and no nvcc", reasons, help)
+    return Finding("gpu compiler", "broken" if visible() else "absent", "no NVRTC", reasons, help)
 
 
 def nccl() -> Finding:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from zenc.codegen.build import cuda_compilers, nvcc
 from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import Cubin
@@ -28,12 +27,11 @@ def driver(cuda: int) -> SimpleNamespace:
 
 @pytest.fixture
 def no_compiler(monkeypatch):
-    monkeypatch.delenv(cuda_compilers.CHOICE, raising=False)
+    monkeypatch.delenv(nvrtc_module.CHOICE, raising=False)
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter(()))
-    monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
-    cuda_compilers._found.cache_clear()
+    nvrtc_module._found.cache_clear()
     yield
-    cuda_compilers._found.cache_clear()
+    nvrtc_module._found.cache_clear()
 
 
 def test_they_are_compiled_where_that_can_be_done(nvrtc, monkeypatch, tmp_path):
@@ -70,10 +68,9 @@ def test_a_compiler_that_does_not_know_the_gpu_is_told_too(nvrtc):
 
 
 def test_a_compiler_that_is_newer_than_the_driver_leaves_it_to_the_artifact(nvrtc, monkeypatch):
-    monkeypatch.setenv(cuda_compilers.CHOICE, "")
+    monkeypatch.setenv(nvrtc_module.CHOICE, "")
     monkeypatch.setattr(nvrtc_module, "libraries", lambda: iter([nvrtc.path]))
-    monkeypatch.setattr(nvcc, "programs", lambda: iter(()))
     old = Cubin(Arch(9, 0), b"old", "NVRTC 12.9.86", nvrtc.cuda - 1)
-    cuda_compilers._found.cache_clear()
+    nvrtc_module._found.cache_clear()
     assert kernels_for(gpu(9, 0), driver(nvrtc.cuda - 1), SOURCES, (old, *SHIPPED)) is old
-    cuda_compilers._found.cache_clear()
+    nvrtc_module._found.cache_clear()

@@ -1,4 +1,4 @@
-"""Build of a rendered ``kernels.cu`` to a cubin for a GPU architecture: by NVRTC, or by nvcc where that is missing.
+"""Build of a rendered ``kernels.cu`` to a cubin for a GPU architecture, by NVRTC.
 
 No GPU and no driver are needed. Compiled kernels are kept in the cache, as libraries for the host are.
 """
@@ -15,9 +15,8 @@ from pathlib import Path
 from zenc._version import __version__
 from zenc.codegen.build.arch import Arch, parse_archs
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build
-from zenc.codegen.build.cuda_compilers import DeviceCompiler, device_compiler, ensure_archs, usual_archs
-from zenc.codegen.build.nvrtc import Nvrtc
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.build.nvrtc import Nvrtc, device_compiler, ensure_archs, usual_archs
+from zenc.codegen.templates import headers
 
 TARGET = "cuda"
 SOURCE = "kernels.cu"
@@ -59,7 +58,7 @@ def cubins(sources: Mapping[str, str], archs: str | Iterable[str] | None) -> tup
 def cubin(
     sources: Mapping[str, str],
     arch: Arch,
-    compiler: DeviceCompiler,
+    compiler: Nvrtc,
     deadline_s: float = DEADLINE_SECONDS,
     module: str = "",
 ) -> Cubin:
@@ -71,14 +70,11 @@ def cubin(
     source, chosen = sources[SOURCE], ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
     options = (f"-arch={arch}", *FLAGS, *chosen)
 
-    def make(folder: Path, deadline: float) -> dict[str, str]:
+    def make(folder: Path, _: float) -> dict[str, str]:
         (folder / SOURCE).write_text(source, "utf-8")
-        if isinstance(compiler, Nvrtc):
-            compiled = compiler.compile(source, device_headers(), options)
-            (folder / PRODUCT).write_bytes(compiled.cubin)
-            (folder / "kernels.ptx").write_text(compiled.ptx, "utf-8")
-        else:
-            compiler.cubin(folder / SOURCE, include_dirs(TARGET), options, folder / PRODUCT, deadline)
+        compiled = compiler.compile(source, device_headers(), options)
+        (folder / PRODUCT).write_bytes(compiled.cubin)
+        (folder / "kernels.ptx").write_text(compiled.ptx, "utf-8")
         return {
             "zenc": __version__,
             "target": f"{TARGET} {arch}",

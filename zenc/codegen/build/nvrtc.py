@@ -1,4 +1,4 @@
-"""NVRTC, NVIDIA's compiler for kernels as a library, through ctypes: needs neither a GPU nor a driver.
+"""NVRTC, NVIDIA's compiler for kernels as a library, through ctypes: found, loaded and asked, without GPU or driver.
 
 The functions are those of the NVRTC manual (https://docs.nvidia.com/cuda/nvrtc), as far as they are needed.
 """
@@ -6,16 +6,19 @@ The functions are those of the NVRTC manual (https://docs.nvidia.com/cuda/nvrtc)
 from __future__ import annotations
 
 import ctypes
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from zenc.codegen.build.arch import Arch
+from zenc.codegen.build.arch import OLDEST, USUAL, Arch, listed
 from zenc.codegen.build.build_once import CompileFailure
 from zenc.codegen.build.cuda_paths import candidates
+from zenc.errors import BuildError, Diagnostic
 
 _NAME = re.compile(r"libnvrtc\.so\.(\d+)")
 _BUILTINS = "libnvrtc-builtins.so.*"
@@ -107,12 +110,12 @@ class Nvrtc:
         with self._program(source, headers, name) as program:
             given = (c_char_p * len(options))(*(option.encode() for option in options))
             status = self._library.nvrtcCompileProgram(program, len(options), given)
-            log = self._read(program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace")
+            log = self._read(program, "nvrtcGetProgramLog").rstrip(b"\0").decode("utf-8", "replace")
             if status != 0:
                 command = " ".join((Path(self.path).name, *options, name))
                 raise CompileFailure(command, log if log.strip() else self._words(status))
-            ptx = self._read(program, "PTX").rstrip(b"\0").decode()
-            return Compiled(self._read(program, "CUBIN"), ptx, log)
+            ptx = self._read(program, "nvrtcGetPTX").rstrip(b"\0").decode()
+            return Compiled(self._read(program, "nvrtcGetCUBIN"), ptx, log)
 
     @contextmanager
     def _program(self, source: str, headers: Mapping[str, str], name: str) -> Iterator[c_void_p]:
@@ -125,11 +128,11 @@ class Nvrtc:
         finally:
             self._call("nvrtcDestroyProgram", byref(program))
 
-    def _read(self, program: c_void_p, what: str) -> bytes:
+    def _read(self, program: c_void_p, getter: str) -> bytes:
         size = c_size_t()
-        self._call(f"nvrtcGet{what}Size", program, byref(size))
+        self._call(f"{getter}Size", program, byref(size))
         buffer = ctypes.create_string_buffer(size.value)
-        self._call(f"nvrtcGet{what}", program, buffer)
+        self._call(getter, program, buffer)
         return buffer.raw
 
     def _call(self, name: str, *arguments: object) -> None:
@@ -140,3 +143,71 @@ class Nvrtc:
     def _words(self, status: int) -> str:
         words: bytes = self._library.nvrtcGetErrorString(status)
         return words.decode()
+
+
+CHOICE = "ZENC_CUDA_COMPILER"
+_PLACES = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+
+
+def device_compiler(newest_cuda: int | None = None) -> Nvrtc:
+    """``find_compiler``, where there has to be one. Raises BuildError ``cuda-compiler-missing``."""
+    found, reasons = find_compiler(newest_cuda)
+    if found is None:
+        raise _missing("there is no NVRTC to compile kernels with", reasons)
+    return found
+
+
+def find_compiler(newest_cuda: int | None = None) -> tuple[Nvrtc | None, tuple[str, ...]]:
+    """The ``libnvrtc.so`` that ``$ZENC_CUDA_COMPILER`` names, else the newest NVRTC, or None.
+
+    With ``newest_cuda`` those of later major versions of CUDA, whose cubins a driver would refuse, are left out. Also
+    why others were passed over. Raises BuildError ``cuda-compiler-missing`` where what is named can't be used.
+    """
+    choice = os.environ.get(CHOICE, "").strip()
+    found, reasons = _found(choice, newest_cuda, tuple(os.environ.get(name, "") for name in _PLACES))
+    if choice and found is None:
+        raise _missing(f"what {CHOICE} names can't be used", reasons)
+    return found, reasons
+
+
+@cache
+def _found(choice: str, newest_cuda: int | None, _places: tuple[str, ...]) -> tuple[Nvrtc | None, tuple[str, ...]]:
+    reasons: list[str] = []
+    for path in [choice] if choice else libraries():
+        try:
+            compiler = Nvrtc(path)
+        except (OSError, AttributeError, CompileFailure) as problem:
+            reasons.append(f"{path}: {problem}")
+            continue
+        if newest_cuda is None or compiler.cuda <= newest_cuda:
+            return compiler, tuple(reasons)
+        reasons.append(f"{path}: of CUDA {compiler.cuda}, and the driver is of CUDA {newest_cuda}")
+    return None, tuple(reasons)
+
+
+def _missing(message: str, reasons: tuple[str, ...]) -> BuildError:
+    help = (
+        f"pip install 'zenc[cuda13]' or 'zenc[cuda12]' (or nvidia-cuda-nvrtc alone), or set {CHOICE} to a "
+        "libnvrtc.so; or leave compiling to the machine that loads the scheme, with --arch none"
+    )
+    return BuildError(Diagnostic("cuda-compiler-missing", message, notes=reasons, help=help))
+
+
+def usual_archs(compiler: Nvrtc) -> tuple[Arch, ...]:
+    """The architectures of an artifact by default: the usual ones that ``compiler`` knows."""
+    return tuple(arch for arch in USUAL if arch in compiler.archs)
+
+
+def known_archs(compiler: Nvrtc) -> tuple[Arch, ...]:
+    """The architectures that ``compiler`` can compile zenc's kernels for."""
+    return tuple(arch for arch in compiler.archs if arch >= OLDEST)
+
+
+def ensure_archs(archs: Iterable[Arch], compiler: Nvrtc) -> None:
+    """Raise BuildError ``unknown-arch`` unless ``compiler`` can compile our kernels for all of ``archs``."""
+    known = known_archs(compiler)
+    unknown = [arch for arch in archs if arch not in known]
+    if unknown:
+        message = f"{compiler.name} does not compile kernels for {listed(unknown)}; it does for {listed(known)}"
+        help = "name one of those, or leave --arch out for all usual ones"
+        raise BuildError(Diagnostic("unknown-arch", message, help=help))

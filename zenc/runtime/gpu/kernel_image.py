@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from zenc.codegen.build.arch import arch_for, listed
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
-from zenc.codegen.build.cuda_compilers import find_compiler, known_archs
 from zenc.codegen.build.gpu_kernels import Cubin, cubin
+from zenc.codegen.build.nvrtc import find_compiler, known_archs
 from zenc.errors import ArtifactError, Diagnostic
 from zenc.runtime.gpu.driver import Driver, GpuInfo
 
