@@ -74,10 +74,9 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 	$(BIN)/ruff format .
 	$(if $(HEADERS),$(BIN)/clang-format -i $(HEADERS))
 
-tables: $(STAMP)  ## what is made of grammar/zen.lark and of zenc/wire: the tables and colours of the language, and headers
+tables: $(STAMP)  ## what is made of grammar/zen.lark: the tables and colours of the language
 	$(BIN)/python -m zenc.language.generate_tables
 	$(BIN)/python -m zenc.editor.textmate
-	$(BIN)/python -m zenc.codegen.constants
 
 bench: $(STAMP)  ## the suite of the lab, on an idle machine: 25 minutes, then docs/research/benchmarks.md anew
 	$(BIN)/python -m benchmarks.lab.suite $(if $(POINTS),--only $(POINTS))

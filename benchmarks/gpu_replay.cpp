@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "zenc_host/driver/bind.h"
+#include "zenc_host/driver.h"
 
 using namespace zenc;
 

@@ -11,8 +11,8 @@ import pytest
 from tests.support.shipped import SHIPPED
 from tests.support.templates import undeclared
 from zenc.api import compile
-from zenc.codegen.render import UnitInputs, environment, real, render
-from zenc.codegen.templates import NOT_TARGETS, template_names, templates_dir
+from zenc.codegen.render import UnitInputs, real, render
+from zenc.codegen.templates import NOT_TARGETS, environment, template_names, templates_dir
 from zenc.errors import BuildError
 from zenc.pipeline import rendered_for
 from zenc.scheme.model import Contiguous, Mapping

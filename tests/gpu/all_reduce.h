@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "zenc_host/driver/bind.h"
+#include "zenc_host/driver.h"
 
 namespace zenc {
 

@@ -2,7 +2,7 @@
 // the order that events give them. The driver is the one at the path DRIVER, so that it runs on the emulator
 // too.
 //
-// What zenc_host/driver/api.h binds is here, strictly: the end of a group blocks until all its messages have
+// What zenc_host/driver.h binds is here, strictly: the end of a group blocks until all its messages have
 // met their other sides, or another thread aborts, and nothing waits on the device for what a host has still
 // to do.
 #include <condition_variable>

@@ -19,7 +19,7 @@ from tests.support.ranks import Ranks
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import Cubin
 from zenc.runtime.gpu import driver as driver_module
-from zenc.runtime.gpu import kernel_image as kernels_module
+from zenc.runtime.gpu import kernels as kernels_module
 from zenc.runtime.gpu.driver import Driver, GpuInfo, find_nccl
 from zenc.runtime.load import Backends
 from zenc.wire.constants import MOST_OWNED_ELEMENTS

@@ -8,16 +8,12 @@ one compiled unit, and no text of a user reaches a compiler.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from zenc.codegen.templates import TEMPLATE_SUFFIX, template_names, templates_dir
+from zenc.codegen.templates import TEMPLATE_SUFFIX, environment, template_names
 from zenc.errors import BuildError, Diagnostic
 from zenc.plan.ir import Plan
 from zenc.scheme.model import HierarchicalHash, Holders, Permutation
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 MappingKind = Literal["contiguous", "permutation", "hierarchical_hash", "holders"]
 
@@ -55,28 +51,13 @@ def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:
     if not names:
         raise BuildError(Diagnostic("unknown-target", f"there are no templates for the target {target!r}"))
     values = asdict(inputs)
-    return {_file_name(name): environment().get_template(name).render(values) for name in names}
+    jinja = environment().overlay()
+    jinja.filters.update(word=word, count=count, real=real)
+    return {_file_name(name): jinja.get_template(name).render(values) for name in names}
 
 
 def _file_name(template: str) -> str:
     return template.rpartition("/")[2].removesuffix(TEMPLATE_SUFFIX)
-
-
-@cache
-def environment() -> Environment:
-    """The one jinja2 environment. Late import: only a build needs it."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    made = Environment(
-        loader=FileSystemLoader(templates_dir()),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # the output is C++, and takes no text from outside
-    )
-    made.filters.update(word=word, count=count, real=real)
-    return made
 
 
 def word(number: int) -> str:

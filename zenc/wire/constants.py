@@ -1,7 +1,7 @@
 """Constants on which Python, the headers in ``templates`` and all ranks agree.
 
-Here they are written; ``python -m zenc.codegen.constants`` makes ``templates/shared/zenc/constants.h`` of them, and
-``templates/cuda/zenc_host/call/call_args.h``. The layouts of structures are in ``zenc.wire.structs``.
+Here they are written; ``zenc.codegen.templates`` renders the headers ``zenc/constants.h`` and ``zenc_host/call_args.h``
+of them. The layouts of structures are in ``zenc.wire.structs``.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ MOST_INPUTS = 64
 """Rows of more inputs than this are popular: blocks sum them, others are summed by a thread a column."""
 SET_WORDS = 2048
 """Words of all index sets in a tile, which a block has in shared memory."""
-TABLE_WORDS = 433
-"""Words for the tables of a launch among its parameters, of which CUDA takes 4 KiB: 48 segments, and one that is not
-used."""
+TABLE_WORDS = 181
+"""Words for the tables of a launch among its parameters, of which CUDA takes 4 KiB and each kernel keeps a copy in its
+cubin: 20 segments, and a word that is not used."""
 
 # Tables of rank programs for GPUs
 SEQUENCE_VERSION = 1

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "nccl/nccl.h"
-#include "zenc_host/call/call_args.h"
+#include "zenc_host/call_args.h"
 
 namespace {
 

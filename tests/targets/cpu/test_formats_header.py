@@ -6,7 +6,7 @@ import random
 import subprocess
 
 from zenc.codegen.build.toolchain import toolchain
-from zenc.codegen.templates import templates_dir
+from zenc.codegen.templates import include_dirs
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import index_bytes, wire_layout
@@ -41,8 +41,8 @@ def cases() -> list[tuple[int, int, int]]:
 def test_both_lay_out_the_same(tmp_path):
     source, program = tmp_path / "weigh.cpp", tmp_path / "weigh"
     source.write_text(PROGRAM)
-    includes = f"-I{templates_dir() / 'shared'}"
-    subprocess.run([*toolchain().command, "-std=c++17", includes, str(source), "-o", str(program)], check=True)
+    includes = [f"-I{path}" for path in include_dirs("cpu")]
+    subprocess.run([*toolchain().command, "-std=c++17", *includes, str(source), "-o", str(program)], check=True)
     asked = cases()
     text = "".join(f"{format} {slots} {count}\n" for format, slots, count in asked)
     found = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -38,7 +38,7 @@ def test_shared_headers_need_no_standard_library(tmp_path, header):
     source.write_text(f'#include "zenc/{header}"\n#include "zenc/{header}"\n')
     command = [*toolchain().command, "-nostdinc", "-nostdinc++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic"]
     built = subprocess.run(
-        [*command, "-Werror", "-fsyntax-only", f"-I{templates_dir() / 'shared'}", str(source)],
+        [*command, "-Werror", "-fsyntax-only", *(f"-I{path}" for path in include_dirs("cpu")), str(source)],
         capture_output=True,
         text=True,
     )

@@ -12,7 +12,8 @@ import pytest
 from tests.emulator.device import Device
 from tests.gpu.device import GpuDevice
 from tests.gpu.machine import gpu
-from zenc.codegen.render import UnitInputs, environment, render
+from zenc.codegen.render import UnitInputs, render
+from zenc.codegen.templates import environment
 
 Open = Callable[[Mapping[str, str]], Device]
 

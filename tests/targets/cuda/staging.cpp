@@ -1,7 +1,6 @@
 // Pinned memory on its own: taken before calls, given out in calls, and free again.
-#include "zenc_host/driver/staging.h"
-
-#include "zenc_host/driver/bind.h"
+#include "zenc_host/driver.h"
+#include "zenc_host/memory.h"
 
 using namespace zenc;
 

@@ -61,7 +61,7 @@ def test_launchers_collect_and_mark(library, hashing, at, units, n, parts, r1, r
     libraries, error = Libraries(), ctypes.create_string_buffer(200)
     libraries.make_current(0)
     image = str(kernels(render(INPUTS["hierarchical_hash"], "cuda"))).encode()
-    loaded = library.zenc_load_kernels(image, error, ctypes.c_uint64(200))
+    loaded = library.zenc_load_kernels(image, None, error, ctypes.c_uint64(200))
     assert loaded, error.value
     part_slots = np.array([tensors.geometry.slots_of(part) for part in range(parts)])
     call = CallArgs(units=units, width=1, tables=tensors.geometry.cut[3], r1=r1, r2=r2, n=n, kernels=loaded)

@@ -1,6 +1,6 @@
 """The kernels of every mapping of the shipped schemes, as NVRTC compiles them for each generation of GPUs.
 
-No GPU is needed. What a launcher passes are words of 8 bytes, or structures of them (``zenc_host/driver/stream.h``), so
+No GPU is needed. What a launcher passes are words of 8 bytes, or structures of them (``zenc_host/queue.h``), so
 all that it can do wrong is to pass too few, too many, or in another order. How many there are is compared with what is
 compiled.
 """
@@ -42,7 +42,7 @@ BY_VALUE = {"const zenc::Partition by": sizeof(Partition), "ZENC_TABLES": 8 * TA
 DTYPES = ("f32", "f64", "f16", "bf16")
 HOST = "\n".join(
     path.read_text()
-    for pattern in ("zenc_host/*/*.h", "host/*.j2")
+    for pattern in ("zenc_host/**/*.h", "host/*.j2")
     for path in (templates_dir() / "cuda").glob(pattern)
 )
 

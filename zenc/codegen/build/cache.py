@@ -1,6 +1,6 @@
 """The cache of compiled units: ``$ZENC_CACHE_DIR``, or ``zenc`` in the user's cache directory.
 
-    cache = { KEY/ , KEY.lock , failed-KEY/ }
+    cache = { KEY/ , KEY.lock , failed-KEY/ , headers-*/ }
     KEY/  = a product (kernels.so, kernels.cubin), the sources, manifest.json (sha256 of the product, target, compiler,
             date), for-SCHEME*: an empty file for each scheme that used it, since schemes of one mapping share kernels
     KEY   = sha256 of everything that is compiled: sources, headers, flags, compiler, architecture, versions
@@ -31,6 +31,8 @@ MANIFEST = "manifest.json"
 LOCK_SUFFIX = ".lock"
 UNFINISHED = ".building-"
 FAILED = "failed-"
+HEADERS = "headers-"
+"""The beginning of a folder of headers that are made of zenc.wire."""
 _FOR = "for-"
 DIRECTORY_HELP = "set ZENC_CACHE_DIR to a directory that you alone can write, on a file system with some space"
 
@@ -166,7 +168,7 @@ def clear() -> list[CacheEntry]:
         for entry in removed:
             _remove(entry.path)
         for folder in _subfolders(cache):
-            if folder.name.startswith((UNFINISHED, FAILED)):
+            if folder.name.startswith((UNFINISHED, FAILED, HEADERS)):
                 _remove(folder)
         for lock in cache.glob(f"*{LOCK_SUFFIX}"):
             lock.unlink(missing_ok=True)

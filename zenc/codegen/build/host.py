@@ -25,13 +25,14 @@ def build(
     Raises BuildError (``compiler-missing``, ``compile-failed``, ``build-timeout``) and CacheError.
     """
     tools = toolchain()
-    command = _command(tools, target, sorted(sources))
 
     def make(folder: Path, deadline: float) -> dict[str, str]:
         if NATIVE not in tools.flags:
             notice(f"{tools.name} does not know {NATIVE}: the kernels will not use all of this processor")
         for name, text in sources.items():
             (folder / name).write_text(text, "utf-8")
+        includes = [f"-I{path}" for path in include_dirs(target)]
+        command = [*tools.command, *tools.flags, *includes, *sorted(sources), "-o", cache.LIBRARY]
         run(command, folder, deadline)
         return {"zenc": __version__, "target": target, "compiler": tools.name, "command": " ".join(command)}
 
@@ -54,8 +55,3 @@ def cache_key(sources: Mapping[str, str], tools: Toolchain, target: str) -> str:
         "target": target,
     }
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
-
-
-def _command(tools: Toolchain, target: str, names: list[str]) -> list[str]:
-    includes = [f"-I{folder}" for folder in include_dirs(target)]
-    return [*tools.command, *tools.flags, *includes, *names, "-o", cache.LIBRARY]

@@ -11,7 +11,7 @@ from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call import GpuCall, GpuContext, Workspace
 from zenc.runtime.gpu.device import GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
-from zenc.runtime.gpu.loaded_kernels import LoadedKernels
+from zenc.runtime.gpu.kernels import LoadedKernels
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
 from zenc.runtime.gpu.sequence import load_sequence

@@ -15,8 +15,8 @@ from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.device import Arena, GpuDevice
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity
+from zenc.runtime.gpu.kernels import LoadedKernels
 from zenc.runtime.gpu.library import CallLibrary
-from zenc.runtime.gpu.loaded_kernels import LoadedKernels
 from zenc.runtime.gpu.partition import DevicePartition
 from zenc.runtime.layout import Contribution, Layout, contribution_of, sparse_result
 from zenc.runtime.ranges import within

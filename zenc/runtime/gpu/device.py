@@ -14,8 +14,7 @@ from zenc.codegen.build.gpu_kernels import modules_of
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.gpu.driver import driver, find_nccl
-from zenc.runtime.gpu.kernel_image import kernels_for
-from zenc.runtime.gpu.loaded_kernels import ImageOf
+from zenc.runtime.gpu.kernels import ImageOf, kernels_for
 from zenc.runtime.gpu.partition import Words
 from zenc.runtime.streams import new_stream
 

@@ -1,7 +1,7 @@
 """CUDA's driver as this process finds it, its GPUs, and NCCL: what is missing or too old is said before it is used.
 
 The functions are those of CUDA's driver API and of NCCL, as far as they are needed here; what call sequences bind is in
-``templates/cuda/zenc_host/driver/api.h``.
+``templates/cuda/zenc_host/driver.h``.
 """
 
 from __future__ import annotations

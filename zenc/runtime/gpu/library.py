@@ -22,12 +22,12 @@ from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
 
 _ERROR_BYTES = 1024
 FETCH = ctypes.CFUNCTYPE(c_int64, c_void_p, c_char_p)
-"""Called with the name of a kernel that a call misses, by its thread: 1 once it is added, else 0."""
+"""Called with a handle, and the name of a kernel that a call misses, by its thread: 1 once it is added, else 0."""
+NO_FETCH = FETCH()
 _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
-    "zenc_load_kernels": (c_void_p, (c_char_p, c_char_p, c_uint64)),
+    "zenc_load_kernels": (c_void_p, (c_char_p, FETCH, c_char_p, c_uint64)),
     "zenc_add_kernels": (c_int64, (c_void_p, c_char_p, c_char_p, c_uint64)),
-    "zenc_fetch_kernels": (None, (c_void_p, FETCH, c_void_p)),
     "zenc_unload_kernels": (None, (c_void_p,)),
     "zenc_table_words": (c_int64, (c_int64, c_int64)),
     "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
@@ -101,10 +101,13 @@ class CallLibrary:
         """No call may be under way."""
         self._library.zenc_unload_program(program)
 
-    def load_kernels(self, image: bytes) -> int:
-        """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``."""
+    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH) -> int:
+        """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``.
+
+        ``fetch``, a FETCH that lives as long as they, adds those that calls miss.
+        """
         text = _Text()
-        kernels = self._library.zenc_load_kernels(image, *text.arguments)
+        kernels = self._library.zenc_load_kernels(image, fetch, *text.arguments)
         if not kernels:
             raise _not_loaded(text.value)
         return int(kernels)
@@ -114,10 +117,6 @@ class CallLibrary:
         text = _Text()
         if not self._library.zenc_add_kernels(kernels, image, *text.arguments):
             raise _not_loaded(text.value)
-
-    def fetch_kernels(self, kernels: int, fetch: Any) -> None:
-        """Have ``fetch``, a FETCH, add kernels that calls miss. It has to live as long as they."""
-        self._library.zenc_fetch_kernels(kernels, fetch, None)
 
     def unload_kernels(self, kernels: int) -> None:
         """No call may be under way."""

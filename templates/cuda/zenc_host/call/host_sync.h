@@ -29,17 +29,6 @@ struct Awaited {
     i64 peer() const { return receives.size() == 1 ? receives[0].peer : -1; }
 };
 
-static const Kernel GATHER("zenc_gather");
-
-inline Gathered literal(u64 word, u64* to) {
-    return {nullptr, reinterpret_cast<const u64*>(word), to};
-}
-
-inline void gather(Queue& queue, const std::vector<Gathered>& rows) {
-    if (rows.empty()) return;
-    queue.launch(GATHER, Queue::blocks_for(rows.size()), 1, rows, static_cast<i64>(rows.size()));
-}
-
 // A word on the device that is `right` unless something is wrong.
 struct Watched {
     const u64* word;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zenc/formats.h"
-#include "zenc_host/call/call_args.h"
+#include "zenc_host/call_args.h"
 
 namespace zenc {
 

@@ -5,7 +5,7 @@
 
 #include "zenc/segment.h"
 #include "zenc_host/call/program.h"
-#include "zenc_host/driver/stream.h"
+#include "zenc_host/queue.h"
 
 namespace zenc {
 

@@ -2,8 +2,8 @@
 // for the device; where there was not room for all, every rank finds out at the end of the call.
 #pragma once
 
-#include "zenc_host/launch/descriptor_tables.h"
 #include "zenc_host/nccl/nccl_group.h"
+#include "zenc_host/queue.h"
 
 namespace zenc {
 
@@ -31,8 +31,8 @@ public:
     void begin() {
         if (!on()) return;
         const u64 signature = queue_.call.signature;
-        const u64 words[] = {0, signature, ~signature};
-        agreed_ = queue_.upload(words, AGREED);
+        agreed_ = queue_.allocate_cleared<u64>(AGREED);
+        gather(queue_, {literal(signature, agreed_ + 1), literal(~signature, agreed_ + 2)});
     }
 
     // Raises unless segments, which are marked and ranked, have room.

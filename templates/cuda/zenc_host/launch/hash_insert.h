@@ -1,7 +1,8 @@
 // Launchers: the units of a call are marked by way of the memory of hierarchical hashing.
 #pragma once
 
-#include "zenc_host/launch/descriptor_tables.h"
+#include "zenc_host/launch/hash_tables.h"
+#include "zenc_host/queue.h"
 
 namespace zenc {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "zenc/hash.h"
-#include "zenc_host/driver/api.h"
+#include "zenc_host/driver.h"
 
 extern "C" {
 

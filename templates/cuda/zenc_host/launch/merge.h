@@ -1,7 +1,7 @@
 // Launchers: segments made from others of the same part.
 #pragma once
 
-#include "zenc_host/launch/descriptor_tables.h"
+#include "zenc_host/queue.h"
 
 namespace zenc {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zenc/work.h"
-#include "zenc_host/launch/descriptor_tables.h"
+#include "zenc_host/queue.h"
 
 namespace zenc {
 

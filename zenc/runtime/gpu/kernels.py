@@ -1,8 +1,12 @@
-"""The kernels for a GPU: compiled on its machine where that can be done, else those that came with the artifact."""
+"""Kernels on a GPU, compiled on its machine where that can be done, else those that came with the artifact.
+
+They are loaded a module at a time: each when a call first launches one of its kernels. A module that takes a second to
+compile delays one call; peers wait for it as for any rank that is late.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from zenc.codegen.build.arch import arch_for, listed
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
@@ -10,6 +14,33 @@ from zenc.codegen.build.gpu_kernels import Cubin, cubin
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
 from zenc.errors import ArtifactError, Diagnostic
 from zenc.runtime.gpu.driver import Driver, GpuInfo
+from zenc.runtime.gpu.library import FETCH, CallLibrary
+
+ImageOf = Callable[[str], bytes]
+"""The cubin that has a kernel, by the kernel's name. Raises what compiling raises."""
+FIRST = "zenc_gather"
+"""A kernel of the module that every call needs."""
+
+
+class LoadedKernels:
+    """The kernels of ``image_of`` in the current context; ``handle`` is what calls take.
+
+    Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
+    """
+
+    def __init__(self, library: CallLibrary, image_of: ImageOf) -> None:
+        self._library, self._image_of = library, image_of
+        self.failure: Exception | None = None
+        self._fetching = FETCH(self._fetch)
+        self.handle = library.load_kernels(image_of(FIRST), self._fetching)
+
+    def _fetch(self, handle: int, name: bytes) -> int:
+        try:
+            self._library.add_kernels(handle, self._image_of(name.decode()))
+        except Exception as error:  # no exception crosses C++
+            self.failure = error
+            return 0
+        return 1
 
 
 def kernels_for(

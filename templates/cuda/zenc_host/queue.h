@@ -7,12 +7,11 @@
 
 #include <tuple>
 
+#include "zenc/control.h"
 #include "zenc/geometry.h"
-#include "zenc/segment.h"
-#include "zenc_host/driver/free_list.h"
-#include "zenc_host/driver/kernel_image.h"
-#include "zenc_host/launch/hash_tables.h"
-#include "zenc_host/nccl/communicator.h"
+#include "zenc/launch.h"
+#include "zenc_host/communicator.h"
+#include "zenc_host/kernels.h"
 
 namespace zenc {
 
@@ -266,5 +265,54 @@ private:
     Spare bitmaps_;  // what was released of it
     Room cleared_;   // what is left of it
 };
+
+using Segments = std::vector<Segment>;
+
+// Rows of a grid for n segments; kernels stride over those beyond.
+inline u64 rows_for(u64 n) {
+    constexpr u64 MOST = 65535;
+    return n < MOST ? n : MOST;
+}
+
+inline i64 number_of(const Segments& segments) {
+    return static_cast<i64>(segments.size());
+}
+
+// The largest of what `of` says of segments.
+template <class Of>
+inline u64 most(const Segments& segments, Of of) {
+    u64 found = 0;
+    for (const Segment& segment : segments) found = of(segment) > found ? of(segment) : found;
+    return found;
+}
+
+inline u64 most_words(const Segments& segments) {
+    return most(segments, [](const Segment& segment) { return words_of(segment.slots); });
+}
+
+// Blocks for kernels in which warps copy rows.
+inline u64 blocks_for_rows(const Segments& segments, u64 row_bytes) {
+    return Queue::blocks_for(
+        32 * most(segments, [&](const Segment& segment) { return warps_for_rows(segment, row_bytes); }));
+}
+
+inline i64 value_bytes(const Call& call) {
+    return DTYPE_BYTES[call.dtype];
+}
+
+inline i64 row_bytes(const Call& call) {
+    return call.width * value_bytes(call);
+}
+
+static const Kernel GATHER("zenc_gather");
+
+inline Gathered literal(u64 word, u64* to) {
+    return {nullptr, reinterpret_cast<const u64*>(word), to};
+}
+
+inline void gather(Queue& queue, const std::vector<Gathered>& rows) {
+    if (rows.empty()) return;
+    queue.launch(GATHER, Queue::blocks_for(rows.size()), 1, rows, static_cast<i64>(rows.size()));
+}
 
 }  // namespace zenc

@@ -1,14 +1,16 @@
 // CUDA's driver API and NCCL, as far as the call sequence uses them: declared here, bound by dlsym at run
-// time. So the sequence needs no toolkit to be built, and a stand-in can take the place of either library.
+// time; and what becomes of a call of theirs that fails. So the sequence needs no toolkit to be built, and a
+// stand-in can take the place of either library.
 //
-// Declared after the headers of CUDA 12.0 and of NCCL 2.28.
+// Declared after the headers of CUDA 12.0 and of NCCL 2.28. That the libraries are new enough is seen before
+// (zenc/runtime/gpu/driver.py).
 #pragma once
 
 #include <dlfcn.h>
 
 #include <cstdio>
 
-#include "zenc_host/call/call_args.h"
+#include "zenc_host/call_args.h"
 
 // What is called from outside.
 #define ZENC_EXPORT __attribute__((visibility("default")))
@@ -62,7 +64,6 @@ constexpr int ncclMax = 2;
 
 #define ZENC_CUDA_CALLS(X)                                                                                \
     X(CUresult, cuInit, (unsigned flags))                                                                 \
-    X(CUresult, cuDriverGetVersion, (int* version))                                                       \
     X(CUresult, cuGetErrorName, (CUresult error, const char** name))                                      \
     X(CUresult, cuGetErrorString, (CUresult error, const char** text))                                    \
     X(CUresult, cuCtxGetCurrent, (CUcontext * context))                                                   \
@@ -92,7 +93,6 @@ constexpr int ncclMax = 2;
     X(CUresult, cuEventDestroy_v2, (CUevent event))
 
 #define ZENC_NCCL_CALLS(X)                                                                                   \
-    X(ncclResult_t, ncclGetVersion, (int* version))                                                          \
     X(const char*, ncclGetErrorString, (ncclResult_t result))                                                \
     X(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id))                                                    \
     X(ncclResult_t, ncclCommInitRankConfig,                                                                  \
@@ -152,4 +152,86 @@ inline bool is_captured(CUstream stream) {
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+inline bool ok(const Call& call) {
+    return call.outcome == DONE;
+}
+
+// Keeps the first failure of a call; all that comes after it does nothing. `words` fill in `format` as printf
+// does.
+template <class... Words>
+inline void fail(Call& call, Outcome outcome, i64 peer, const char* format, Words... words) {
+    if (!ok(call)) return;
+    call.outcome = outcome;
+    call.peer = peer;
+    std::snprintf(call.message, sizeof call.message, format, words...);
+}
+
+// Whether a call of the driver went well; `what` names it, and `detail` what it was for.
+inline bool check(Call& call, CUresult result, const char* what, const char* detail = "") {
+    if (result == CUDA_SUCCESS) return true;
+    const char* text = nullptr;
+    api.cuGetErrorString(result, &text);
+    fail(call, CUDA_FAILED, -1, "%s%s%s failed: %s, %s", what, *detail ? " of " : "", detail, name_of(result),
+         text ? text : "");
+    return false;
+}
+
+// Where the text of a failure goes: `size` bytes at `text`, cut off if they do not suffice.
+struct ErrorText {
+    char* text;
+    u64 size;
+};
+
+// Says why and returns false.
+template <class... Words>
+inline bool refuse(ErrorText error, const char* format, Words... words) {
+    if (error.size != 0) std::snprintf(error.text, error.size, format, words...);
+    return false;
+}
+
+inline void* open_library(const char* path, ErrorText error) {
+    void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) refuse(error, "%s can't be loaded: %s", path, dlerror());
+    return library;
+}
+
+template <class Function>
+inline bool bind(void* library, const char* path, const char* name, Function*& function, ErrorText error) {
+    function = reinterpret_cast<Function*>(dlsym(library, name));
+    return function != nullptr || refuse(error, "%s has no function %s", path, name);
+}
+
+#define ZENC_BIND(Result, name, parameters) \
+    if (!bind(library, path, #name, found.name, error)) return false;
+
+inline bool bind_cuda(const char* path, Api& found, ErrorText error) {
+    void* const library = open_library(path, error);
+    if (library == nullptr) return false;
+    ZENC_CUDA_CALLS(ZENC_BIND)
+    const CUresult result = found.cuInit(0);
+    return result == CUDA_SUCCESS || refuse(error, "cuInit of %s failed: %s", path, name_of(result, found));
+}
+
+inline bool bind_nccl(const char* path, Api& found, ErrorText error) {
+    void* const library = open_library(path, error);
+    if (library == nullptr) return false;
+    ZENC_NCCL_CALLS(ZENC_BIND)
+    return true;
+}
+
+#undef ZENC_BIND
+
 }  // namespace zenc
+
+extern "C" {
+
+// Binds CUDA's driver and NCCL from the libraries at two paths, or names that the loader knows. Returns 1, or
+// 0 with the reason in `error`. One rank alone needs no NCCL: its path may be null.
+ZENC_EXPORT zenc::i64 zenc_bind(const char* cuda_path, const char* nccl_path, char* error, zenc::u64 size) {
+    zenc::Api found;
+    if (!zenc::bind_cuda(cuda_path, found, {error, size})) return 0;
+    if (nccl_path != nullptr && !zenc::bind_nccl(nccl_path, found, {error, size})) return 0;
+    zenc::api = found;
+    return 1;
+}
+}

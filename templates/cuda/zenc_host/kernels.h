@@ -1,0 +1,114 @@
+// The kernels of loaded modules, by objects that stand next to their launches.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "zenc_host/driver.h"
+
+namespace zenc {
+
+enum class Typed { NO, YES };
+
+// A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ...; the call's dtype
+// chooses. Each is one static object: `static const Kernel MERGE("zenc_merge", Typed::YES);`
+class Kernel {
+public:
+    explicit Kernel(const char* name, Typed typed = Typed::NO)
+        : name(name), typed(typed == Typed::YES), number(all().size()) {
+        all().push_back(this);
+    }
+    Kernel(const Kernel&) = delete;
+    Kernel& operator=(const Kernel&) = delete;
+
+    static std::vector<const Kernel*>& all() {
+        static std::vector<const Kernel*> kernels;
+        return kernels;
+    }
+
+    const char* const name;
+    const bool typed;
+    const u64 number;
+};
+
+// Compiles and adds the module that has a kernel of this name: 1, or 0 if it can't.
+using Fetch = i64 (*)(void* user, const char* name);
+
+// The functions of some modules in one context; null for what none of them has.
+struct Kernels {
+    CUcontext context = nullptr;
+    std::vector<CUmodule> modules;
+    std::vector<std::array<CUfunction, DTYPES>> functions{Kernel::all().size()};
+    Fetch fetch = nullptr;
+
+    // Of the modules that there are, or of one that is fetched by the thread of this call; null if there is
+    // none.
+    CUfunction of(const Kernel& kernel, i64 dtype) {
+        CUfunction& function = functions[kernel.number][static_cast<u64>(kernel.typed ? dtype : 0)];
+        if (function == nullptr && fetch != nullptr) fetch(this, full_name(kernel, dtype).data());
+        return function;
+    }
+
+    bool add(const void* image, ErrorText error) {
+        CUmodule module = nullptr;
+        if (const CUresult result = api.cuModuleLoadData(&module, image))
+            return refuse(error, "cuModuleLoadData failed: %s", name_of(result));
+        modules.push_back(module);
+        for (const Kernel* kernel : Kernel::all()) find(*kernel);
+        return true;
+    }
+
+private:
+    static std::array<char, 128> full_name(const Kernel& kernel, i64 dtype) {
+        std::array<char, 128> name;
+        std::snprintf(name.data(), name.size(), kernel.typed ? "%s_%s" : "%s", kernel.name,
+                      DTYPE_NAMES[dtype]);
+        return name;
+    }
+
+    // Those of a kernel in the newest module.
+    void find(const Kernel& kernel) {
+        for (i64 dtype = 0; dtype < (kernel.typed ? DTYPES : 1); ++dtype) {
+            CUfunction found = nullptr;
+            if (api.cuModuleGetFunction(&found, modules.back(), full_name(kernel, dtype).data()) ==
+                CUDA_SUCCESS)
+                functions[kernel.number][static_cast<u64>(dtype)] = found;
+        }
+    }
+};
+
+}  // namespace zenc
+
+extern "C" {
+
+// Loads a compiled module (a cubin) into the current context. A kernel that a call misses is fetched, where
+// `fetch` is not null, which gets what this returns: what a Call takes as `kernels`; or null with the reason
+// in `error`.
+ZENC_EXPORT void* zenc_load_kernels(const void* image, zenc::Fetch fetch, char* error, zenc::u64 size) {
+    const zenc::BesideCaptures beside;
+    auto* const kernels = new zenc::Kernels;
+    kernels->fetch = fetch;
+    zenc::api.cuCtxGetCurrent(&kernels->context);
+    if (kernels->context == nullptr)
+        zenc::refuse({error, size}, "no CUDA context is current in this thread");
+    else if (kernels->add(image, {error, size}))
+        return kernels;
+    delete kernels;
+    return nullptr;
+}
+
+// Loads one more module into the current context. Returns 1, or 0 with the reason in `error`.
+ZENC_EXPORT zenc::i64 zenc_add_kernels(void* kernels, const void* image, char* error, zenc::u64 size) {
+    const zenc::BesideCaptures beside;
+    return static_cast<zenc::Kernels*>(kernels)->add(image, {error, size});
+}
+
+// No call may be under way.
+ZENC_EXPORT void zenc_unload_kernels(void* kernels) {
+    const zenc::BesideCaptures beside;
+    auto* const loaded = static_cast<zenc::Kernels*>(kernels);
+    zenc::api.cuCtxSetCurrent(loaded->context);
+    for (const zenc::CUmodule module : loaded->modules) zenc::api.cuModuleUnload(module);
+    delete loaded;
+}
+}

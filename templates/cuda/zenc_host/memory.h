@@ -1,0 +1,151 @@
+// Memory of a call: pinned memory of the host, and what is free again of the device's.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "zenc_host/driver.h"
+
+namespace zenc {
+
+// Device memory.
+struct Room {
+    u8* at = nullptr;
+    u64 bytes = 0;
+
+    bool has(const Room& other) const { return at <= other.at && other.at + other.bytes <= at + bytes; }
+};
+
+// Device memory that a call has no more use for. All of it is used on one stream: what takes it comes after
+// what left it.
+class Spare {
+public:
+    // Here begins what was allocated as one: it is not joined with what lies in front of it, since copies do
+    // not cross such a border.
+    void begin(u8* at) { borders_.push_back(at); }
+
+    // Rooms that touch become one.
+    void give(Room room) {
+        if (room.bytes == 0) return;
+        for (u64 i = 0; i < rooms_.size();) {
+            const Room other = rooms_[i];
+            if (!touch(other, room) && !touch(room, other)) {
+                ++i;
+                continue;
+            }
+            room = {other.at < room.at ? other.at : room.at, other.bytes + room.bytes};
+            rooms_[i] = rooms_.back();
+            rooms_.pop_back();
+        }
+        rooms_.push_back(room);
+    }
+
+    // The end of the smallest room that has space for some bytes, at a multiple of `alignment`; null if there
+    // is none. The rest stays.
+    u8* take(u64 bytes, u64 alignment) {
+        u64 best = rooms_.size();
+        for (u64 i = 0; i < rooms_.size(); ++i)
+            if (last_place(rooms_[i], bytes, alignment) != nullptr &&
+                (best == rooms_.size() || rooms_[i].bytes < rooms_[best].bytes))
+                best = i;
+        if (best == rooms_.size()) return nullptr;
+        const Room found = rooms_[best];
+        u8* const taken = last_place(found, bytes, alignment);
+        rooms_[best] = rooms_.back();
+        rooms_.pop_back();
+        const u64 in_front = static_cast<u64>(taken - found.at);
+        for (const Room& rest :
+             {Room{found.at, in_front}, Room{taken + bytes, found.bytes - in_front - bytes}})
+            if (rest.bytes != 0) rooms_.push_back(rest);
+        return taken;
+    }
+
+private:
+    static u8* last_place(const Room& room, u64 bytes, u64 alignment) {
+        if (room.bytes < bytes) return nullptr;
+        u8* const last = room.at + (room.bytes - bytes);
+        u8* const place = last - reinterpret_cast<u64>(last) % alignment;
+        return place >= room.at ? place : nullptr;
+    }
+
+    bool touch(const Room& first, const Room& second) const {
+        if (first.at + first.bytes != second.at) return false;
+        for (const u8* border : borders_)
+            if (border == second.at) return false;
+        return true;
+    }
+
+    std::vector<Room> rooms_;
+    std::vector<const u8*> borders_;
+};
+
+// Pinned memory. It belongs to a communicator: calls use it one after another.
+class Staging {
+public:
+    Staging() = default;
+    Staging(const Staging&) = delete;
+    Staging& operator=(const Staging&) = delete;
+
+    ~Staging() {
+        for (const Chunk& chunk : chunks_) api.cuMemFreeHost(chunk.memory);
+    }
+
+    // Takes some memory before there are calls. To ask for pinned memory may wait for all that runs on the
+    // device, and so, in a call, for messages of other groups that wait for this rank.
+    CUresult prepare() { return add(STAGING_BYTES); }
+
+    // Makes memory free again. The device must have passed what was copied from it.
+    void reset() { go_to(kept_); }
+
+    // Keeps what was taken as it is, for good: a captured call reads it with every replay.
+    void keep() {
+        if (used_ != 0) kept_ = chunk_ + 1;
+        reset();
+    }
+
+    // Whether there is room for some bytes, without asking CUDA for more.
+    bool has(u64 bytes) const {
+        for (u64 i = chunk_; i < chunks_.size(); ++i)
+            if (bytes + ALIGNMENT <= chunks_[i].bytes - (i == chunk_ ? used_ : 0)) return true;
+        return false;
+    }
+
+    // Room for some bytes until the next reset, aligned to 16; null after a failure.
+    void* take(Call& call, u64 bytes) {
+        bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        for (; chunk_ < chunks_.size(); go_to(chunk_ + 1)) {
+            if (chunks_[chunk_].bytes - used_ < bytes) continue;
+            used_ += bytes;
+            return chunks_[chunk_].memory + used_ - bytes;
+        }
+        const bool grown = check(call, add(bytes < STAGING_BYTES ? STAGING_BYTES : bytes), "cuMemHostAlloc");
+        return grown ? take(call, bytes) : nullptr;
+    }
+
+private:
+    static constexpr u64 ALIGNMENT = 16;
+
+    struct Chunk {
+        u8* memory;
+        u64 bytes;
+    };
+
+    void go_to(u64 chunk) {
+        chunk_ = chunk;
+        used_ = 0;
+    }
+
+    CUresult add(u64 bytes) {
+        void* memory = nullptr;
+        const CUresult result = api.cuMemHostAlloc(&memory, bytes, 0);
+        if (result == CUDA_SUCCESS) chunks_.push_back({static_cast<u8*>(memory), bytes});
+        return result;
+    }
+
+    std::vector<Chunk> chunks_;
+    u64 chunk_ = 0;
+    u64 used_ = 0;  // of this chunk
+    u64 kept_ = 0;  // chunks, from the first one on
+};
+
+}  // namespace zenc
