@@ -32,8 +32,7 @@ from zenc.language.files import load_file, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
-from zenc.simulator.calibration import DEFAULTS, Calibration, read_calibration
-from zenc.simulator.kernels.curve import Kernel
+from zenc.simulator.calibration import DEFAULTS, Calibration, Kernel, read_calibration
 from zenc.simulator.predict import network, predict
 from zenc.simulator.training import ddp
 

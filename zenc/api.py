@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zenc.errors import ArtifactError, Diagnostic
-from zenc.gradients.uniform import DEFAULT_GRADIENT, UniformGradient
+from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
 from zenc.language.files import load_file, load_text, locate
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def check(
     params: Parameters | None = None,
     scheme: str | None = None,
     topology: Topology | None = None,
-    gradient: UniformGradient = DEFAULT_GRADIENT,
+    gradient: GradientSpec = DEFAULT_GRADIENT,
 ) -> Report:
     """Parse, resolve, lower and prove the scheme in ``path``, for ``ranks`` or for 1 to 16 ranks.
 
@@ -152,7 +152,7 @@ def explain(
     Raises ZencError for what ``check`` raises, and ``bad-load`` for a gradient or a rank that can't be.
     """
     syntax = load_file(locate(path))
-    from zenc.gradients.generators import GradientSpec
+    from zenc.gradients.spec import GradientSpec
     from zenc.pipeline import Request, explanation, resolve
 
     request = Request(ranks, params, scheme, topology)
@@ -192,7 +192,7 @@ def draw(
     params: Parameters | None = None,
     scheme: str | None = None,
     topology: Topology | None = None,
-    gradient: UniformGradient = DEFAULT_GRADIENT,
+    gradient: GradientSpec = DEFAULT_GRADIENT,
 ) -> Drawing:
     """The scheme in ``path`` among ``ranks`` ranks as a picture: who sends what to whom, and who holds what after.
 

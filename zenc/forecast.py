@@ -18,14 +18,13 @@ from zenc.gradients.profile_io import parsed, read_profiles
 from zenc.pipeline import Request, planners_of
 from zenc.select import search
 from zenc.select.search import TunedScheme
+from zenc.simulator.assumed import Device, assumed, of_gpus
 from zenc.simulator.calibration import Calibration, read_calibration
-from zenc.simulator.kernels.assumed import Device, assumed, of_gpus
 from zenc.simulator.sweep import Simulation, SweepPoint
 from zenc.simulator.sweep import simulate as sweep
 from zenc.simulator.training import advice as advising
 from zenc.simulator.training.advice import Advice
-from zenc.simulator.training.model_profile import ModelProfile, read_model_profile
-from zenc.simulator.training.workload import load_of, load_of_model
+from zenc.simulator.training.model_profile import ModelProfile, load_of, load_of_model, read_model_profile
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.units import amount_of_text

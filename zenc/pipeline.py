@@ -29,14 +29,12 @@ from zenc.codegen.call_sequence import CODE, DATA, render_sequence
 from zenc.codegen.render import UnitInputs
 from zenc.codegen.render import render as render_unit
 from zenc.errors import BuildError, Diagnostic
-from zenc.gradients.generators import GradientSpec, drawn, source_of
-from zenc.gradients.index_sets import Gradients, ensure, read_gradients, unsound_tensor
-from zenc.gradients.uniform import DEFAULT_GRADIENT, UniformGradient
+from zenc.gradients.index_sets import Gradients, drawn, ensure, read_gradients, unsound_tensor
+from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec, source_of
 from zenc.language.files import SourceFiles, load_file, locate
-from zenc.plan.candidates import able_candidates
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower as lower_one
-from zenc.plan.requirements import ensure_all, nearest_allowed
+from zenc.plan.requirements import able_candidates, ensure_all, nearest_allowed
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.rank_ir.text import ShownProgram
@@ -45,7 +43,7 @@ from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import Proof, verify_all
 from zenc.wire.constants import DTYPE_BYTES
-from zenc.wire.part_sizes import part_sizes
+from zenc.wire.partitioning import part_sizes
 
 if TYPE_CHECKING:
     import torch
@@ -226,7 +224,7 @@ def lower(schemes: Schemes, request: Request) -> Plans:
     return Plans(able, {name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
 
 
-def verify(plans: Plans, request: Request, gradient: UniformGradient = DEFAULT_GRADIENT) -> Report:
+def verify(plans: Plans, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
     """Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
     of = plans.schemes
     reports = {name: _proved(scheme, plans.plans[name], request, gradient) for name, scheme in of.schemes.items()}
@@ -237,14 +235,14 @@ def verify(plans: Plans, request: Request, gradient: UniformGradient = DEFAULT_G
     )
 
 
-def _proved(scheme: Scheme, plan: Plan, request: Request, gradient: UniformGradient) -> Report:
+def _proved(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
     if request.topology is None:
         return Report(scheme, plan, verify_all(plan), ())
     placement = _placed(plan, request.topology, gradient)
     return Report(scheme, plan, (placement.proof,), placement.warnings, placement)
 
 
-def _placed(plan: Plan, topology: Topology, gradient: UniformGradient) -> Placement:
+def _placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:
     return place(plan, topology, expected_bytes(plan, topology.size, gradient))
 
 
@@ -308,8 +306,7 @@ def explanation(
         unpinned = lower_one(scheme)
         gradients = recorded or drawn(spec, size or request.usual_size(unpinned))
         exact = explain_plan(lower_one(scheme, gradients.size), rank, gradients, spec, source)
-        gradient = UniformGradient(spec.units, spec.width, spec.dtype, spec.density)
-        placement = _placed(exact.plan, request.topology, gradient) if request.topology else None
+        placement = _placed(exact.plan, request.topology, spec) if request.topology else None
         return replace(exact, general=symbolic(unpinned, gradients.size, spec.density), placement=placement)
 
     candidates = {name: explained(scheme) for name, scheme in schemes.able(size).schemes.items()}

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from zenc.gradients.index_sets import Gradients
-from zenc.gradients.stats import figures
+from zenc.gradients.index_sets import Gradients, figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class Bounds:
 
 
 def bounds(of: Gradients, bits_per_second: float | None) -> Bounds:
-    """B1: a rank receives every unit that another rank holds at least once. B2: ``zenc.gradients.stats``."""
+    """B1: a rank receives every unit that another rank holds at least once. B2: ``zenc.gradients.index_sets``."""
     holders = of.holders()
     union = int(np.count_nonzero(holders))
     alone = [int(np.count_nonzero(holders[ids] == 1)) for ids in of.held]

@@ -9,8 +9,8 @@ import torch
 
 from benchmarks.lab.settings import ROOT, TRACES, LabError, Workload
 from zenc.errors import SchemeError
-from zenc.gradients.generators import GradientSpec, drawn
-from zenc.gradients.index_sets import Gradients, gradients, read_gradients
+from zenc.gradients.index_sets import Gradients, drawn, gradients, read_gradients
+from zenc.gradients.spec import GradientSpec
 
 KINDS = {
     "rows": Workload("rows", units=200_000, width=64, density=0.02, zipf=1.05),

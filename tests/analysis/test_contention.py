@@ -12,15 +12,13 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
-from zenc.analysis.contention import contention
-from zenc.analysis.cut_bound import bound_on, sides
+from zenc.analysis.cut_bound import bound_on, contention, sides
 from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
-from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
-from zenc.analysis.paths import routes
+from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
 from zenc.api import check
 from zenc.errors import Diagnostic
 from zenc.format_units import ranks_text
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
 from zenc.topology.load import load_topology
@@ -45,7 +43,7 @@ def measured(
     plan: Plan, topology: Topology, density: float = 0.03
 ) -> tuple[LinkLoads, list[Diagnostic], ExpectedBytes]:
     rounds = expand(plan, topology.size)
-    expected = expected_bytes(plan, topology.size, UniformGradient(5_000, 30, "f32", density))
+    expected = expected_bytes(plan, topology.size, GradientSpec(5_000, 30, "f32", density))
     meter = LinkLoadObserver(routes(rounds, topology), expected)
     prove(plan, rounds, meter.observe)
     return meter.loads(), contention(meter.loads(), rounds, expected), expected
@@ -171,7 +169,7 @@ def test_the_least_is_the_sum_of_those_behind() -> None:
 
 
 def test_the_bottleneck_tells_it_too() -> None:
-    report = check("balanced", topology=load_topology(BOX), gradient=UniformGradient(1000, 10, "f32", 0.5))
+    report = check("balanced", topology=load_topology(BOX), gradient=GradientSpec(1000, 10, "f32", 0.5))
     assert report.placement is not None
     lines = report.placement.text()
     assert lines[2].strip() == "at least 35 kB in any scheme: the sum of ranks 0 to 2"

@@ -14,10 +14,8 @@ from zenc.analysis.exact_traffic import weigh
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.scaling import symbolic
 from zenc.errors import SchemeError, VerificationError
-from zenc.gradients.generators import GradientSpec, drawn
-from zenc.gradients.index_sets import gradients
-from zenc.gradients.stats import figures
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.index_sets import drawn, figures, gradients
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import PhaseKind
 from zenc.verify.proof import verify
 
@@ -132,7 +130,7 @@ def test_blocks_are_expected_to_fill_up():
     plan = plan_of(scheme_text(*combination, "block(64)", "block(64)"), 4)
     load = GradientSpec(100_000, 1, "f32", 0.01)
     explained = explain(plan, 4, 0, load)
-    model = expected_bytes(plan, 4, UniformGradient(load.units, load.width, load.dtype, load.density))
+    model = expected_bytes(plan, 4, GradientSpec(load.units, load.width, load.dtype, load.density))
     for phase, contributors in ((plan.of(PhaseKind.PUSH)[0], 1), (plan.of(PhaseKind.PULL)[0], 4)):
         expected = 3 * (48 + float(model.piece(phase, contributors)[1][0]))
         kind = "push" if contributors == 1 else "pull"

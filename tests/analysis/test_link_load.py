@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
 from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
-from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
-from zenc.analysis.paths import routes
-from zenc.gradients.uniform import UniformGradient
+from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import Rounds, expand
 from zenc.topology.model import Topology
@@ -29,7 +28,7 @@ CLUSTERS = {"nodes": nodes(2, gpus=3, nics=2), "fat": fat_tree(2), "pair": nodes
 
 
 def expectation(plan: Plan, size: int, density: float = 0.03) -> ExpectedBytes:
-    return expected_bytes(plan, size, UniformGradient(5_000, 3, "f16", density))
+    return expected_bytes(plan, size, GradientSpec(5_000, 3, "f16", density))
 
 
 def measured(plan: Plan, topology: Topology) -> tuple[LinkLoads, Rounds]:
@@ -104,7 +103,7 @@ def test_json() -> None:
 def test_blocks_weigh_whole() -> None:
     """At 3 % about two in five blocks of 16 hold something."""
     plan = plan_of(scheme_text(*COMBINATIONS[-1], "block(16)", "coo"))
-    expected = expected_bytes(plan, 4, UniformGradient(1 << 16, 8, "f32", 0.03))
+    expected = expected_bytes(plan, 4, GradientSpec(1 << 16, 8, "f32", 0.03))
     values = expected.slots * 32
     share = expected.piece(plan.phases[0], 1)[1][0] / values
     assert share == pytest.approx(1 - 0.97**16, rel=0.02)

@@ -15,9 +15,8 @@ import pytest
 
 from tests.support.plans import plan_of
 from zenc.analysis.exact_traffic import CallTraffic, weigh
-from zenc.gradients.generators import GradientSpec, drawn
-from zenc.gradients.index_sets import Gradients, gradients
-from zenc.gradients.stats import figures
+from zenc.gradients.index_sets import Gradients, drawn, figures, gradients
+from zenc.gradients.spec import GradientSpec
 from zenc.verify.proof import verify
 
 UNITS, DENSITY, OVERLAP = 3_276_800, 0.02, 0.25

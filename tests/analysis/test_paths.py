@@ -8,7 +8,7 @@ import pytest
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import DIRECT_PULL, plan_of, plan_with
 from tests.support.router import Router
-from zenc.analysis.paths import Routes, routes
+from zenc.analysis.link_load import Routes, routes
 from zenc.errors import Diagnostic, TopologyError
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand

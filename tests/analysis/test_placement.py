@@ -15,7 +15,7 @@ from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.memory_model import INDEX_BYTES, MemoryModel
 from zenc.analysis.placement import Placement, place, tier_problems, units_of
 from zenc.errors import TopologyError, VerificationError
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import expand
 from zenc.topology.builder import TopologyBuilder
@@ -29,7 +29,7 @@ RING = plan_of(scheme_text("ring", "incremental", COMBINATIONS[1][2]))
 
 
 def placed(plan: Plan, topology: Topology, units: int = 10_000, density: float = 0.1) -> Placement:
-    return place(plan, topology, expected_bytes(plan, topology.size, UniformGradient(units, 4, "f32", density)))
+    return place(plan, topology, expected_bytes(plan, topology.size, GradientSpec(units, 4, "f32", density)))
 
 
 def with_memory(device: int | None, host: int | None) -> Topology:
@@ -47,7 +47,7 @@ def with_memory(device: int | None, host: int | None) -> Topology:
 def test_what_is_held_is_what_the_contributors_make(combination: tuple[str, str, str], size: int) -> None:
     """The running account ends where one made from the last state alone does."""
     plan = plan_of(scheme_text(*combination))
-    expected = expected_bytes(plan, size, UniformGradient(640, 2, "f32", 0.25))
+    expected = expected_bytes(plan, size, GradientSpec(640, 2, "f32", 0.25))
     rounds = expand(plan, size)
     ledger = MemoryModel(plan, rounds, expected)
     prove(plan, rounds, ledger.observe)
@@ -64,7 +64,7 @@ def test_pieces_that_are_kept_apart_are_there_until_the_push_ends() -> None:
         "1 .. size - 1 { send all to r where rank == 0 } } } } aggregation: one_shot partition: centralization }"
     )
     rounds = expand(apart, 4)
-    ledger = MemoryModel(apart, rounds, expected_bytes(apart, 4, UniformGradient(640, 2, "f32", 0.25)))
+    ledger = MemoryModel(apart, rounds, expected_bytes(apart, 4, GradientSpec(640, 2, "f32", 0.25)))
     held = {}
 
     def observe(phase: Phase, number: int, moved: Deliveries) -> None:

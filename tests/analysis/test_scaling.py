@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from tests.support.cases import COMBINATIONS, CUTS, scheme_text
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, explain, plan_of, plan_with
 from zenc.analysis.closed_form import DENSE, Domain, fit_scalar, fit_volume, volume_text
-from zenc.analysis.scaling import ScalingReport, symbolic
-from zenc.analysis.scaling_text import symbolic_text
+from zenc.analysis.scaling import ScalingReport, symbolic, symbolic_text
 from zenc.analysis.volume import volumes
-from zenc.gradients.generators import GradientSpec
+from zenc.gradients.spec import GradientSpec
 from zenc.language.files import load_file, locate
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.plan.lower import lower

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Zenc
 from zenc.calibrate.kernel_benchmark import CUT, ROWS, SINGLE, Watch, fit_kernels, kernel_of
-from zenc.simulator.calibration import Calibration, read_calibration
-from zenc.simulator.kernels.curve import linear_kernel
+from zenc.simulator.calibration import Calibration, linear_kernel, read_calibration
 
 
 @pytest.mark.slow

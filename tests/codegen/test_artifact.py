@@ -13,7 +13,7 @@ from tests.support.plans import explain
 from zenc import api
 from zenc.codegen.artifact import Artifact, load_artifact
 from zenc.errors import ArtifactError
-from zenc.gradients.generators import GradientSpec
+from zenc.gradients.spec import GradientSpec
 
 
 @pytest.mark.parametrize("ranks", [None, 1, 5])

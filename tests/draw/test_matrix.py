@@ -25,7 +25,7 @@ from zenc.draw.matrix import draw_matrix, step_class
 from zenc.draw.picture import MatrixPicture
 from zenc.draw.render import svg
 from zenc.draw.steps import StepRange
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.requirements import allowed
 from zenc.topology.shapes import nodes
 
@@ -97,7 +97,7 @@ def test_steps_can_be_chosen_and_their_number_is_limited() -> None:
 
 def test_loads_colour_the_marks() -> None:
     plan, topology = plan_of_shipped("balanced"), nodes(5, gpus=4)
-    flows = flows_of(plan, 20, None, topology, expected_bytes(plan, 20, UniformGradient(10_000, 8, "f32", 0.1)))
+    flows = flows_of(plan, 20, None, topology, expected_bytes(plan, 20, GradientSpec(10_000, 8, "f32", 0.1)))
     push = flows.flows[0]
     assert push.seconds is not None and push.seconds.max() <= flows.limit
     assert push.seconds[0, 1] < push.seconds[0, 4], "inside a machine it is faster"

@@ -27,7 +27,7 @@ from zenc.draw.render import TEMPLATES, environment, svg
 from zenc.draw.scheme import draw
 from zenc.draw.steps import MOST_RANKS, StepRange, Steps, steps_of
 from zenc.errors import DrawingError
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plan.requirements import allowed
 from zenc.topology.shapes import nodes
@@ -198,7 +198,7 @@ def test_limits() -> None:
 def test_loads_colour_the_arrows() -> None:
     """Within a machine of four the arrows are colder than between machines; colours are those of the legend."""
     plan, topology = plan_of(scheme_text(*COMBINATIONS[-1])), nodes(2, gpus=2)
-    steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, UniformGradient(10_000, 8, "f32", 0.1)))
+    steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, GradientSpec(10_000, 8, "f32", 0.1)))
     picture = draw(plan, steps)
     ElementTree.fromstring(svg(picture))
     for step, band in zip(steps.steps, picture.bands, strict=True):
@@ -259,7 +259,7 @@ def test_forwarded_index_sets_have_the_colour_of_their_rank() -> None:
 
 def test_the_announce_loads_links_too() -> None:
     plan, topology = plan_of_shipped("holders"), nodes(2, gpus=2)
-    steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, UniformGradient(10_000, 8, "f32", 0.1)))
+    steps = steps_of(plan, 4, None, topology, expected_bytes(plan, 4, GradientSpec(10_000, 8, "f32", 0.1)))
     assert all(move.heat is not None and move.heat.seconds > 0 for step in steps.steps for move in step.moves)
     assert steps.steps[0].announces
 

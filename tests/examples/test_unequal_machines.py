@@ -12,7 +12,7 @@ from tests.support.local import collectives, run_all
 from zenc.analysis.cut_bound import bound_on
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import check
-from zenc.gradients.uniform import DEFAULT_GRADIENT
+from zenc.gradients.spec import DEFAULT_GRADIENT
 
 HERE = Path(__file__).resolve().parents[2] / "examples" / "unequal_machines"
 

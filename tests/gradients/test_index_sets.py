@@ -11,12 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import SchemeError
-from zenc.gradients.generators import GradientSpec, drawn
-from zenc.gradients.index_sets import gradients, occupancy, read_gradients
-from zenc.gradients.stats import figures
+from zenc.gradients.index_sets import drawn, figures, gradients, occupancy, read_gradients
+from zenc.gradients.spec import GradientSpec
 from zenc.scheme.model import Contiguous, Permutation
-from zenc.wire.part_sizes import block_of, part_sizes
-from zenc.wire.partitioning import cut, slots_of_units
+from zenc.wire.partitioning import block_of, cut, part_sizes, slots_of_units
 
 
 def test_ranks_are_drawn_alike_and_apart():

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import CostError
-from zenc.gradients.generators import GradientSpec, drawn
-from zenc.gradients.index_sets import gradients
+from zenc.gradients.index_sets import drawn, figures, gradients
 from zenc.gradients.profile_fit import by_range, counted_union, fitted, from_gradients, misfit, nonnegative
 from zenc.gradients.profile_generators import zipf
-from zenc.gradients.stats import figures
+from zenc.gradients.spec import GradientSpec
 
 LOADS = [
     (GradientSpec(100_000, 64, "f32", 0.02, zipf=1.05), 8),

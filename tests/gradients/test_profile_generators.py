@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import CostError
-from zenc.gradients.generators import GradientSpec, drawn
-from zenc.gradients.index_sets import gradients
+from zenc.gradients.index_sets import drawn, gradients
 from zenc.gradients.profile_generators import common_core, random_subset, uniform, zipf
+from zenc.gradients.spec import GradientSpec
 
 UNITS, RANKS = 60_000, 8
 

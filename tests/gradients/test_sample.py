@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.errors import CostError
-from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import drawn
+from zenc.gradients.profile_fit import HolderCounts, sample_ids
 from zenc.gradients.profile_generators import zipf
-from zenc.gradients.sample import HolderCounts, sample_ids
+from zenc.gradients.spec import GradientSpec
 
 
 @settings(deadline=None)

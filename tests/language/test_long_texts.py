@@ -14,7 +14,7 @@ from zenc.language.formatter import format_text
 from zenc.language.lexer import Lexer
 from zenc.language.parse_tables import tables
 from zenc.scheme.resolve import resolve
-from zenc.topology.resolve import resolve_topology
+from zenc.topology.load import resolve_topology
 
 
 def body(statements: str) -> str:

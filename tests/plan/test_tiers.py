@@ -14,7 +14,7 @@ from tests.support.cases import COMBINATIONS, INNER, tiered_text
 from tests.support.plans import explain, plan_of
 from tests.support.steps import assert_plays, phases_of
 from zenc.errors import ArtifactError, VerificationError
-from zenc.gradients.generators import GradientSpec
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.tier_layout import first_part, levels_of

@@ -23,16 +23,15 @@ from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.memory_model import MemoryModel
 from zenc.gradients.index_sets import Gradients, gradients
 from zenc.gradients.profile_generators import uniform
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.requirements import allowed
 from zenc.plan.unroll import expand
 from zenc.rank_ir.ir import Agree, Carries, Exchange, Fill, Merge, RankPhase, RankProgram, Sparsify, Split, made_by
 from zenc.rank_ir.lower import lower_all
 from zenc.scheme.model import Format
-from zenc.simulator.calibration import bandwidth_only
+from zenc.simulator.calibration import bandwidth_only, linear_kernel
 from zenc.simulator.contributor_counts import play
-from zenc.simulator.kernels.curve import linear_kernel
 from zenc.simulator.predict import predict
 from zenc.topology.shapes import ring
 from zenc.verify.proof import prove
@@ -257,7 +256,7 @@ def test_memory_of_all_combinations(combination: tuple[str, str, str], size: int
 def assert_same_memory(plan: Plan, size: int) -> None:
     """After every step, and at the end, every rank has as many segments as its program has made and not freed."""
     rounds, found = expand(plan, size), list[list[int]]()
-    load = UniformGradient(64 * plan.parts(size), 1, "f32", 1.0)
+    load = GradientSpec(64 * plan.parts(size), 1, "f32", 1.0)
     model = MemoryModel(plan, rounds, expected_bytes(plan, size, load))
 
     def observe(phase: Phase, number: int, moved: Deliveries) -> None:

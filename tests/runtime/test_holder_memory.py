@@ -11,7 +11,7 @@ from tests.support.local import run_all
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.memory import BUFFERS
 from zenc.analysis.memory_model import MemoryModel
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter
@@ -24,7 +24,7 @@ UNITS, WIDTH = 6_000, 3
 def expected(plan: Plan, size: int, density: float) -> list[dict[str, int]]:
     """The bytes of each rank's buffers when the call has ended."""
     rounds = expand(plan, size)
-    ledger = MemoryModel(plan, rounds, expected_bytes(plan, size, UniformGradient(UNITS, WIDTH, "f32", density)))
+    ledger = MemoryModel(plan, rounds, expected_bytes(plan, size, GradientSpec(UNITS, WIDTH, "f32", density)))
     prove(plan, rounds, ledger.observe)
     ledger.capacity(ring(size))
     assert ledger.sets is not None
@@ -75,7 +75,7 @@ def test_index_sets_and_rows(
 def test_sets_are_part_of_what_a_rank_needs() -> None:
     plan = ranks_of(4, "point_to_point then ring", "incremental")[0].artifact.plan
     rounds = expand(plan, 4)
-    ledger = MemoryModel(plan, rounds, expected_bytes(plan, 4, UniformGradient(6_400, 2, "f32", 0.5)))
+    ledger = MemoryModel(plan, rounds, expected_bytes(plan, 4, GradientSpec(6_400, 2, "f32", 0.5)))
     prove(plan, rounds, ledger.observe)
     need = ledger.capacity(ring(4)).needs[0]
     present = 6_000  # 6,400 * (1 - 0.5^4)

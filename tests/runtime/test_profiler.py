@@ -10,7 +10,7 @@ import torch
 
 import zenc
 from zenc.errors import CostError, ZencError
-from zenc.gradients.sample import sample_ids
+from zenc.gradients.profile_fit import sample_ids
 from zenc.runtime.sampling import count_dtype
 
 

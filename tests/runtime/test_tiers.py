@@ -29,7 +29,7 @@ from tests.support.cases import (
 from tests.support.local import collectives, run_all
 from tests.support.packets import Damage, flipped, outcome, right
 from tests.support.plans import explain
-from zenc.gradients.generators import GradientSpec
+from zenc.gradients.spec import GradientSpec
 from zenc.wire.structs import MESSAGE_HEADER_BYTES
 
 JOBS = "tests.runtime.jobs:"

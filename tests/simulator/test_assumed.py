@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from zenc.simulator.assumed import ESTIMATES, MEMORY, assumed, of_gpus
 from zenc.simulator.calibration import DEFAULTS
-from zenc.simulator.kernels.assumed import assumed, of_gpus
-from zenc.simulator.kernels.gpu_defaults import ESTIMATES, MEMORY
 from zenc.topology.shapes import dgx, nodes, torus
 
 

@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zenc.errors import CostError
-from zenc.simulator.calibration import DEFAULTS, KERNELS, Calibration, bandwidth_only, read_calibration
-from zenc.simulator.kernels.curve import Kernel, linear_kernel, rising
+from zenc.simulator.calibration import (
+    DEFAULTS,
+    KERNELS,
+    Calibration,
+    Kernel,
+    bandwidth_only,
+    linear_kernel,
+    read_calibration,
+    rising,
+)
 
 
 def written(path: Path, **changes: Any) -> Path:

@@ -11,9 +11,8 @@ from tests.simulator.plans import SHIPPED, plan_of
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform, zipf
-from zenc.simulator.calibration import KERNELS, bandwidth_only
+from zenc.simulator.calibration import KERNELS, bandwidth_only, linear_kernel
 from zenc.simulator.compute_model import computing
-from zenc.simulator.kernels.curve import linear_kernel
 from zenc.simulator.predict import Prediction, network, predict
 from zenc.simulator.symmetry import program
 

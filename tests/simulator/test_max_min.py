@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zenc.simulator.max_min import fair_rates
+from zenc.simulator.network import fair_rates
 
 
 def test_the_textbook_example() -> None:

@@ -12,10 +12,10 @@ from tests.simulator.plans import SHIPPED, plan_of
 from zenc.analysis.exact_traffic import weigh
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.errors import CostError, TopologyError
-from zenc.gradients.generators import GradientSpec, drawn
-from zenc.gradients.index_sets import Gradients, gradients
+from zenc.gradients.index_sets import Gradients, drawn, gradients
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform, zipf
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
 from zenc.scheme.model import Unit

@@ -19,7 +19,7 @@ from zenc.scheme.model import Format
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
 from zenc.wire.formats import index_bytes, padded, wire_format
-from zenc.wire.owners import owners_of
+from zenc.wire.partitioning import owners_of
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 

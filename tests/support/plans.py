@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from zenc.analysis.explanation import Explanation
 from zenc.analysis.explanation import explain as explain_gradients
-from zenc.gradients.generators import GradientSpec, drawn, source_of
+from zenc.gradients.index_sets import drawn
+from zenc.gradients.spec import GradientSpec, source_of
 from zenc.language.files import load_text
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower

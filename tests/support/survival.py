@@ -18,11 +18,10 @@ from zenc.language.files import load_text
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.to_json import plan_to_json
 from zenc.scheme.resolve import resolve
+from zenc.topology.importers.graph_files import node_link
 from zenc.topology.levels import summarize
-from zenc.topology.load import load_topology
+from zenc.topology.load import load_topology, resolve_topology
 from zenc.topology.model import Topology
-from zenc.topology.resolve import resolve_topology
-from zenc.topology.save import node_link
 from zenc.verify.proof import verify
 
 

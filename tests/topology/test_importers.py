@@ -10,9 +10,9 @@ import pytest
 from tests.support.survival import facts
 from zenc.errors import TopologyError
 from zenc.topology import link_specs
+from zenc.topology.importers.graph_files import node_link
 from zenc.topology.load import load_topology, load_with_warnings
 from zenc.topology.model import Topology
-from zenc.topology.save import node_link
 
 SAMPLES = Path(__file__).parent / "samples"
 FILES = sorted(SAMPLES.iterdir())

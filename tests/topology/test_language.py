@@ -16,9 +16,8 @@ from tests.support.words import WORDS
 from zenc.errors import TopologyError, ZencError
 from zenc.language.files import load_text
 from zenc.topology.levels import summarize
-from zenc.topology.load import load_topology
+from zenc.topology.load import load_topology, resolve_topology
 from zenc.topology.model import Topology
-from zenc.topology.resolve import resolve_topology
 from zenc.topology.shapes import nodes
 from zenc.topology.units import Kind, unit_problem
 

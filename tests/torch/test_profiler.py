@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.ranks import Ranks, RanksFailed
 from tests.torch.jobs import ROWS, STEPS, WIDTH, batch
+from zenc.gradients.profile_fit import sample_ids
 from zenc.gradients.profile_io import read_profiles
-from zenc.gradients.sample import sample_ids
 
 JOBS = "tests.torch.jobs:"
 

@@ -13,8 +13,7 @@ from zenc.errors import Diagnostic, Source, Span, VerificationError
 from zenc.language.parse import parse_expression
 from zenc.plan.expressions import condition, scope_of
 from zenc.verify.proof import UNPINNED_SIZES, verify_all
-from zenc.verify.sizes.pattern import fitting
-from zenc.verify.sizes.survey import survey
+from zenc.verify.survey import fitting, survey
 
 SIX = "step { for d in 1 .. 5 { send part (rank + d) mod 6 to (rank + d) mod 6 } }"
 SIX_PULL = "step { for d in 1 .. 5 { send part rank to (rank + d) mod 6 } }"

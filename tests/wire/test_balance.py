@@ -8,12 +8,12 @@ from math import ceil, log, log2, sqrt
 import numpy as np
 import pytest
 
-from zenc.gradients.generators import GradientSpec, drawn
+from zenc.gradients.index_sets import drawn
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.scheme.model import PERMUTED_BLOCKS, Permutation
 from zenc.wire.constants import BLOCKS_OF_PART
-from zenc.wire.part_sizes import block_of, part_sizes
-from zenc.wire.partitioning import slots_of_units
+from zenc.wire.partitioning import block_of, part_sizes, slots_of_units
 
 KEYS = 30
 EIGHTH = 0.125

@@ -11,8 +11,7 @@ from zenc.codegen.render import UnitInputs, render
 from zenc.runtime.cpu.library import load
 from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, Permutation
 from zenc.wire.constants import BLOCKS_OF_PART
-from zenc.wire.part_sizes import block_of, part_sizes
-from zenc.wire.partitioning import cut, slots_of_units
+from zenc.wire.partitioning import block_of, cut, part_sizes, slots_of_units
 
 BLOCKS = st.sampled_from((None, *PERMUTED_BLOCKS))
 

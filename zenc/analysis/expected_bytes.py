@@ -17,16 +17,15 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zenc.errors import Diagnostic, SchemeError, raise_if_any
+from zenc.gradients.index_sets import ensure, unsound_density, unsound_tensor
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
 from zenc.verify.provenance import Deliveries
-from zenc.wire.constants import DTYPE_BYTES
-from zenc.wire.part_sizes import block_of
+from zenc.wire.partitioning import block_of
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -172,18 +171,13 @@ class ExpectedBytes:
         return slots if ranks == self.size else max(0.0, (self.units_held(ranks) - ranks * slots) / (self.size - ranks))
 
 
-def expected_bytes(plan: Plan, size: int, gradient: UniformGradient) -> ExpectedBytes:
-    """Of gradients in which every rank holds a share of the units at random.
+def expected_bytes(plan: Plan, size: int, gradient: GradientSpec) -> ExpectedBytes:
+    """Of gradients in which every rank holds a share of the units at random, whatever else ``gradient`` says of them.
 
     Raises SchemeError (``bad-load``) for a gradient that can't be.
     """
     density, units, width, dtype = gradient.density, gradient.units, gradient.width, gradient.dtype
-    found = [
-        (not 0 <= density <= 1, f"a density is between 0 and 1, not {density}"),
-        (units < 0 or width < 1, f"{units} units of {width} values make no tensor"),
-        (dtype not in DTYPE_BYTES, f"unknown dtype {dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
-    ]
-    raise_if_any(SchemeError, [Diagnostic("bad-load", message) for fails, message in found if fails])
+    ensure([unsound_density(density), *unsound_tensor(units, width, dtype)])
     profile = uniform(density, units, width, dtype) if units else uniform(0.0, 1, width, dtype)  # which nobody holds
     return ExpectedBytes(plan, size, profile)
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zenc.analysis.exact_traffic import CallTraffic, ExactBytes
-from zenc.gradients.generators import GradientSpec
-from zenc.gradients.index_sets import Gradients, ensure
-from zenc.gradients.stats import Figures, figures
+from zenc.gradients.index_sets import Figures, Gradients, ensure, figures
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Phase, Plan
 from zenc.verify.proof import Proof, verify
 from zenc.verify.provenance import Deliveries

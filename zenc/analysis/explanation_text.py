@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zenc.analysis.explanation import Explanation, MessageCost
-from zenc.analysis.placement_text import placement_text
-from zenc.analysis.scaling_text import symbolic_text
+from zenc.analysis.placement import placement_text
+from zenc.analysis.scaling import symbolic_text
 from zenc.format_units import size_text
-from zenc.gradients.stats import Figures
+from zenc.gradients.index_sets import Figures
 from zenc.plan.ir import Plan
 from zenc.plurals import count
 from zenc.wire.constants import DTYPE_BYTES

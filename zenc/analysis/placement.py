@@ -13,13 +13,13 @@ from math import prod
 from operator import mul
 from typing import Any
 
-from zenc.analysis.contention import contention
-from zenc.analysis.cut_bound import CutBound, bound_on
+import numpy as np
+
+from zenc.analysis.cut_bound import CutBound, bound_on, contention
 from zenc.analysis.expected_bytes import ExpectedBytes
-from zenc.analysis.link_load import LinkLoadObserver, LinkLoads
+from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, StepLoad, routes
 from zenc.analysis.memory import MemoryPeak
 from zenc.analysis.memory_model import MemoryModel
-from zenc.analysis.paths import routes
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
 from zenc.format_units import ranks_text, seconds_text, size_text
 from zenc.plan.ir import Phase, Plan
@@ -119,3 +119,45 @@ def units_of(topology: Topology) -> dict[str, int]:
 def _levels(topology: Topology) -> str:
     levels = ", ".join(f"{level.name} {level.count}" for level in topology.levels)
     return f"levels of {topology.name}, the outermost first: {levels}"
+
+
+MOST_LINKS = 12
+MOST_STEPS = 24
+
+
+def placement_text(placement: Placement) -> list[str]:
+    """The bottleneck and the memory, then the links and the steps."""
+    return [*placement.text(), *_links(placement), *_steps(placement)]
+
+
+def _links(placement: Placement) -> list[str]:
+    loads = placement.loads
+    used = int((loads.total > 0).sum())
+    order = np.argsort(-loads.seconds, kind="stable")[: min(used, MOST_LINKS)].tolist()
+    if not order:
+        return []
+    width = max(len(loads.name(link)) for link in order)
+    heading = f"links by load ({len(order)} of {used} that carry anything)"
+    lines = [f"{heading:{width + 2}} {'bytes a call':>14} {'busy':>10}"]
+    for link in order:
+        bytes, busy = size_text(float(loads.total[link])), seconds_text(float(loads.seconds[link]))
+        pad = max(0, len(heading) - width - 2)
+        lines.append(f"  {loads.name(link):{width + pad}} {bytes:>14} {busy:>10}")
+    return lines
+
+
+def _steps(placement: Placement) -> list[str]:
+    steps = placement.loads.steps
+    lines = ["busiest link of each step"] if steps else []
+    for step in steps[:MOST_STEPS]:
+        lines.append(_step(placement, step))
+    if len(steps) > MOST_STEPS:
+        lines.append(f"  ... and {count(len(steps) - MOST_STEPS, 'more step')} (--json shows all)")
+    return lines
+
+
+def _step(placement: Placement, step: StepLoad) -> str:
+    crowd = f", {step.moves} moves share it" if step.crowd else ""
+    late = " (contended)" if step.contended else ""
+    load = f"{size_text(step.bytes)}, busy {seconds_text(step.seconds)}"
+    return f"  {step.phase}, step {step.number}: {placement.loads.name(step.link)}: {load}{crowd}{late}"

@@ -22,7 +22,7 @@ from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import Rows, SparseOutput
 from zenc.runtime.layout import contribution_of, layout_of, sparse_result
 from zenc.scheme.model import Format, Unit
-from zenc.simulator.kernels.curve import BOUNDLESS, Curve, Kernel, linear_kernel, rising
+from zenc.simulator.calibration import BOUNDLESS, Curve, Kernel, linear_kernel, rising
 
 ROUNDS = 5
 PARTS = 4

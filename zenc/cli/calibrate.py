@@ -14,8 +14,7 @@ from zenc.cli.common import JsonOption, fail, print_json, reporting, save, show_
 from zenc.errors import ZencError
 
 if TYPE_CHECKING:
-    from zenc.simulator.calibration import Calibration
-    from zenc.simulator.kernels.curve import Kernel
+    from zenc.simulator.calibration import Calibration, Kernel
 
 EXAMPLES = """\b
 Examples:
@@ -226,7 +225,7 @@ def _spread_text(spread: float | None) -> str:
 
 def _kernel_text(kernel: Kernel) -> str:
     from zenc.format_units import seconds_text
-    from zenc.simulator.kernels.curve import BOUNDLESS
+    from zenc.simulator.calibration import BOUNDLESS
     from zenc.topology.units import bandwidth_text
 
     speed = f", and {bandwidth_text(kernel.speed)}" if kernel.speed < BOUNDLESS else ""

@@ -43,10 +43,10 @@ def check(
     path, params = common.locate(file), common.parameters(assignments)
     with common.reporting(json):
         from zenc import api
-        from zenc.gradients.uniform import UniformGradient
+        from zenc.gradients.spec import GradientSpec
 
         cluster, ranks = common.on_topology(topology, ranks)
-        gradient = UniformGradient(units, width, dtype, density)
+        gradient = GradientSpec(units, width, dtype, density)
         report = api.check(path, ranks=ranks, params=params, scheme=scheme, topology=cluster, gradient=gradient)
     common.show_diagnostics(report.warnings)
     if json:

@@ -69,7 +69,7 @@ def draw(
     path, params, chosen = common.locate(file), common.parameters(assignments), _range(steps)
     with common.reporting(json):
         from zenc import api
-        from zenc.gradients.uniform import UniformGradient
+        from zenc.gradients.spec import GradientSpec
 
         cluster, size = common.on_topology(topology, ranks)
         drawing = api.draw(
@@ -80,7 +80,7 @@ def draw(
             params=params,
             scheme=scheme,
             topology=cluster,
-            gradient=UniformGradient(units, width, dtype, density),
+            gradient=GradientSpec(units, width, dtype, density),
         )
         text = drawing.svg()
         if output:

@@ -95,7 +95,7 @@ def simulate(
     with common.reporting(json):
         from zenc.pipeline import Request, planners_of
         from zenc.simulator import sweep
-        from zenc.simulator.sweep_report import chrome_trace, text
+        from zenc.simulator.sweep import chrome_trace, text
 
         cluster, _ = common.on_topology(topology, None)
         sizes = _sizes(ranks, cluster)

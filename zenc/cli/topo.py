@@ -85,8 +85,8 @@ def convert(
     """Write a topology as node-link JSON, which networkx reads."""
     values = parameters(assignments)
     with reporting(json):
+        from zenc.topology.importers.graph_files import node_link
         from zenc.topology.load import load_with_warnings
-        from zenc.topology.save import node_link
 
         loaded, warnings = load_with_warnings(topology, values)
         show_diagnostics(warnings)

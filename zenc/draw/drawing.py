@@ -11,7 +11,7 @@ from zenc.draw.picture import MatrixPicture, SchedulePicture
 from zenc.draw.render import svg
 from zenc.draw.scheme import draw
 from zenc.draw.steps import MOST_RANKS, StepRange, Steps, steps_of
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plurals import count
 from zenc.topology.model import Topology
@@ -38,9 +38,7 @@ class Drawing:
         return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
 
 
-def picture_of(
-    plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: UniformGradient
-) -> Drawing:
+def picture_of(plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: GradientSpec) -> Drawing:
     """The ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology`` the loads that ``gradient`` puts on it."""
     expected = expected_bytes(plan, ranks, gradient) if topology else None
     if ranks > MOST_RANKS:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from zenc.analysis.link_load import LinkLoadObserver
-from zenc.analysis.paths import Routes
+from zenc.analysis.link_load import LinkLoadObserver, Routes
 from zenc.plan.ir import Phase
 from zenc.verify.provenance import Deliveries
 

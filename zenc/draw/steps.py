@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import ExpectedBytes
-from zenc.analysis.link_load import LinkLoadObserver
-from zenc.analysis.paths import routes
+from zenc.analysis.link_load import LinkLoadObserver, routes
 from zenc.draw.link_heat import Heat, LinkHeat
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import Phase, PhaseKind, Plan

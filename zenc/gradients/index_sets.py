@@ -1,9 +1,13 @@
-"""Index sets: which units each rank holds, without values; drawn at random or recorded from a run.
+"""Index sets: which units each rank holds, without values; drawn at random or recorded from a run; their figures.
 
     Gradients = units width dtype (unit id*)*           # one ascending list of ids a rank
 
 A recorded file is JSON, ``{"units": 1000, "width": 64, "dtype": "f32", "ranks": [[3, 17], [4, 17]]}``, or a .npz of
 numpy with the same names, where the lists are the arrays ``rank0``, ``rank1``, ... Nothing in it is unpickled.
+
+Densification and skewness are those of Zen (OSDI 2025), section 2. The bandwidth bound: a unit that c of n ranks hold
+takes c - 1 one-way messages to be summed and n - 1 more to be known everywhere, evenly over the ranks; indices and
+headers are left out. It is proven for c = n, and reached by owners among the holders for any c.
 """
 
 from __future__ import annotations
@@ -12,14 +16,17 @@ import json
 import os
 import zipfile
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zenc.errors import Diagnostic, SchemeError, first_line
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints
 from zenc.wire.constants import DTYPE_BYTES
+from zenc.wire.formats import slots_of
 from zenc.wire.mix import Words
 from zenc.wire.partitioning import UnitPartition
 
@@ -76,6 +83,11 @@ def gradients(units: int, width: int, dtype: str, held: list[Any]) -> Gradients:
 
 def _ascending(ids: Ints) -> Ints:
     return ids if (ids[1:] > ids[:-1]).all() else np.unique(ids)
+
+
+def unsound_density(density: float) -> tuple[bool, str]:
+    """A diagnostic of an impossible density, for ``ensure``."""
+    return not 0 <= density <= 1, f"a density is between 0 and 1, not {density}"
 
 
 def unsound_tensor(units: int, width: int, dtype: str) -> list[tuple[bool, str]]:
@@ -143,3 +155,80 @@ def occupancy(of: Gradients, by: UnitPartition) -> Words:
         bits[place[ids]] = 1
         packed[rank] = np.packbits(bits, bitorder="little").view(np.uint64).reshape(parts, words)
     return packed
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """``density`` of a rank on average, ``density_out`` of the sum, ``densification`` the ratio of both.
+
+    ``skewness``: the density of the fullest of as many ranges of units as there are ranks, over that of all, averaged
+    over the ranks. ``overlap``: the share of one rank's units that another one holds, on average. Without any unit
+    these are 1.
+    """
+
+    density: float
+    density_out: float
+    densification: float
+    skewness: float
+    overlap: float
+    dense_ring_bytes: int
+    bound_bytes: int
+
+
+def figures(of: Gradients) -> Figures:
+    """The figures of the gradients of ``of.size`` ranks; bytes are those that each rank sends."""
+    size, holders = of.size, of.holders()
+    total, union = int(holders.sum()), int(np.count_nonzero(holders))
+    pairs = int((holders * (holders - 1)).sum())
+    bound = int((holders[holders > 0] + (size - 2)).sum()) if size > 1 else 0
+    return Figures(
+        density=of.density,
+        density_out=union / max(1, of.units),
+        densification=union * size / total if total else 1.0,
+        skewness=_skewness(of),
+        overlap=pairs / (total * (size - 1)) if total and size > 1 else 1.0,
+        dense_ring_bytes=2 * (size - 1) * of.units * of.unit_bytes // size,
+        bound_bytes=bound * of.unit_bytes // size,
+    )
+
+
+def _skewness(of: Gradients) -> float:
+    """The fullest of n ranges over the mean one."""
+    width = slots_of(of.units, of.size, 0)
+    ratios = [np.bincount(ids // width).max() * of.units / (width * len(ids)) for ids in of.held if len(ids)]
+    return float(np.mean(ratios)) if ratios else 1.0
+
+
+def drawn(load: GradientSpec, size: int) -> Gradients:
+    """Gradients of ``size`` ranks; raises SchemeError (``bad-load``) for numbers that can't be."""
+    ensure([*_unsound(load), *too_large(load.units, size)])
+    count = round(load.units * load.density)
+    pool = min(round(count / load.overlap), load.units) if load.overlap else load.units
+    held = [_units(pool, count, load.zipf, np.random.default_rng([load.seed, rank])) for rank in range(size)]
+    return gradients(load.units, load.width, load.dtype, held)
+
+
+def _unsound(load: GradientSpec) -> list[tuple[bool, str]]:
+    density, zipf, overlap = load.density, load.zipf, load.overlap
+    return [
+        unsound_density(density),
+        (zipf is not None and not 0 <= zipf <= 100, f"an exponent of Zipf's law is between 0 and 100, not {zipf}"),
+        (overlap is not None and not 0 < overlap <= 1, f"an overlap is above 0 and at most 1, not {overlap}"),
+        (zipf is not None and overlap is not None, "zipf decides how far ranks overlap: give one of the two"),
+        (
+            overlap is not None and isfinite(density) and 0 < overlap < density <= 1,
+            f"ranks that hold {density:.4g} of the units share that much at least, and can't overlap by {overlap}",
+        ),
+        (not 0 <= load.seed < 1 << 64, f"a seed is 0 to 2^64 - 1, not {load.seed}"),
+        *unsound_tensor(load.units, load.width, load.dtype),
+    ]
+
+
+def _units(pool: int, count: int, zipf: float | None, random: np.random.Generator) -> Ints:
+    """``count`` of ``pool`` units. Weighted ones by the greatest of log(weight) + Gumbel noise (Yellott, 1977)."""
+    if not 0 < count < pool:
+        return np.arange(min(count, pool))
+    if not zipf:
+        return random.choice(pool, count, replace=False, shuffle=False)
+    keys = random.gumbel(size=pool) - zipf * np.log(np.arange(1, pool + 1))
+    return np.argpartition(keys, pool - count)[pool - count :]

@@ -7,7 +7,7 @@
     common_core    all ranks hold the same share p of their units; the rest is their own:
                    gamma^k = p + (1 - p) k, while k ranks hold few of the units
 
-``zenc.gradients.generators`` draws gradients of the first three.
+``zenc.gradients.index_sets`` draws gradients of the first three.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import inf, log
 
 import numpy as np
 
+from zenc.gradients.index_sets import unsound_density
 from zenc.gradients.profile import MOST_RANGES, Floats, Profile, Range, complain
 
 _FINE = 1.02
@@ -24,7 +25,7 @@ _FINE = 1.02
 
 def uniform(density: float, units: int, width: int = 1, dtype: str = "f32", *, name: str = "uniform") -> Profile:
     """Every rank holds ``density`` of the units at random; raises CostError (``bad-profile``)."""
-    complain(name, [_density(density)])
+    complain(name, [unsound_density(density)])
     return Profile(name, units, width, dtype, None, (((density, 1.0),),))
 
 
@@ -44,7 +45,7 @@ def random_subset(
     Raises CostError (``bad-profile``); an overlap is ``density`` at least.
     """
     wrong = not (0 < overlap <= 1 and overlap >= density)
-    complain(name, [_density(density), (wrong, f"an overlap is the density to 1, and above 0, not {overlap}")])
+    complain(name, [unsound_density(density), (wrong, f"an overlap is the density to 1, and above 0, not {overlap}")])
     pool = density / overlap
     if not contiguous:
         return Profile(name, units, width, dtype, None, (((overlap, pool), (0.0, 1.0 - pool)),))
@@ -60,7 +61,7 @@ def common_core(
 
     Two ranks overlap by ``core`` and what chance adds. Raises CostError (``bad-profile``).
     """
-    complain(name, [_density(density), (not 0 <= core <= 1, f"a core is 0 to 1 of a rank's units, not {core}")])
+    complain(name, [unsound_density(density), (not 0 <= core <= 1, f"a core is 0 to 1 of a rank's units, not {core}")])
     always = density * core
     rest = (density - always) / (1.0 - always) if always < 1 else 0.0
     return Profile(name, units, width, dtype, None, (((1.0, always), (rest, 1.0 - always)),))
@@ -76,7 +77,7 @@ def zipf(
     Raises CostError (``bad-profile``).
     """
     wrong = not 0 <= exponent <= 100
-    complain(name, [_density(density), (wrong, f"an exponent of Zipf's law is 0 to 100, not {exponent}")])
+    complain(name, [unsound_density(density), (wrong, f"an exponent of Zipf's law is 0 to 100, not {exponent}")])
     if units < 1 or density in (0.0, 1.0) or not exponent:
         return uniform(density, units, width, dtype, name=name)
     count = min(MOST_RANGES, units)
@@ -87,10 +88,6 @@ def zipf(
     of = np.searchsorted(edges, cuts[:-1], side="right") - 1
     ranges = tuple(_classes(probability[of == r], sizes[of == r] * count / units) for r in range(count))
     return Profile(name, units, width, dtype, None, ranges)
-
-
-def _density(density: float) -> tuple[bool, str]:
-    return not 0 <= density <= 1, f"a density is between 0 and 1, not {density}"
 
 
 def _steps(units: int) -> Floats:

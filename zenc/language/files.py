@@ -13,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
-from zenc.language.nesting import DEEPEST
-from zenc.language.parse import parse
+from zenc.language.parse import DEEPEST, parse
 from zenc.language.syntax import File, Import
 from zenc.resources import directory
 

@@ -26,6 +26,16 @@ def present(items: Iterable[T | None]) -> tuple[T, ...]:
     return tuple(item for item in items if item is not None)
 
 
+def only(_rules: Rules, _span: Span, item: Any) -> Any:
+    """The method of a node that stands for its only item."""
+    return item
+
+
+def listed(_rules: Rules, _span: Span, *items: Any) -> tuple[Any, ...]:
+    """The method of a node that stands for its items, without what was left out."""
+    return present(items)
+
+
 class Rules:
     """Rules for one source; ``problems`` holds what they found wrong.
 

@@ -19,7 +19,7 @@ Spans take no part in comparisons: two schedules are equal when they say the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Any, TypeAlias, TypeVar
@@ -196,3 +196,23 @@ def expressions_of(node: Spanned, inner: UnionType) -> Iterator[Expression]:
             yield child
         elif not isinstance(child, inner):
             yield from expressions_of(child, inner)
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """Replaces variables by expressions. Nothing is captured: no statement may declare a name that is known."""
+
+    values: Mapping[str, Expression]
+
+    def block(self, block: Block) -> Block:
+        """``block`` with the values in place of the names."""
+        return tuple(rebuilt(statement, self._node) for statement in block)
+
+    def _node(self, node: Any) -> Any:
+        return self.expression(node) if isinstance(node, Expression) else rebuilt(node, self._node)
+
+    def expression(self, e: Expression) -> Expression:
+        """``e`` with the values in place of the names."""
+        if isinstance(e, Variable):
+            return replace(self.values[e.name], span=e.span) if e.name in self.values else e
+        return rebuilt(e, self.expression)

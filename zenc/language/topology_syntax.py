@@ -14,7 +14,7 @@
     Quantity       = (Expression | Number) unit               # 300 GB/s
     Setting        = name? value                              # value: Expression | Number | Quantity
 
-Places and units are kept as the names that were written; ``zenc.topology.resolve`` gives them meaning.
+Places and units are kept as the names that were written; ``zenc.topology.load`` gives them meaning.
 """
 
 from __future__ import annotations

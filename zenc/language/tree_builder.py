@@ -1,20 +1,18 @@
-"""Builder of the syntax tree: parser steps to dataclasses. Only numbers are checked."""
+"""Builder of the syntax tree: parser steps to dataclasses. Only numbers are checked, and names in topologies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
-from zenc.errors import Diagnostic, Span
+from zenc.errors import Diagnostic, Source, Span, Spanned
 from zenc.language import schedule as s
 from zenc.language import syntax
+from zenc.language import topology_syntax as t
 from zenc.language.lexer import Token
 from zenc.language.recovery import DECLARED
-from zenc.language.rules import node, present
-from zenc.language.topology_builder import ClusterRules
-from zenc.language.topology_syntax import TopologySyntax
+from zenc.language.rules import Rules, listed, node, only, present
 
-T = TypeVar("T")
 _Phase: TypeAlias = tuple[str, s.Block, Span]
 
 GREATEST_INTEGER = 2**64 - 1
@@ -28,12 +26,44 @@ def _one_line(string: Token) -> str:
     return " ".join(string.text[1:-1].split())
 
 
-def _of_kind(kind: type[T], items: Iterable[object]) -> tuple[T, ...]:
+def _of_kind(kind: type, items: Iterable[object]) -> tuple[Any, ...]:
     return tuple(item for item in items if isinstance(item, kind))
 
 
-class Builder(ClusterRules):
+# Methods of several nodes: their items, and what becomes of them
+
+
+def _worded(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
+    """A word, of which the text counts, and the other fields of ``kind``."""
+    return lambda _rules, span, word, *rest: kind(word.text, *rest, span=span)
+
+
+def _given(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
+    """A value, after its name if it has one."""
+    return lambda _rules, span, name, value: kind(value, name, span=span)
+
+
+def _between(kind: Callable[..., Spanned]) -> Callable[..., Spanned]:
+    """Two places with a sign between them, and what else there is."""
+    return lambda _rules, span, source, sign, target, *more: kind(source, target, sign.text == "->", *more, span=span)
+
+
+def _branching(kind: type[Any]) -> Callable[..., Spanned]:
+    """A condition, a block, and after ``else`` another one, or a node of this kind."""
+
+    def method(_rules: Rules, span: Span, condition: s.Expression, then: Any, otherwise: Any) -> Any:
+        return kind(condition, then, (otherwise,) if isinstance(otherwise, kind) else otherwise or (), span=span)
+
+    return method
+
+
+class Builder(Rules):
     """Builds the syntax tree of one source, by methods with the names of nodes and terminals, as ``Rules`` has it."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self.declaring_words: list[Token] = []
+        """Names that are words of topologies, wherever they stand."""
 
     # Tokens
 
@@ -66,17 +96,12 @@ class Builder(ClusterRules):
 
     # Files
 
-    def start_file(self, span: Span, file: syntax.File) -> syntax.File:
-        return file
+    start_file = start_expression = key = only
+    start_block = block = declarations = parameters = arguments = settings = listed
 
     def file(self, span: Span, *items: object) -> syntax.File:
-        return syntax.File(
-            self.source,
-            _of_kind(syntax.Import, items),
-            _of_kind(syntax.Schedule, items),
-            _of_kind(syntax.SchemeSyntax, items),
-            _of_kind(TopologySyntax, items),
-        )
+        kinds = (syntax.Import, syntax.Schedule, syntax.SchemeSyntax, t.TopologySyntax)
+        return syntax.File(self.source, *(_of_kind(kind, items) for kind in kinds))
 
     def import_(self, span: Span, path: Token) -> syntax.Import:
         return syntax.Import(path.text[1:-1], span=self._token_span(path))
@@ -84,26 +109,17 @@ class Builder(ClusterRules):
     def scheme(
         self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *items: object
     ) -> syntax.SchemeSyntax:
-        entries, tiers = _of_kind(syntax.EntrySyntax, items), _of_kind(syntax.TierSyntax, items)
-        choices = _of_kind(syntax.ChoiceSyntax, items)
-        return syntax.SchemeSyntax(name, parameters or (), doc, entries, tiers, choices, span=span)
+        kinds = (syntax.EntrySyntax, syntax.TierSyntax, syntax.ChoiceSyntax)
+        return syntax.SchemeSyntax(name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span)
 
     def schedule(
         self, span: Span, name: syntax.Name | None, parameters: Any, doc: str | None, *phases: _Phase
     ) -> syntax.Schedule:
         """Of a phase that is there twice the first counts; that it is there twice is told later, from the spans."""
-        push = [(block, span) for phase, block, span in phases if phase == "push"]
-        pull = [(block, span) for phase, block, span in phases if phase == "pull"]
-        return syntax.Schedule(
-            name,
-            parameters or (),
-            doc,
-            push[0][0] if push else (),
-            pull[0][0] if pull else (),
-            tuple(span for _, span in push),
-            tuple(span for _, span in pull),
-            span=span,
-        )
+        push, pull = ([(block, span) for phase, block, span in phases if phase == kind] for kind in ("push", "pull"))
+        first = [phase[0][0] if phase else () for phase in (push, pull)]
+        spans = [tuple(span for _, span in phase) for phase in (push, pull)]
+        return syntax.Schedule(name, parameters or (), doc, first[0], first[1], spans[0], spans[1], span=span)
 
     def schedule_value(self, span: Span, doc: str | None, *phases: _Phase) -> syntax.Schedule:
         return self.schedule(span, None, None, doc, *phases)
@@ -114,9 +130,6 @@ class Builder(ClusterRules):
     def pull(self, span: Span, block: s.Block) -> _Phase:
         return "pull", block, span
 
-    def parameters(self, span: Span, *items: syntax.Parameter | None) -> tuple[syntax.Parameter, ...]:
-        return present(items)
-
     parameter = node(syntax.Parameter)
 
     def doc(self, span: Span, string: Token) -> str:
@@ -126,14 +139,12 @@ class Builder(ClusterRules):
 
     entry = node(syntax.EntrySyntax)
     tier = node(syntax.TierSyntax)
+    argument = _given(syntax.Argument)
 
     def choice(self, span: Span, arguments: Any, *candidates: syntax.Word) -> syntax.ChoiceSyntax:
         word = Span(span.source, span.start, span.start + len(CHOOSE))
         settings = syntax.Word(syntax.Name(CHOOSE, span=word), arguments or (), span=word)
         return syntax.ChoiceSyntax(settings, candidates, span=span)
-
-    def key(self, span: Span, name: syntax.Name) -> syntax.Name:
-        return name
 
     def phrase(self, span: Span, *items: Any) -> syntax.Phrase:
         return syntax.Phrase(items[::2], tuple(connective.text for connective in items[1::2]), span=span)
@@ -141,33 +152,14 @@ class Builder(ClusterRules):
     def word(self, span: Span, name: syntax.Name, arguments: Any) -> syntax.Word:
         return syntax.Word(name, arguments or (), span=span)
 
-    def arguments(self, span: Span, *items: syntax.Argument | None) -> tuple[syntax.Argument, ...]:
-        return present(items)
-
-    def argument(self, span: Span, name: syntax.Name | None, value: Any) -> syntax.Argument:
-        return syntax.Argument(value, name, span=span)
-
     def number(self, span: Span, *items: Any) -> syntax.Number:
         *sign, value = items
         return syntax.Number(-value if sign else value, span=span)
 
     # Statements
 
-    def start_block(self, span: Span, *statements: s.Statement) -> s.Block:
-        return statements
-
-    block = start_block
     step = node(s.Step)
-
-    def for_(self, span: Span, variable: syntax.Name, *rest: Any) -> s.For:
-        return s.For(variable.text, *rest, span=span)
-
-    def if_(self, span: Span, condition: s.Expression, then: s.Block, otherwise: s.Block | s.If | None) -> s.If:
-        rest = (otherwise,) if isinstance(otherwise, s.If) else otherwise or ()
-        return s.If(condition, then, rest, span=span)
-
-    def let(self, span: Span, name: syntax.Name, value: s.Expression) -> s.Let:
-        return s.Let(name.text, value, span=span)
+    let = _worded(s.Let)
 
     def require(self, span: Span, condition: s.Expression, message: Token) -> s.Require:
         return s.Require(condition, _one_line(message), span=span)
@@ -181,25 +173,57 @@ class Builder(ClusterRules):
 
     # Expressions
 
-    def start_expression(self, span: Span, expression: s.Expression) -> s.Expression:
-        return expression
+    integer = node(s.Integer)
+    unary = _worded(s.Unary)
+    variable = _worded(s.Variable)
 
     def binary(self, span: Span, left: s.Expression, operator: Token, right: s.Expression) -> s.Binary:
         return s.Binary(operator.text, left, right, span=span)
 
-    def unary(self, span: Span, operator: Token, operand: s.Expression) -> s.Unary:
-        return s.Unary(operator.text, operand, span=span)
-
-    integer = node(s.Integer)
-
-    def variable(self, span: Span, name: syntax.Name) -> s.Variable:
-        return s.Variable(name.text, span=span)
-
     def call(self, span: Span, function: syntax.Name, *arguments: s.Expression | None) -> s.Apply:
         return s.Apply(function.text, present(arguments), span=span)
+
+    # Topologies
+
+    def topology(
+        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *body: t.Declaration
+    ) -> t.TopologySyntax:
+        for token in self.declaring_words:
+            place = self._token_span(token)
+            if span.start <= place.start < span.end:
+                message = f"'{token.text}' is a word of topologies, and can't be a name in one"
+                self.problems.append(Diagnostic("syntax", message, place))
+        return t.TopologySyntax(name, parameters or (), doc, body, span=span)
+
+    def like(self, span: Span, what: syntax.Name, settings: Any) -> t.Like:
+        return t.Like(what, False, settings or (), span=span)
+
+    def like_file(self, span: Span, *items: Any) -> t.Like:
+        *paths, settings = items
+        first, *more = [syntax.Name(path.text[1:-1], span=self._token_span(path)) for path in paths]
+        return t.Like(first, True, settings or (), tuple(more), span=span)
+
+    setting = _given(t.Setting)
+    level = node(t.LevelOf)
+    switch = node(t.SwitchOf)
+    memory = node(t.MemoryOf)
+    quantity = node(t.Quantity)
+    link = _between(t.LinkOf)
+    unlink = _between(t.Unlink)
+    for_each = _worded(t.ForEach)
+    when = _branching(t.When)
+
+    def levels(self, span: Span, *levels: t.LevelOf) -> t.Levels:
+        return t.Levels(levels, span=span)
+
+    def place(self, span: Span, name: syntax.Name, *indices: Any) -> t.PlaceSyntax:
+        return t.PlaceSyntax(name, present(indices), span=span)
+
+    def unit(self, span: Span, what: Token, per: Token | None) -> syntax.Name:
+        return syntax.Name(f"{what.text}/{per.text}" if per else what.text, span=span)
 
 
 # The rules that are Python's own words.
 setattr(Builder, "import", Builder.import_)
-setattr(Builder, "for", Builder.for_)
-setattr(Builder, "if", Builder.if_)
+setattr(Builder, "for", _worded(s.For))
+setattr(Builder, "if", _branching(s.If))

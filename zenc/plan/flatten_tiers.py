@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from zenc.language import schedule as s
+from zenc.language.schedule import Substitution
 from zenc.plan.expressions import LIMIT
 from zenc.scheme.model import Aggregation, Partition, TierDeclaration
-from zenc.scheme.substitute import Substitution
 
 RANK, SIZE = s.Variable("rank"), s.Variable("size")
 ZERO: s.Expression = s.Integer(0)

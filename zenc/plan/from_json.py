@@ -13,7 +13,6 @@ from zenc.language.parse import parse_expression
 from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.to_json import Json
-from zenc.scheme.balance import MOST_CELLS, MOST_FUNCTIONS
 from zenc.scheme.collector import Collector
 from zenc.scheme.model import (
     PERMUTED_BLOCKS,
@@ -28,6 +27,7 @@ from zenc.scheme.model import (
     Unit,
 )
 from zenc.scheme.scope import Checker
+from zenc.scheme.values import MOST_CELLS, MOST_FUNCTIONS
 
 MOST_LINES = 1 << 20
 """Places beyond it are taken for damage."""

@@ -1,4 +1,4 @@
-"""Requirements of a schedule on the number of ranks, and the numbers that meet them.
+"""Requirements of a schedule on the number of ranks; the numbers, and the candidates of a choice, that meet them.
 
 A ``require`` may stand anywhere. Those before the first step and the first loop of a phase are looked at before any
 move is made, so that the numbers of ranks that a scheme allows can be told without playing it.
@@ -16,7 +16,10 @@ from zenc.language.printer import expression_text
 from zenc.language.schedule import Block, If, Let, Require, names_in
 from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, scope_of
 from zenc.plan.ir import Plan
+from zenc.plan.lower import lower
 from zenc.plan.tier_layout import indivisible
+from zenc.plurals import count
+from zenc.scheme.model import Candidate, Choice
 
 LARGEST_SOUGHT = 2048
 """Up to it numbers of ranks are tried, to name those that a scheme allows."""
@@ -116,3 +119,42 @@ def _ensure_leading(block: Block, scope: Scope) -> None:
                         _ensure_leading(branch, scope.where(mask))
             case _:
                 return
+
+
+def able_candidates(choice: Choice, size: int | None) -> tuple[tuple[Candidate, ...], tuple[Diagnostic, ...]]:
+    """The candidates that run among ``size`` ranks, or among any number where it is None; warnings about the others.
+
+    Raises VerificationError (``no-candidate``) where there is none.
+    """
+    reasons = {candidate.name: _reason(candidate, size) for candidate in choice.candidates}
+    able = tuple(candidate for candidate in choice.candidates if reasons[candidate.name] is None)
+    among = "any number of ranks" if size is None else count(size, "rank")
+    if not able:
+        message = f"no candidate of '{choice.name}' runs among {among}"
+        notes = tuple(f"{name}: {reason}" for name, reason in reasons.items())
+        help = "add one that runs on any number, such as balanced"
+        raise VerificationError(Diagnostic("no-candidate", message, choice.span, notes, help))
+    warnings = [
+        Diagnostic(
+            "candidate-left-out",
+            f"candidate '{candidate.name}' does not run among {among}, and is left out",
+            candidate.span,
+            (str(reasons[candidate.name]),),
+            severity="warning",
+        )
+        for candidate in choice.candidates
+        if candidate not in able
+    ]
+    return able, tuple(warnings)
+
+
+def _reason(candidate: Candidate, size: int | None) -> str | None:
+    """Why ``size`` ranks, or any, can't run it; None where they can."""
+    plan = lower(candidate.scheme, size)
+    if size is None:
+        return None if allowed(plan, range(1, LARGEST_SOUGHT + 1), most=1) else "what it requires holds for no number"
+    try:
+        ensure_all(plan, size)
+    except UnmetError as error:
+        return error.diagnostics[0].message
+    return None

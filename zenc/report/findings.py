@@ -15,7 +15,7 @@ from zenc.draw.drawing import picture_of
 from zenc.draw.steps import StepRange
 from zenc.errors import CostError, Diagnostic, DrawingError
 from zenc.gradients import profile_report
-from zenc.gradients.uniform import UniformGradient
+from zenc.gradients.spec import GradientSpec
 from zenc.language.files import load_file, locate, shipped_names
 from zenc.pipeline import Request, planners, resolve
 from zenc.plan.ir import Plan
@@ -144,7 +144,7 @@ class _AskedFindings:
     def subject(self, outcome: SweepOutcome, measured: MeasuredRow | None) -> Subject:
         name, drawing, undrawn = outcome.scheme, "", ""
         one = next(iter(self.place.profiles.values()))
-        gradient = UniformGradient(one.units, one.width, one.dtype, one.density)
+        gradient = GradientSpec(one.units, one.width, one.dtype, one.density)
         try:
             picture = picture_of(self.plans[name], self.place.size, StepRange(), self.place.topology, gradient)
             drawing = picture.svg()

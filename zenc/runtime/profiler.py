@@ -22,8 +22,8 @@ import torch
 
 from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_line
 from zenc.gradients.profile import Profile
+from zenc.gradients.profile_fit import HolderCounts
 from zenc.gradients.profile_io import dump_profiles
-from zenc.gradients.sample import HolderCounts
 from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype

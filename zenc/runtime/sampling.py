@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from zenc.gradients.sample import HolderCounts, sample_ids
+from zenc.gradients.profile_fit import HolderCounts, sample_ids
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Plan
 from zenc.runtime.communicator import Communicator

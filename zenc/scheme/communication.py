@@ -1,20 +1,25 @@
-"""The value of ``communication`` -> the moves: a schedule by name, two of them, or one written on the spot."""
+"""The value of ``communication`` -> the moves: a schedule by name, two of them, or one written on the spot.
+
+Under ``balanced by holders`` also the announce, the schedule that gathers all index sets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from zenc.errors import Span
+from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.language.printer import expression_text
-from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let, names_in
+from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let, Substitution, names_in
 from zenc.language.syntax import Argument, Number, Parameter, Phrase, Schedule, Value, Word
+from zenc.scheme import model
 from zenc.scheme.arguments import check_parameters, match_arguments
 from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.constants import Environment, constant_integer, literal
 from zenc.scheme.model import Communication
 from zenc.scheme.scope import Checker
-from zenc.scheme.substitute import Substitution
 
 ON_THE_SPOT = "schedule { ... }"
 
@@ -177,3 +182,64 @@ def _word_text(word: Word) -> str:
 def _argument_text(argument: Argument) -> str:
     value = str(argument.value.value) if isinstance(argument.value, Number) else expression_text(argument.value)
     return f"{argument.name.text} = {value}" if argument.name else value
+
+
+DEFAULT_ANNOUNCE = "point_to_point"
+
+
+def resolve_announce(
+    mapping: model.Mapping | None, entries: Mapping[str, syntax.EntrySyntax], resolver: Resolver, report: Collector
+) -> model.Communication | None:
+    """The schedule whose push gathers the index sets: the one that ``announce`` names, or point_to_point.
+
+    None for other mappings than holders, where ``announce`` has no effect.
+    """
+    entry = entries.get("announce")
+    if isinstance(mapping, model.Holders):
+        span = entries["balance"].span
+        default = syntax.Phrase((syntax.Word(syntax.Name(DEFAULT_ANNOUNCE, span=span), span=span),), span=span)
+        return resolver.resolve(entry.value if entry else default)
+    if entry is not None and mapping is not None:
+        message = "announce has no effect: ranks tell each other what they hold under 'balanced by holders' only"
+        report.warn("no-effect", message, entry.span, help="leave it out")
+    return None
+
+
+def refuse_holders(
+    mapping: model.Mapping | None,
+    entries: Mapping[str, syntax.EntrySyntax],
+    tiers: Sequence[tuple[Span | None, model.Scheme]],
+    report: Collector,
+) -> None:
+    """Report holders in a scheme of tiers, its own or those of one of ``tiers``: (where it is named, scheme)."""
+    message = "owners among holders are not for tiers yet: all ranks of the group announce to all"
+    help = "use 'balanced by permutation' there"
+    if isinstance(mapping, model.Holders):
+        report.error("not-with-holders", message, entries["balance"].span, help=help)
+    for span, scheme in tiers:
+        if isinstance(scheme.mapping, model.Holders):
+            report.error("not-with-holders", f"'{scheme.name}' is balanced by holders: {message}", span, help=help)
+
+
+def check_holders(
+    mapping: model.Mapping | None,
+    partition: model.Partition | None,
+    formats: Mapping[str, model.Format | None],
+    entries: Mapping[str, syntax.EntrySyntax],
+    report: Collector,
+) -> None:
+    """Report what makes no sense under ``balanced by holders``: one part, and formats of indices.
+
+    ``formats`` are those of ``push`` and ``pull``.
+    """
+    if not isinstance(mapping, model.Holders):
+        return
+    if partition is model.Partition.CENTRALIZATION:
+        message = "owners among holders share the units out, and under centralization there is one part only"
+        help = "write partition: parallelism, or leave out balance"
+        report.error("not-with-holders", message, entries["balance"].span, help=help)
+    for key, format in formats.items():
+        if format not in (None, model.Format.AUTO):
+            message = f"no format for the {key}: all ranks know the units before, so values travel alone"
+            help = f"leave out {key}, or write {key}: auto"
+            report.error("not-with-holders", message, entries[key].value.span, help=help)

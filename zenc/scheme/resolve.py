@@ -18,16 +18,20 @@ from zenc.errors import Diagnostic, SchemeError
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.scheme import model
-from zenc.scheme.announce import check_holders, refuse_holders, resolve_announce
 from zenc.scheme.arguments import bind_parameters
-from zenc.scheme.balance import resolve_balance
-from zenc.scheme.choice import resolve_choice
 from zenc.scheme.collector import Collector, unknown
-from zenc.scheme.communication import ON_THE_SPOT, Resolver, schedules_of
+from zenc.scheme.communication import (
+    ON_THE_SPOT,
+    Resolver,
+    check_holders,
+    refuse_holders,
+    resolve_announce,
+    schedules_of,
+)
 from zenc.scheme.constants import Environment
-from zenc.scheme.references import Chain, Naming
+from zenc.scheme.references import Chain, Naming, resolve_choice
 from zenc.scheme.tiers import TierResolver, agreed
-from zenc.scheme.wire_formats import resolve_format
+from zenc.scheme.values import resolve_balance, resolve_format
 
 E = TypeVar("E", bound=Enum)
 

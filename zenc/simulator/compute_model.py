@@ -24,8 +24,7 @@ from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Contiguous, Format, Holders
-from zenc.simulator.calibration import Calibration
-from zenc.simulator.kernels.curve import Kernel
+from zenc.simulator.calibration import Calibration, Kernel
 from zenc.simulator.symmetry import ClassProgram, Stage
 
 Floats = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.plan.expressions import Ints
-from zenc.simulator.max_min import fair_rates
+from zenc.simulator.network import fair_rates
 from zenc.simulator.symmetry import ClassProgram
 
 Floats = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""The links that messages take: those of a topology, or of one switch that holds nobody up.
+"""Links that messages take, those of a topology or of one switch that holds nobody up; and the rates of flows on them.
 
     Network = name size bandwidths latencies               # of its links, [links]
 
@@ -130,3 +130,29 @@ def star_of(topology: Topology) -> Switch | None:
     del hub
     ((bandwidth, latency),) = kinds
     return Switch(topology.size, bandwidth, latency, topology.name)
+
+
+_ALIKE = 1 + 1e-9
+
+
+def fair_rates(flow: Ints, link: Ints, times: Floats, flows: int, bandwidths: Floats) -> Floats:
+    """The rate of each of ``flows`` flows, [flows].
+
+    Flow ``flow[i]`` loads ``link[i]`` ``times[i]`` over, of ``bandwidths`` [links]. A flow without links has no bound.
+    """
+    rates = np.full(flows, np.inf)
+    left, open_, links = bandwidths.copy(), np.zeros(flows, dtype=bool), len(bandwidths)
+    open_[flow] = True
+    while True:
+        load = np.bincount(link, times * open_[flow], minlength=links)
+        share = np.divide(left, load, out=np.full(links, np.inf), where=load > 0)
+        lowest = float(share.min(initial=np.inf))
+        if lowest == np.inf:
+            return rates
+        full = share <= lowest * _ALIKE
+        found = np.zeros(flows, dtype=bool)
+        found[flow[full[link]]] = True
+        found &= open_
+        rates[found] = lowest
+        open_ &= ~found
+        left = np.maximum(left - lowest * np.bincount(link, times * found[flow], minlength=links), 0.0)

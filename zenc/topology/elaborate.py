@@ -9,7 +9,7 @@ from math import prod
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
 from zenc.language import topology_syntax
-from zenc.language.nesting import DEEPEST
+from zenc.language.parse import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
 from zenc.scheme.collector import Collector, listed
 from zenc.scheme.constants import Environment, constant_integer

@@ -16,8 +16,8 @@ from zenc.plurals import count
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.collector import listed
 from zenc.scheme.constants import constant, constant_integer
+from zenc.scheme.scope import Names
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
-from zenc.topology.name_check import Names
 from zenc.topology.shapes import BUILDERS, described
 from zenc.topology.units import Kind, amount
 

@@ -68,7 +68,7 @@ class Host:
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """A cluster that has been checked: see ``zenc.topology.check``. Compared by identity."""
+    """A cluster that has been checked: see ``zenc.topology.builder``. Compared by identity."""
 
     name: str
     doc: str

@@ -33,7 +33,7 @@ from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Round, Rounds, expand
 from zenc.scheme.model import Partition
 from zenc.verify.provenance import Deliveries, Provenance, named
-from zenc.verify.sizes.survey import survey
+from zenc.verify.survey import survey
 from zenc.wire.mix import Words
 
 UNPINNED_SIZES = tuple(range(1, 17))

@@ -1,4 +1,11 @@
-"""Partitioning of units to parts and slots, in numpy: equal to the headers in ``templates``, for predictions."""
+"""Partitioning of units to parts and slots, in numpy: equal to the headers in ``templates``, for predictions.
+
+Parts have equal sizes but for blocks that stay together; under hierarchical hashing those that h0 gives, the function
+that chooses parts (``templates/shared/zenc/hash.h``); by holders the units of their owners
+(``templates/cpu/zenc_cpu/owners/owners.h``). A unit that c of n ranks hold takes c - 1 messages to its owner and n - 1
+from it. The units of one holder are its own. Each other one goes to the holder under which the squares of what all send
+and receive grow least: in ascending order, up to CHOSEN_TOGETHER at a time by the same loads.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +15,100 @@ from math import isqrt
 
 import numpy as np
 
-from zenc.plan.expressions import Ints
-from zenc.scheme.model import Contiguous, HierarchicalHash, Holders, Mapping, Permutation
-from zenc.wire.constants import DRAW_FIRST, DRAW_SECOND, GOLDEN, PERMUTATION_ROUNDS
-from zenc.wire.mix import ALL_BITS, mixed
-from zenc.wire.owners import owners_of
-from zenc.wire.part_sizes import block_of, part_sizes, parts_of_units
+from zenc.plan.expressions import Ints, Mask
+from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, HierarchicalHash, Holders, Mapping, Permutation
+from zenc.wire.constants import (
+    BLOCKS_OF_PART,
+    CHOSEN_TOGETHER,
+    DRAW_FIRST,
+    DRAW_SECOND,
+    GOLDEN,
+    LEAST_BLOCK,
+    MESSAGE_WEIGHT,
+    PERMUTATION_ROUNDS,
+    RECEIVED_WEIGHT,
+)
+from zenc.wire.formats import slots_of
+from zenc.wire.mix import ALL_BITS, Words, mix, mixed
+
+MOST_HASHED = 1 << 22
+"""Units that are hashed one by one to be counted."""
+_CHUNK = 1 << 16
+
+
+def block_of(mapping: Mapping, units: int, width: int, parts: int) -> int:
+    """Units of ``width`` values that stay together under ``mapping``: as in ``templates/shared/zenc/permutation.h``."""
+    if width != 1 or not isinstance(mapping, Permutation):
+        return 1
+    if mapping.block:
+        return mapping.block
+    least = BLOCKS_OF_PART * parts * (parts - 1).bit_length()
+    return next((block for block in reversed(PERMUTED_BLOCKS) if units >= block * least), LEAST_BLOCK)
+
+
+def part_sizes(mapping: Mapping, units: int, width: int, parts: int) -> list[int]:
+    """The slots of each part of ``units`` x ``width`` values.
+
+    Of more than 2^22 hashed units those of equal cuts: real parts differ from them by about sqrt(units / parts).
+    """
+    if not isinstance(mapping, HierarchicalHash) or units > MOST_HASHED:
+        block = block_of(mapping, units, width, parts)
+        return [slots_of(units, parts, part, block) for part in range(parts)]
+    sizes = np.zeros(parts, np.int64)
+    for first in range(0, units, _CHUNK):
+        chunk = np.arange(first, min(first + _CHUNK, units), dtype=np.uint64)
+        sizes += np.bincount(parts_of_units(mapping, chunk, parts).astype(np.int64), minlength=parts)
+    return [int(size) for size in sizes]
+
+
+def parts_of_units(mapping: HierarchicalHash, units: Words, parts: int) -> Words:
+    """h0 of ``units``, in [0, parts), for up to 2^32 parts."""
+    key = np.uint64(mixed((mixed(mapping.seed) + GOLDEN) & ALL_BITS))
+    random = mix(key + (units + np.uint64(1)) * np.uint64(GOLDEN))
+    half, cuts = np.uint64(32), np.uint64(parts)
+    below: Words = (random & np.uint64(0xFFFFFFFF)) * cuts >> half
+    found: Words = ((random >> half) * cuts + below) >> half
+    return found
+
+
+def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """The units that some rank holds, ascending, and the owner of each. ``held[rank]`` are that rank's, ascending."""
+    ranks = len(held)
+    ids = np.concatenate(held) if ranks else np.zeros(0, np.int64)
+    holder = np.repeat(np.arange(ranks), [len(mine) for mine in held])
+    order = np.argsort(ids, kind="stable")  # the holders of a unit stay in ascending order
+    units, starts, counts = np.unique(ids[order], return_index=True, return_counts=True)
+    holder = holder[order]
+    owners = holder[starts]
+    sent, received, owned = _given([len(mine) for mine in held], owners[counts == 1], ranks)
+    several = np.flatnonzero(counts > 1)
+    while len(several):
+        together = min(CHOSEN_TOGETHER, -(-len(several) // (4 * ranks)))
+        at, several = several[:together], several[together:]
+        more = counts[at] - 2
+        costs = (
+            sent * (ranks - 2) * MESSAGE_WEIGHT + more[:, None] * received * RECEIVED_WEIGHT * MESSAGE_WEIGHT + owned
+        )
+        costs[~_held(holder, starts[at], counts[at], ranks)] = np.iinfo(np.int64).max
+        chosen = owners[at] = costs.argmin(axis=1)
+        sent += np.bincount(chosen, minlength=ranks) * (ranks - 2)
+        np.add.at(received, chosen, more)
+        owned += np.bincount(chosen, minlength=ranks)
+    return units, owners
+
+
+def _held(holder: Ints, starts: Ints, counts: Ints, ranks: int) -> Mask:
+    """Whether each rank holds each unit, [units, ranks]: unit i has the ``counts[i]`` holders from ``starts[i]`` on."""
+    held = np.zeros((len(starts), ranks), bool)
+    for row, start, count in zip(held, starts.tolist(), counts.tolist(), strict=True):
+        row[holder[start : start + count]] = True
+    return held
+
+
+def _given(held: list[int], alone: Ints, ranks: int) -> tuple[Ints, Ints, Ints]:
+    """What ranks send, receive and own before any choice, [ranks] each: they own what they alone hold."""
+    own = np.bincount(alone, minlength=ranks)
+    return np.array(held, np.int64) + own * (ranks - 2), -own, own.copy()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

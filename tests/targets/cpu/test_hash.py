@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zenc.errors import TensorError
 from zenc.scheme.model import HierarchicalHash
-from zenc.wire.part_sizes import part_sizes, parts_of_units
+from zenc.wire.partitioning import part_sizes, parts_of_units
 
 SEED = 0x5EED
 MAPPING = HierarchicalHash(3, 2.0, 0.2, SEED)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.bandwidth import bound, busiest, zipf_holders
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.runtime.cpu.holder_kernels import HolderKernels
-from zenc.wire.owners import owners_of
+from zenc.wire.partitioning import owners_of
 
 
 @pytest.fixture(scope="session")

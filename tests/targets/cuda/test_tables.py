@@ -16,7 +16,7 @@ from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.partition import DevicePartitions
 from zenc.scheme.model import Contiguous, HierarchicalHash, Permutation
-from zenc.wire.part_sizes import part_sizes
+from zenc.wire.partitioning import part_sizes
 
 MAPPING = HierarchicalHash(3, 2.0, 0.2, 0x5EED)
 

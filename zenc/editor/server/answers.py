@@ -13,9 +13,9 @@ from zenc.editor.server.symbols import Symbol
 from zenc.language.files import shipped_names
 from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
-from zenc.scheme.balance import MAPPINGS
 from zenc.scheme.model import SETTINGS, Aggregation, Partition, Unit
 from zenc.scheme.resolve import KEYS
+from zenc.scheme.values import MAPPINGS
 from zenc.topology.shapes import BUILDERS, signature, summary
 from zenc.topology.units import UNITS
 

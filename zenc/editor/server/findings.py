@@ -52,7 +52,7 @@ def _of_scheme(program: SourceFiles, name: str, prove: bool) -> list[Diagnostic]
 
 
 def _of_topology(program: SourceFiles, name: str) -> list[Diagnostic]:
-    from zenc.topology.resolve import resolve_topology
+    from zenc.topology.load import resolve_topology
 
     try:
         return list(resolve_topology(program, name)[1])

@@ -19,7 +19,7 @@ from zenc.runtime.gpu.call_args import CallArgs
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.scheme.model import HierarchicalHash, Mapping, Permutation
 from zenc.wire.formats import slots_of
-from zenc.wire.part_sizes import block_of
+from zenc.wire.partitioning import block_of
 
 Words: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
 Upload: TypeAlias = Callable[[Words], tuple[int, object]]

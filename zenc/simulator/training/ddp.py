@@ -22,8 +22,7 @@ from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
-from zenc.simulator.calibration import KERNELS, Calibration
-from zenc.simulator.kernels.curve import linear_kernel
+from zenc.simulator.calibration import KERNELS, Calibration, linear_kernel
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, predict_on
 from zenc.wire.constants import DTYPE_BYTES

@@ -1,8 +1,12 @@
 """The profile of a model in training: its parameters, what their gradients hold, and where the time of a step goes.
 
+A workload is what a prediction needs of it: the gradients that a step synchronises, and the time that it computes.
+
     ModelProfile = ranks backend device steps Seconds Parameter* Profile*
     Seconds      = of a step, of synchronisation in it, of that what nothing else hides       # medians
     Parameter    = name shape dtype layout density
+    StepWorkload = Table* rest computing? observed?
+    Table        = profile is_dense                    # its gradient as it is today: a dense tensor, or a sparse one
 
 ``zenc.attach(ddp_model, dry_run=True)`` observes one while DDP synchronises its own way. As a file it is a file of
 profiles (``zenc.gradients.profile_io``) with one more key, so whatever reads profiles reads it, too:
@@ -17,7 +21,7 @@ profiles (``zenc.gradients.profile_io``) with one more key, so whatever reads pr
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import inf, prod
 from pathlib import Path
@@ -164,3 +168,48 @@ def _is_sound(of: ModelProfile) -> bool:
 def _bad(message: str) -> CostError:
     help = "zenc.attach(ddp_model, dry_run=True) for some steps, and handle.save(FILE), write one"
     return CostError(Diagnostic("bad-profile", message, help=help))
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingTable:
+    """A gradient that is mostly rows of zeros; ``is_dense`` None: nobody said which tensor it is today."""
+
+    profile: Profile
+    is_dense: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepWorkload:
+    """``rest``: bytes of all other gradients, which DDP sums whole. ``computing``: seconds of a step without any wait.
+
+    Raises CostError (``bad-load``) for numbers that can't be.
+    """
+
+    tables: tuple[EmbeddingTable, ...]
+    rest: float
+    computing: float | None
+    observed: ModelProfile | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rest < float("inf"):
+            raise _bad_load(f"other gradients have 0 bytes or more, not {self.rest:g}")
+        if self.computing is not None and not 0 <= self.computing < float("inf"):
+            raise _bad_load(f"a step computes for 0 s or more, not {self.computing:g}")
+
+
+def load_of(profiles: Iterable[Profile], rest: float = 0.0, computing: float | None = None) -> StepWorkload:
+    """The workload of gradients alone; ``rest`` bytes of all others, ``computing`` seconds of a step."""
+    return StepWorkload(tuple(EmbeddingTable(profile) for profile in profiles), rest, computing)
+
+
+def load_of_model(model: ModelProfile, rest: float | None = None, computing: float | None = None) -> StepWorkload:
+    """Of a model that was observed; ``rest`` and ``computing`` in place of what was seen."""
+    dense = {each.name: each.layout == "dense" for each in model.parameters}
+    tables = tuple(EmbeddingTable(profile, dense.get(name)) for name, profile in model.profiles.items())
+    others = float(sum(each.bytes for each in model.parameters if each.name not in model.profiles))
+    seconds = model.seconds_without if computing is None else computing
+    return StepWorkload(tables, others if rest is None else rest, seconds, model)
+
+
+def _bad_load(message: str) -> CostError:
+    return CostError(Diagnostic("bad-load", message, help="bytes and seconds of a training step are 0 or more"))

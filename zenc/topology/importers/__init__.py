@@ -13,13 +13,13 @@ from pathlib import Path
 
 from zenc.errors import Diagnostic, Source, Span, TopologyError
 from zenc.topology.builder import TopologyBuilder
-from zenc.topology.importers.machine import Machine, fill_with
-from zenc.topology.importers.options import IMPORT_OPTIONS, Options
+from zenc.topology.importers.machine import IMPORT_OPTIONS, Machine, Options, fill_with
 
 __all__ = ["IMPORT_OPTIONS", "import_into", "is_topology_text", "read_bytes"]
 
 MOST_BYTES = 1 << 25
 _MARKUP = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*<")
+_GRAPHML = re.compile(rb"<(?:\w+:)?graphml\b")
 _OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*\{")
 _MATRIX = re.compile(rb"^(?:\x1b\[[0-9;]*m|[ \t])*GPU[0-9]+\b", re.MULTILINE)
 _DECLARATION = re.compile(rb"^[ \t]*(?:topology|scheme|schedule|import)\b", re.MULTILINE)
@@ -95,12 +95,12 @@ class _Importer:
 
 
 def _importer(data: bytes) -> _Importer | None:
-    from zenc.topology.importers import graphml, nccl, node_link, smi, xml
+    from zenc.topology.importers import graph_files, nccl, smi
 
     if _MARKUP.match(data):
-        if xml.root_of(data) == "graphml":
-            return _Importer("GraphML", cluster=graphml.fill)
+        if _GRAPHML.search(data[: 1 << 16].replace(b"\0", b"")):
+            return _Importer("GraphML", cluster=graph_files.fill_from_graphml)
         return _Importer("NCCL's XML", machine=nccl.read)
     if _OBJECT.match(data):
-        return _Importer("node-link JSON", cluster=node_link.fill)
+        return _Importer("node-link JSON", cluster=graph_files.fill_from_node_link)
     return _Importer("a matrix of nvidia-smi", machine=smi.read) if _MATRIX.search(data) else None

@@ -18,8 +18,7 @@ from typing import Any, TypeGuard
 
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.plurals import count
-from zenc.topology.builder import TopologyBuilder, printable
-from zenc.topology.check import too_large
+from zenc.topology.builder import TopologyBuilder, printable, too_large
 from zenc.topology.model import Host, Node
 from zenc.topology.units import Kind, amount_of_text
 
@@ -215,8 +214,3 @@ def _memory(data: Attributes, graph: Graph) -> int | None:
     if value is not None and not 1 <= value < 2**62:
         raise _malformed(graph, f"a rank has a memory of {value:g} bytes")
     return None if value is None else int(value)
-
-
-def pairs(items: Iterable[Any]) -> bool:
-    """Whether all ``items`` are mappings."""
-    return all(isinstance(item, dict) for item in items)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from zenc.errors import Diagnostic, Span
 from zenc.plurals import count
 from zenc.topology.builder import printable
-from zenc.topology.importers.machine import Machine
-from zenc.topology.importers.options import Options
+from zenc.topology.importers.machine import Machine, Options
 from zenc.topology.importers.xml import Attributes, Element
 
 _READ = {

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 
 from zenc.errors import Diagnostic, Source, TopologyError
 from zenc.topology import link_specs
-from zenc.topology.importers.machine import Machine, Port, Wire
-from zenc.topology.importers.options import Options
+from zenc.topology.importers.machine import Machine, Options, Port, Wire
 from zenc.topology.importers.xml import line_span
 from zenc.topology.model import Node
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from xml.parsers import expat
@@ -35,30 +34,6 @@ class Element:
             element = pending.pop()
             yield element
             pending += reversed(element.children)
-
-
-def root_of(data: bytes) -> str:
-    """The name of the outermost element, without its namespace; empty where there is none."""
-    found: list[str] = []
-
-    def start(name: str, _: object) -> None:
-        found.append(name.rpartition(":")[2])
-        raise _EnoughError
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = start
-    parser.StartDoctypeDeclHandler = _stop
-    with suppress(_EnoughError, expat.ExpatError, ValueError, LookupError):
-        parser.Parse(data[: 1 << 16], False)
-    return found[0] if found else ""
-
-
-class _EnoughError(Exception):
-    """What was sought is found."""
-
-
-def _stop(*_: object) -> None:
-    raise _EnoughError
 
 
 def parse_xml(data: bytes, source: Source, most: int) -> Element:

@@ -1,7 +1,8 @@
-"""Kernels of a GPU, estimated: counts of their passes over its memory, at the bandwidth of that memory.
+"""Calibrations where nothing was measured: of processors, or of GPUs where a topology has such.
 
-No GPU was timed for these numbers. Of ``balanced`` it was counted in the emulator which sectors of 32 bytes its CUDA
-kernels read and write, for float32 in blocks of 64 of which a rank of 8 holds 5.2 % and all together 10 % (a table in
+Kernels of GPUs are estimated: counts of their passes over the memory, at the bandwidth of that memory. No GPU was timed
+for these numbers. Of ``balanced`` it was counted in the emulator which sectors of 32 bytes its CUDA kernels read and
+write, for float32 in blocks of 64 of which a rank of 8 holds 5.2 % and all together 10 % (a table in
 ``docs/internals/performance.md``): these are the bytes of ``pack``, ``merge``, ``expand`` and ``index`` below, by
 slot or unit. The others were counted by hand. Rows are copied in vectors of 16 bytes, which is taken to reach 80 % of
 the bandwidth. Owners by holders are chosen 32 at a time, which takes time and no bandwidth. Before any byte a call
@@ -10,8 +11,12 @@ takes 15 to 24 launches, 5 copies and 3 waits of its host.
 
 from __future__ import annotations
 
-from zenc.simulator.calibration import Calibration
-from zenc.simulator.kernels.curve import BOUNDLESS, Kernel, linear_kernel
+from dataclasses import replace
+from typing import Literal
+
+from zenc.simulator.calibration import BOUNDLESS, DEFAULTS, Calibration, Kernel, linear_kernel
+from zenc.topology.model import Topology
+from zenc.topology.units import bandwidth_text
 
 MEMORY = 3.0e12
 """Bytes a second that kernels get of the memory of an H100."""
@@ -47,3 +52,24 @@ ESTIMATES = Calibration(
     guess="50 us a step, GPU kernels by counts of their passes over 3 TB/s of memory",
 )
 """The calibration of GPUs where nothing was measured: see above."""
+
+
+Device = Literal["cpu", "gpu"]
+
+
+def assumed(topology: Topology | None, bandwidth: float | None = None, device: Device | None = None) -> Calibration:
+    """Assumed numbers for ``topology``, or for links of ``bandwidth`` bytes a second; ``guess`` says of what.
+
+    ``device``: what ranks are; by default GPUs where the topology has a level ``gpu``, or NVLinks, and CPU cores else.
+    """
+    has_gpus = topology is not None and of_gpus(topology)
+    base = ESTIMATES if device == "gpu" or (device is None and has_gpus) else DEFAULTS
+    if topology is None and bandwidth is None:
+        return replace(base, guess=f"links of {bandwidth_text(base.bandwidth)}, {base.guess}")
+    return base if bandwidth is None else replace(base, bandwidth=bandwidth)
+
+
+def of_gpus(topology: Topology) -> bool:
+    """Whether the ranks of ``topology`` are GPUs, as far as it says."""
+    levels = {level.name for level in topology.levels}
+    return "gpu" in levels or any(link.kind == "nvlink" for link in topology.links)

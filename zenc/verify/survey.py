@@ -1,4 +1,4 @@
-"""Conditions on ``size``, as a ``require`` has them: the simplest that holds for some numbers of ranks and no others.
+"""Numbers of ranks that a scheme is right for, where it is wrong for others, and the ``require`` that says so.
 
 Condition = text x words x holds                        # in the language, in English, as a function
 """
@@ -6,9 +6,13 @@ Condition = text x words x holds                        # in the language, in En
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
+from zenc.errors import Diagnostic, VerificationError
 from zenc.format_units import runs_text
+from zenc.plan.requirements import format_ranks
+from zenc.plurals import count
 
 MOST_TERMS = 6
 """Numbers that a condition names one by one."""
@@ -67,3 +71,53 @@ def _lists(right: list[int], wrong: list[int]) -> Iterator[Condition]:
 
 def _is_power(size: int) -> bool:
     return size & (size - 1) == 0
+
+
+T = TypeVar("T")
+
+_STOPS = "schedule-too-long"
+"""The one error that more ranks only make worse, and that takes long to find."""
+
+
+def survey(sizes: Sequence[int], prove: Callable[[int], T], require: bool = True) -> tuple[T, ...]:
+    """The result of ``prove`` for each of ``sizes``.
+
+    Raises VerificationError where it fails for one: with the counterexample of the smallest number of ranks above 1
+    that fails, the numbers that do not, and, under ``require``, the statement that leaves the scheme to these.
+    """
+    proofs: dict[int, T] = {}
+    wrong: dict[int, VerificationError] = {}
+    for size in sizes:
+        try:
+            proofs[size] = prove(size)
+        except VerificationError as error:
+            wrong[size] = error
+            if any(found.id == _STOPS for found in error.diagnostics):
+                break
+    if wrong:
+        told = min((size for size in wrong if size > 1), default=1)
+        raise VerificationError(
+            _told(wrong[told].diagnostics, told, sorted(proofs), sorted([*proofs, *wrong]), require)
+        )
+    return tuple(proofs.values())
+
+
+def _told(
+    found: Sequence[Diagnostic], size: int, right: list[int], tried: list[int], require: bool
+) -> Sequence[Diagnostic]:
+    """``found`` among ``size`` ranks, with what to do where ``right`` are meant. Alone, a rank is right by idleness."""
+    first, *others = found
+    if len(tried) == 1:
+        return found
+    if right in ([], [1]):
+        note = f"it is wrong for each of {tried[0]} to {tried[-1]} ranks; if it is for more, check it with --ranks"
+        return [replace(first, notes=(*first.notes, note)), *others]
+    notes = [*first.notes, f"of {tried[0]} to {tried[-1]} ranks it is right for {runs_text(right)}"]
+    if others:
+        notes.append(f"{count(len(others), 'more error')} {format_ranks(size)}: --ranks {size} shows all")
+    condition = fitting(right, tried) if require else None
+    help = first.help
+    if condition:
+        statement = f'require {condition.text} "{condition.words}"'
+        help = f"if it is meant for these only, begin its push and its pull with: {statement}"
+    return [replace(first, notes=tuple(notes), help=help)]

@@ -1,1 +1,0 @@
-"""The numbers of ranks that a scheme is right for."""
