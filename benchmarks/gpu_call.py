@@ -36,7 +36,7 @@ from tests.gpu.machine import FLAGS, Machine, real_gpu
 from tests.support.meeting import Meeting, communicator_of
 from zenc.api import compile
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs
 from zenc.errors import BuildError
 from zenc.runtime.collective import Collective
 from zenc.runtime.gpu.backend import GpuBackend

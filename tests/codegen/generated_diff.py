@@ -26,7 +26,7 @@ RENDER = """
 import json, sys
 from pathlib import Path
 from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.templates import NOT_TARGETS, templates_dir
+from zenc.codegen.render import NOT_TARGETS, templates_dir
 from zenc import compile
 from zenc.errors import ZencError
 

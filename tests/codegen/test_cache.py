@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zenc.codegen.build import cache
-from zenc.codegen.build.lock import acquire, open_lock
+from zenc.codegen.build.build_once import acquire, open_lock
 from zenc.errors import CacheError
 
 KEY = "ab" * 32

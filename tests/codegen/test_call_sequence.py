@@ -15,7 +15,7 @@ from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.codegen.call_program import call_program
 from zenc.codegen.call_sequence import CODE, DATA, SequenceInputs, render_sequence
 from zenc.codegen.owner_subsets import OwnerSubsets, Subset
-from zenc.codegen.templates import environment
+from zenc.codegen.render import environment
 from zenc.rank_ir import ir
 from zenc.rank_ir.lower import lower, lower_all
 from zenc.wire.constants import FULL_SPREAD, WHOLE_PART

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from zenc.codegen.templates import RENDERED, declared, headers, include_dirs, rendered, templates_dir
+from zenc.codegen.render import RENDERED, declared, headers, include_dirs, rendered, templates_dir
 from zenc.runtime.gpu.call_args import CallArgs, PhaseCount
 from zenc.wire.constants import GOLDEN, WIRE_FORMATS
 from zenc.wire.mix import ALL_BITS, mixed

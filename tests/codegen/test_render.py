@@ -11,8 +11,7 @@ import pytest
 from tests.support.shipped import SHIPPED
 from tests.support.templates import undeclared
 from zenc.api import compile
-from zenc.codegen.render import UnitInputs, real, render
-from zenc.codegen.templates import NOT_TARGETS, environment, template_names, templates_dir
+from zenc.codegen.render import NOT_TARGETS, UnitInputs, environment, real, render, template_names, templates_dir
 from zenc.errors import BuildError
 from zenc.pipeline import rendered_for
 from zenc.scheme.model import Contiguous, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.docs.pages import ROOT
-from zenc.codegen.templates import templates_dir
+from zenc.codegen.render import templates_dir
 
 PAGE = (ROOT / "docs" / "reference" / "cuda.md").read_text("utf-8")
 KERNELS = (templates_dir() / "cuda" / "kernels.cu.j2").read_text("utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.support.kept import PRODUCT, kept
 from zenc.codegen.build.toolchain import toolchain
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs
 
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"

@@ -18,8 +18,7 @@ import torch
 from tests.emulator.build import HERE, MODES, compiled, kernels, program
 from tests.support.shipped import plan_of_shipped
 from zenc.codegen.call_program import call_program
-from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.templates import headers, include_dirs, templates_dir
+from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.lower import lower_all
 from zenc.runtime.cpu import library

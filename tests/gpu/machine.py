@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.emulator.build import compiled, engine, kernels
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs
 from zenc.runtime.gpu.driver import Driver, Nccl, driver, find_nccl
 from zenc.runtime.gpu.kernels import kernels_for
 

@@ -22,8 +22,7 @@ from tests.emulator.libraries import Libraries
 from tests.gpu.machine import Machine, emulator
 from zenc.codegen.call_program import call_program
 from zenc.codegen.call_sequence import CODE
-from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.templates import headers, include_dirs, templates_dir
+from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower_all

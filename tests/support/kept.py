@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from zenc.codegen.build import cache
-from zenc.codegen.build.lock import acquire, open_lock
+from zenc.codegen.build.build_once import acquire, open_lock
 
 CACHE = Path(__file__).resolve().parents[2] / ".pytest_cache" / "d" / "zenc-compiled"
 PRODUCT = "compiled"

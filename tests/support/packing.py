@@ -14,7 +14,7 @@ import numpy as np
 from tests.emulator.build import compiled
 from tests.emulator.device import Device, Partition
 from tests.support.pieces import Piece, ranks_of, rubbish, set_between, table, words_of
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs
 from zenc.wire.constants import DIGIT_BITS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
 
 NOWHERE = (1 << 64) - 1

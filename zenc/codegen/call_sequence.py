@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zenc.codegen.call_program import Argument, CallProgram, call_program
-from zenc.codegen.templates import environment
+from zenc.codegen.render import environment
 from zenc.rank_ir.ir import RankProgram
 from zenc.scheme.model import Format
 from zenc.wire.constants import SEQUENCE_VERSION, TABLE_ENUMS, WIRE_FORMATS

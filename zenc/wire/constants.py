@@ -1,6 +1,6 @@
 """Constants on which Python, the headers in ``templates`` and all ranks agree.
 
-Here they are written; ``zenc.codegen.templates`` renders the headers ``zenc/constants.h`` and ``zenc_host/call_args.h``
+Here they are written; ``zenc.codegen.render`` renders the headers ``zenc/constants.h`` and ``zenc_host/call_args.h``
 of them. The layouts of structures are in ``zenc.wire.structs``.
 """
 

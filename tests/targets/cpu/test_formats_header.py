@@ -6,7 +6,7 @@ import random
 import subprocess
 
 from zenc.codegen.build.toolchain import toolchain
-from zenc.codegen.templates import include_dirs
+from zenc.codegen.render import include_dirs
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import index_bytes, wire_layout

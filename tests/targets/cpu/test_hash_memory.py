@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.codegen.build.toolchain import toolchain
-from zenc.codegen.templates import include_dirs
+from zenc.codegen.render import include_dirs
 
 FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

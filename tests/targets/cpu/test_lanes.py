@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from zenc.codegen.build.toolchain import FLAGS, NATIVE, toolchain
-from zenc.codegen.templates import include_dirs
+from zenc.codegen.render import include_dirs
 
 SOURCE = Path(__file__).with_name("lanes.cpp")
 FOR_LIBRARIES = {"-shared", "-fPIC"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from zenc.codegen.build.toolchain import NATIVE, toolchain
-from zenc.codegen.templates import include_dirs, templates_dir
+from zenc.codegen.render import include_dirs, templates_dir
 
 FLAGS = ["-std=c++17", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 UNOPTIMISED = "-O0"

@@ -12,8 +12,7 @@ import pytest
 from tests.emulator.device import Device
 from tests.gpu.device import GpuDevice
 from tests.gpu.machine import gpu
-from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.templates import environment
+from zenc.codegen.render import UnitInputs, environment, render
 
 Open = Callable[[Mapping[str, str]], Device]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zenc.codegen.build.toolchain import toolchain
-from zenc.codegen.templates import include_dirs, templates_dir
+from zenc.codegen.render import include_dirs, templates_dir
 
 STRICT = ("-std=c++17", "-O1", "-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 API = (templates_dir() / "cuda" / "zenc_host" / "driver.h").read_text()

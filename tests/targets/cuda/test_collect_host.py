@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.emulator.build import compiled, engine, kernels
 from tests.emulator.libraries import Libraries
 from tests.targets.cuda.conftest import INPUTS
-from zenc.codegen.render import render
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs, render
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs
 from zenc.wire.constants import CallOutcome
 

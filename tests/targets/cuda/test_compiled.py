@@ -23,8 +23,7 @@ from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
 from zenc.codegen.build.nvrtc import Nvrtc
-from zenc.codegen.render import UnitInputs, render
-from zenc.codegen.templates import templates_dir
+from zenc.codegen.render import UnitInputs, render, templates_dir
 from zenc.wire.constants import TABLE_WORDS
 
 OLDEST, OTHERS = Arch(7, 5), (Arch(9, 0), Arch(8, 0), Arch(10, 0))

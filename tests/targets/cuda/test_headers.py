@@ -8,7 +8,7 @@ import pytest
 
 from tests.emulator.build import INCLUDE
 from zenc.codegen.build.toolchain import toolchain
-from zenc.codegen.templates import include_dirs, templates_dir
+from zenc.codegen.render import include_dirs, templates_dir
 
 FLAGS = ("-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *(f"-I{path}" for path in include_dirs("cuda")))
 KERNELS = ("-Wno-unknown-pragmas", "-include", "emulator/cuda.h", f"-I{INCLUDE}")

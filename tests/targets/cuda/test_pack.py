@@ -13,8 +13,7 @@ from tests.emulator.build import compiled
 from tests.gpu.machine import Machine, emulated_gpu, gpu
 from tests.support.emulated import Device
 from tests.targets.cuda.conftest import INPUTS
-from zenc.codegen.render import render
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs, render
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs
 from zenc.wire.constants import DTYPE_NUMBERS
 

@@ -11,7 +11,7 @@ import pytest
 from tests.emulator.build import compiled, engine
 from tests.emulator.libraries import Libraries
 from tests.support.emulated import STRICT
-from zenc.codegen.templates import headers, include_dirs
+from zenc.codegen.render import headers, include_dirs
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.wire.constants import STAGING_BYTES, CallOutcome
 

@@ -16,7 +16,7 @@ from zenc._version import __version__
 from zenc.codegen.build.arch import Arch, parse_archs
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build
 from zenc.codegen.build.nvrtc import Nvrtc, device_compiler, ensure_archs, usual_archs
-from zenc.codegen.templates import headers
+from zenc.codegen.render import headers
 
 TARGET = "cuda"
 SOURCE = "kernels.cu"

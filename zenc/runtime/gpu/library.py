@@ -15,7 +15,7 @@ from typing import Any
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
 from zenc.codegen.call_sequence import CODE
-from zenc.codegen.templates import templates_dir
+from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
 from zenc.runtime.gpu.call_args import CallArgs
 from zenc.wire.constants import NCCL_ID_BYTES, CallOutcome
