@@ -108,12 +108,12 @@ def traffic_of_a_call() -> list[Traffic]:
             _encode(device, [piece])
     del device.traffic[counted:]
     _decode(device, packer, pieces[1:])
-    target = Piece(sums[0].slots, rubbish(words_of(sums[0].slots)), sums[0].ranks)
-    of = np.array([[0, RANKS]], np.uint64)
-    device.launch("zenc_union", (4, 1), [table([target]), 1, of, table(pieces)])
-    packer.rank([target])
-    target.values, target.count = sums[0].values, sums[0].count
-    device.launch("zenc_merge_f32", (4, 1), [table([target]), 1, of, table(pieces), 1])
+    most = sum(piece.count for piece in pieces)
+    room = np.zeros((most, 1), np.float32)
+    target = Piece(sums[0].slots, rubbish(words_of(sums[0].slots)), sums[0].ranks, values=room, count=most)
+    of, tiles = np.array([[0, RANKS]], np.uint64), 1 + words_of(UNITS) // 64
+    work = np.zeros(tiles, np.uint64)
+    device.launch("zenc_sum_f32", (4, 1), [table([target]), 1, of, table(pieces), 1, work, tiles])
     _encode(device, [sums[0]])
     _decode(device, packer, sums[1:])
     out = np.zeros((UNITS, 1), np.float32)

@@ -105,8 +105,16 @@ ZENC_HD inline WireLayout wire_layout(i64 asked, u64 slots, u64 count, u64 unit_
     return {format, index, index + padded(count * unit_bytes)};
 }
 
-// The same for `room` units, of which only some may be there: where all is laid out before counts are known,
-// full parts have an index too, and elias_fano, whose layout follows from the count, does not serve.
+// The most that the index of up to `most` units takes when a phase asks for a format. That of Elias and Fano
+// has a bit a slot at most, in two pieces of whole words.
+ZENC_HD inline u64 most_index_bytes(i64 asked, u64 slots, u64 most) {
+    const u64 words = 8 * words_of(slots), listed = index_bytes(FORMAT_COO, slots, most);
+    if (asked == FORMAT_AUTO) return listed < words ? listed : words;
+    return asked == FORMAT_ELIAS_FANO ? words + 8 : index_bytes(asked, slots, most);
+}
+
+// The layout for `room` units, of which only some may be there: where all is laid out before counts are
+// known, full parts have an index too, and elias_fano, whose layout follows from the count, does not serve.
 ZENC_HD inline WireLayout room_layout(i64 asked, u64 slots, u64 room, u64 unit_bytes) {
     i64 format = asked;
     if (asked == FORMAT_AUTO || asked == FORMAT_ELIAS_FANO)

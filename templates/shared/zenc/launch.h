@@ -2,7 +2,7 @@
 // launchers count blocks with it.
 #pragma once
 
-#include "zenc/segment.h"
+#include "zenc/work.h"
 
 namespace zenc {
 
@@ -42,6 +42,16 @@ ZENC_HD inline u32 words_a_warp(u64 row_bytes) {
     if (row_bytes >= WIDE_ROW) return 0;
     const u64 words = 256 / (row_bytes == 0 ? 1 : row_bytes);
     return words < 32 ? static_cast<u32>(words) : 32;
+}
+
+// Words of a union that a warp takes at a time where values are summed with it.
+ZENC_HD inline u64 words_summed(u64 row_bytes) {
+    return row_bytes <= 8 || row_bytes >= WIDE_ROW ? 32 : row_bytes <= 16 ? 16 : 8;
+}
+
+// Tiles of blocks that sum a segment.
+ZENC_HD inline u64 tiles_summed(u64 slots, u64 row_bytes) {
+    return ceil_divide(words_ranked(slots), THREADS / 32 * words_summed(row_bytes));
 }
 
 // Warps that copy all rows of a segment at once.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.pieces import Piece, rubbish, table, words_of
+from tests.support.pieces import Piece, ranks_of, rubbish, table, words_of
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
 
 BITS = {"f32": np.uint32, "f64": np.uint64, "f16": np.uint16, "bf16": np.uint16}
 MANTISSA = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}
+WIDE_ROW = 128
+"""Bytes: from here on rows are summed when their number is known."""
 FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -48,19 +52,43 @@ def pieces_of(lists) -> np.ndarray:
 
 
 def merged(device, name, lists, slots, width, blocks=3, order=None):
-    """The unions of lists of pieces, and their sums, in two launches for all of them.
+    """The unions of lists of pieces, and their sums: in one launch for all of them if rows are narrow, else in two.
 
     Threads run in an order drawn from ``order``, if that is above 0.
     """
-    targets = [empty(name, n, width) for n in slots]
+    at_once = width * BITS[name]().itemsize < WIDE_ROW
+    counts = [
+        min(n, sum(piece.count for piece in each)) if at_once else 0 for n, each in zip(slots, lists, strict=True)
+    ]
+    targets = [empty(name, n, width, count) for n, count in zip(slots, counts, strict=True)]
+    for target, count in zip(targets, counts, strict=True):
+        target.count, target.ranks = count, rubbish(ranks_of(target.slots))
     pieces, of = table([piece for pieces in lists for piece in pieces]), pieces_of(lists)
     grid = (blocks, max(len(targets) - 1, 1))
-    device.launch("zenc_union", grid, [table(targets), len(targets), of, pieces], seed=order)
+    tiles = 1 + max(sum_tiles(n) for n in slots)
+    if not at_once:
+        targets = [replace(target, values=None) for target in targets]
+    arguments = [table(targets), len(targets), of, pieces, width]
+    work = np.zeros(tiles * len(targets), np.uint64)
+    device.launch(f"zenc_sum_{name}", grid, [*arguments, work, tiles], seed=order)
     for target in targets:
-        target.ranked(start=3)
-        target.values = np.full((target.count + 1, width), 0xA5, BITS[name])
-    device.launch(f"zenc_merge_{name}", grid, [table(targets), len(targets), of, pieces, width], seed=order)
+        mine, expected = target.ranks, target.ranked().ranks
+        assert np.array_equal(mine, expected)
+        if at_once:
+            assert (target.values[target.count :] == 0xA5).all(), "what there is room for beyond the sums"
+            target.values = target.values[: target.count + 1]
+        else:
+            target.values = np.full((target.count + 1, width), 0xA5, BITS[name])
+            target.ranked(start=3)
+    if not at_once:
+        arguments[0] = table(targets)
+        device.launch(f"zenc_merge_{name}", grid, arguments, seed=order)
     return targets
+
+
+def sum_tiles(slots):
+    """More than enough: tiles have 64 words or more."""
+    return 1 + words_of(slots) // 64
 
 
 def cpu_merged(kernels, at, name, pieces, slots, width):

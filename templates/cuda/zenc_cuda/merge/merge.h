@@ -2,30 +2,20 @@
 // added in the order of the list. Every sum is made by one thread: no atomics, and the same bits in every
 // run.
 //
-// unite reads the bitmaps of all pieces, and writes that of the target. merge reads the target's bitmap and
-// ranks, for each slot of the union (narrow rows: for each value) a word of every piece, of those that have
-// it one of ranks and perhaps another, and every row once; it writes every row of the union once.
+// Where rows are narrow, `sum` does all in one pass: it reads the bitmaps of all pieces and every row once,
+// and for each value a word and a rank of those that have it; it writes bitmap, ranks and rows of the union
+// once. Wide rows are summed by `merge` once the union is counted, in room of just its size, and by their
+// numbers: so a few rows keep all of a GPU busy.
 #pragma once
 
 #include "zenc/values.h"
 #include "zenc_cuda/primitives/copy_rows.h"
+#include "zenc_cuda/primitives/rank.h"
 #include "zenc_cuda/primitives/row_batches.h"
 
 namespace zenc {
 
 constexpr u64 WIDE = 16;  // values: from here on a warp sums a row at a time
-
-// targets[i].bitmap = the union of those of its pieces; every word is written.
-ZENC_DEVICE void unite(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces) {
-    for_each_segment(n, [&](u64 i) {
-        const Segment* const mine = pieces + of[i].first;
-        for (u64 w = thread_of_row(); w < words_of(targets[i].slots); w += threads_of_row()) {
-            u64 word = 0;
-            for (u64 k = 0; k < of[i].number; ++k) word |= mine[k].bitmap[w];
-            targets[i].bitmap[w] = word;
-        }
-    });
-}
 
 // A sum of one value or more. One alone keeps its bits.
 template <class T>
@@ -137,12 +127,47 @@ ZENC_DEVICE void merge_batch(const PiecesOf<T>& pieces, const Batch& batch, u64 
     }
 }
 
+// The values of targets[i], whose bitmap and ranks are there.
 template <class T>
 ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width) {
     for_each_segment(n, [&](u64 i) {
         const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width};
         RowBatches batch(targets[i], width * sizeof(T));
         while (batch.next()) merge_batch<T>(mine, batch, width, targets[i].values);
+    });
+}
+
+// A tile of a union, whose words each warp has `each` of: bitmap and ranks, and the values that there is room
+// for.
+template <class T>
+ZENC_DEVICE void sum_tile(const Segment& target, const PiecesOf<T>& pieces, u64 each, u64 tile, u64* states) {
+    const u64 begin = (tile * WARPS + threadIdx.x / WARP) * each, at = begin + lane();
+    const u64 words = lane() < each ? words_of(target.slots) : 0;
+    u64 word = 0;
+    for (u64 k = 0; at < words && k < pieces.number; ++k) word |= pieces.pieces[k].bitmap[at];
+    if (at < words) target.bitmap[at] = word;
+    const u64 up_to = inclusive_in_warp(population(word));
+    const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), states, tile);
+    store_ranks(target.ranks, at, lane() < each ? words_ranked(target.slots) : 0,
+                before + up_to - population(word));
+    WindowRows batch(begin, word, before);
+    while (target.values != nullptr && batch.next() && batch.cut(target.count))
+        merge_batch<T>(pieces, batch, pieces.width, target.values);
+}
+
+// targets[i] = the union of its pieces, with ranks; and where targets[i].values are not null, the sums, as
+// far as there is room for targets[i].count of them. Segment i counts in the words from work + i * work_words
+// on, which are 0 before: sum_words(slots, row bytes) of them.
+template <class T>
+ZENC_DEVICE void sum(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
+                     u64* work, i64 work_words) {
+    const u64 each = words_summed(width * sizeof(T));
+    for_each_segment(n, [&](u64 i) {
+        const PiecesOf<T> mine{pieces + of[i].first, of[i].number, width};
+        u64* const counter = work + i * static_cast<u64>(work_words);
+        for (u64 tile; (tile = draw_tile(counter)) * WARPS * each < words_ranked(targets[i].slots);)
+            sum_tile(targets[i], mine, each, tile, counter + 1);
+        __syncthreads();  // the next segment may draw
     });
 }
 

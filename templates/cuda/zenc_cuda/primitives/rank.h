@@ -7,6 +7,15 @@
 
 namespace zenc {
 
+// Writes those ranks that begin with words of this warp: `at` is this lane's, which follow each other from a
+// multiple of RANKED_WORDS on, and `before` bits are set in the words before it. There are `ranked` words.
+ZENC_DEVICE void store_ranks(u64* ranks, u64 at, u64 ranked, u64 before) {
+    u64 more[3];
+    for (u32 k = 0; k < 3; ++k) more[k] = __shfl_down_sync(ALL_LANES, before, 2 * k + 2) - before;
+    if (at < ranked && at % RANKED_WORDS == 0)
+        ranks[at / RANKED_WORDS] = made_rank(before, more[0], more[1], more[2]);
+}
+
 // The ranks of all segments. Segment i scans in the words from work + i * work_words on, which are 0 before:
 // scan_words(words_ranked(slots)) of them.
 //
@@ -19,12 +28,7 @@ ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words)
         scan<u32>(
             ranked, work + i * static_cast<u64>(work_words),
             [&](u64 w) { return w < words ? population(bitmap[w]) : 0; },
-            [&](u64 w, u64 sum) {
-                u64 more[3];
-                for (u32 k = 0; k < 3; ++k) more[k] = __shfl_down_sync(ALL_LANES, sum, 2 * k + 2) - sum;
-                if (w < ranked && w % RANKED_WORDS == 0)
-                    ranks[w / RANKED_WORDS] = made_rank(sum, more[0], more[1], more[2]);
-            });
+            [&](u64 w, u64 sum) { store_ranks(ranks, w, ranked, sum); });
     });
 }
 

@@ -17,6 +17,13 @@ public:
 
     ZENC_DEVICE bool has_row() const { return lane() < rows; }
 
+    // Leaves out rows from number `end` on; whether there is one below it.
+    ZENC_DEVICE bool cut(u64 end) {
+        if (end <= first) return false;
+        if (end - first < rows) rows = static_cast<u32>(end - first);
+        return true;
+    }
+
 protected:
     // The next 32 rows of the words that lanes have, if any are left.
     ZENC_DEVICE bool next_of_words() {

@@ -131,8 +131,7 @@ private:
         make_marks(queue_, marked);
         for (const Held* held : marked) targets.push_back(held->at);
         if (!queue_.ok()) return;
-        unite(queue_, targets, pieces, from);
-        rank(queue_, targets);
+        sum(queue_, targets, pieces, from);
         std::vector<Wanted> wanted;
         for (Held* held : marked)
             wanted.push_back(

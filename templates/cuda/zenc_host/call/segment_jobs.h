@@ -19,7 +19,7 @@ struct Job {
 class SegmentJobs {
 public:
     SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack, u64 unit_bytes)
-        : queue_(queue), group_(group), values_(queue, capacity, pack, unit_bytes) {}
+        : queue_(queue), group_(group), unit_bytes_(unit_bytes), values_(queue, capacity, pack, unit_bytes) {}
 
     // A segment of this rank's own gradient, which is marked already.
     void own(Held* held) {
@@ -57,7 +57,7 @@ public:
         for (u64 first = 0; first < jobs_.size() && queue_.ok();) {
             u64 end = first + 1;
             while (end < jobs_.size() && goes_with(first, end)) ++end;
-            if (jobs_[first].change == Change::SPARSIFY) make_values(step);
+            if (needs_values(first, end)) make_values(step);
             mark(first, end);
             first = end;
         }
@@ -88,12 +88,45 @@ private:
         return true;
     }
 
+    // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
+    // which is made when it is counted.
+    bool is_summed_at_once(const Job& job) const {
+        return job.change == Change::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result;
+    }
+
+    bool needs_values(u64 first, u64 end) const {
+        for (u64 i = first; i < end; ++i)
+            for (const Held* held : jobs_[i].from)
+                if (!held->valued && (jobs_[i].change == Change::SPARSIFY || is_summed_at_once(jobs_[i])))
+                    return true;
+        return false;
+    }
+
+    // Returns those of which only the room is known.
+    Several make_room_for_sums(u64 first, u64 end) {
+        Several exact, roomy;
+        for (u64 i = first; i < end; ++i) {
+            if (!is_summed_at_once(jobs_[i])) continue;
+            Held* const result = jobs_[i].result;
+            (result->roomy ? roomy : exact).push_back(result);
+            result->valued = true;
+            if (result->roomy) continue;
+            result->at.count = 0;
+            for (const Held* held : jobs_[i].from) result->at.count += held->at.count;
+            if (result->at.count > result->at.slots) result->at.count = result->at.slots;
+        }
+        make_sums(queue_, exact, unit_bytes_);
+        make_bodies(queue_, roomy, unit_bytes_);
+        return roomy;
+    }
+
     void mark(u64 first, u64 end) {
         Several results;
         Segments to, from;
         std::vector<Pieces> pieces;
         for (u64 i = first; i < end; ++i) results.push_back(jobs_[i].result);
         make_marks(queue_, results);
+        const Several roomy = make_room_for_sums(first, end);
         for (u64 i = first; i < end; ++i) {
             to.push_back(jobs_[i].result->at);
             pieces.push_back({from.size(), jobs_[i].from.size()});
@@ -102,12 +135,13 @@ private:
         if (!queue_.ok()) return;
         const Change change = jobs_[first].change;
         if (change == Change::MERGE)
-            unite(queue_, to, pieces, from);
+            zenc::sum(queue_, to, pieces, from);
         else if (change == Change::FILL)
             zenc::fill(queue_, from, to);
         else
             mark_nonzero(queue_, from, to);
-        rank(queue_, to);
+        if (change != Change::MERGE) rank(queue_, to);
+        values_.admit(Way::MERGE, roomy);
         for (u64 i = first; i < end; ++i) settle(jobs_[i]);
     }
 
@@ -122,12 +156,16 @@ private:
             know_count(*result, result->at.slots);
         else if (!result->counted)
             uncounted_.push_back(result);
-        const Way way = job.change == Change::MERGE ? Way::MERGE : Way::SPREAD;
-        values_.add({way, result, std::move(job.from)});
+        if (!is_summed_at_once(job))
+            values_.add(
+                {job.change == Change::MERGE ? Way::MERGE : Way::SPREAD, result, std::move(job.from)});
+        else if (!result->roomy)
+            values_.add({Way::LAY_OUT, result, {}});
     }
 
     Queue& queue_;
     Communicator& group_;
+    const u64 unit_bytes_;
     Values values_;
     std::vector<Job> jobs_;
     Several uncounted_;             // their counts are on the device alone

@@ -150,6 +150,33 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     }
 }
 
+// Room for the values of sums of at.count units at most, and in front of them for the largest index that
+// these may get.
+inline void make_sums(Queue& queue, const Several& which, u64 unit_bytes) {
+    std::vector<Room*> rooms;
+    const auto in_front = [](const Held& held) {
+        return aligned(8 + most_index_bytes(held.asked, held.at.slots, held.at.count));
+    };
+    for (Held* held : which) {
+        held->body.bytes = in_front(*held) + aligned(held->at.count * unit_bytes);
+        rooms.push_back(&held->body);
+    }
+    make_rooms(queue, rooms);
+    if (!queue.ok()) return;
+    for (Held* held : which) held->at.values = held->body.at + in_front(*held);
+}
+
+// Values that are there get the place of their index in front of them; memory behind them is released.
+inline void lay_out(Queue& queue, Held& held, u64 unit_bytes) {
+    const WireLayout layout = layout_of(held, held.asked, unit_bytes);
+    u8* const values = static_cast<u8*>(held.at.values);
+    held.at.format = layout.format;
+    held.at.index = values - layout.index_bytes;
+    const u64 used = static_cast<u64>(values - held.body.at) + aligned(held.at.count * unit_bytes);
+    queue.release(Room{held.body.at + used, held.body.bytes - used});
+    held.body.bytes = used;
+}
+
 // Some of its memory, for others. Nothing uses it any more.
 inline void release(Queue& queue, Room& room) {
     queue.release(room);

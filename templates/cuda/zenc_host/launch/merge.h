@@ -5,16 +5,19 @@
 
 namespace zenc {
 
-static const Kernel UNION("zenc_union");
+static const Kernel SUM("zenc_sum", Typed::YES);
 static const Kernel MERGE("zenc_merge", Typed::YES);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
 static const Kernel SPREAD("zenc_spread");
 
-// The bitmap of to[i] = the union of those of its pieces, which are in `from`.
-inline void unite(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
-    queue.launch(UNION, Queue::blocks_for(most_words(to)), rows_for(to.size()), to, number_of(to), pieces,
-                 from);
+// Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
+// added in their order, where to[i] has room for some.
+inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
+    const u64 tiles = tiles_summed(64 * most_words(to), static_cast<u64>(row_bytes(queue.call)));
+    u64* const work = queue.allocate_cleared<u64>((1 + tiles) * to.size());
+    queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), to, number_of(to), pieces, from,
+                 queue.call.width, work, 1 + tiles);
 }
 
 // The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.

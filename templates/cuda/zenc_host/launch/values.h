@@ -8,9 +8,10 @@
 
 namespace zenc {
 
-enum class Way { PLACE, MERGE, SPREAD };
+enum class Way { PLACE, MERGE, SPREAD, LAY_OUT };
 
-// How the values of `result` come from those of others; PLACE makes those of all own segments.
+// How the values of `result` come from those of others; PLACE makes those of all own segments, and LAY_OUT
+// has them already.
 struct Recipe {
     Way way;
     Held* result;
@@ -36,6 +37,19 @@ public:
         recipes_.clear();
     }
 
+    // In capacity mode nothing is left of results for which there is no room.
+    void admit(Way way, const Several& results) {
+        Segments roomy;
+        for (const Held* held : results)
+            if (held->roomy) roomy.push_back(held->at);
+        if (roomy.empty()) return;
+        if (way == Way::PLACE)
+            pack_.admit(roomy);
+        else
+            capacity_.weigh(roomy);
+        capacity_.admit(roomy);
+    }
+
 private:
     // Whether two recipes can be followed in one launch.
     static bool goes_with(const Recipe& first, const Recipe& other) {
@@ -48,9 +62,13 @@ private:
     void follow(u64 first, u64 end) {
         Several results;
         for (u64 i = first; i < end; ++i) results.push_back(recipes_[i].result);
+        if (recipes_[first].way == Way::LAY_OUT) {
+            for (Held* held : results) lay_out(queue_, *held, unit_bytes_);
+            return;
+        }
         make_bodies(queue_, results, unit_bytes_);
         if (!queue_.ok()) return;
-        if (capacity_.on()) admit(recipes_[first].way, results);
+        admit(recipes_[first].way, results);
         for (Held* held : results)
             if (is_bare_result(*held) && queue_.call.dense_out != nullptr) occupy_all(*held);
         Segments to, from;
@@ -75,19 +93,6 @@ private:
         result.at.format = FORMAT_DENSE;
         fill(queue_, {result.at}, {result.at});
         rank(queue_, {result.at});
-    }
-
-    // In capacity mode nothing is written for which there is no room.
-    void admit(Way way, const Several& results) {
-        Segments roomy;
-        for (const Held* held : results)
-            if (held->roomy) roomy.push_back(held->at);
-        if (roomy.empty()) return;
-        if (way == Way::PLACE)
-            pack_.admit(roomy);
-        else
-            capacity_.weigh(roomy);
-        capacity_.admit(roomy);
     }
 
     Queue& queue_;
