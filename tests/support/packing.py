@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.emulator.build import compiled
 from tests.emulator.device import Device, Partition
-from tests.support.pieces import Piece, ranks_of, rubbish, set_between, table, words_of
+from tests.support.pieces import Piece, ranks, ranks_of, rubbish, set_between, table, words_of
 from zenc.codegen.render import headers, include_dirs
 from zenc.wire.constants import DIGIT_BITS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
 
@@ -77,12 +77,39 @@ class Packer:
             raise IndexError(int(status[0]))
         return Marked(self, bitmap, slots)
 
-    def mark_dense(self, tensor: np.ndarray) -> Marked:
+    @property
+    def packs_in_one_pass(self) -> bool:
+        return self.tensors.geometry.width == 1 and self.tensors.geometry.tables is None
+
+    def mark_dense(self, tensor: np.ndarray, clears: bool = False) -> Marked:
         geometry = self.tensors.geometry
-        written = geometry.width == 1 and geometry.tables is None
-        bitmap = rubbish(geometry.words) if written else np.zeros(geometry.words, np.uint64)
-        self.launch_typed("zenc_mark_dense", [tensor, bitmap])
+        if self.packs_in_one_pass:
+            parts = self.pack_values(tensor, 0, clears=clears)
+            bitmap = np.zeros((geometry.parts, geometry.part_words), np.uint64)
+            for row, part in zip(bitmap, parts, strict=True):
+                row[: len(part.bitmap)] = part.bitmap
+            bitmap = bitmap.reshape(-1)
+        else:
+            bitmap = np.zeros(geometry.words, np.uint64)
+            self.launch_typed("zenc_mark_dense", [tensor, clears, bitmap])
         return Marked(self, bitmap, np.empty(0, np.int64))
+
+    def pack_values(self, tensor: np.ndarray, room: int, divisor: int = 1, clears: bool = False) -> list[Piece]:
+        """All parts with their marks, and up to ``room`` values of each, behind which rubbish has to stay."""
+        geometry, parts = self.tensors.geometry, []
+        for part in range(geometry.parts):
+            slots = geometry.slots_of(part)
+            values = self.tensors.values(room + 1) if room else None
+            parts.append(Piece(slots, rubbish(words_of(slots)), rubbish(ranks_of(slots)), values=values, count=room))
+        words = 2 + max(words_of(part.slots) for part in parts) // 256
+        work = np.zeros(words * geometry.parts, np.uint64)
+        arguments = [table(parts), tensor, divisor, clears, work, words]
+        self.launch_typed("zenc_pack_values", arguments, max(geometry.parts - 1, 1))
+        for part in parts:
+            assert np.array_equal(part.ranks, ranks(part.bitmap))
+            part.count = set_between(part.ranks[0], part.ranks[-1])
+            assert part.values is None or (part.values[min(room, part.count) :].view(np.uint8) == 0xA5).all()
+        return parts
 
     def rank(self, pieces: Sequence[Piece], rows: int = 1) -> None:
         """The ranks of every piece by one launch of ``rows`` rows of blocks."""

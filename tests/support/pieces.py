@@ -80,14 +80,21 @@ def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
     return made
 
 
-def high_ranks(piece: Piece) -> np.ndarray:
-    """The ranks of the high words of elias_fano, in the memory for those of the bitmap."""
-    kept = rubbish(ranks_of(piece.slots))
-    if WIRE_FORMATS[piece.format] is Format.ELIAS_FANO and piece.count <= piece.slots:
-        listed = min(piece.count, piece.slots - piece.count)
-        others = piece.slots - listed
-        low = (others // listed).bit_length() - 1 if listed else 0
-        first = words_of(listed * low)
-        high = ranks(piece.index[first : first + words_of(listed + (others >> low) if listed else 0)], start=5)
-        kept[: len(high)] = high
-    return kept
+def high_words(piece: Piece) -> Piece:
+    """High words of an index in elias_fano with their ranks; of other formats and impossible counts nothing."""
+    if WIRE_FORMATS[piece.format : piece.format + 1] != (Format.ELIAS_FANO,) or piece.count > piece.slots:
+        return Piece(0)
+    listed = min(piece.count, piece.slots - piece.count)
+    others = piece.slots - listed
+    low = (others // listed).bit_length() - 1 if listed else 0
+    first = words_of(listed * low)
+    words = piece.index[first : first + words_of(listed + (others >> low) if listed else 0)]
+    return Piece(64 * len(words), words, ranks(words, start=5))
+
+
+def decoding(pieces: Sequence[Piece]) -> list[object]:
+    """The arguments of zenc_decode_index for them; the last but two are the statuses that it writes."""
+    words = 2 + max(words_of(piece.slots) for piece in pieces) // 256
+    checks, status = np.zeros((len(pieces), 3), np.uint64), np.full(len(pieces), 99, np.int64)
+    high = table([high_words(piece) for piece in pieces])
+    return [table(pieces), high, len(pieces), checks, status, np.zeros(words * len(pieces), np.uint64), words]

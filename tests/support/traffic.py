@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from tests.emulator.build import counter, engine, kernels
 from tests.emulator.device import Device
 from tests.support.packing import Marked, Packer
-from tests.support.pieces import Piece, high_ranks, rubbish, table, words_of
+from tests.support.pieces import Piece, decoding, high_words, ranks_of, rubbish, table, words_of
 from zenc.codegen.render import UnitInputs, render
 from zenc.runtime.cpu.geometry import Geometry
 from zenc.scheme.model import Format
@@ -25,7 +25,7 @@ from zenc.wire.constants import WIRE_NUMBERS
 from zenc.wire.formats import index_bytes
 
 RANKS, UNITS, DENSITY, UNION = 8, 1 << 18, 0.052, 0.1
-VALUE_BYTES = 4
+VALUE_BYTES, SECTOR = 4, 32
 BANDWIDTH = 3.0e12
 """Bytes a second, of an H100: an assumption."""
 LAUNCH = 3e-6
@@ -96,11 +96,11 @@ def traffic_of_a_call() -> list[Traffic]:
     generator = np.random.default_rng(1)
     hot = generator.random(UNITS) < UNION
     gradients = [np.where(hot & (generator.random(UNITS) < DENSITY / UNION), 1, 0) for _ in range(RANKS)]
-    own = packer.mark_dense(gradients[0].astype(np.float32))
-    own.place_dense(gradients[0].astype(np.float32))
-    _encode(device, own.parts)
+    tensor = gradients[0].astype(np.float32)[:, None]
+    packed = packer.pack_values(tensor, int(1.25 * DENSITY * UNITS / RANKS))
+    _encode(device, packed)
     counted = len(device.traffic)
-    others = [packer.mark_dense(gradient.astype(np.float32)) for gradient in gradients[1:]]
+    own, *others = (packer.mark_dense(gradient.astype(np.float32)[:, None]) for gradient in gradients)
     pieces = [each.parts[0] for each in (own, *others)]
     sums = [_union(packer, [own, *others], part) for part in range(RANKS)]
     for piece in (*pieces, *sums):
@@ -116,10 +116,17 @@ def traffic_of_a_call() -> list[Traffic]:
     device.launch("zenc_sum_f32", (4, 1), [table([target]), 1, of, table(pieces), 1, work, tiles])
     _encode(device, [sums[0]])
     _decode(device, packer, sums[1:])
-    out = np.zeros((UNITS, 1), np.float32)
-    device.launch("zenc_expand_dense", (4, 1), [*packer.cut, table(sums), VALUE_BYTES, None, out])
+    out = _aligned(UNITS)
+    device.launch("zenc_expand_dense", (4, 1), [*packer.cut, table(sums), VALUE_BYTES, None, 1, out])
     assert np.array_equal(out[:, 0] != 0, np.any(gradients, axis=0))
     return device.traffic
+
+
+def _aligned(values: int) -> np.ndarray:
+    """Zeros [values, 1] at a multiple of a sector, as devices allocate them."""
+    memory = np.zeros(values + SECTOR // VALUE_BYTES, np.float32)
+    first = -memory.ctypes.data % SECTOR // VALUE_BYTES
+    return memory[first : first + values, None]
 
 
 def _union(packer: Packer, marked: Sequence[Marked], part: int) -> Piece:
@@ -137,14 +144,12 @@ def _encode(device: Device, pieces: Sequence[Piece]) -> None:
 
 
 def _decode(device: Device, packer: Packer, pieces: Sequence[Piece]) -> None:
-    came = [
-        Piece(each.slots, rubbish(words_of(each.slots)), high_ranks(each), each.index, None, each.count, each.format)
-        for each in pieces
-    ]
-    checks, status = np.zeros((len(came), 3), np.uint64), np.ones(len(came), np.int64)
-    device.launch("zenc_decode_index", (2, len(came)), [table(came), len(came), checks, status])
-    assert not status.any()
-    packer.rank(came)
+    came = [replace(each, bitmap=rubbish(words_of(each.slots)), ranks=rubbish(ranks_of(each.slots))) for each in pieces]
+    arguments = decoding(came)
+    if any(each.format == WIRE_NUMBERS[Format.ELIAS_FANO] for each in came):
+        packer.rank([high_words(each) for each in came])
+    device.launch("zenc_decode_index", (2, len(came)), arguments)
+    assert not arguments[4].any()
 
 
 def markdown(found: Sequence[Traffic]) -> str:

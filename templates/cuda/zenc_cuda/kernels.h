@@ -18,6 +18,7 @@
 #include "zenc_cuda/pack/capacity_check.h"
 #include "zenc_cuda/pack/hash_insert.h"
 #include "zenc_cuda/pack/mark.h"
+#include "zenc_cuda/pack/pack_values.h"
 #include "zenc_cuda/pack/place.h"
 #include "zenc_cuda/pack/sum_duplicates.h"
 #include "zenc_cuda/primitives/gather.h"

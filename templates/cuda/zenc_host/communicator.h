@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "zenc_host/memory.h"
@@ -180,6 +181,7 @@ struct Communicator {
     CUevent ready = nullptr;  // on the call's stream: what is to cross to the host is there
     CUevent there = nullptr;  // on the side stream: it has crossed
     Staging staging;
+    std::map<u64, u64> packed;  // by a call's signature: values of its largest own segment, the last time
 };
 
 inline void end(Communicator& group, Watchdog::Ending how) {

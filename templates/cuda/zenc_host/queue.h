@@ -304,6 +304,14 @@ inline i64 row_bytes(const Call& call) {
     return call.width * value_bytes(call);
 }
 
+// Whether the result of a dense tensor is made where that is: then rows that nobody has are +0 already, since
+// marking makes each -0 of them +0. Of a row in several pieces nobody knows in time whether anything is in
+// it.
+inline i64 keeps_absent(const Call& call) {
+    return call.ids == nullptr && call.dense_out == call.values &&
+           row_bytes(call) <= static_cast<i64>(MARKED_BYTES);
+}
+
 static const Kernel GATHER("zenc_gather");
 
 inline Gathered literal(u64 word, u64* to) {

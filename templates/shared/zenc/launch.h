@@ -6,8 +6,7 @@
 
 namespace zenc {
 
-constexpr u64 TILE_WORDS = 2 * THREADS;  // of a bitmap that one block decodes at a time
-constexpr u64 WIDE_ROW = 128;            // bytes: from here on a warp copies a row at a time
+constexpr u64 WIDE_ROW = 128;  // bytes: from here on a warp copies a row at a time
 constexpr u32 WIDE_ROWS = 8;  // of one warp: so many that one search for the first is little, and few to copy
 
 // Index sets of all ranks are read a tile at a time: a block has the same words of all of them in shared
@@ -42,6 +41,13 @@ ZENC_HD inline u32 words_a_warp(u64 row_bytes) {
     if (row_bytes >= WIDE_ROW) return 0;
     const u64 words = 256 / (row_bytes == 0 ? 1 : row_bytes);
     return words < 32 ? static_cast<u32>(words) : 32;
+}
+
+constexpr u64 MARKED_BYTES = 1 << 15;  // of a row of a dense tensor that a warp looks at
+
+// Tiles of a bitmap that is made with its ranks, a word a thread.
+ZENC_HD inline u64 tiles_of_words(u64 slots) {
+    return ceil_divide(words_ranked(slots), THREADS);
 }
 
 // Words of a union that a warp takes at a time where values are summed with it.

@@ -46,23 +46,36 @@ u64 part_words(const Call& of, i64 parts) {
 // of an id out of range, or ~0; or ~1 with a message after a failure.
 extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* rows, char* message) {
     Call call = *of;
-    Communicator alone;
+    static Communicator alone;  // it remembers how many values there were
     Queue queue(call, alone, parts);
     Capacity capacity(queue);
     Pack pack(queue, capacity);
     pack.mark();
     wait(call);
-    const u64 status = pack.status() == nullptr ? ~0ULL : word(call, pack.status());
-    Segments segments(static_cast<u64>(parts));
-    for (Segment& segment : segments) {
-        segment.part = static_cast<u64>(&segment - segments.data());
-        segment.slots = static_cast<u64>(of->part_slots[segment.part]);
-        pack.show(segment);
-        const u64 *const first = segment.ranks, *const last = first + ranks_of(segment.slots) - 1;
-        segment.count = set_between(word(call, first), word(call, last));
-        segment.values = queue.allocate(segment.count * static_cast<u64>(row_bytes(call)));
+    std::vector<Held> held(static_cast<u64>(parts));
+    Several all;
+    for (Held& each : held) {
+        each.at.part = static_cast<u64>(&each - held.data());
+        each.at.slots = static_cast<u64>(of->part_slots[each.at.part]);
+        pack.show(each);
+        all.push_back(&each);
     }
-    if (status == ~0ULL) pack.place(segments);
+    pack.pack_values(all);
+    wait(call);
+    const u64 status = pack.status() == nullptr ? ~0ULL : word(call, pack.status());
+    Segments segments;
+    bool had_room_for_all = true;
+    for (Held& each : held) {
+        const u64 *const first = each.at.ranks, *const last = first + ranks_of(each.at.slots) - 1;
+        each.at.count = set_between(word(call, first), word(call, last));
+        had_room_for_all &= had_room(each, static_cast<u64>(row_bytes(call)));
+        segments.push_back(each.at);
+    }
+    for (Segment& segment : segments)
+        if (!had_room_for_all)
+            segment.values = queue.allocate(segment.count * static_cast<u64>(row_bytes(call)));
+    pack.learn(all);
+    if (status == ~0ULL && !had_room_for_all) pack.place(segments);
     wait(call);
     for (const Segment& segment : segments) {
         const u64 bytes = segment.count * static_cast<u64>(row_bytes(call));

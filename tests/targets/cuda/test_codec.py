@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.corrupt import CORRUPT_INDICES
-from tests.support.pieces import Piece, high_ranks, rubbish, table, words_of
+from tests.support.pieces import Piece, decoding, ranks, ranks_of, rubbish, table, words_of
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_FORMATS, WIRE_NUMBERS
 from zenc.wire.formats import index_bytes
@@ -103,14 +104,15 @@ def test_zeros_stand_behind_the_values(device, at, value_bytes):
 def decode(device, pieces, blocks=2, order=None):
     """(the statuses, the bitmaps), as ``encode`` does it"""
     copies = [
-        Piece(p.slots, rubbish(words_of(p.slots) + 1), high_ranks(p), p.index, None, p.count, p.format) for p in pieces
+        replace(p, bitmap=rubbish(words_of(p.slots) + 1), ranks=rubbish(ranks_of(p.slots) + 1), values=None)
+        for p in pieces
     ]
-    checks, status = np.zeros((len(pieces), 3), np.uint64), np.full(len(pieces), 99, np.int64)
-    rows = max(len(pieces) - 1, 1)
-    device.launch("zenc_decode_index", (blocks, rows), [table(copies), len(copies), checks, status], seed=order)
+    arguments, rows = decoding(copies), max(len(pieces) - 1, 1)
+    device.launch("zenc_decode_index", (blocks, rows), arguments, seed=order)
     for copy in copies:
-        assert copy.bitmap[-1] == rubbish(1)[0]
-    return status.tolist(), [copy.bitmap[:-1] for copy in copies]
+        assert copy.bitmap[-1] == copy.ranks[-1] == rubbish(1)[0]
+        assert np.array_equal(copy.ranks[:-1], ranks(copy.bitmap[:-1]))
+    return arguments[4].tolist(), [copy.bitmap[:-1] for copy in copies]
 
 
 @pytest.mark.parametrize("wire", WIRE_FORMATS)
@@ -270,10 +272,8 @@ def test_numbers_out_of_order_are_found(device, permuting, at, absent):
 def test_an_unknown_format_is_refused(device, permuting, at, format):
     piece = Piece(100, index=rubbish(2), count=3, format=0)
     piece.format = format
-    checks, status, bitmap = np.zeros(3, np.uint64), np.ones(1, np.int64), rubbish(2)
-    piece.bitmap = bitmap
-    device.launch("zenc_decode_index", (2, 1), [table([piece]), 1, checks, status])
-    assert status[0] == -1 and not bitmap.any()
+    status, bitmaps = decode(device, [piece])
+    assert status == [-1] and not bitmaps[0].any()
 
 
 def test_corrupt_indices_are_refused_as_on_the_cpu(device, permuting, at):

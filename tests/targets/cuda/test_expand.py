@@ -77,9 +77,28 @@ def test_dense_tensors_are_those_of_the_cpu(both, at, dtype):
     _, device, kernels = both
     for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
         memory, out = rows_behind(tensors, shift, tensors.geometry.units)
-        arguments = [partition(tensors.geometry), table(pieces), row_bytes(tensors), None, out]
+        arguments = [partition(tensors.geometry), table(pieces), row_bytes(tensors), None, 0, out]
         device.launch("zenc_expand_dense", (2, 1), arguments, seed=at.DTYPES.index(dtype))
         assert_only(memory, out, shift, tensors.expand_dense(bitmap, placed))
+
+
+def test_of_a_dense_tensor_that_is_kept_only_what_is_there_is_written(both, at, dtype):
+    """What is +0 already is left, but for what lies in a sector of 32 bytes with something."""
+    _, device, kernels = both
+    for tensors, bitmap, placed, pieces, shift in cases(kernels, at, dtype):
+        memory, out = rows_behind(tensors, shift, tensors.geometry.units)
+        arguments = [partition(tensors.geometry), table(pieces), row_bytes(tensors), None, 1, out]
+        device.launch("zenc_expand_dense", (2, 1), arguments, seed=at.DTYPES.index(dtype))
+        expected = tensors.expand_dense(bitmap, placed)
+        ids = tensors.expand_units(bitmap, placed)[0]
+        absent = np.setdiff1d(np.arange(tensors.geometry.units), ids)
+        rows = out.view(np.uint8)[absent]
+        left = (rows == 0xA5).all(1)
+        assert ((rows == 0).all(1) | left).all()
+        assert len(placed) > 0 or left.all()
+        assert left.all() or tensors.geometry.width == 1
+        expected[absent] = out[absent]
+        assert_only(memory, out, shift, expected)
 
 
 def found_units(device, tensors, grid, pieces):

@@ -53,12 +53,12 @@ MAKERS = {
 
 
 COSTS = [
-    ("balanced", "dense", EXACT, (15, 0, 0, 1, 3, 4)),
-    ("balanced", "once", EXACT, (17, 0, 0, 4, 3, 4)),
-    ("balanced", "duplicates", EXACT, (23, 0, 0, 6, 3, 4)),
-    ("balanced", "dense", ALL, (22, 0, 0, 1, 1, 2)),
-    ("balanced", "once", ALL, (30, 0, 0, 6, 1, 2)),
-    ("holders", "once", EXACT, (24, 0, 0, 4, 3, 7)),
+    ("balanced", "dense", EXACT, (9, 0, 0, 1, 3, 4)),
+    ("balanced", "once", EXACT, (13, 0, 0, 4, 3, 4)),
+    ("balanced", "duplicates", EXACT, (19, 0, 0, 6, 3, 4)),
+    ("balanced", "dense", ALL, (15, 0, 0, 1, 1, 2)),
+    ("balanced", "once", ALL, (26, 0, 0, 6, 1, 2)),
+    ("holders", "once", EXACT, (23, 0, 0, 4, 3, 7)),
 ]
 """Scheme, input, share of units that there is room for, and the most of each kind in ``COUNTED``."""
 

@@ -78,6 +78,20 @@ def check_dense(packer, tensor, divisor):
     assert np.array_equal(marked.bitmap, tensors.mark_dense(tensor))
     mine, others = marked.place_dense(tensor, divisor), tensors.place_dense(tensor, divisor)[1]
     assert_same(tensors.dtype, mine, others, computed=divisor != 1)
+    if packer.packs_in_one_pass:
+        check_packed(packer, tensor, divisor, others, tensors.part_counts(marked.bitmap))
+
+
+def check_packed(packer, tensor, divisor, expected, counts):
+    """In one pass there are as many values of a part as there is room for."""
+    for room in {max(counts) // 2 + 1, max(counts) + 1}:
+        starts = np.cumsum([0, *counts])
+        parts = packer.pack_values(tensor, room, divisor)
+        assert [part.count for part in parts] == counts
+        for part, start in zip(parts, starts, strict=False):
+            there = min(room, part.count)
+            rows = expected[start : start + there]
+            assert_same(packer.tensors.dtype, part.values[:there], rows, computed=divisor != 1)
 
 
 def popular_ids(units, n, rng):
@@ -113,6 +127,23 @@ def test_dense_tensors(packers, dtype):
         for density, divisor in ((0.0, 1), (0.05, 1), (1.0, 3)):
             tensor = sparse(drawn(dtype, units, width, rng), density, rng)
             check_dense(packers(units, width, parts), tensor, divisor)
+
+
+@settings(max_examples=12, deadline=None)
+@given(data=st.data())
+def test_a_kept_tensor_has_no_negative_zero_where_nothing_is_marked(device_of, kernels_of, at, data):
+    """And all else in it is as it was. Marks and values are the same as of one that is not kept."""
+    mapping, dtype = data.draw(st.sampled_from(MAPPINGS)), data.draw(st.sampled_from(at.DTYPES))
+    units, width = data.draw(st.sampled_from([(130, 4), (65, 33), (40, 300), (300, 3), (3000, 1)]))
+    seed, zeros = data.draw(st.integers(1, 1 << 30)), data.draw(st.sampled_from([0.5, 0.97, 1.0]))
+    kernels, rng = kernels_of(mapping), np.random.default_rng(seed)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, data.draw(st.integers(1, 5))), dtype)
+    packer = Packer(device_of(mapping), tensors, data.draw(st.integers(1, 4)), seed)
+    plain = np.where(rng.random((units, width)) < zeros, dtype.narrow(np.array(-0.0)), drawn(dtype, units, width, rng))
+    kept = plain.copy()
+    assert np.array_equal(packer.mark_dense(kept, clears=True).bitmap, tensors.mark_dense(plain))
+    something = (dtype.widen(plain) != 0).any(axis=1, keepdims=True)
+    assert np.array_equal(bits(kept), bits(np.where(something, plain, plain.dtype.type(0))))
 
 
 @settings(max_examples=25, deadline=None)

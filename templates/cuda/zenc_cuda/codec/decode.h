@@ -1,31 +1,99 @@
-// Bytes back to bitmaps. Trusts nothing: a bitmap of exactly the promised count comes out, or an empty one
-// and the reason, which is that of the CPU.
+// Bytes back to bitmaps and ranks, in one pass. Trusts nothing: a bitmap of exactly the promised count comes
+// out, or an empty one and the reason, which is that of the CPU.
 //
 // Reads the index of each segment once, and a little of coo and elias_fano twice: of these every tile of the
-// bitmap searches what concerns it. Writes every word of the bitmap once, unless it is the index itself, and
-// a status a segment. No word has to be cleared before, and all atomics are in shared memory or on a Check.
+// bitmap searches what concerns it. Writes every word of the bitmap once, unless it is the index itself, its
+// ranks, and a status a segment. No word has to be cleared before, and all atomics are in shared memory, on a
+// Check or to draw tiles.
 #pragma once
 
-#include "zenc_cuda/codec/elias_fano.h"
+#include "zenc/launch.h"
 #include "zenc_cuda/primitives/blocks.h"
+#include "zenc_cuda/primitives/rank.h"
+#include "zenc_cuda/primitives/slots.h"
 
 namespace zenc {
 
-// Slots in a list.
+// Keeps the fault at the lowest position; of several at one position that with the status nearest to 0.
+ZENC_DEVICE void blame(Check* check, u64 position, i64 status) {
+    atomicMax(&check->fault, ~(8 * position + static_cast<u64>(-status)));
+}
+
+// The verdict on a segment, once all blocks have arrived.
+ZENC_DEVICE i64 verdict_of(const Segment& segment, Check* check) {
+    const u64 fault = atomicMax(&check->fault, 0ULL);
+    if (fault != 0) return -static_cast<i64>(~fault % 8);
+    return atomicAdd(&check->count, 0ULL) == occupied(segment) ? 0 : WRONG_COUNT;
+}
+
+// Every block says how many slots each of its threads found. The last one to come writes the status, and
+// empties a segment that is not what it promised: nothing behind it is led astray.
+ZENC_DEVICE void settle(const Segment& segment, u64 found, Check* check, i64* status) {
+    constexpr i64 NOT_THE_LAST = 1;
+    ZENC_SHARED(i64, verdict, 1);
+    found = sum_of_warp(found);
+    if (lane() == 0) atomicAdd(&check->count, found);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const bool last = atomicAdd(&check->arrived, 1ULL) == gridDim.x - 1;
+        __threadfence();
+        verdict[0] = last ? verdict_of(segment, check) : NOT_THE_LAST;
+        if (last) *status = verdict[0];
+    }
+    __syncthreads();
+    if (verdict[0] >= 0) return;
+    for (u64 w = threadIdx.x; w < words_of(segment.slots); w += THREADS) segment.bitmap[w] = 0;
+    for (u64 k = threadIdx.x; k < ranks_of(segment.slots); k += THREADS) segment.ranks[k] = 0;
+}
+
+// Whether bits are set beyond the first `bits` of words_of(bits) words.
+ZENC_DEVICE bool stray_bits(const u64* words, u64 bits) {
+    return bits % 64 != 0 && (words[bits / 64] & ~low_mask(bits % 64)) != 0;
+}
+
+// A piece of a bitmap that is put together from what is listed: a word a thread.
+struct Tile {
+    static constexpr u64 SLOTS = 64 * THREADS;
+
+    u32* bits;   // [2 * THREADS], shared
+    u64* range;  // [2], shared: the entries that concern it
+    u64 start;
+    u64 end;
+
+    // Slots of other tiles are left to them.
+    ZENC_DEVICE void set(u64 slot) const {
+        if (slot >= start && slot < end) atomicOr(bits + (slot - start) / 32, 1U << (slot % 32));
+    }
+};
+
+// This thread's word of the slots that are listed. Entries say which of them may be in a tile: the entries
+// from first(its start) on up to end(its end), or of the last tile to end().
+template <class Entries>
+ZENC_DEVICE u64 listed_word(const Entries& entries, const Tile& tile, u64 slots, Check* check) {
+    u32* const halves = tile.bits + 2 * threadIdx.x;
+    halves[0] = halves[1] = 0;
+    if (const u64 warp = threadIdx.x / WARP; warp < 2) {
+        const u64 at = warp == 0           ? entries.first(tile.start)
+                       : tile.end == slots ? entries.end()
+                                           : entries.end(tile.end);
+        if (lane() == 0) tile.range[warp] = at;
+    }
+    __syncthreads();
+    entries.mark(tile.range[0], tile.range[1], tile, check);
+    __syncthreads();
+    return static_cast<u64>(halves[1]) << 32 | halves[0];
+}
+
+// Slots in a list of the format coo.
 template <class Index>
 struct CooIndex {
     const Index* in;
     u64 slots;
     u64 count;
-    bool has_end;  // else there is room behind the entries, in which anything may be
 
     ZENC_DEVICE explicit CooIndex(const Segment& segment)
-        : in(reinterpret_cast<const Index*>(segment.index)),
-          slots(segment.slots),
-          count(occupied(segment)),
-          has_end(segment.actual == nullptr) {}
-
-    ZENC_DEVICE bool absent() const { return false; }
+        : in(reinterpret_cast<const Index*>(segment.index)), slots(segment.slots), count(occupied(segment)) {}
 
     // Every entry is in one tile, even where entries do not ascend: what a tile ends with the next one begins
     // with.
@@ -46,114 +114,151 @@ struct CooIndex {
             tile.set(slot);
         }
     }
+};
 
-    ZENC_DEVICE void find_stray_bits(Check* check) const {
-        constexpr u64 IN_A_WORD = 8 / sizeof(Index);
-        if (has_end && count % IN_A_WORD != 0 && in[count] != 0) blame(check, 1 + count, STRAY_BITS);
+// The numbers that elias_fano lists (EliasFano in formats.h) stand in the order of their high bits, which are
+// counted: `high` are the high words with their ranks, however many bits they have.
+struct EliasFanoIndex {
+    EliasFano shape;
+    const u64* low;
+    Slots high;
+
+    ZENC_DEVICE EliasFanoIndex(const Segment& segment, const Segment& high_)
+        : shape(segment.slots, segment.count),
+          low(reinterpret_cast<const u64*>(segment.index)),
+          high(high_) {}
+
+    ZENC_DEVICE bool has_count() const {
+        return shape.high_words == 0 || high.below(shape.high_words) == shape.listed;
     }
-};
 
-// Memory of a block: one tile, and the entries that concern it.
-struct Shared {
-    u32* bits;   // [2 * TILE_WORDS]
-    u64* range;  // [2]
-};
+    // The high words with slots from `start` on below `end` are among first(start) .. end(end).
+    ZENC_DEVICE u64 first(u64 start) const {
+        const u64 most_low = low_mask(shape.low);
+        return warp_search(shape.high_words, [&](u64 w) { return least_slot(w + 1) + most_low <= start; });
+    }
 
-// Of a sparse format every tile finds the entries that concern it. Returns the slots that this thread wrote.
-template <class Entries>
-ZENC_DEVICE u64 decode_tiles(const Segment& segment, const Entries& entries, Check* check, Shared shared) {
-    u64* const range = shared.range;
-    u64 found = 0;
-    for (u64 number = blockIdx.x; number * TILE_SLOTS < segment.slots; number += gridDim.x) {
-        const Tile tile(shared.bits, number, segment.slots);
-        tile.for_each_word([](u64, u32* halves) { halves[0] = halves[1] = 0; });
-        const u64 warp = threadIdx.x / WARP;
-        if (warp < 2) {
-            const bool to_the_end = warp == 1 && tile.is_last(segment.slots);
-            const u64 at = to_the_end  ? entries.end()
-                           : warp == 1 ? entries.end(tile.end)
-                                       : entries.first(tile.start);
-            if (lane() == 0) range[warp] = at;
+    ZENC_DEVICE u64 end(u64 end) const {
+        return warp_search(shape.high_words, [&](u64 w) { return least_slot(w) < end; });
+    }
+
+    ZENC_DEVICE u64 end() const { return shape.high_words; }
+
+    // The threads of a block share the words byte by byte.
+    ZENC_DEVICE void mark(u64 first, u64 end, const Tile& tile, Check* check) const {
+        for (u64 i = 8 * first + threadIdx.x; i < 8 * end; i += THREADS) {
+            const u64 word = high.word(i / 8), start = i % 8 * 8;
+            u64 number = high.below(i / 8) + population(word & low_mask(start));
+            for_each_bit(word >> start & 0xff,
+                         [&](u64 bit) { mark_one(i / 8, start + bit, number++, tile, check); });
         }
-        __syncthreads();
-        entries.mark(range[0], range[1], tile, check);
-        __syncthreads();
-        tile.for_each_word([&](u64 at, const u32* halves) {
-            const u64 listed = static_cast<u64>(halves[1]) << 32 | halves[0];
-            const u64 word = (entries.absent() ? ~listed : listed) & low_mask(segment.slots - 64 * at);
-            segment.bitmap[at] = word;
-            found += population(word);
-        });
     }
-    if (thread_of_row() == 0) entries.find_stray_bits(check);
-    return found;
-}
 
-// Of all others a word says what it is by itself.
-ZENC_DEVICE u64 word_of_index(const Segment& segment, u64 at) {
+private:
+    // No slot listed in `word` or behind it is below this; those listed before may be above it by as much as
+    // low bits can be.
+    ZENC_DEVICE u64 least_slot(u64 word) const {
+        const u64 ones = high.below(word);
+        return ((64 * word - ones) << shape.low) + ones;
+    }
+
+    ZENC_DEVICE u64 low_of(u64 i) const {
+        if (shape.low == 0) return 0;
+        const u64 bit = i * shape.low, word = bit / 64, shift = bit % 64;
+        u64 bits = low[word] >> shift;
+        if (shift + shape.low > 64) bits |= low[word + 1] << (64 - shift);
+        return bits & low_mask(shape.low);
+    }
+
+    ZENC_DEVICE bool follows_another(u64 word, u64 bit) const {
+        if (bit != 0) return (high.word(word) >> (bit - 1) & 1) != 0;
+        return word != 0 && high.word(word - 1) >> 63 != 0;
+    }
+
+    // Number i, whose high bit is this one.
+    ZENC_DEVICE void mark_one(u64 word, u64 bit, u64 i, const Tile& tile, Check* check) const {
+        const u64 lower = low_of(i);
+        const u64 number = (64 * word + bit - i) << shape.low | lower;
+        if (follows_another(word, bit) && low_of(i - 1) > lower)
+            blame(check, 1 + i, NOT_ASCENDING);
+        else if (number > shape.others)
+            blame(check, 1 + i, OUT_OF_RANGE);
+        tile.set(number + i);
+    }
+};
+
+// This thread's word of a tile that has any slots.
+ZENC_DEVICE u64 decoded_word(const Segment& segment, const Segment& high, const Tile& tile, Check* check) {
     const u64* const in = reinterpret_cast<const u64*>(segment.index);
+    const u64 at = tile.start / 64 + threadIdx.x;
+    if (segment.format == FORMAT_ELIAS_FANO) {
+        const EliasFanoIndex index(segment, high);
+        const u64 listed = listed_word(index, tile, segment.slots, check);
+        return index.shape.absent ? ~listed : listed;
+    }
+    if (segment.format == FORMAT_COO)
+        return coo_index_bytes(segment.slots) == 4
+                   ? listed_word(CooIndex<u32>(segment), tile, segment.slots, check)
+                   : listed_word(CooIndex<u64>(segment), tile, segment.slots, check);
     if (segment.format == FORMAT_DENSE) return ~0ULL;
+    if (at >= words_of(segment.slots)) return 0;
     return segment.format == FORMAT_BITMAP ? in[at] : word_of_blocks(in, block_shift(segment.format), at);
 }
 
-// The bits that the index has for slots or blocks.
-ZENC_DEVICE u64 bits_of_index(const Segment& segment) {
-    if (segment.format == FORMAT_DENSE || segment.slots == 0) return 0;
-    return segment.format == FORMAT_BITMAP ? segment.slots
-                                           : ((segment.slots - 1) >> block_shift(segment.format)) + 1;
+// What is wrong with a segment that can be said without its bits.
+ZENC_DEVICE i64 wrong_at_once(const Segment& segment, const Segment& high) {
+    if (segment.count > segment.slots || (segment.actual != nullptr && *segment.actual > segment.count))
+        return WRONG_COUNT;
+    if (segment.format < 0 || segment.format > LAST_FORMAT) return UNKNOWN_FORMAT;
+    if (segment.format == FORMAT_ELIAS_FANO && !EliasFanoIndex(segment, high).has_count()) return WRONG_COUNT;
+    return 0;
 }
 
-ZENC_DEVICE u64 decode_words(const Segment& segment, Check* check) {
-    u64 found = 0;
-    const bool in_place = segment.bitmap == reinterpret_cast<const u64*>(segment.index);
-    for (u64 w = thread_of_row(); w < words_of(segment.slots); w += threads_of_row()) {
-        const u64 word = word_of_index(segment, w) & low_mask(segment.slots - 64 * w);
-        if (!in_place) segment.bitmap[w] = word;
-        found += population(word);
-    }
-    if (thread_of_row() == 0 &&
-        stray_bits(reinterpret_cast<const u64*>(segment.index), bits_of_index(segment)))
-        blame(check, 0, STRAY_BITS);
-    return found;
-}
-
-// Whether what came can be a segment: it has no more slots than there are, or room for them.
-ZENC_DEVICE bool can_be(const Segment& segment) {
-    return segment.count <= segment.slots && (segment.actual == nullptr || *segment.actual <= segment.count);
-}
-
-// Returns the slots that this thread wrote.
-ZENC_DEVICE u64 decode_index(const Segment& segment, Check* check, Shared shared) {
-    const bool first = thread_of_row() == 0;
-    if (!can_be(segment)) {
-        if (first) blame(check, 0, WRONG_COUNT);
-        return 0;
-    }
-    if (segment.format < 0 || segment.format > LAST_FORMAT) {
-        if (first) blame(check, 0, UNKNOWN_FORMAT);
-        return 0;
-    }
+// Bits that are set behind the index, in its last word.
+ZENC_DEVICE void find_stray_bits(const Segment& segment, Check* check) {
+    const u64* const in = reinterpret_cast<const u64*>(segment.index);
+    const u64 slots = segment.slots, count = segment.count;
     if (segment.format == FORMAT_ELIAS_FANO) {
-        const EliasFanoIndex index(segment);
-        if (index.has_count()) return decode_tiles(segment, index, check, shared);
-        if (first) blame(check, 0, WRONG_COUNT);
-        return 0;
+        const EliasFano shape(slots, count);
+        if (shape.listed != 0 &&
+            (stray_bits(in, shape.low_bits()) || stray_bits(in + shape.low_words, shape.high_bits())))
+            blame(check, 0, STRAY_BITS);
+    } else if (segment.format == FORMAT_COO) {  // in room of which the end is not known anything may be
+        if (segment.actual == nullptr && stray_bits(in, 8 * coo_index_bytes(slots) * count))
+            blame(check, 1 + count, STRAY_BITS);
+    } else if (segment.format != FORMAT_DENSE && slots != 0) {
+        const u64 shift = segment.format == FORMAT_BITMAP ? 0 : block_shift(segment.format);
+        if (stray_bits(in, ((slots - 1) >> shift) + 1)) blame(check, 0, STRAY_BITS);
     }
-    if (segment.format != FORMAT_COO) return decode_words(segment, check);
-    if (coo_index_bytes(segment.slots) == 4)
-        return decode_tiles(segment, CooIndex<u32>(segment), check, shared);
-    return decode_tiles(segment, CooIndex<u64>(segment), check, shared);
 }
 
-// `checks` [n] are cleared. For elias_fano `ranks` are those of the index' high words, which are fewer than
-// those of the bitmap.
-ZENC_DEVICE void decode_indices(const Segment* segments, i64 n, Check* checks, i64* status) {
-    ZENC_SHARED(u32, bits, 2 * TILE_WORDS);
+// `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 + tiles_of_words(slots). Of
+// elias_fano high[i] are the high words with their ranks.
+ZENC_DEVICE void decode_indices(const Segment* segments, const Segment* high, i64 n, Check* checks,
+                                i64* status, u64* work, i64 work_words) {
+    ZENC_SHARED(u32, bits, 2 * THREADS);
     ZENC_SHARED(u64, range, 2);
     for_each_segment(n, [&](u64 i) {
         const Segment segment = segments[i];
-        const u64 found = decode_index(segment, checks + i, {bits, range});
+        Segment out = segment;
+        if (segment.bitmap == reinterpret_cast<const u64*>(segment.index)) out.bitmap = nullptr;
+        u64* const counter = work + i * static_cast<u64>(work_words);
+        u64 found = 0;
+        const i64 wrong = wrong_at_once(segment, high[i]);
+        for (u64 number;
+             wrong == 0 && (number = draw_tile(counter)) * THREADS < words_ranked(segment.slots);) {
+            const u64 start = number * Tile::SLOTS, left = start < segment.slots ? segment.slots - start : 0;
+            const Tile tile{bits, range, start, start + (left < Tile::SLOTS ? left : Tile::SLOTS)};
+            const u64 at = start / 64 + threadIdx.x;
+            if (number == 0 && threadIdx.x == 0) find_stray_bits(segment, checks + i);
+            const u64 listed = left == 0 ? 0 : decoded_word(segment, high[i], tile, checks + i);
+            const u64 word = at < words_of(segment.slots) ? listed & low_mask(segment.slots - 64 * at) : 0;
+            store_words(out, at, word, number, counter + 1);
+            found += population(word);
+        }
+        if (wrong != 0 && thread_of_row() == 0) blame(checks + i, 0, wrong);
         settle(segment, found, checks + i, status + i);
+        __syncthreads();  // the next segment may draw
     });
 }
 

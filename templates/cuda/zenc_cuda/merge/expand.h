@@ -34,9 +34,12 @@ ZENC_DEVICE const u8* address_of_unit(const Geometry<Mapping>& geometry, const S
     return address_of(segments[part], local / 64, static_cast<u32>(local % 64), row_bytes);
 }
 
-// Rows of one value: 32 runs a warp, each of which lies in one word of the bitmap of its part.
+// Rows of one value: 32 runs a warp, each of which lies in one word of the bitmap of its part. If it `keeps`,
+// sectors of which no value is there are not written.
 template <class Bits, class Mapping>
-ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* segments, Bits* out) {
+ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* segments, bool keeps,
+                             Bits* out) {
+    constexpr u32 SECTOR = 32 / sizeof(Bits);
     const Runs runs{run_shift(geometry.mapping)};
     for (u64 first = warp_of_row() * runs.all(); first < geometry.units;
          first += warps_of_row() * runs.all()) {
@@ -54,36 +57,42 @@ ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* s
         }
         for (u32 half = 0; half < runs.length(); half += AHEAD) {
             Bits values[AHEAD];
+            u32 writes = 0;
             runs.for_each(half * WARP, AHEAD, [&](u32 step, u32 owner, u32 place) {
                 const u64 of_run = __shfl_sync(ALL_LANES, bits, static_cast<int>(owner % WARP));
                 const Bits* const from = shuffle(row, owner % WARP);
                 const bool has = owner < WARP && (of_run >> place & 1) != 0;
                 values[step] = has ? from[population(of_run & low_mask(place))] : Bits{0};
+                const u64 sector = of_run >> (place & ~(SECTOR - 1)) & low_mask(SECTOR);
+                writes |= static_cast<u32>(!keeps || sector != 0) << step;
             });
             for (u32 step = 0; step < AHEAD && half + step < runs.length(); ++step)
-                if (const u64 to = first + (half + step) * WARP + lane(); to < geometry.units)
+                if (const u64 to = first + (half + step) * WARP + lane();
+                    to < geometry.units && (writes >> step & 1) != 0)
                     out[to] = values[step];
         }
     }
 }
 
-// out [units, row_bytes] = the rows of all units, +0 for absent ones; every byte is written once. Reads a
-// word and its rank for each unit, or run of them, and the rows that are there.
+// out [units, row_bytes] = the rows of all units, +0 for absent ones: every byte is written once, but if it
+// `keeps`, for then these are +0 already. Reads a word and its rank for each unit, or run of them, and the
+// rows that are there.
 template <class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
-                              u8* out) {
+                              bool keeps, u8* out) {
     if (geometry.width == 1 && row_bytes == 4)
-        return expand_runs(geometry, segments, reinterpret_cast<u32*>(out));
+        return expand_runs(geometry, segments, keeps, reinterpret_cast<u32*>(out));
     if (geometry.width == 1 && row_bytes == 2)
-        return expand_runs(geometry, segments, reinterpret_cast<u16*>(out));
+        return expand_runs(geometry, segments, keeps, reinterpret_cast<u16*>(out));
     if (geometry.width == 1 && row_bytes == 8)
-        return expand_runs(geometry, segments, reinterpret_cast<u64*>(out));
+        return expand_runs(geometry, segments, keeps, reinterpret_cast<u64*>(out));
     const u64 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {
         const u64 rows = geometry.units - first < together ? geometry.units - first : together;
         const u8* source = nullptr;
         if (lane() < rows) source = address_of_unit(geometry, segments, first + lane(), row_bytes);
-        copy_rows(source, static_cast<u32>(rows), row_bytes, out + (first + lane()) * row_bytes);
+        u8* const to = keeps && source == nullptr ? nullptr : out + (first + lane()) * row_bytes;
+        copy_rows(source, static_cast<u32>(rows), row_bytes, to);
     }
 }
 

@@ -141,15 +141,11 @@ ZENC_DEVICE void merge(const Segment* targets, i64 n, const Pieces* of, const Se
 // for.
 template <class T>
 ZENC_DEVICE void sum_tile(const Segment& target, const PiecesOf<T>& pieces, u64 each, u64 tile, u64* states) {
-    const u64 begin = (tile * WARPS + threadIdx.x / WARP) * each, at = begin + lane();
-    const u64 words = lane() < each ? words_of(target.slots) : 0;
+    const u64 begin = (tile * WARPS + threadIdx.x / WARP) * each, at = lane() < each ? begin + lane() : ~0ULL;
     u64 word = 0;
-    for (u64 k = 0; at < words && k < pieces.number; ++k) word |= pieces.pieces[k].bitmap[at];
-    if (at < words) target.bitmap[at] = word;
-    const u64 up_to = inclusive_in_warp(population(word));
-    const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), states, tile);
-    store_ranks(target.ranks, at, lane() < each ? words_ranked(target.slots) : 0,
-                before + up_to - population(word));
+    for (u64 k = 0; at < words_of(target.slots) && k < pieces.number; ++k)
+        word |= pieces.pieces[k].bitmap[at];
+    const u64 before = store_words(target, at, word, tile, states);
     WindowRows batch(begin, word, before);
     while (target.values != nullptr && batch.next() && batch.cut(target.count))
         merge_batch<T>(pieces, batch, pieces.width, target.values);
@@ -157,7 +153,7 @@ ZENC_DEVICE void sum_tile(const Segment& target, const PiecesOf<T>& pieces, u64 
 
 // targets[i] = the union of its pieces, with ranks; and where targets[i].values are not null, the sums, as
 // far as there is room for targets[i].count of them. Segment i counts in the words from work + i * work_words
-// on, which are 0 before: sum_words(slots, row bytes) of them.
+// on, which are 0 before: 1 + tiles_summed(slots, row bytes) of them.
 template <class T>
 ZENC_DEVICE void sum(const Segment* targets, i64 n, const Pieces* of, const Segment* pieces, u64 width,
                      u64* work, i64 work_words) {

@@ -87,9 +87,9 @@ ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row
     });
 }
 
-// The same as a dense tensor out [units, row_bytes], of which every byte is written; +0 for units that nobody
-// holds.
-ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row_bytes, u8* out) {
+// The same as a dense tensor out [units, row_bytes], with +0 for units that nobody holds: every byte is
+// written, but if it `keeps`, for then these are +0 already.
+ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row_bytes, bool keeps, u8* out) {
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
         const u64 there = static_cast<u64>(__popc(__ballot_sync(ALL_LANES, tile.there)));
@@ -101,7 +101,8 @@ ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row
             const u64 rows = sets.units() - first < WARP ? sets.units() - first : WARP;
             const u8* const source =
                 (any >> bit & 1) == 0 ? nullptr : address_of_owned(tile, parts, word, bit, row_bytes);
-            copy_rows(source, static_cast<u32>(rows), row_bytes, out + (first + lane()) * row_bytes);
+            u8* const to = keeps && source == nullptr ? nullptr : out + (first + lane()) * row_bytes;
+            copy_rows(source, static_cast<u32>(rows), row_bytes, to);
         }
     });
 }

@@ -32,11 +32,11 @@ struct Group {
     ZENC_DEVICE u32 mask() const { return ALL_LANES >> (WARP - size) << (lane() - rank()); }
 };
 
-// A row from nowhere is all 0.
+// A row from nowhere is all 0, and one to nowhere stays.
 template <class Vector, class Change>
 ZENC_DEVICE void move_rows(const Vector* from, u32 rows, u64 vectors, Vector* to, Change change) {
     if (vectors == 1) {
-        if (lane() < rows) *to = change(from == nullptr ? Vector{} : load_once(from));
+        if (lane() < rows && to != nullptr) *to = change(from == nullptr ? Vector{} : load_once(from));
         return;
     }
     const Group group(vectors);
@@ -45,7 +45,7 @@ ZENC_DEVICE void move_rows(const Vector* from, u32 rows, u64 vectors, Vector* to
         const u32 row = first + group.index();
         const Vector* const source = shuffle(from, row % WARP);
         Vector* const target = shuffle(to, row % WARP);
-        const u64 end = row < rows ? vectors : 0;
+        const u64 end = row < rows && target != nullptr ? vectors : 0;
 #pragma unroll 1
         for (u64 at = group.rank(); at < end; at += AHEAD * group.size) {
             Vector loaded[AHEAD];

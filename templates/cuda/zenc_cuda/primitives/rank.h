@@ -16,6 +16,17 @@ ZENC_DEVICE void store_ranks(u64* ranks, u64 at, u64 ranked, u64 before) {
         ranks[at / RANKED_WORDS] = made_rank(before, more[0], more[1], more[2]);
 }
 
+// Writes word `at` of a bitmap, unless that is null, and its ranks: lanes of a warp have words that follow
+// each other from a multiple of RANKED_WORDS on, and so have the warps of a tile, and all tiles; lanes
+// without a word are at ~0. Returns how many bits are set before the warp's words.
+ZENC_DEVICE u64 store_words(const Segment& to, u64 at, u64 word, u64 tile, u64* states) {
+    if (at < words_of(to.slots) && to.bitmap != nullptr) to.bitmap[at] = word;
+    const u64 mine = population(word), up_to = inclusive_in_warp(mine);
+    const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), states, tile);
+    store_ranks(to.ranks, at, words_ranked(to.slots), before + up_to - mine);
+    return before;
+}
+
 // The ranks of all segments. Segment i scans in the words from work + i * work_words on, which are 0 before:
 // scan_words(words_ranked(slots)) of them.
 //

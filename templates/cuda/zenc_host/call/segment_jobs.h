@@ -102,22 +102,21 @@ private:
         return false;
     }
 
-    // Returns those of which only the room is known.
+    // Returns those that are summed at once.
     Several make_room_for_sums(u64 first, u64 end) {
-        Several exact, roomy;
+        Several summed;
         for (u64 i = first; i < end; ++i) {
             if (!is_summed_at_once(jobs_[i])) continue;
             Held* const result = jobs_[i].result;
-            (result->roomy ? roomy : exact).push_back(result);
+            summed.push_back(result);
             result->valued = true;
             if (result->roomy) continue;
             result->at.count = 0;
             for (const Held* held : jobs_[i].from) result->at.count += held->at.count;
             if (result->at.count > result->at.slots) result->at.count = result->at.slots;
         }
-        make_sums(queue_, exact, unit_bytes_);
-        make_bodies(queue_, roomy, unit_bytes_);
-        return roomy;
+        make_bodies_ahead(queue_, summed, unit_bytes_);
+        return summed;
     }
 
     void mark(u64 first, u64 end) {
@@ -126,7 +125,7 @@ private:
         std::vector<Pieces> pieces;
         for (u64 i = first; i < end; ++i) results.push_back(jobs_[i].result);
         make_marks(queue_, results);
-        const Several roomy = make_room_for_sums(first, end);
+        const Several summed = make_room_for_sums(first, end);
         for (u64 i = first; i < end; ++i) {
             to.push_back(jobs_[i].result->at);
             pieces.push_back({from.size(), jobs_[i].from.size()});
@@ -141,7 +140,7 @@ private:
         else
             mark_nonzero(queue_, from, to);
         if (change != Change::MERGE) rank(queue_, to);
-        values_.admit(Way::MERGE, roomy);
+        values_.admit(Way::MERGE, summed);
         for (u64 i = first; i < end; ++i) settle(jobs_[i]);
     }
 

@@ -150,24 +150,35 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
     }
 }
 
-// Room for the values of sums of at.count units at most, and in front of them for the largest index that
-// these may get.
-inline void make_sums(Queue& queue, const Several& which, u64 unit_bytes) {
+// Room for values that are made before they are counted, of at.count units at most, and in front of them for
+// the largest index that they may get.
+inline void make_bodies_ahead(Queue& queue, const Several& which, u64 unit_bytes) {
+    Several exact, roomy;
+    for (Held* held : which) (held->roomy ? roomy : exact).push_back(held);
+    make_bodies(queue, roomy, unit_bytes);
     std::vector<Room*> rooms;
     const auto in_front = [](const Held& held) {
         return aligned(8 + most_index_bytes(held.asked, held.at.slots, held.at.count));
     };
-    for (Held* held : which) {
+    for (Held* held : exact) {
         held->body.bytes = in_front(*held) + aligned(held->at.count * unit_bytes);
         rooms.push_back(&held->body);
     }
     make_rooms(queue, rooms);
     if (!queue.ok()) return;
-    for (Held* held : which) held->at.values = held->body.at + in_front(*held);
+    for (Held* held : exact) held->at.values = held->body.at + in_front(*held);
 }
 
-// Values that are there get the place of their index in front of them; memory behind them is released.
+// Whether there was room for all values of one that has its count now.
+inline bool had_room(const Held& held, u64 unit_bytes) {
+    const u8* const values = static_cast<const u8*>(held.at.values);
+    return values != nullptr &&
+           (held.roomy || values + held.at.count * unit_bytes <= held.body.at + held.body.bytes);
+}
+
+// Its index gets a place in front of the values; what is left behind them is released.
 inline void lay_out(Queue& queue, Held& held, u64 unit_bytes) {
+    if (held.roomy) return;
     const WireLayout layout = layout_of(held, held.asked, unit_bytes);
     u8* const values = static_cast<u8*>(held.at.values);
     held.at.format = layout.format;

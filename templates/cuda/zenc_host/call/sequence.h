@@ -42,6 +42,7 @@ public:
             pack_.show(*each);
             jobs_.own(each);
         }
+        pack_.pack_values(packed_);
         if (const u64* const status = pack_.status(); status != nullptr && !capacity_.on())
             jobs_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
     }

@@ -23,28 +23,36 @@ inline void encode(Queue& queue, const Segments& segments) {
                  segments, number_of(segments), row_bytes(queue.call));
 }
 
-// The high words of every elias_fano index as a bitmap: their ranks say where each tile of slots begins.
-inline Segments high_words(const Segments& segments) {
-    Segments found;
-    for (const Segment& segment : segments) {
-        if (segment.format != FORMAT_ELIAS_FANO) continue;
-        const EliasFano shape(segment.slots, segment.count);
-        found.push_back(segment);
-        found.back().bitmap = reinterpret_cast<u64*>(segment.index) + shape.low_words;
-        found.back().slots = 64 * shape.high_words;
+// The high words of every elias_fano index as a bitmap with room for ranks, which say where each tile of
+// slots begins; of other segments nothing.
+inline Segments high_words(Queue& queue, const Segments& segments) {
+    Segments found(segments.size(), Segment{});
+    for (u64 i = 0; i < segments.size(); ++i) {
+        if (segments[i].format != FORMAT_ELIAS_FANO) continue;
+        const EliasFano shape(segments[i].slots, segments[i].count);
+        found[i].bitmap = reinterpret_cast<u64*>(segments[i].index) + shape.low_words;
+        found[i].slots = 64 * shape.high_words;
+        found[i].ranks = queue.allocate<u64>(ranks_of(found[i].slots));
     }
     return found;
 }
 
-// The bitmap of every segment from its index. Returns a status for each, on the device: 0 if it is a segment
-// of its count; else the bitmap becomes empty.
+// Bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if it is a
+// segment of its count; else it becomes empty.
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
-    if (const Segments high = high_words(segments); !high.empty()) rank(queue, high);
+    const Segments high = high_words(queue, segments);
+    Segments ranked;
+    for (const Segment& each : high)
+        if (each.ranks != nullptr) ranked.push_back(each);
+    if (!ranked.empty()) rank(queue, ranked);
     auto* const checks = queue.allocate_cleared<Check>(segments.size());
     auto* const status = queue.allocate<i64>(segments.size());
-    queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(most_words(segments), TILE_WORDS),
-                 rows_for(segments.size()), segments, number_of(segments), checks, status);
+    const u64 tiles = tiles_of_words(64 * most_words(segments)), work = 1 + tiles;
+    queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), rows_for(segments.size()), segments, high,
+                 number_of(segments), checks, status, queue.allocate_cleared<u64>(work * segments.size()),
+                 work);
+    for (const Segment& each : ranked) queue.release(each.ranks, ranks_of(each.slots));
     return status;
 }
 

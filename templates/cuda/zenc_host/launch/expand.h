@@ -9,13 +9,13 @@ static const Kernel EXPAND_DENSE("zenc_expand_dense");
 static const Kernel MARK_FOUND("zenc_mark_found");
 static const Kernel EXPAND_UNITS("zenc_expand_units");
 
-// Every unit of call.dense_out; nothing where `veto` is there, and is not 0.
+// Every unit of call.dense_out, but those that are +0 already; nothing where `veto` is there, and is not 0.
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
     const Call& call = queue.call;
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
     queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, row_bytes(call),
-                 veto, call.dense_out);
+                 veto, keeps_absent(call), call.dense_out);
 }
 
 // Whether slots are the same numbers as units: they ascend from part to part.

@@ -133,11 +133,12 @@ inline void join_units(Queue& queue, const Owners& chosen, const Segments& parts
                  call.values_out);
 }
 
-// Writes call.dense_out, every byte of it.
+// Writes call.dense_out, but for what is +0 already.
 inline void join_dense(Queue& queue, const Owners& chosen, const Segments& parts) {
     const Call& call = queue.call;
     queue.launch(JOIN_DENSE, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, parts, row_bytes(call), call.dense_out);
+                 chosen.several, chosen.owners, chosen.starts, parts, row_bytes(call), keeps_absent(call),
+                 call.dense_out);
 }
 
 }  // namespace zenc

@@ -2,6 +2,7 @@
 // when the host knows the counts, the values.
 #pragma once
 
+#include "zenc_host/call/segment_state.h"
 #include "zenc_host/launch/capacity.h"
 #include "zenc_host/launch/hash_insert.h"
 #include "zenc_host/launch/sort_duplicates.h"
@@ -14,6 +15,7 @@ static const Kernel PLACE_ONCE("zenc_place_once", Typed::YES);
 static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::YES);
 static const Kernel PLACE_POPULAR("zenc_place_popular", Typed::YES);
 static const Kernel PLACE_DENSE("zenc_place_dense", Typed::YES);
+static const Kernel PACK_VALUES("zenc_pack_values", Typed::YES);
 
 class Pack {
 public:
@@ -24,14 +26,15 @@ public:
                                             : ranked_together(words_of(queue.partition.part_slots.divisor))) {
     }
 
-    // The bitmap of all parts and its ranks.
+    // The bitmap of all parts and its ranks; of what is packed in one pass, the memory for them.
     void mark() {
         const u64 words = queue_.partition.parts * part_words_, work = scan_words(words_ranked(64 * words));
         const u64 ranks = ranks_bytes() / 8;
         ranks_ = queue_.allocate<u64>(ranks + words);
         bitmap_ = ranks_ + ranks;
         queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
-        if (!writes_words()) queue_.clear(bitmap_, 8 * words);
+        if (is_one_pass()) return;
+        queue_.clear(bitmap_, 8 * words);
         whole_ = Segment{};
         whole_.bitmap = bitmap_;
         whole_.ranks = ranks_;
@@ -47,7 +50,7 @@ public:
     // Gives the segment of part segment.part its bitmap and ranks.
     void show(Segment& segment) const {
         segment.bitmap = bitmap_ + segment.part * part_words_;
-        segment.ranks = ranks_ + segment.part * (part_words_ / RANKED_WORDS);
+        segment.ranks = ranks_ + segment.part * part_ranks();
     }
 
     // The same; the bitmap becomes its own.
@@ -58,7 +61,33 @@ public:
 
     // Whether the ranks of a segment are still those from here.
     bool has_ranks_of(const Segment& segment) const {
-        return segment.ranks == ranks_ + segment.part * (part_words_ / RANKED_WORDS);
+        return segment.ranks == ranks_ + segment.part * part_ranks();
+    }
+
+    // Of single values of a dense tensor: bitmaps, ranks, and as many values of all parts as there is room
+    // for.
+    void pack_values(const Several& parts) {
+        if (!is_one_pass()) return;
+        Several ahead;
+        for (Held* held : parts) {
+            if (!held->roomy) held->at.count = guess(held->at.slots);
+            if (!held->is_result) ahead.push_back(held);
+        }
+        make_bodies_ahead(queue_, ahead, bytes_of_row());
+        Segments table;
+        for (const Held* held : parts) table.push_back(held->at);
+        const Call& call = queue_.call;
+        const u64 tiles = tiles_of_words(64 * most_words(table)), work = 1 + tiles;
+        queue_.launch(PACK_VALUES, Queue::blocks_for_tiles(tiles, 1), rows_for(parts.size()),
+                      queue_.partition, table, call.values, call.divisor, keeps_absent(call),
+                      queue_.allocate_cleared<u64>(work * parts.size()), work);
+    }
+
+    // Remembers how many values there are, for the next call.
+    void learn(const Several& parts) {
+        if (!is_one_pass()) return;
+        u64& most = queue_.group.packed[queue_.call.signature] = 0;
+        for (const Held* held : parts) most = held->at.count > most ? held->at.count : most;
     }
 
     // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.
@@ -66,6 +95,7 @@ public:
 
     // Before values are placed in capacity mode: all of them have room, or no part has any.
     void admit(const Segments& parts) {
+        if (is_one_pass()) return capacity_.weigh(parts);
         whole_.actual = queue_.allocate<u64>(1);
         if (!queue_.ok()) return;
         if (status_ != nullptr) capacity_.expect({{status_, ~0ULL}});
@@ -120,7 +150,7 @@ private:
         const Call& call = queue_.call;
         const u64 values = static_cast<u64>(call.units) * static_cast<u64>(call.width);
         queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, queue_.partition, call.values,
-                      bitmap_);
+                      keeps_absent(call), bitmap_);
     }
 
     void place_once(const Segments& parts) const {
@@ -153,13 +183,23 @@ private:
                       queue_.partition, parts, call.values, call.divisor);
     }
 
-    // Whether marking writes every word, and sets no bits in what is cleared.
-    bool writes_words() const {
+    // Whether a dense tensor of single values is marked, ranked and placed in the order of slots.
+    bool is_one_pass() const {
         return queue_.call.ids == nullptr && queue_.call.width == 1 && queue_.call.tables == nullptr;
     }
 
     // In front of the bitmap.
-    u64 ranks_bytes() const { return aligned(8 * ranks_of(64 * queue_.partition.parts * part_words_)); }
+    u64 ranks_bytes() const { return aligned(8 * (queue_.partition.parts * part_ranks() + 1)); }
+
+    // From one part to the next, whose first rank is the last one here if all are ranked together.
+    u64 part_ranks() const { return part_words_ / RANKED_WORDS + (is_one_pass() ? 1 : 0); }
+
+    // Values of a part that there is room for: somewhat more than the last time, or a share of its slots.
+    u64 guess(u64 slots) const {
+        const auto known = queue_.group.packed.find(queue_.call.signature);
+        const u64 last = known == queue_.group.packed.end() ? slots / 16 : known->second;
+        return last + last / 4 + 64 < slots ? last + last / 4 + 64 : slots;
+    }
 
     u64 bytes_of_row() const { return static_cast<u64>(row_bytes(queue_.call)); }
 

@@ -59,11 +59,28 @@ private:
         return true;
     }
 
+    // Whether values are where they belong: sums, and own ones for which there was room when they were
+    // packed. What there is of others is not used.
+    bool are_there(Way way, const Several& results) {
+        if (way == Way::LAY_OUT) return true;
+        if (way != Way::PLACE) return false;
+        bool all = true;
+        for (const Held* held : results) all &= had_room(*held, unit_bytes_);
+        if (!capacity_.on()) pack_.learn(results);
+        for (Held* held : results)
+            if (!all) release(queue_, held->body);
+        return all;
+    }
+
     void follow(u64 first, u64 end) {
         Several results;
         for (u64 i = first; i < end; ++i) results.push_back(recipes_[i].result);
-        if (recipes_[first].way == Way::LAY_OUT) {
-            for (Held* held : results) lay_out(queue_, *held, unit_bytes_);
+        if (are_there(recipes_[first].way, results)) {
+            admit(recipes_[first].way, results);
+            for (Held* held : results) {
+                lay_out(queue_, *held, unit_bytes_);
+                held->valued = true;
+            }
             return;
         }
         make_bodies(queue_, results, unit_bytes_);

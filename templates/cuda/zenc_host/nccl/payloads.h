@@ -103,7 +103,6 @@ private:
         for (const Held* held : came) received.push_back(held->at);
         if (!queue_.ok() || received.empty()) return;
         const i64* status = decode(queue_, received);
-        rank(queue_, received);
         if (!queue_.ok()) return;
         for (const Message& message : receives)
             for (const Held* held : message.segments)
