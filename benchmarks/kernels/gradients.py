@@ -61,7 +61,7 @@ class Gradient:
     def __init__(self, kernels: Kernels, shape: Shape, seed: int = 1) -> None:
         rng = np.random.default_rng(seed)
         self.kernels, self.units, self.width = kernels, 0 if shape.density == 0 else shape.units, shape.width
-        self.g = kernels.geometry(self.units, shape.width, PARTS)
+        self.g = kernels.geometry(self.units, shape.width, PARTS, dense=True)
         self.n = round(self.units * shape.density)
         self.unit_bytes = 4 * shape.width
         self.ids = rng.permutation(self.units)[: self.n].astype(np.int64)
@@ -182,7 +182,7 @@ class Sum:
         count = self.kernels.union(self.bitmaps, self.g.part_words, at(self.union))
         self.out = zeros(count, self.width)
         self.received_bytes = sum(each.bodies[0][3] for each in gradients) * first.unit_bytes
-        self.whole = np.zeros(self.g.words, np.uint64)
+        self.whole, self.nothing = np.zeros(self.g.words, np.uint64), np.zeros(self.g.words, np.uint64)
         every = [at(each.decoded) for each in gradients]
         self.count = self.kernels.union(every, self.g.words, at(self.whole))
         self.sums = np.ones((self.count, self.width), np.float32)
@@ -202,7 +202,7 @@ class Sum:
         self.kernels.expand_units(DTYPE, self.g, at(self.whole), self.parts, at(self.ids), at(self.rows))
 
     def expand_dense(self) -> None:
-        self.kernels.expand_dense(DTYPE, self.g, at(self.whole), self.parts, at(self.dense))
+        self.kernels.expand_dense(DTYPE, self.g, at(self.whole), self.parts, at(self.nothing), at(self.dense))
 
 
 class Peers:

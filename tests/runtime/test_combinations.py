@@ -121,6 +121,33 @@ def test_dense_units_of_signed_zeros_alone_are_absent():
     assert ranks[0].stats["units_in"] == 1 and ranks[1].stats["units_in"] == 0
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    formats=st.sampled_from([("auto", "auto"), ("coo", "bitmap"), ("elias_fano", "coo"), ("block(8)", "dense")]),
+    unit=st.sampled_from(["row", "element"]),
+    dtype=st.sampled_from(DTYPES),
+    shape=st.tuples(st.integers(1, 200), st.integers(1, 3)),
+    zeros=st.sampled_from([0.0, 0.7, 1.0]),
+    step=st.integers(1, 2),
+    seed=st.integers(0, 1000),
+)
+def test_zeros_of_either_sign_become_positive_where_nobody_has_a_unit(formats, unit, dtype, shape, zeros, step, seed):
+    """The same bits on all ranks, though each has other zeros: in place, with NaN, and in a tensor with gaps."""
+    ranks, drawn = ranks_of(COMBINATIONS[-1], *formats, unit, 3), torch.Generator().manual_seed(seed)
+    inputs = []
+    for _ in ranks:
+        tensor = torch.randn(shape, generator=drawn).where(torch.rand(shape, generator=drawn) > 0.9, -0.0)
+        tensor[0, 0] = float("nan")
+        tensor = tensor.where(torch.rand(shape, generator=drawn) >= zeros, 0.0)
+        inputs.append(tensor.to(dtype).repeat_interleave(step, 0)[::step])
+    units = 1 if unit == "element" else shape[1]
+    held = torch.stack([tensor.contiguous().view(-1, units) != 0 for tensor in inputs]).any(0).any(1)
+    results = [result.contiguous().view(-1, units) for result in run_all(ranks, inputs)]
+    bits = [result.view(torch.uint8) for result in results]
+    assert all(torch.equal(each, bits[0]) for each in bits)
+    assert not bits[0].view(len(held), -1)[~held].any()
+
+
 @pytest.mark.parametrize("unit", ["row", "element"])
 def test_units_that_are_not_the_tensors_own(unit):
     """A COO tensor with two sparse dimensions under row units, and one with rows under element units."""

@@ -22,11 +22,11 @@ def test_only_the_result_is_held_in_the_end(name, size, make, monkeypatch):
     held = []
     result = CpuCall._result
 
-    def watched(self: CpuCall, tensor: torch.Tensor) -> torch.Tensor:
+    def watched(self: CpuCall, *of_call: object) -> torch.Tensor:
         of, expand = self.interpreter, self.script.program.expand
         sets = of.sets.held if isinstance(of, HolderInterpreter) else {}
         held.append((set(of.held) == set(expand.segments), set(sets) == set(expand.sets)))
-        return result(self, tensor)
+        return result(self, *of_call)
 
     monkeypatch.setattr(CpuCall, "_result", watched)
     ranks = collectives(zenc.compile(name, ranks=size), size)

@@ -172,11 +172,14 @@ class Tensors:
         starts = np.concatenate([[0], np.cumsum(self.part_counts(bitmap))])[:-1].astype(np.int64)
         return [address(values) + int(start) * self.geometry.width * values.itemsize for start in starts]
 
-    def expand_dense(self, bitmap: np.ndarray, values: np.ndarray) -> np.ndarray:
-        out = self.values(self.geometry.units)
-        parts = self.part_values(bitmap, values)
-        self.kernels.expand_dense(self.dtype.name, self.geometry, address(bitmap), parts, address(out))
-        return out
+    def expand_dense(self, bitmap: np.ndarray, values: np.ndarray, tensor: np.ndarray | None = None) -> np.ndarray:
+        """The sum in place of ``tensor``, of zeros if there is none."""
+        if tensor is None:
+            tensor = np.zeros((self.geometry.units, self.geometry.width), self.dtype.storage)
+        parts, own = self.part_values(bitmap, values), self.mark_dense(tensor)
+        at = address(bitmap), parts, address(own), address(tensor)
+        self.kernels.expand_dense(self.dtype.name, self.geometry, *at)
+        return tensor
 
     def expand_units(self, bitmap: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, out = np.full(len(values), -1, np.int64), self.values(len(values))

@@ -117,7 +117,8 @@ class Collective:
 
         Raises:
             TensorError: for a tensor that can't be summed; nothing was sent.
-            SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline.
+            SynchronisationError: ranks disagree, a peer is gone, or a wait passed its deadline. A dense ``tensor`` has
+                its values still, or the sum already; and +0 where it had -0, maybe.
         """
         self.communicator.ensure_healthy()
         summand = as_tensor(tensor)

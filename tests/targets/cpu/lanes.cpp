@@ -55,7 +55,7 @@ void nonzero_values() {
             const Bits sign = random_bits() % 2 != 0 ? SIGN : 0;
             rows[i] = (wanted >> i & 1) != 0 ? static_cast<Bits>(sign | (Bits{1} << trial % 8)) : sign;
         }
-        demand(nonzero_word(rows, 64, One()) == wanted, "nonzero values");
+        demand(occupied_word(rows, 64, One()) == wanted, "nonzero values");
     }
 }
 

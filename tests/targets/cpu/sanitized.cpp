@@ -99,7 +99,10 @@ void round_trip(const Geometry<Mapping>& geometry, u64 n) {
         travel(bitmap.data() + word, slots, FORMAT_ELIAS_FANO);
     }
     std::vector<T> dense(geometry.units * width);
-    expand_dense(geometry, bitmap.data(), parts.data(), dense.data());
+    for (T& value : dense) value = Type<T>::round(below(9) == 0 ? 5.0F : -0.0F);
+    std::vector<u64> own(geometry.words());
+    demand(mark_tensor(geometry, dense.data(), own.data()) >= 0, "mark a tensor");
+    demand(expand_dense(geometry, bitmap.data(), parts.data(), own.data(), dense.data()) == 0, "expand");
     std::vector<i64> ids(distinct);
     std::vector<T> rows(distinct * width);
     demand(expand_units(geometry, bitmap.data(), parts.data(), ids.data(), rows.data()) ==
@@ -115,6 +118,20 @@ void round_trip(const Geometry<Mapping>& geometry, u64 n) {
     place_dense(geometry, dense.data(), marks.data(), 1, again.outs.data());
     units[below(n)] = static_cast<i64>(geometry.units);
     demand(mark_units(geometry, units.data(), n, bitmap.data(), slots_of.data()) < 0, "unit out of range");
+}
+
+std::vector<u64> block_tables;
+
+// Where single elements are permuted, with tables until the next call.
+Geometry<PermutedBlocks> permuted(u64 units, u64 width, u64 parts, u64 block) {
+    const auto signed_ = [](u64 n) { return static_cast<i64>(n); };
+    const Geometry<PermutedBlocks> plain(signed_(units), signed_(width), signed_(parts),
+                                         PermutedBlocks(7, units, block));
+    if (width != 1) return plain;
+    block_tables.assign(static_cast<u64>(table_words(plain)), 0);
+    const auto made = with_tables(plain, block_tables.data());
+    build_tables(made);
+    return made;
 }
 
 // Every unit has one slot, in the part of its h0, in ascending order; the gaps behind small parts have none.
@@ -164,7 +181,7 @@ void sparsify(u64 slots, u64 width, const std::vector<T>& dense) {
     std::vector<Bits> some(mark_nonzero_rows(every.data(), words, width, rows, kept.data()) * width);
     copy_kept_rows(every.data(), kept.data(), words, width, rows, some.data());
     std::vector<Bits> again(slots * width);
-    densify_rows(kept.data(), slots, width, some.data(), again.data());
+    spread_rows(kept.data(), every.data(), slots, width, some.data(), again.data());
     for (u64 i = 0; i < slots * width; ++i)
         demand(magnitude_bits(rows[i]) == 0 || rows[i] == again[i], "a value lost its bits");
 }
@@ -189,7 +206,9 @@ void merge_some(u64 m, u64 slots, u64 width) {
     demand(merge(m, bitmap_of.data(), values_of.data(), words, width, out.data()) == static_cast<i64>(count),
            "merged count");
     std::vector<T> dense(slots * width);
-    densify_rows(all.data(), slots, width, out.data(), dense.data());
+    std::vector<u64> every(words);
+    fill_bitmap(every.data(), slots);
+    spread_rows(all.data(), every.data(), slots, width, out.data(), dense.data());
     sparsify(slots, width, dense);
 }
 
@@ -198,14 +217,13 @@ void every_kernel() {
     for (const u64 units : {1, 2, 63, 64, 65, 300, 1000})
         for (const u64 width : {1, 3, 70})
             for (const u64 parts : {1, 3, 8, 400}) {
-                const auto cut = [&](auto mapping) {
-                    return Geometry<decltype(mapping)>(static_cast<i64>(units), static_cast<i64>(width),
-                                                       static_cast<i64>(parts), mapping);
-                };
+                const Geometry<Contiguous> contiguous(static_cast<i64>(units), static_cast<i64>(width),
+                                                      static_cast<i64>(parts), Contiguous());
                 for (const u64 n : {u64{1}, units, 3 * units}) {
-                    round_trip<T>(cut(Contiguous()), n);
-                    round_trip<T>(cut(Permutation(7, units, block_of(0, units, width, parts))), n);
-                    if (width == 1) round_trip<T>(cut(Permutation(7, units, MOST_BLOCK)), n);
+                    round_trip<T>(contiguous, n);
+                    round_trip<T>(permuted(units, width, parts, block_of(0, units, width, parts)), n);
+                    for (u64 block = LEAST_BLOCK; width == 1 && block <= MOST_BLOCK; block *= 2)
+                        round_trip<T>(permuted(units, width, parts, block), n);
                 }
                 hashed_round_trips<T, 3>(units, width, parts, 2.0, 0.2);
                 hashed_round_trips<T, 1>(units, width, parts, 0.0, 0.0);

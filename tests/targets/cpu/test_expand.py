@@ -12,7 +12,7 @@ SHAPES = [(0, 1, 2), (1, 1, 1), (1, 3, 4), (63, 1, 2), (200, 3, 7), (130, 64, 4)
 @pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
 def test_a_tensor_survives_the_round_trip(kernels, dtype, at, units, width, parts, density):
     rng = np.random.default_rng(6)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
     ids = np.sort(rng.permutation(units)[: round(units * density)])
     values = dtype.narrow(rng.standard_normal((len(ids), width)).astype(np.float32))
     bitmap, placed = tensors.place_units(ids, values)
@@ -24,15 +24,33 @@ def test_a_tensor_survives_the_round_trip(kernels, dtype, at, units, width, part
     assert np.array_equal(rows, values)
 
 
+@pytest.mark.parametrize("units, width, parts", SHAPES)
+@pytest.mark.parametrize("density", [0.0, 0.1, 0.7])
+def test_a_sum_in_place_leaves_nothing_of_what_was_there(kernels, dtype, at, units, width, parts, density):
+    """Not the tensor's own units that the sum has not, as where they cancelled out; nor zeros of either sign."""
+    rng = np.random.default_rng(9)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
+    ids = np.flatnonzero(rng.random(units) < density)
+    sums = dtype.narrow(rng.standard_normal((len(ids), width)).astype(np.float32))
+    bitmap, placed = tensors.place_units(ids, sums)
+    tensor = dtype.narrow(np.where(rng.random((units, width)) < 0.5, -0.0, 0.0).astype(np.float32))
+    mine = rng.random(units) < 0.2
+    tensor[mine] = dtype.narrow(rng.standard_normal((mine.sum(), width)).astype(np.float32))
+    expected = np.zeros_like(tensor)
+    expected[ids] = sums
+    assert tensors.expand_dense(bitmap, placed, tensor).tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("slots, width", [(0, 1), (1, 1), (64, 1), (65, 3), (300, 64), (130, 1000)])
 @pytest.mark.parametrize("density", [0.0, 0.3, 1.0])
-def test_densify_fills_absent_slots_with_zero(kernels, dtype, at, slots, width, density):
+def test_a_part_is_filled_up_with_zeros(kernels, dtype, at, slots, width, density):
     rng = np.random.default_rng(7)
     tensors = at.Tensors(kernels, kernels.geometry(slots, width, 1), dtype)
     present = np.sort(rng.permutation(slots)[: round(slots * density)])
     values = dtype.narrow(rng.standard_normal((len(present), width)).astype(np.float32))
-    bitmap, out = at.bitmap_of(present, slots), tensors.values(slots)
-    kernels.densify(dtype.name, at.address(bitmap), slots, width, at.address(values), at.address(out))
+    bitmap, filled, out = at.bitmap_of(present, slots), at.bitmap_of(np.arange(slots), slots), tensors.values(slots)
+    at_bitmaps = at.address(bitmap), at.address(filled)
+    kernels.spread(dtype.name, *at_bitmaps, slots, width, at.address(values), at.address(out))
     expected = np.zeros((slots, width), values.dtype)
     expected[present] = values
     assert np.array_equal(out, expected)

@@ -176,4 +176,4 @@ def test_rows_are_split_and_joined(holding, at, held, row_bytes, seed):
     dense = np.full_like(tensor, 0xA5)
     at_any = at.address(agreed.any)
     holding.join_dense(at_any, agreed.units, *fixed, at.address(parts), row_bytes, at.address(dense))
-    assert np.array_equal(dense, np.where(held.any(0)[:, None], tensor, 0))
+    assert np.array_equal(dense, np.where(held.any(0)[:, None], tensor, 0xA5))

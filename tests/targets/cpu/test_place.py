@@ -38,7 +38,7 @@ def expected_marks(tensors, units):
 @pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
 def test_distinct_units_are_copied_in_slot_order(kernels, dtype, at, units, width, parts, density):
     rng = np.random.default_rng(1)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
     ids = rng.permutation(units)[: round(units * density)]
     values = random_values(dtype, len(ids), width, rng)
     bitmap, out = tensors.place_units(ids, values)
@@ -50,7 +50,7 @@ def test_distinct_units_are_copied_in_slot_order(kernels, dtype, at, units, widt
 @pytest.mark.parametrize("divisor", [1, 3])
 def test_duplicates_are_summed_in_input_order(kernels, dtype, at, units, width, parts, divisor):
     rng = np.random.default_rng(2)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
     ids = rng.integers(0, units, 3 * units + 1)
     values = random_values(dtype, len(ids), width, rng)
     bitmap, out = tensors.place_units(ids, values, divisor)
@@ -80,7 +80,7 @@ def test_mean_of_distinct_units_is_divided_once(kernels, dtype, at):
 @pytest.mark.parametrize("density", [0.0, 0.05, 0.6, 1.0])
 def test_dense_tensors_give_their_nonzero_units(kernels, dtype, at, units, width, parts, density):
     rng = np.random.default_rng(4)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
     tensor = random_values(dtype, units, width, rng)
     keep = rng.random(units) < density
     column = rng.integers(0, width, units)  # one value a row is enough
@@ -94,7 +94,7 @@ def test_dense_tensors_give_their_nonzero_units(kernels, dtype, at, units, width
 
 
 def test_nan_is_marked_and_negative_zero_is_not(kernels, dtype, at):
-    tensors = at.Tensors(kernels, kernels.geometry(200, 1, 3), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(200, 1, 3, dense=True), dtype)
     special = dtype.narrow(np.array([np.nan, -0.0, 0.0, np.inf, -np.inf, 1e-7], np.float32))
     tensor = np.concatenate([special, np.zeros(194, special.dtype)])[:, None].copy()
     assert np.array_equal(tensors.mark_dense(tensor), expected_marks(tensors, np.array([0, 3, 4, 5])))
@@ -107,7 +107,7 @@ def test_payload_bits_travel_unchanged(kernels, dtype, at):
     mantissa = {"f32": 23, "f64": 52, "f16": 10, "bf16": 7}[dtype.name]
     signalling = (1 << (size - 1)) - (1 << mantissa) + 1
     stored = np.array([signalling, 1 << (size - 1), 1, 5, 7], bits).view(dtype.storage)[:, None].copy()
-    tensors = at.Tensors(kernels, kernels.geometry(5, 1, 2), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(5, 1, 2, dense=True), dtype)
     bitmap, out = tensors.place_units(np.arange(5), stored)
     assert np.array_equal(tensors.expand_dense(bitmap, out).view(bits), stored.view(bits))
 

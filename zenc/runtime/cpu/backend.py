@@ -53,7 +53,8 @@ class CpuBackend:
         return CpuPrepared(self, layout, HolderOps(whole, sets, *self._by_holders))
 
     def _ops(self, layout: Layout, parts: int) -> SegmentOps:
-        return SegmentOps(self._kernels, self._kernels.geometry(layout.units, layout.width, parts), layout)
+        geometry = self._kernels.geometry(layout.units, layout.width, parts, dense=not layout.is_sparse)
+        return SegmentOps(self._kernels, geometry, layout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class Interpreter(Protocol):
         """Wait until all that was sent in the phase is on its way."""
 
     def expand_into(self, tensor: torch.Tensor) -> None:
-        """Write the sum to ``tensor`` [units, width], contiguous; absent units become +0."""
+        """Turn ``tensor`` [units, width], the values that were packed, into the sum; absent units are +0."""
 
     def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The sum as ascending unit ids [k] int64 and values [k, width]."""
@@ -148,12 +148,13 @@ class CpuCall:
         """
         started = time.perf_counter()
         with within("pack"):
-            self.interpreter.pack(contribution_of(tensor, self.layout), divisor)
+            contribution = contribution_of(tensor, self.layout)
+            self.interpreter.pack(contribution, divisor)
         packed = time.perf_counter()
         self._play_phases()
         played = time.perf_counter()
         with within("expand"):
-            result = self._result(tensor)
+            result = self._result(tensor, contribution)
         seconds_pack, seconds_expand = packed - started, time.perf_counter() - played
         counts = self.interpreter.counts_in, self.interpreter.counts_out
         return Reduction(result, *counts, seconds_pack, seconds_expand, waited=self.channel.waited)
@@ -170,14 +171,10 @@ class CpuCall:
             self.interpreter.end()
             stats.seconds += time.perf_counter() - started
 
-    def _result(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _result(self, tensor: torch.Tensor, contribution: Contribution) -> torch.Tensor:
         if self.layout.is_sparse:
             return sparse_result(*self.interpreter.expand_units(), self.layout)
-        target = tensor.detach()
-        if target.is_contiguous():
-            self.interpreter.expand_into(target)
-        else:
-            buffer = torch.empty(self.layout.shape, dtype=self.layout.dtype)
-            self.interpreter.expand_into(buffer)
-            target.copy_(buffer)
+        self.interpreter.expand_into(contribution.values)
+        if not tensor.is_contiguous():
+            tensor.detach().copy_(contribution.values)
         return tensor

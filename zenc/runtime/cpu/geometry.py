@@ -4,8 +4,8 @@
     bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
                      part_words is a multiple of RANKED_WORDS, part_slots one of block
 
-Parts are equal but for the last ones. Where a mapping has tables, each part has a size of its own, and ``part_slots``
-is that of the largest: behind the others there are gaps, numbers that are no slots. Kernels cut by
+Parts are equal but for the last ones. Under hashing each part has a size of its own, and ``part_slots`` is that of the
+largest: behind the others there are gaps, numbers that are no slots. Kernels cut by
 ``templates/shared/zenc/geometry.h``.
 """
 
@@ -27,10 +27,10 @@ def words_of(slots: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class HashTables:
-    """The tables of a mapping at ``address``, in memory that ``keep`` owns: 8 bytes a unit.
+class Tables:
+    """The tables of a mapping at ``address``, in memory that ``keep`` owns.
 
-    ``sizes`` has the slots of each part.
+    Of hashing: 8 bytes a unit, and in ``sizes`` the slots of each part. Of permuted blocks: 8 bytes a block.
     """
 
     address: int
@@ -48,7 +48,7 @@ class Geometry:
     units: int
     width: int
     parts: int
-    tables: HashTables | None = None
+    tables: Tables | None = None
     block: int = 1
     cut: tuple[int, int, int, int] = field(init=False, repr=False)
     """The arguments of kernels: units, width, parts, and the address of the tables or 0."""
@@ -66,9 +66,14 @@ class Geometry:
             )
 
     @property
+    def sizes(self) -> tuple[int, ...]:
+        """The slots of each part under hashing, else nothing."""
+        return self.tables.sizes if self.tables else ()
+
+    @property
     def part_slots(self) -> int:
-        """Slots of the largest part: without tables ceil(blocks / parts) blocks."""
-        return max(self.tables.sizes) if self.tables else slots_of(self.units, self.parts, 0, self.block)
+        """Slots of the largest part: ceil(blocks / parts) blocks, or what hashing gives it."""
+        return max(self.sizes) if self.sizes else slots_of(self.units, self.parts, 0, self.block)
 
     @property
     def part_words(self) -> int:
@@ -81,7 +86,5 @@ class Geometry:
         return self.parts * self.part_words
 
     def slots_of(self, part: int) -> int:
-        """Slots of ``part``: ``part_slots``, or what is left of the units; or what the tables say."""
-        if self.tables:
-            return self.tables.sizes[part]
-        return slots_of(self.units, self.parts, part, self.block)
+        """Slots of ``part``: ``part_slots``, or what is left of the units; or what hashing gives it."""
+        return self.sizes[part] if self.sizes else slots_of(self.units, self.parts, part, self.block)

@@ -75,7 +75,7 @@ class HolderKernels:
     def join_dense(
         self, any: int, units: int, owners: int, parts: int, part_values: int, row_bytes: int, out: int
     ) -> None:
-        """Write ``out`` [units, row_bytes] from ``part_values`` [parts]; units that are not in ``any`` become 0."""
+        """Write the units in ``any`` to ``out`` [units, row_bytes], from ``part_values`` [parts]."""
         _count(self._functions["join_dense"](any, units, owners, parts, part_values, row_bytes, out))
 
 

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
 from zenc.runtime.cpu.bindings import opened
-from zenc.runtime.cpu.geometry import Geometry, HashTables
+from zenc.runtime.cpu.geometry import Geometry, Tables
 from zenc.scheme.model import Format
 from zenc.wire.constants import WIRE_NUMBERS, KernelStatus
 
@@ -58,37 +58,39 @@ class Kernels:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._functions, self._typed = opened(self.path)
-        self._tables: WeakValueDictionary[tuple[int, int], HashTables] = WeakValueDictionary()
+        self._tables: WeakValueDictionary[tuple[int, int], Tables] = WeakValueDictionary()
         self._building = threading.Lock()
 
-    def geometry(self, units: int, width: int, parts: int) -> Geometry:
+    def geometry(self, units: int, width: int, parts: int, dense: bool = False) -> Geometry:
         """The geometry of a tensor under these kernels' mapping. Methods need one that was made here.
 
-        Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping.
+        ``dense``: for the methods that take a dense tensor, too. Raises TensorError: ``tensor-too-large``, and
+        ``out-of-memory`` for tables, which hashing always has and single elements that are permuted if ``dense``.
         """
         plain = Geometry(units, width, parts, block=self._functions["block"](units, width, parts))
-        words = self._functions["table_words"](units, parts)
+        words = self._functions["table_words"](units, width, parts, dense)
         if words < 0:
-            message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"
-            raise TensorError(Diagnostic("tensor-too-large", message, help="use 'balanced by permutation'"))
-        return replace(plain, tables=self._tables_of(units, parts, words)) if words else plain
+            raise _too_large(plain)
+        return replace(plain, tables=self._tables_of(plain, words)) if words else plain
 
-    def _tables_of(self, units: int, parts: int, words: int) -> HashTables:
-        """The tables for ``units`` in ``parts``, which all geometries that are in use share."""
+    def _tables_of(self, geometry: Geometry, words: int) -> Tables:
+        """The tables for ``geometry``, which all those of as many units and parts that are in use share."""
+        key = geometry.units, geometry.parts
         with self._building:
-            known = self._tables.get((units, parts))
+            known = self._tables.get(key)
             if known is None:
-                known = self._tables[units, parts] = self._made_tables(units, parts, words)
+                known = self._tables[key] = self._made_tables(geometry, words)
             return known
 
-    def _made_tables(self, units: int, parts: int, words: int) -> HashTables:
+    def _made_tables(self, geometry: Geometry, words: int) -> Tables:
         try:
             data = (ctypes.c_uint64 * words)()
         except MemoryError:
-            message = f"there is no memory left for the tables of {units} units, {8 * words:,} bytes"
+            message = f"there is no memory left for the tables of {geometry.units} units, {8 * words:,} bytes"
             raise TensorError(Diagnostic("out-of-memory", message)) from None
-        self._functions["build_tables"](units, parts, data)
-        return HashTables(ctypes.addressof(data), tuple(data[1 : 1 + parts]), data)
+        self._functions["build_tables"](geometry.units, geometry.width, geometry.parts, data)
+        sizes = tuple(data[1 : 1 + geometry.parts]) if geometry.block == 1 else ()
+        return Tables(ctypes.addressof(data), sizes, data)
 
     def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
@@ -118,7 +120,7 @@ class Kernels:
     def mark_dense(self, dtype: str, geometry: Geometry, tensor: int, bitmap: int) -> int:
         """Define ``bitmap`` [geometry.words]: units of ``tensor`` [units, width] with any bits but those of +0 and -0.
 
-        Returns how many there are.
+        Returns how many there are. All other units become +0.
         """
         g = geometry
         return _count(self._typed["mark_dense"][dtype](*g.cut, tensor, bitmap))
@@ -165,13 +167,9 @@ class Kernels:
         at = outs.buffer_info()[0]
         _count(self._typed["place_dense"][dtype](*geometry.cut, tensor, bitmap, before, divisor, at))
 
-    def densify(self, dtype: str, bitmap: int, slots: int, width: int, values: int, out: int) -> None:
-        """Write ``out`` [slots, width]: the values of the occupied slots of one part, +0 elsewhere."""
-        _count(self._typed["densify"][dtype](bitmap, slots, width, values, out))
-
-    def fill_bitmap(self, bitmap: int, slots: int) -> None:
-        """Define ceil(slots / 64) words: all slots occupied."""
-        _count(self._functions["fill_bitmap"](bitmap, slots))
+    def fill_bitmap(self, bitmap: int, slots: int) -> int:
+        """Define ceil(slots / 64) words: all slots occupied. Returns ``slots``."""
+        return _count(self._functions["fill_bitmap"](bitmap, slots))
 
     def fill_blocks(self, bitmap: int, slots: int, block: int, out: int) -> int:
         """Define ceil(slots / 64) words of ``out``: every block of ``block`` slots in which any is occupied.
@@ -258,10 +256,16 @@ class Kernels:
         at = marks.buffer_info()[0], rows.buffer_info()[0]
         return _count(self._typed["merge"][dtype](len(bitmaps), *at, words, width, out))
 
-    def expand_dense(self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], out: int) -> None:
-        """Write ``out`` [units, width] from the segments of all parts; absent units are +0."""
+    def expand_dense(
+        self, dtype: str, geometry: Geometry, bitmap: int, part_values: Sequence[int], own: int, tensor: int
+    ) -> None:
+        """Turn ``tensor`` [units, width], in which ``mark_dense`` found the units ``own``, into the sum.
+
+        ``bitmap`` and ``part_values`` are the segments of all parts; absent units are +0.
+        """
         pointers = array("Q", part_values)
-        _count(self._typed["expand_dense"][dtype](*geometry.cut, bitmap, pointers.buffer_info()[0], out))
+        at = pointers.buffer_info()[0]
+        _count(self._typed["expand_dense"][dtype](*geometry.cut, bitmap, at, own, tensor))
 
     def expand_units(
         self,
@@ -286,6 +290,16 @@ def _count(status: int) -> int:
         raise TensorError(Diagnostic("out-of-memory", "there is no memory left for a kernel's work space"))
     message = f"a kernel was called with arrays that contradict each other: {_reason(status)}"
     raise InternalError(Diagnostic("internal", message))
+
+
+def _too_large(geometry: Geometry) -> TensorError:
+    """The error of a tensor whose tables would have numbers of more than 32 bits."""
+    units, block = geometry.units, geometry.block
+    if block == 1:
+        message = f"a tensor of {units} units is too large for hierarchical_hash, which takes up to 2^32 - 1"
+        return TensorError(Diagnostic("tensor-too-large", message, help="use 'balanced by permutation'"))
+    message = f"a dense tensor of {units} elements has more than 2^32 - 1 blocks of {block}"
+    return TensorError(Diagnostic("tensor-too-large", message, help="make blocks larger, or 'unit: row'"))
 
 
 def _reason(status: int) -> str:

@@ -111,7 +111,7 @@ class Agreement:
         return list(numbers)
 
     def join_dense(self, parts: Sequence[int], unit_bytes: int, out: int) -> None:
-        """Write every unit of a dense tensor; those that nobody holds become 0."""
+        """Write every unit that somebody holds to a dense tensor."""
         places = torch.tensor(parts, dtype=torch.int64)
         at = self._any.data_ptr(), self.units, self._owners.data_ptr()
         self.holding.join_dense(*at, self.size, places.data_ptr(), unit_bytes, out)

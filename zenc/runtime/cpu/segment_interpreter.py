@@ -21,6 +21,9 @@ class SegmentInterpreter:
     """``held`` are the segments that are there, by number."""
 
     counts_in: list[int]
+    own: int
+    """The bitmap of this rank's own units in all parts, which ``keep`` owns."""
+    keep: object
 
     def __init__(self, script: Script, channel: Channel, ops: SegmentOps, room: Room) -> None:
         self.script, self.program, self.formats, self.ops = script, script.program, script.formats, ops
@@ -35,7 +38,9 @@ class SegmentInterpreter:
     def pack(self, contribution: Contribution, divisor: int) -> None:
         results = self.program.pack.results
         formats = [self.formats[number] for number in results]
-        self.held.update(zip(results, self.ops.pack(contribution, divisor, self.rank, formats), strict=True))
+        segments = self.ops.pack(contribution, divisor, self.rank, formats)
+        self.own, self.keep = segments[0].bitmap, segments[0].keep
+        self.held.update(zip(results, segments, strict=True))
         for fill in self.script.fills:
             self.play(fill)
             self.free(fill.frees)
@@ -79,7 +84,7 @@ class SegmentInterpreter:
         held.update(inbox.receive(step, long, self.stats))
 
     def expand_into(self, tensor: torch.Tensor) -> None:
-        self.ops.expand_into(self._complete(), tensor)
+        self.ops.expand_into(self._complete(), self.own, tensor)
 
     def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.ops.expand_units(self._complete())

@@ -93,7 +93,8 @@ class SegmentOps:
         """One segment for each part, from this rank's own gradient, each value divided by ``divisor``.
 
         Mark the slots of all units that are present; count the marks before each word of the bitmaps (their rank),
-        which says how many units each segment has; place the values.
+        which says how many units each segment has; place the values. The bitmap of the first segment is that of all,
+        and goes on in those of the others. Zeros of a dense gradient become +0.
         """
         kernels, geometry, words = self.kernels, self.geometry, self.words
         ids, values = contribution.unit_ids, contribution.values.data_ptr()
@@ -143,27 +144,17 @@ class SegmentOps:
 
     def filled(self, segment: HeldSegment, format: Format) -> HeldSegment:
         """The same segment with the slots that ``format`` fills up, which become +0: of its blocks, or all (dense)."""
-        return self._in_blocks(segment, format) if format.block else self._densified(segment, format)
-
-    def _in_blocks(self, segment: HeldSegment, format: Format) -> HeldSegment:
         slots, bitmap = self.slots[segment.part], torch.zeros(self.part_words, dtype=torch.int64)
-        count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
+        if format.block:
+            count = self.kernels.fill_blocks(segment.bitmap, slots, format.block, bitmap.data_ptr())
+        else:
+            count = self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
         if segment.count == count:
             return segment
         filled = self.framed(segment.part, segment.origin, count, bitmap.data_ptr(), bitmap, format)
         bitmaps = segment.bitmap, filled.bitmap
         self.kernels.spread(self.dtype, *bitmaps, slots, self.layout.width, segment.values, filled.values)
         return filled
-
-    def _densified(self, segment: HeldSegment, format: Format) -> HeldSegment:
-        slots = self.slots[segment.part]
-        if segment.count == slots:
-            return segment
-        bitmap = torch.zeros(self.part_words, dtype=torch.int64)
-        self.kernels.fill_bitmap(bitmap.data_ptr(), slots)
-        dense = self.framed(segment.part, segment.origin, slots, bitmap.data_ptr(), bitmap, format)
-        self.kernels.densify(self.dtype, segment.bitmap, slots, self.layout.width, segment.values, dense.values)
-        return dense
 
     def sparsify(self, segment: HeldSegment, format: Format | None) -> HeldSegment:
         """The same segment without the units that are all zero."""
@@ -238,11 +229,14 @@ class SegmentOps:
         self.kernels.decode_index(format, body, slots, count, bitmap)
         return HeldSegment(part, origin, count, bitmap, body + index_bytes(format, slots, count), keep, frame)
 
-    def expand_into(self, segments: Sequence[HeldSegment], tensor: torch.Tensor) -> None:
-        """Write the complete segments of all parts to ``tensor`` [units, width]; absent units become +0."""
+    def expand_into(self, segments: Sequence[HeldSegment], own: int, tensor: torch.Tensor) -> None:
+        """Turn ``tensor`` [units, width] into the complete segments of all parts; absent units are +0.
+
+        ``pack`` has read it, and found the bitmap ``own`` in it.
+        """
         bitmap = self._joined_bitmaps(segments)
         values = [segment.values for segment in segments]
-        self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, tensor.data_ptr())
+        self.kernels.expand_dense(self.dtype, self.geometry, bitmap.data_ptr(), values, own, tensor.data_ptr())
 
     def expand_units(self, segments: Sequence[HeldSegment]) -> tuple[torch.Tensor, torch.Tensor]:
         """The complete segments of all parts as ascending unit ids [k] and values [k, width]."""

@@ -7,104 +7,70 @@
 
 namespace zenc {
 
-// out [slots, width]: the values of the occupied slots, +0 elsewhere.
-template <class T, class Width>
-ZENC_SHARED_CODE inline void densify(const u64* bitmap, u64 slots, Width width, const T* values, T* out) {
-    for (u64 w = 0; w < words_of(slots); ++w) {
-        const u64 n = slots - 64 * w < 64 ? slots - 64 * w : 64;
-        T* const rows = out + 64 * w * width;
-        if (bitmap[w] == low_mask(n)) {
-            copy_bytes(rows, values, n * width * sizeof(T));
-            values += n * width;
-            continue;
-        }
-        clear_bytes(rows, n * width * sizeof(T));
-        for_each_bit(bitmap[w], [&](u64 bit) {
-            copy_row(values, width, rows + bit * width);
-            values += width;
-        });
-    }
-}
-
-template <class T>
-inline void densify_rows(const u64* bitmap, u64 slots, u64 width, const T* values, T* out) {
-    with_width(width, [&](auto known) { densify(bitmap, slots, known, values, out); });
-}
-
-template <class T, class Width, class Mapping>
-ZENC_SHARED_CODE inline void expand_rows(const Geometry<Mapping>& geometry, Width width, const u64* bitmap,
+// The occupied units of all parts to their places; others stay as they are.
+template <class T, class Mapping>
+ZENC_SHARED_CODE inline void expand_rows(const Geometry<Mapping>& geometry, const u64* bitmap,
                                          const T* const* part_values, T* out) {
-    if constexpr (Mapping::IS_IDENTITY) {
-        for (u64 part = 0; part < geometry.parts; ++part)
-            densify(bitmap + part * geometry.part_words, geometry.slots_of(part), width, part_values[part],
-                    out + geometry.first_slot(part) * width);
-    } else {
-        clear_bytes(out, geometry.units * width * sizeof(T));
-        for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
-            for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
-            const T* row = part_values[part] + first * width;
-            for (u64 i = 0; i < n; ++i, row += width) copy_row(row, width, out + units[i] * width);
-        });
-    }
+    const u64 width = geometry.width;
+    for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
+        for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i] * width, 1);
+        const T* row = part_values[part] + first * width;
+        for (u64 i = 0; i < n; ++i, row += width) copy_row(row, width, out + units[i] * width);
+    });
 }
 
-// Single elements: every block is written once, in the order of the slots.
-template <class T>
-ZENC_SHARED_CODE inline void expand_rows(const Geometry<Permutation>& geometry, One, const u64* bitmap,
-                                         const T* const* part_values, T* out) {
+// Single elements: a block that has any is written whole.
+template <class T, class Mapping>
+ZENC_SHARED_CODE inline void expand_blocks(const Geometry<Mapping>& geometry, const u64* bitmap,
+                                           const T* const* part_values, T* out) {
     with_block(geometry, [&](auto kind) {
         using Block = decltype(kind);
-        constexpr u64 UNITS = UNITS_OF<Block>;
         for (u64 part = 0; part < geometry.parts; ++part) {
             const T* values = part_values[part];
-            for_each_block_of<true, Block>(geometry, part, bitmap,
-                                           [&](const Block* blocks, const u64* units, u64 n) {
-                                               for (u64 i = 0; i < n; ++i)
-                                                   __builtin_prefetch(out + units[i], 1);
-                                               for (u64 i = 0; i < n; ++i) {
-                                                   alignas(LINE_BYTES) T whole[UNITS];
-                                                   spread_values(values, blocks[i], whole);
-                                                   values += population(blocks[i]);
-                                                   const u64 left = geometry.units - units[i];
-                                                   if (left < UNITS)
-                                                       copy_bytes(out + units[i], whole, left * sizeof(T));
-                                                   else
-                                                       copy_bytes(out + units[i], whole, sizeof whole);
-                                               }
-                                           });
+            const auto expand = [&](const BlockUnits* units, const Block* blocks, u64 n) {
+                const T* from = values;  // local: no write to the output can change it
+                for (u64 i = 0; i < n; from += population(blocks[i++])) {
+                    T* const place = out + units[i].first;
+                    if (units[i].n == UNITS_OF<Block>) {
+                        spread_values(from, blocks[i], place);
+                    } else {
+                        T whole[UNITS_OF<Block>];
+                        spread_values(from, blocks[i], whole);
+                        copy_bytes(place, whole, units[i].n * sizeof(T));
+                    }
+                }
+                values = from;
+            };
+            for_filled_blocks<Block>(geometry, part, bitmap, expand);
         }
     });
 }
 
-// out [units, width] from the segments of all parts; absent units are +0.
+// Units of `own` that the sum has not become +0. Returns 0 or NO_MEMORY.
 template <class T, class Mapping>
-inline void expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
-                         T* out) {
-    with_width(geometry.width, [&](auto width) { expand_rows(geometry, width, bitmap, part_values, out); });
+inline i64 clear_lost(const Geometry<Mapping>& geometry, const u64* bitmap, const u64* own, T* out) {
+    u64 any = 0;
+    for (u64 w = 0; w < geometry.words(); ++w) any |= own[w] & ~bitmap[w];
+    if (any == 0) return 0;
+    const Scratch<u64> lost(geometry.words());
+    if (lost.failed()) return NO_MEMORY;
+    for (u64 w = 0; w < geometry.words(); ++w) lost[w] = own[w] & ~bitmap[w];
+    const u64 row_bytes = geometry.width * sizeof(T);
+    for_each_batch(geometry, lost.get(), [&](u64, const u64* units, u64 n, u64) {
+        for (u64 i = 0; i < n; ++i) clear_bytes(out + units[i] * geometry.width, row_bytes);
+    });
+    return 0;
 }
 
-// visit(unit, block, values) for the blocks of single elements, in the order of the tensor. A batch of values
-// is on its way from memory before it is looked at. Returns 0 or NO_MEMORY.
-template <class T, class Visit>
-inline i64 for_each_filled_block(const Geometry<Permutation>& geometry, const u64* bitmap,
-                                 const T* const* part_values, Visit visit) {
-    const Scratch<u64> before(geometry.words());
-    if (before.failed()) return NO_MEMORY;
-    rank(bitmap, geometry.words(), before.get());
-    const Places<Permutation> places(geometry, bitmap, before.get(), part_values);
-    if (places.failed()) return NO_MEMORY;
-    with_block(geometry, [&](auto kind) {
-        using Block = decltype(kind);
-        for_each_block(geometry, [&](u64 unit, u64 n, const u64* parts, const u64* bits) {
-            const T* values[BATCH];
-            for (u64 i = 0; i < n; ++i) {
-                values[i] = places.template values_of<const T>(parts[i], bits[i]);
-                __builtin_prefetch(values[i]);
-            }
-            for (u64 i = 0; i < n; ++i, unit += UNITS_OF<Block>)
-                visit(unit, load_block<Block>(bitmap, bits[i]), values[i]);
-        });
-    });
+// The segments of all parts in place: out [units, width] is the tensor of which mark_tensor found `own`, and
+// becomes the sum. Absent units are +0. Returns 0 or NO_MEMORY.
+template <class T, class Mapping>
+inline i64 expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
+                        const u64* own, T* out) {
+    if (const i64 status = clear_lost(geometry, bitmap, own, out)) return status;
+    if constexpr (!Mapping::HAS_TABLES)
+        if (geometry.width == 1) return expand_blocks(geometry, bitmap, part_values, out), 0;
+    expand_rows(geometry, bitmap, part_values, out);
     return 0;
 }
 
@@ -159,21 +125,6 @@ inline i64 expand_sorted(const Geometry<Mapping>& geometry, Width width, const u
     copy.finish();
     list_bits(marks.get(), words, count, units_out);
     return static_cast<i64>(count);
-}
-
-// Single elements, block by block: in the order of the tensor they ascend.
-template <class T>
-ZENC_SHARED_CODE inline i64 expand_sorted(const Geometry<Permutation>& geometry, One, const u64* bitmap,
-                                          const T* const* part_values, i64* units_out, T* values_out) {
-    const i64* const start = units_out;
-    const i64 status =
-        for_each_filled_block(geometry, bitmap, part_values, [&](u64 unit, auto block, const T* values) {
-            for_each_bit(block, [&](u64 bit) {
-                *units_out++ = static_cast<i64>(unit + bit);
-                *values_out++ = *values++;
-            });
-        });
-    return status < 0 ? status : units_out - start;
 }
 
 // Contiguous parts hold ascending units already: one linear copy a part.

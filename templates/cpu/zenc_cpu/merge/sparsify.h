@@ -2,10 +2,8 @@
 // them. Any other bits are kept: NaN, infinities and the smallest denormals are something.
 #pragma once
 
-#include "zenc_cpu/pack/mark.h"
 #include "zenc_cpu/primitives/bits.h"
-#include "zenc_cpu/primitives/lane_geometry.h"
-#include "zenc_cpu/primitives/memory.h"
+#include "zenc_cpu/primitives/nonzero.h"
 #include "zenc_cpu/primitives/value_rows.h"
 
 namespace zenc {
@@ -28,7 +26,7 @@ ZENC_SHARED_CODE inline u64 mark_nonzero(const u64* bitmap, u64 words, Width wid
     u64 total = 0;
     for (u64 w = 0; w < words; ++w) {
         const u64 n = population(bitmap[w]);
-        kept[w] = n == 0 ? 0 : deposit(nonzero_word(values, n, width), bitmap[w]);
+        kept[w] = n == 0 ? 0 : deposit(occupied_word(values, n, width), bitmap[w]);
         total += population(kept[w]);
         values += n * width;
     }

@@ -107,13 +107,13 @@ inline i64 place_rows(const u64* numbers, u64 count, const u8* values, u64 row_b
     });
 }
 
-// The rows of all parts, whole, as a dense tensor out [units, row_bytes]; units that nobody holds are 0.
+// The rows of all parts, whole, to their places in a dense tensor out [units, row_bytes]; units that nobody
+// holds stay as they are.
 // Returns 0 or NO_MEMORY.
 inline i64 join_dense(const u64* any, u64 units, const u16* owners, u64 parts, const u8* const* part_values,
                       u64 row_bytes, u8* out) {
     const Cursors<const u8> cursors(parts, part_values);
     if (cursors.failed()) return NO_MEMORY;
-    clear_bytes(out, units * row_bytes);
     return with_row_bytes(row_bytes, [&](auto bytes) -> i64 {
         for (u64 w = 0; w < words_of(units); ++w)
             for_each_bit(any[w], [&](u64 bit) {

@@ -48,13 +48,13 @@ ZENC_SHARED_CODE inline i64 mark_units(const Geometry<HierarchicalHash<K>>& geom
 // The occupied units are counted first: the size of the memory follows from their number.
 template <class Bits, class Width, int K>
 ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<HierarchicalHash<K>>& geometry, Width width,
-                                       const Bits* tensor, u64* bitmap) {
+                                       Bits* tensor, u64* bitmap) {
     const u64 words = words_of(geometry.units);
     const Scratch<u64> occupied(words);
     if (occupied.failed()) return NO_MEMORY;
     for (u64 w = 0; w < words; ++w) {
         const u64 left = geometry.units - 64 * w;
-        occupied[w] = nonzero_word(tensor + 64 * w * width, left < 64 ? left : 64, width);
+        occupied[w] = settle_word(tensor + 64 * w * width, left < 64 ? left : 64, width);
     }
     const u64 n = population(occupied.get(), words);
     HashMemory<K> memory(geometry.mapping, n);

@@ -4,9 +4,60 @@
 #pragma once
 
 #include "zenc_cpu/primitives/element_blocks.h"
+#include "zenc_cpu/primitives/memory.h"
 #include "zenc_cpu/primitives/value_rows.h"
 
 namespace zenc {
+
+// Where the marked slots of one call are: its bitmap, its ranks, and for each part where its rows begin, less
+// the rows of all parts before it. A row that is counted over all parts finds its place by one addition.
+// These origins are integers, since such an address may lie outside of every array.
+template <class Mapping>
+class Places {
+public:
+    template <class T>
+    Places(const Geometry<Mapping>& geometry, const u64* bitmap, const u64* before, T* const* part_outs)
+        : geometry_(geometry), bitmap_(bitmap), before_(before), origins_(geometry.parts) {
+        if (failed() || geometry.part_words == 0) return;
+        const u64 row_bytes = geometry.width * sizeof(T);
+        for (u64 part = 0; part < geometry.parts; ++part)
+            origins_[part] =
+                reinterpret_cast<u64>(part_outs[part]) - before[part * geometry.part_words] * row_bytes;
+    }
+
+    bool failed() const { return origins_.failed(); }
+
+    // The rows of n <= BATCH slots among all marked units, and the origins of their parts. Returns false if a
+    // slot is out of range or has no bit.
+    ZENC_SHARED_CODE bool find(const i64* slots, u64 n, u64* __restrict rows, u64* __restrict origins) const {
+        const u64* const found = reinterpret_cast<const u64*>(slots);  // a negative slot is a huge one
+        u64 bits[BATCH];
+        u64 greatest = 0;
+        for (u64 i = 0; i < n; ++i) greatest = greatest < found[i] ? found[i] : greatest;
+        if (greatest >= geometry_.end_of_slots()) return false;
+        locate(geometry_, found, n, origins, bits);
+        u64 marked = ~0ULL;
+        for (u64 i = 0; i < n; ++i) {
+            const u64 below = bitmap_[bits[i] / 64]
+                              << (63 - bits[i] % 64);  // the bit itself comes to the top
+            marked &= below;
+            rows[i] = before_[bits[i] / 64] + population(below) - 1;
+        }
+        for (u64 i = 0; i < n; ++i) origins[i] = origins_[origins[i]];
+        return marked >> 63 != 0;
+    }
+
+private:
+    const Geometry<Mapping>& geometry_;
+    const u64* bitmap_;
+    const u64* before_;
+    Scratch<u64> origins_;
+};
+
+template <class T>
+inline T* row_at(u64 origin, u64 row, u64 width) {
+    return reinterpret_cast<T*>(origin + row * width * sizeof(T));
+}
 
 // No unit comes twice: every row is a copy.
 template <class T, class Width, class Mapping>
@@ -89,9 +140,11 @@ inline i64 place_units(const Geometry<Mapping>& geometry, const i64* slots, u64 
 }
 
 // The marked rows of a dense tensor [units, width] -> part_outs, as above, each divided by `divisor`.
-template <class T, class Width, class Mapping>
-inline void place_marked(const Geometry<Mapping>& geometry, Width width, const T* tensor, const u64* bitmap,
-                         typename Type<T>::Sum divisor, T* const* part_outs) {
+template <class T, class Mapping>
+ZENC_SHARED_CODE inline void place_marked(const Geometry<Mapping>& geometry, const T* tensor,
+                                          const u64* bitmap, typename Type<T>::Sum divisor,
+                                          T* const* part_outs) {
+    const u64 width = geometry.width;
     for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {
         if constexpr (!Mapping::IS_IDENTITY)
             for (u64 i = 0; i < n; ++i) __builtin_prefetch(tensor + units[i] * width);
@@ -101,26 +154,24 @@ inline void place_marked(const Geometry<Mapping>& geometry, Width width, const T
 }
 
 // Single elements, block by block.
-template <class T>
-ZENC_SHARED_CODE inline void place_marked(const Geometry<Permutation>& geometry, One, const T* tensor,
+template <class T, class Mapping>
+ZENC_SHARED_CODE inline void place_blocks(const Geometry<Mapping>& geometry, const T* tensor,
                                           const u64* bitmap, typename Type<T>::Sum divisor,
                                           T* const* part_outs) {
     with_block(geometry, [&](auto kind) {
         using Block = decltype(kind);
         for (u64 part = 0; part < geometry.parts; ++part) {
             T* out = part_outs[part];
-            for_each_block_of<false, Block>(
-                geometry, part, bitmap, [&](const Block* blocks, const u64* units, u64 n) {
-                    for (u64 i = 0; i < n; ++i) __builtin_prefetch(tensor + units[i]);
-                    for (u64 i = 0; i < n; ++i) {
-                        keep_values(tensor + units[i], blocks[i], out);
-                        T* const end = out + population(blocks[i]);
-                        if (divisor == 1)
-                            out = end;
-                        else
-                            for (; out != end; ++out) *out = Type<T>::round(Type<T>::widen(*out) / divisor);
-                    }
-                });
+            const auto place = [&](const BlockUnits* units, const Block* blocks, u64 n) {
+                for (u64 i = 0; i < n; ++i) __builtin_prefetch(tensor + units[i].first);
+                T* const start = out;
+                T* end = out;  // local: no write to the output can change it
+                for (u64 i = 0; i < n; end += population(blocks[i++]))
+                    keep_values(tensor + units[i].first, blocks[i], end);
+                if (divisor != 1) divide_values(start, static_cast<u64>(end - start), divisor, start);
+                out = end;
+            };
+            for_filled_blocks<Block>(geometry, part, bitmap, place);
         }
     });
 }
@@ -129,8 +180,9 @@ template <class T, class Mapping>
 inline void place_dense(const Geometry<Mapping>& geometry, const T* tensor, const u64* bitmap, i64 divisor,
                         T* const* part_outs) {
     const auto by = static_cast<typename Type<T>::Sum>(divisor);
-    with_width(geometry.width,
-               [&](auto width) { place_marked(geometry, width, tensor, bitmap, by, part_outs); });
+    if constexpr (!Mapping::HAS_TABLES)
+        if (geometry.width == 1) return place_blocks(geometry, tensor, bitmap, by, part_outs);
+    place_marked(geometry, tensor, bitmap, by, part_outs);
 }
 
 }  // namespace zenc

@@ -1,18 +1,60 @@
-// Single elements under a permutation, block by block. A block is an unsigned integer of as many bits as it
-// has elements: whole bytes of the bitmap.
+// Single elements of a dense tensor under a permutation, block by block. A block is an unsigned integer of as
+// many bits as it has elements: whole bytes of a bitmap, which is an array of blocks. Tables say which block
+// of the bitmap each block of the tensor goes to: they are made once for a tensor, and the permutation is not
+// evaluated in a call.
 #pragma once
 
-#include "zenc_cpu/primitives/lanes.h"
-#include "zenc_cpu/primitives/places.h"
+#include "zenc_cpu/primitives/lane_geometry.h"
+#include "zenc_cpu/primitives/nonzero.h"
 
 namespace zenc {
+
+// A permutation with tables in memory of the caller; without them, of rows and of sparse tensors, null.
+struct PermutedBlocks : Permutation {
+    u32* places = nullptr;   // of each block of the tensor: the block of the bitmap of all parts
+    u32* origins = nullptr;  // of each block of the bitmap: the block of the tensor
+
+    using Permutation::Permutation;
+};
+
+inline u64 blocks_of(const Geometry<PermutedBlocks>& geometry) {
+    return ceil_divide(geometry.units, geometry.mapping.block());
+}
+
+// The 64-bit words of the tables, or OUT_OF_RANGE where blocks have no numbers of 32 bits.
+inline i64 table_words(const Geometry<PermutedBlocks>& geometry) {
+    const u64 in_bitmap = geometry.words() * 64 >> geometry.mapping.shift;
+    return in_bitmap >> 32 ? OUT_OF_RANGE : static_cast<i64>(blocks_of(geometry) + in_bitmap + 1) / 2;
+}
+
+inline Geometry<PermutedBlocks> with_tables(Geometry<PermutedBlocks> geometry, u64* tables) {
+    if (tables == nullptr) return geometry;
+    geometry.mapping.places = reinterpret_cast<u32*>(tables);
+    geometry.mapping.origins = geometry.mapping.places + blocks_of(geometry);
+    return geometry;
+}
+
+ZENC_SHARED_CODE inline void build_tables(const Geometry<PermutedBlocks>& geometry) {
+    const u64 blocks = blocks_of(geometry), shift = geometry.mapping.shift;
+    u64 units[MOST_IN_BATCH], slots[MOST_IN_BATCH], parts[MOST_IN_BATCH], bits[MOST_IN_BATCH];
+    for (u64 first = 0; first < blocks; first += BATCH) {
+        const u64 n = blocks - first < BATCH ? blocks - first : BATCH;
+        for (u64 i = 0; i < n; ++i) units[i] = (first + i) << shift;
+        slots_of_batch(geometry.mapping, units, n, slots);
+        locate(geometry, slots, n, parts, bits);
+        for (u64 i = 0; i < n; ++i) {
+            geometry.mapping.places[first + i] = static_cast<u32>(bits[i] >> shift);
+            geometry.mapping.origins[bits[i] >> shift] = static_cast<u32>(first + i);
+        }
+    }
+}
 
 template <class Block>
 constexpr u64 UNITS_OF = 8 * sizeof(Block);
 
 // run(Block()) with the integer that a block is. Single elements have no smaller ones than LEAST_BLOCK.
 template <class Run>
-inline auto with_block(const Geometry<Permutation>& geometry, Run run) {
+inline void with_block(const Geometry<PermutedBlocks>& geometry, Run run) {
     switch (geometry.mapping.block()) {
         case 8:
             return run(u8());
@@ -25,52 +67,63 @@ inline auto with_block(const Geometry<Permutation>& geometry, Run run) {
     }
 }
 
-template <class Block>
-inline Block load_block(const u64* bitmap, u64 bit) {
-    Block block;
-    std::memcpy(&block, reinterpret_cast<const u8*>(bitmap) + bit / 8, sizeof block);
-    return block;
+template <class Run>
+inline void with_block(const Geometry<Contiguous>&, Run run) {
+    run(u64());
 }
 
 template <class Block>
-inline void store_block(u64* bitmap, u64 bit, Block block) {
-    std::memcpy(reinterpret_cast<u8*>(bitmap) + bit / 8, &block, sizeof block);
+inline void store_block(u64* bitmap, u64 number, Block block) {
+    std::memcpy(reinterpret_cast<u8*>(bitmap) + number * sizeof block, &block, sizeof block);
 }
 
-// visit(unit, n, parts, bits) for n blocks from `unit` on, in the order of the tensor: the part of each, and
-// the number of its first bit in the bitmap of all parts. The last block of the tensor may be short.
-template <class Visit>
-inline void for_each_block(const Geometry<Permutation>& geometry, Visit visit) {
-    const u64 block = geometry.mapping.block();
-    const u64 blocks = ceil_divide(geometry.units, block);
-    u64 units[MOST_IN_BATCH], slots[MOST_IN_BATCH], parts[MOST_IN_BATCH], bits[MOST_IN_BATCH];
-    for (u64 first = 0; first < blocks; first += BATCH) {
-        const u64 n = blocks - first < BATCH ? blocks - first : BATCH;
-        for (u64 i = 0; i < n; ++i) units[i] = (first + i) * block;
-        slots_of_batch(geometry.mapping, units, n, slots);
-        locate(geometry, slots, n, parts, bits);
-        visit(first * block, n, parts, bits);
+// Up to 64 blocks, and which of them have any bit.
+template <class Block>
+struct FilledBlocks {
+    u64 n;
+    u32 numbers[64];
+    Block blocks[64];
+
+    FilledBlocks(const u64* words, u64 number_of_words) {
+        const u64 all = number_of_words * 64 / UNITS_OF<Block>;
+        std::memcpy(blocks, words, number_of_words * sizeof(u64));
+        n = append_bits<4>(nonzero_word(blocks, all, static_cast<Block>(~Block{0})), 0, numbers);
     }
+};
+
+// The elements of a block of the bitmap: n from `first` on.
+struct BlockUnits {
+    u64 first;
+    u64 n;
+};
+
+template <class Block>
+inline BlockUnits units_of_block(const Geometry<PermutedBlocks>& geometry, u64, u64 number) {
+    const u64 first = u64{geometry.mapping.origins[number]} * UNITS_OF<Block>, left = geometry.units - first;
+    return {first, left < UNITS_OF<Block> ? left : UNITS_OF<Block>};
 }
 
-// visit(blocks, units, n) for n blocks of a part, in the order of their slots: of EVERY block, or of those
-// with any bit. units [n] are the first ones of each.
-template <bool EVERY, class Block, class Visit>
-inline void for_each_block_of(const Geometry<Permutation>& geometry, u64 part, const u64* bitmap,
-                              Visit visit) {
-    const u64 end = geometry.slots_of(part);
-    const u64* const words = bitmap + part * geometry.part_words;
-    u64 slots[MOST_IN_BATCH], units[MOST_IN_BATCH];
-    Block blocks[BATCH];
-    for (u64 slot = 0; slot < end;) {
-        u64 n = 0;
-        for (; slot < end && n < BATCH; slot += UNITS_OF<Block>) {
-            slots[n] = geometry.first_slot(part) + slot;
-            blocks[n] = load_block<Block>(words, slot);
-            n += EVERY || blocks[n] != 0;  // a branch would be mispredicted
+template <class Block>
+inline BlockUnits units_of_block(const Geometry<Contiguous>& geometry, u64 part, u64 number) {
+    const u64 slot = (number - part * geometry.part_words) * 64, left = geometry.slots_of(part) - slot;
+    return {geometry.first_slot(part) + slot, left < 64 ? left : 64};
+}
+
+// visit(units, blocks, n) for up to 64 of the blocks of a part that have any bit, in the order of the bitmap.
+template <class Block, class Mapping, class Visit>
+inline void for_filled_blocks(const Geometry<Mapping>& geometry, u64 part, const u64* bitmap, Visit visit) {
+    constexpr u64 WORDS = UNITS_OF<Block>;  // of 64 blocks
+    const u64 end = (part + 1) * geometry.part_words;
+    for (u64 w = part * geometry.part_words; w < end; w += WORDS) {
+        const FilledBlocks<Block> filled(bitmap + w, end - w < WORDS ? end - w : WORDS);
+        const u64 first = w * 64 / UNITS_OF<Block>;
+        BlockUnits units[64];
+        Block blocks[64];
+        for (u64 i = 0; i < filled.n; ++i) {
+            units[i] = units_of_block<Block>(geometry, part, first + filled.numbers[i]);
+            blocks[i] = filled.blocks[filled.numbers[i]];
         }
-        units_of_batch(geometry.mapping, slots, n, units);
-        visit(blocks, units, n);
+        visit(units, blocks, filled.n);
     }
 }
 

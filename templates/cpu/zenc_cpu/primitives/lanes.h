@@ -79,8 +79,10 @@ struct MovedLanes<2> {
         return n;
     }
     static u64 spread(const void* from, Mask mask, Mask all, void* to) {
-        _mm512_mask_storeu_epi16(to, all, _mm512_maskz_expandloadu_epi16(mask, from));
-        return population(mask);
+        const u64 n = population(mask);
+        const __m512i next = _mm512_maskz_loadu_epi16(static_cast<Mask>(low_mask(n)), from);
+        _mm512_mask_storeu_epi16(to, all, _mm512_maskz_expand_epi16(mask, next));
+        return n;
     }
 };
 
@@ -96,8 +98,10 @@ struct MovedLanes<4> {
         return n;
     }
     static u64 spread(const void* from, Mask mask, Mask all, void* to) {
-        _mm512_mask_storeu_epi32(to, all, _mm512_maskz_expandloadu_epi32(mask, from));
-        return population(mask);
+        const u64 n = population(mask);
+        const __m512i next = _mm512_maskz_loadu_epi32(static_cast<Mask>(low_mask(n)), from);
+        _mm512_mask_storeu_epi32(to, all, _mm512_maskz_expand_epi32(mask, next));
+        return n;
     }
 };
 
@@ -113,8 +117,10 @@ struct MovedLanes<8> {
         return n;
     }
     static u64 spread(const void* from, Mask mask, Mask all, void* to) {
-        _mm512_mask_storeu_epi64(to, all, _mm512_maskz_expandloadu_epi64(mask, from));
-        return population(mask);
+        const u64 n = population(mask);
+        const __m512i next = _mm512_maskz_loadu_epi64(static_cast<Mask>(low_mask(n)), from);
+        _mm512_mask_storeu_epi64(to, all, _mm512_maskz_expand_epi64(mask, next));
+        return n;
     }
 };
 
@@ -154,32 +160,21 @@ inline void append_lanes(u64 word, u64 count, u64 base, Index* out) {
     for (u64 i = NUMBER; i < count; i += NUMBER) add_numbers(bytes + i, base, out + i);
 }
 
-// Bit i: magnitude_bits(values[i]) != 0, for 64 values.
-inline u64 nonzero_lanes(const u16* values) {
-    const __m512i magnitude = _mm512_set1_epi16(0x7fff);
-    u64 word = 0;
-    for (u64 i = 0; i < 2; ++i)
-        word |= static_cast<u64>(_mm512_test_epi16_mask(_mm512_loadu_si512(values + 32 * i), magnitude))
-                << (32 * i);
-    return word;
+// Bit i: values[i] & mask != 0, for as many as fill a vector.
+inline u64 test_lanes(const u8* values, u8 mask) {
+    return _mm512_test_epi8_mask(_mm512_loadu_si512(values), _mm512_set1_epi8(static_cast<char>(mask)));
 }
 
-inline u64 nonzero_lanes(const u32* values) {
-    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-    u64 word = 0;
-    for (u64 i = 0; i < 4; ++i)
-        word |= static_cast<u64>(_mm512_test_epi32_mask(_mm512_loadu_si512(values + 16 * i), magnitude))
-                << (16 * i);
-    return word;
+inline u64 test_lanes(const u16* values, u16 mask) {
+    return _mm512_test_epi16_mask(_mm512_loadu_si512(values), _mm512_set1_epi16(static_cast<short>(mask)));
 }
 
-inline u64 nonzero_lanes(const u64* values) {
-    const __m512i magnitude = _mm512_set1_epi64(0x7fffffffffffffff);
-    u64 word = 0;
-    for (u64 i = 0; i < 8; ++i)
-        word |= static_cast<u64>(_mm512_test_epi64_mask(_mm512_loadu_si512(values + 8 * i), magnitude))
-                << (8 * i);
-    return word;
+inline u64 test_lanes(const u32* values, u32 mask) {
+    return _mm512_test_epi32_mask(_mm512_loadu_si512(values), _mm512_set1_epi32(static_cast<int>(mask)));
+}
+
+inline u64 test_lanes(const u64* values, u64 mask) {
+    return _mm512_test_epi64_mask(_mm512_loadu_si512(values), _mm512_set1_epi64(static_cast<i64>(mask)));
 }
 
 #endif

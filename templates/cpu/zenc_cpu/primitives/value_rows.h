@@ -42,8 +42,7 @@ private:
 };
 
 template <class T>
-ZENC_SHARED_CODE inline void divide_values(const T* __restrict from, u64 n, typename Type<T>::Sum divisor,
-                                           T* __restrict to) {
+ZENC_SHARED_CODE inline void divide_values(const T* from, u64 n, typename Type<T>::Sum divisor, T* to) {
     for (u64 i = 0; i < n; ++i) to[i] = Type<T>::round(Type<T>::widen(from[i]) / divisor);
 }
 
