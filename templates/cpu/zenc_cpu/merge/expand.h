@@ -27,16 +27,17 @@ ZENC_SHARED_CODE inline void expand_blocks(const Geometry<Mapping>& geometry, co
         using Block = decltype(kind);
         for (u64 part = 0; part < geometry.parts; ++part) {
             const T* values = part_values[part];
-            const auto expand = [&](const BlockUnits* units, const Block* blocks, u64 n) {
+            const u64 end = end_of_elements(geometry, part);
+            const auto expand = [&](const u64* units, const Block* blocks, u64 n) {
                 const T* from = values;  // local: no write to the output can change it
+                for (u64 i = 0; i < n; ++i) __builtin_prefetch(out + units[i], 1);
                 for (u64 i = 0; i < n; from += population(blocks[i++])) {
-                    T* const place = out + units[i].first;
-                    if (units[i].n == UNITS_OF<Block>) {
-                        spread_values(from, blocks[i], place);
+                    if (end - units[i] >= UNITS_OF<Block>) {
+                        spread_values(from, blocks[i], out + units[i]);
                     } else {
                         T whole[UNITS_OF<Block>];
                         spread_values(from, blocks[i], whole);
-                        copy_bytes(place, whole, units[i].n * sizeof(T));
+                        copy_bytes(out + units[i], whole, (end - units[i]) * sizeof(T));
                     }
                 }
                 values = from;

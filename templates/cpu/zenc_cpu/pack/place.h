@@ -162,12 +162,12 @@ ZENC_SHARED_CODE inline void place_blocks(const Geometry<Mapping>& geometry, con
         using Block = decltype(kind);
         for (u64 part = 0; part < geometry.parts; ++part) {
             T* out = part_outs[part];
-            const auto place = [&](const BlockUnits* units, const Block* blocks, u64 n) {
-                for (u64 i = 0; i < n; ++i) __builtin_prefetch(tensor + units[i].first);
+            const auto place = [&](const u64* units, const Block* blocks, u64 n) {
+                for (u64 i = 0; i < n; ++i) __builtin_prefetch(tensor + units[i]);
                 T* const start = out;
                 T* end = out;  // local: no write to the output can change it
                 for (u64 i = 0; i < n; end += population(blocks[i++]))
-                    keep_values(tensor + units[i].first, blocks[i], end);
+                    keep_values(tensor + units[i], blocks[i], end);
                 if (divisor != 1) divide_values(start, static_cast<u64>(end - start), divisor, start);
                 out = end;
             };

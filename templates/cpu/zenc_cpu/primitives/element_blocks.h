@@ -91,40 +91,47 @@ struct FilledBlocks {
     }
 };
 
-// The elements of a block of the bitmap: n from `first` on.
-struct BlockUnits {
-    u64 first;
-    u64 n;
-};
-
+// The first element of a block of the bitmap.
 template <class Block>
-inline BlockUnits units_of_block(const Geometry<PermutedBlocks>& geometry, u64, u64 number) {
-    const u64 first = u64{geometry.mapping.origins[number]} * UNITS_OF<Block>, left = geometry.units - first;
-    return {first, left < UNITS_OF<Block> ? left : UNITS_OF<Block>};
+inline u64 unit_of_block(const Geometry<PermutedBlocks>& geometry, u64, u64 number) {
+    return u64{geometry.mapping.origins[number]} * UNITS_OF<Block>;
 }
 
 template <class Block>
-inline BlockUnits units_of_block(const Geometry<Contiguous>& geometry, u64 part, u64 number) {
-    const u64 slot = (number - part * geometry.part_words) * 64, left = geometry.slots_of(part) - slot;
-    return {geometry.first_slot(part) + slot, left < 64 ? left : 64};
+inline u64 unit_of_block(const Geometry<Contiguous>& geometry, u64 part, u64 number) {
+    return geometry.first_slot(part) + (number - part * geometry.part_words) * 64;
 }
 
-// visit(units, blocks, n) for up to 64 of the blocks of a part that have any bit, in the order of the bitmap.
+// Where the elements of a part end, of which the last block may be short.
+inline u64 end_of_elements(const Geometry<PermutedBlocks>& geometry, u64) {
+    return geometry.units;
+}
+
+inline u64 end_of_elements(const Geometry<Contiguous>& geometry, u64 part) {
+    return geometry.first_slot(part) + geometry.slots_of(part);
+}
+
+// visit(units, blocks, n) for batches of the blocks of a part that have any bit, in the order of the bitmap;
+// units [n] are the first ones of each. A batch lets the caller prefetch the elements that it will touch.
 template <class Block, class Mapping, class Visit>
 inline void for_filled_blocks(const Geometry<Mapping>& geometry, u64 part, const u64* bitmap, Visit visit) {
     constexpr u64 WORDS = UNITS_OF<Block>;  // of 64 blocks
     const u64 end = (part + 1) * geometry.part_words;
+    u64 units[MOST_IN_BATCH];
+    Block blocks[MOST_IN_BATCH];
+    u64 n = 0;
     for (u64 w = part * geometry.part_words; w < end; w += WORDS) {
         const FilledBlocks<Block> filled(bitmap + w, end - w < WORDS ? end - w : WORDS);
         const u64 first = w * 64 / UNITS_OF<Block>;
-        BlockUnits units[64];
-        Block blocks[64];
-        for (u64 i = 0; i < filled.n; ++i) {
-            units[i] = units_of_block<Block>(geometry, part, first + filled.numbers[i]);
-            blocks[i] = filled.blocks[filled.numbers[i]];
+        for (u64 i = 0; i < filled.n; ++i, ++n) {
+            units[n] = unit_of_block<Block>(geometry, part, first + filled.numbers[i]);
+            blocks[n] = filled.blocks[filled.numbers[i]];
         }
-        visit(units, blocks, filled.n);
+        if (n < BATCH) continue;
+        visit(units, blocks, n);
+        n = 0;
     }
+    visit(units, blocks, n);
 }
 
 // to = the values of the set bits of a block, one after another; no others are read.
