@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.clusters import topologies
 from tests.support.schedules import blocks, expressions, messages
-from zenc.language.printer import block_text, expression_text
+from tests.support.statements import block_text
+from zenc.language.printer import expression_text
 from zenc.language.schedule import Block
 
 _NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "unit", "tier", "choose", "from"])

@@ -20,7 +20,7 @@ class Router:
         self._is_rank = [graph.nodes[node]["kind"] == RANK for node in self._nodes]
         number = {node: place for place, node in enumerate(self._nodes)}
         self._out: list[list[tuple[int, Link]]] = [
-            [(number[link.target], link) for link in topology.links_of(node)] for node in self._nodes
+            [(number[to], topology.link(node, to)) for to in sorted(graph[node], key=order)] for node in self._nodes
         ]
         self._in: list[list[tuple[int, float, int]]] = [[] for _ in self._nodes]
         for source, links in enumerate(self._out):

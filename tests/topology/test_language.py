@@ -61,8 +61,8 @@ def test_two_boxes() -> None:
     assert found["nvswitch(0) nvswitch(1)"] == (12.5e9, 5e-6)
     assert found["nvswitch(1) nvswitch(0)"] == (2.5e9 / 8, 0.0)
     assert [topology.memory(rank) for rank in (3, 4)] == [80 * 10**9, 40 * 10**9]
-    host = topology.host_of(5)
-    assert host is not None and (host.name, host.memory, host.ranks) == ("node(1)", 2 * 2**40, (4, 5, 6, 7))
+    host = topology.hosts[1]
+    assert (host.name, host.memory, host.ranks) == ("node(1)", 2 * 2**40, (4, 5, 6, 7))
 
 
 def test_places_of_links_are_remembered() -> None:

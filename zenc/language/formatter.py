@@ -10,7 +10,6 @@ from zenc.errors import Source
 from zenc.language.outline import Body, Clause, Item, OutlineToken, outline
 from zenc.language.parse import parse
 from zenc.language.recovery import RESERVED
-from zenc.language.syntax import File
 
 WIDEST = 120
 """Columns of a line. Only what has no place to break, such as a comment, is longer."""
@@ -45,13 +44,9 @@ def format_text(text: str, name: str) -> str:
     lines = _body(outline(text), 0)
     _align_comments(lines)
     formatted = "".join(f"{line.text}{line.comment}\n" for line in lines)
-    assert _same(before, parse(Source(name, formatted))), "the layout changed the meaning"
+    after = parse(Source(name, formatted))
+    assert replace(before, source=after.source) == after, "the layout changed the meaning"
     return formatted
-
-
-def _same(one: File, other: File) -> bool:
-    """Whether two files say the same, wherever they say it."""
-    return replace(one, source=other.source) == other
 
 
 # Blocks -----------------------------------------------------------------------------------------------------------
@@ -182,7 +177,9 @@ def _columns(body: Body, indent: int) -> dict[int, int]:
     """The width of the keys for each entry that is aligned: those that follow each other, one a line."""
     widths: dict[int, int] = {}
     for run in _runs(body.items, indent) if body.kind == "scheme" else ():
-        widths.update(dict.fromkeys(run, max(len(_key(body.items[place][0].head)) for place in run)))
+        widths.update(
+            dict.fromkeys(run, max(len(_spaced(body.items[place][0].head).partition(":")[0]) for place in run))
+        )
     return widths
 
 
@@ -191,23 +188,15 @@ def _runs(items: Sequence[Item], indent: int) -> list[list[int]]:
     runs: list[list[int]] = [[]]
     for place, item in enumerate(items):
         clause = item[0]
+        is_tier = clause.head[0].text == "tier"
         is_entry = clause.body is None and clause.head[0].text != "choose"
         is_plain = is_entry and (text := _one_line(item)) is not None and _fits(text, indent)
         is_apart = not is_plain or any(token.breaks > 1 for token in (*clause.above, clause.head[0]))
-        if is_apart or (runs[-1] and _is_tier(item) != _is_tier(items[runs[-1][-1]])):
+        if is_apart or (runs[-1] and is_tier != (items[runs[-1][-1]][0].head[0].text == "tier")):
             runs.append([])
         if is_plain and clause.head[0].text not in _UNALIGNED:
             runs[-1].append(place)
     return [run for run in runs if run]
-
-
-def _is_tier(item: Item) -> bool:
-    return item[0].head[0].text == "tier"
-
-
-def _key(head: Sequence[OutlineToken]) -> str:
-    """What stands before the colon of an entry or a tier."""
-    return _spaced(head).partition(":")[0]
 
 
 def _aligned(text: str, column: int) -> str:

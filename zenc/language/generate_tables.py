@@ -8,7 +8,6 @@ depend on that of lark's sets, so that the same grammar gives the same file.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from lark.grammar import Rule, Terminal
 from lark.lexer import PatternStr, TerminalDef
 from lark.parsers.lalr_analysis import Shift
 
+from zenc.language.parse_tables import fingerprint
 from zenc.resources import directory
 
 STARTS = ("start_file", "start_block", "start_expression")
@@ -54,11 +54,6 @@ def grammar(text: str) -> Lark:
 def worked_out(text: str) -> Data:
     """The tables of a grammar, as JSON data, with what they are of."""
     return {"grammar": fingerprint(text), **_tables(grammar(text))}
-
-
-def fingerprint(text: str) -> str:
-    """A hash of a grammar's text."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _tables(lark: Lark) -> Data:

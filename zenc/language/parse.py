@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Literal, cast
 
@@ -13,7 +11,7 @@ from zenc.language.lexer import END, NONE, Lexer, Token
 from zenc.language.parse_tables import tables
 from zenc.language.recovery import DECLARED, STATEMENTS, Body, resume
 from zenc.language.rules import Step
-from zenc.language.schedule import Block, Expression
+from zenc.language.schedule import Block, Expression, children
 from zenc.language.syntax import File
 from zenc.language.syntax_errors import Situation, complain
 from zenc.language.tree_builder import Builder
@@ -21,38 +19,16 @@ from zenc.language.tree_builder import Builder
 DEEPEST = 100
 
 
-def too_deep(tree: object) -> list[Diagnostic]:
+def too_deep(tree: Any) -> list[Diagnostic]:
     """A diagnostic at the first node beyond ``DEEPEST`` levels; none where the tree is shallow."""
-    known = _Fields()
-    pending: list[tuple[Any, int]] = [(tree, 0)]
+    pending: list[tuple[Any, int]] = [(child, 1) for child in (tree if isinstance(tree, tuple) else children(tree))]
     while pending:
         node, depth = pending.pop()
         if depth > DEEPEST:
             help = f"expressions and blocks may nest {DEEPEST} levels; name a part of it with let"
             return [Diagnostic("nesting", "this nests too deep to be read", node.span, help=help)]
-        pending += [(child, depth + 1) for child in _children(node, known)]
+        pending += [(child, depth + 1) for child in children(node)]
     return []
-
-
-class _Fields(dict[type, tuple[str, ...]]):
-    """The names of the fields of a kind of node, and none for what is no node; each kind is looked at once."""
-
-    def __missing__(self, kind: type) -> tuple[str, ...]:
-        is_node = is_dataclass(kind) and not issubclass(kind, Source | Span)
-        self[kind] = tuple(field.name for field in fields(kind)) if is_node else ()
-        return self[kind]
-
-
-def _children(node: object, known: _Fields) -> Iterator[object]:
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _children(item, known) if isinstance(item, tuple) else [item]
-    for name in known[type(node)]:
-        value = getattr(node, name)
-        if isinstance(value, tuple):
-            yield from _children(value, known)
-        elif known[type(value)]:
-            yield value
 
 
 _MOST_PROBLEMS = 10
@@ -84,7 +60,7 @@ def parse_expression(text: str, name: str = "<expression>") -> Expression:
 
 
 def parse_block(text: str, name: str = "<block>") -> Block:
-    """The statements that ``text`` is, as ``zenc.language.printer.block_text`` writes them."""
+    """The statements that ``text`` is, as a schedule has them in a block."""
     return cast(Block, _read(Source(name, text), "start_block"))
 
 
@@ -132,7 +108,9 @@ class _TreeReader:
         """Reads on, up to an error; where to go on after it."""
         for token in _lexer().tokens(self.source.text, start, self._stack):
             if not self._take(token):
-                at = self._situation(token)
+                found = None if token.terminal in (NONE, END) else token
+                accepted = frozenset(filter(self._takes, self._tables.actions[self._stack[-1]]))
+                at = Situation(self.source, token.start, found, tuple(self._before), tuple(self._opened), accepted)
                 self.problems.append(complain(at))
                 return self._go_on(at) if len(self.problems) < _MOST_PROBLEMS else None
             if len(self._stack) > _DEEPEST_STACK:
@@ -175,14 +153,6 @@ class _TreeReader:
         elif token.terminal in ("RBRACE", "RPAR"):
             self._opened.pop()
             self._heights.pop()
-
-    def _situation(self, token: Token) -> Situation:
-        found = None if token.terminal in (NONE, END) else token
-        return Situation(self.source, token.start, found, tuple(self._before), tuple(self._opened), self._accepted())
-
-    def _accepted(self) -> frozenset[str]:
-        """The terminals that could have come next."""
-        return frozenset(filter(self._takes, self._tables.actions[self._stack[-1]]))
 
     def _takes(self, terminal: str) -> bool:
         """Whether ``terminal`` can follow: reducing may lead to a state that has no place for it after all."""

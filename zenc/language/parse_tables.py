@@ -25,7 +25,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from zenc.resources import directory
@@ -65,33 +64,27 @@ def tables() -> ParseTables:
     """The tables of the language."""
     folder = directory("grammar")
     grammar = (folder / "zen.lark").read_text(encoding="utf-8")
-    data = _kept(folder / "zen.json", grammar) or _worked_out(grammar)
+    kept = folder / "zen.json"
+    data: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    if data.pop("grammar", "") != fingerprint(grammar):
+        from zenc.language.generate_tables import worked_out
+
+        data = worked_out(grammar)
+        del data["grammar"]
     return ParseTables(**{**data, "rules": [_rule(rule) for rule in data["rules"]]})
 
 
-def _kept(path: Path, grammar: str) -> dict[str, Any] | None:
-    """The tables in a file, if it has those of ``grammar``."""
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return data if data.pop("grammar", "") == hashlib.sha256(grammar.encode()).hexdigest() else None
-
-
-def _worked_out(grammar: str) -> dict[str, Any]:
-    from zenc.language.generate_tables import worked_out
-
-    data = worked_out(grammar)
-    del data["grammar"]
-    return data
+def fingerprint(grammar: str) -> str:
+    """A hash of a grammar's text, by which a file of tables says what it is of."""
+    return hashlib.sha256(grammar.encode()).hexdigest()
 
 
 def _rule(data: dict[str, Any]) -> Rule:
     size = len(data["symbols"])
     (kind,) = data.keys() & {"node", "list", "same"}
     items = [data["same"]] if kind == "same" else data["items"] if kind == "node" else data["list"]
-    offsets = tuple(_offset(item, size) for item in items)
+    offsets = tuple(
+        [place - size for place in item] if isinstance(item, list) else None if item is None else item - size
+        for item in items
+    )
     return Rule(data["name"], size, data.get("node"), kind == "list", kind == "same" and size == 1, offsets)
-
-
-def _offset(item: Item, size: int) -> Item:
-    if item is None:
-        return None
-    return [place - size for place in item] if isinstance(item, list) else item - size

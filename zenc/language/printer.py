@@ -1,12 +1,8 @@
-"""Schedules -> canonical text, which parses back to an equal tree. Expressions get the fewest parentheses."""
+"""Expressions and parts -> canonical text, which parses back to an equal tree, with the fewest parentheses."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 from zenc.language import schedule as s
-
-_Lines: TypeAlias = list[str]
 
 _LEVELS = (
     ("or",),
@@ -25,8 +21,6 @@ _LEVELS = (
 _LEVEL = {operator: level for level, operators in enumerate(_LEVELS) for operator in operators}
 _COMPARISON = _LEVEL["=="]
 _MINUS = len(_LEVELS)
-_WIDEST = 100
-_INDENT = "    "
 
 
 def expression_text(expression: s.Expression) -> str:
@@ -52,61 +46,6 @@ def _text(e: s.Expression, loosest: int) -> str:
             left = _text(e.left, level + (level == _COMPARISON))
             text = f"{left} {e.operator} {_text(e.right, level + 1)}"
     return f"({text})" if level < loosest else text
-
-
-def block_text(block: s.Block, indent: int = 0) -> str:
-    """The statements, one a line; blocks of one short statement stand on the line of their head."""
-    return "\n".join(block_lines(block, indent))
-
-
-def block_lines(block: s.Block, indent: int = 0) -> list[str]:
-    """The lines of ``block_text``; ``indent`` counts levels of four spaces."""
-    return [_INDENT * indent + line for statement in block for line in _statement(statement)]
-
-
-def _statement(statement: s.Statement) -> _Lines:
-    match statement:
-        case s.Let():
-            return [f"let {statement.name} = {expression_text(statement.value)}"]
-        case s.Require(condition, message):
-            return [f'require {expression_text(condition)} "{message}"']
-        case s.Send():
-            return [_send(statement)]
-        case s.Step():
-            return _braced("step", statement.body)
-        case s.For():
-            first, last = expression_text(statement.first), expression_text(statement.last)
-            return _braced(f"for {statement.variable} in {first} .. {last}", statement.body)
-        case s.If():
-            return _if(statement)
-
-
-def _if(statement: s.If) -> _Lines:
-    lines = _braced(f"if {expression_text(statement.condition)}", statement.then)
-    if not statement.otherwise:
-        return lines
-    only = statement.otherwise[0]
-    chained = len(statement.otherwise) == 1 and isinstance(only, s.If)
-    rest = _statement(only) if chained else _braced("", statement.otherwise)
-    head = f"else {rest[0].lstrip()}"
-    if lines[-1] == "}":
-        return [*lines[:-1], f"}} {head}", *rest[1:]]
-    return [*lines, head, *rest[1:]]
-
-
-def _braced(head: str, body: s.Block) -> _Lines:
-    inner = [line for statement in body for line in _statement(statement)]
-    if not inner:
-        return [f"{head} {{ }}"]
-    if len(inner) == 1 and len(head) + len(inner[0]) + 5 <= _WIDEST:
-        return [f"{head} {{ {inner[0]} }}"]
-    return [f"{head} {{", *(_INDENT + line for line in inner), "}"]
-
-
-def _send(send: s.Send) -> str:
-    of = f" of {expression_text(send.origin)}" if send.origin is not None else ""
-    where = f" where {expression_text(send.where)}" if send.where is not None else ""
-    return f"send {parts_text(send.parts)}{of} to {expression_text(send.to)}{where}"
 
 
 def parts_text(parts: s.Parts) -> str:

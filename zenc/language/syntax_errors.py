@@ -179,37 +179,19 @@ def _range_of_python(at: Situation) -> Diagnostic | None:
     return _say("a range is written FIRST .. LAST", Span(at.source, start, start + len("range")), help)
 
 
-def _assignment_for_comparison(at: Situation) -> Diagnostic | None:
+def _misplaced(at: Situation) -> Diagnostic | None:
+    """Words and marks of the language where they have no place."""
+    terminal = at.found.terminal if at.found else ""
     if at.text == "=" and "COMPARISON" in at.accepted:
         return _say("unexpected '=' in an expression", at.span(), "write '==' to compare")
-    return None
-
-
-def _chained_comparison(at: Situation) -> Diagnostic | None:
-    if at.found is not None and at.found.terminal == "COMPARISON" and "AND" in at.accepted:
+    if terminal == "COMPARISON" and "AND" in at.accepted:
         return _say("comparisons do not chain", at.span(), "write 'a < b and b < c'")
-    return None
-
-
-def _missing_value(at: Situation) -> Diagnostic | None:
     if at.text == ":" and at.last(2) == ":" and at.before[-1].terminal == "WORD":
         return _say(f"expected a value after '{at.last(3)}:'", at.span_of(at.before[-1]))
-    return None
-
-
-def _fraction_in_schedule(at: Situation) -> Diagnostic | None:
-    if at.found is not None and at.found.terminal == "FLOAT" and "INTEGER" in at.accepted:
+    if terminal == "FLOAT" and "INTEGER" in at.accepted:
         return _say(f"{_quoted(at.text)} is no integer", at.span(), "schedules count in integers")
-    return None
-
-
-def _reserved_name(at: Situation) -> Diagnostic | None:
     if at.text in RESERVED and "NAME" in at.accepted and "INTEGER" not in at.accepted:
         return _say(f"'{at.text}' is a word of the language, and can't be a name", at.span())
-    return None
-
-
-def _else_without_if(at: Situation) -> Diagnostic | None:
     if at.text == "else" and "SEND" in at.accepted:
         return _say("'else' without an 'if' before it", at.span())
     return None
@@ -222,12 +204,7 @@ _RULES: tuple[Callable[[Situation], Diagnostic | None], ...] = (
     _bad_spelling,
     _doubled,
     _range_of_python,
-    _assignment_for_comparison,
-    _chained_comparison,
-    _missing_value,
-    _fraction_in_schedule,
-    _reserved_name,
-    _else_without_if,
+    _misplaced,
 )
 
 
@@ -248,14 +225,10 @@ def _expected(at: Situation) -> Diagnostic:
     help = _guess(at) or _HELP_BY_SPELLING.get(at.text)
     if at.text == "," and "COMMA" not in at.accepted:
         help = _HELP_BY_SPELLING[";"]
-    meant = "" if help else did_you_mean(at.text, _words_of(at.accepted)) if at.text.isidentifier() else ""
+    words = sorted(text for text, terminal in tables().words.items() if terminal in at.accepted)
+    meant = did_you_mean(at.text, words) if not help and at.text.isidentifier() else ""
     message = f"{wanted}, found {_quoted(at.text)}{meant}"
     return Diagnostic("syntax", message, at.span(), notes=_still_open(at), help=help)
-
-
-def _words_of(accepted: frozenset[str]) -> list[str]:
-    """The words of the language among ``accepted``."""
-    return sorted(text for text, terminal in tables().words.items() if terminal in accepted)
 
 
 def _guess(at: Situation) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, SchemeError, Span, raise_if_any
+from zenc.language.syntax import Parameter
 
 MOST_LISTED = 40
 """Names that one message gives: a text may have thousands."""
@@ -27,6 +28,22 @@ class Collector:
     def warn(self, id: str, message: str, span: Span | None, *, help: str | None = None) -> None:
         """Take a warning; it does not stop the compilation."""
         self.found.append(Diagnostic(id, message, span, help=help, severity="warning"))
+
+    def twins(self, what: str, named: Iterable[tuple[str, Span | None]]) -> None:
+        """Report the names that are there again, each with its place; ``what`` they name."""
+        first: dict[str, Span | None] = {}
+        for name, span in named:
+            if name in first:
+                notes = (f"the other one: {first[name]}",)
+                self.error("duplicate-name", f"there is another {what} '{name}'", span, notes=notes)
+            first.setdefault(name, span)
+
+    def unused(self, parameters: Iterable[Parameter], used: Container[str]) -> None:
+        """Warn of those of ``parameters`` that are not among the ``used`` names."""
+        for parameter in parameters:
+            if parameter.name.text not in used:
+                message = f"parameter '{parameter.name.text}' is used nowhere"
+                self.warn("unused-name", message, parameter.name.span)
 
     @property
     def failed(self) -> bool:

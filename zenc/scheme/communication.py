@@ -13,7 +13,7 @@ from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.language.printer import expression_text
 from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let, Substitution, names_in
-from zenc.language.syntax import Argument, Number, Parameter, Phrase, Schedule, Value, Word
+from zenc.language.syntax import Argument, Number, Parameter, Schedule, Value, Word
 from zenc.scheme import model
 from zenc.scheme.arguments import check_parameters, match_arguments
 from zenc.scheme.collector import Collector, unknown
@@ -27,13 +27,7 @@ ON_THE_SPOT = "schedule { ... }"
 def schedules_of(program: SourceFiles, report: Collector) -> dict[str, Schedule]:
     """The named schedules of all files. Those of the main file are checked here, whether used or not."""
     imported_first = [schedule for file in reversed(program.files) for schedule in file.schedules]
-    first: dict[str, Schedule] = {}
-    for schedule in imported_first:
-        assert schedule.name is not None
-        name, other = schedule.name, first.setdefault(schedule.name.text, schedule)
-        if other is not schedule:
-            message = f"there is another schedule '{name.text}'"
-            report.error("duplicate-name", message, name.span, notes=(f"the other one: {other.span}",))
+    report.twins("schedule", ((each.name.text, each.name.span) for each in imported_first if each.name))
     known = {s.name.text: s for file in program.files for s in file.schedules if s.name}
     for schedule in program.main.schedules:
         check_schedule(schedule, report)
@@ -50,10 +44,7 @@ def check_schedule(schedule: Schedule, report: Collector, environment: Environme
     checker.check(schedule.pull)
     if environment:
         environment.used |= checker.used
-    for parameter in schedule.parameters:
-        if parameter.name.text not in checker.used:
-            message = f"parameter '{parameter.name.text}' is used nowhere"
-            report.warn("unused-name", message, parameter.name.span)
+    report.unused(schedule.parameters, checker.used)
 
 
 def _check_phases(schedule: Schedule, report: Collector) -> None:
@@ -87,7 +78,9 @@ class Resolver:
         push, pull = named[0], named[-1]
         if push is None or pull is None:
             return None
-        return Communication(_text(value), push.push, pull.pull, push.push_span, pull.pull_span)
+        return Communication(
+            " then ".join(map(_word_text, value.words)), push.push, pull.pull, push.push_span, pull.pull_span
+        )
 
     def _on_the_spot(self, schedule: Schedule) -> Communication | None:
         check_schedule(schedule, self.report, self.environment)
@@ -166,11 +159,6 @@ def _communication(name: str, schedule: Schedule, push: Block, pull: Block) -> C
     push_span = schedule.push_spans[0] if schedule.push_spans else None
     pull_span = schedule.pull_spans[0] if schedule.pull_spans else None
     return Communication(name, push, pull, push_span, pull_span)
-
-
-def _text(phrase: Phrase) -> str:
-    """The phrase as it was written, with single spaces."""
-    return " then ".join(_word_text(word) for word in phrase.words)
 
 
 def _word_text(word: Word) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
 
 from zenc.language.files import PRELUDE, load_file
 from zenc.resources import directory
 from zenc.scheme.model import Choice, HierarchicalHash, Holders, Partition, Permutation, Scheme, TierDeclaration
-from zenc.scheme.resolve import resolve_any
+from zenc.scheme.resolve import DIMENSIONS, resolve_any
 
 
 class TierEntry(TypedDict):
@@ -54,38 +53,24 @@ def shipped() -> list[ShippedScheme]:
 
 def _entry(path: Path, name: str) -> ShippedScheme:
     scheme, _ = resolve_any(load_file(path), name)
-    if isinstance(scheme, Choice):
-        return _entry_of_choice(path, scheme)
+    tiers = () if isinstance(scheme, Choice) else scheme.tiers
+    entries = [_tier_entry(tier) for tier in tiers]
+    communication, aggregation, partition, push, pull = (
+        " + ".join(dict.fromkeys(str(dict(entry)[key]) for entry in entries)) for key in DIMENSIONS
+    )
     return ShippedScheme(
         name=scheme.name,
         path=str(path),
-        communication=_of_tiers(tier.communication.name for tier in scheme.tiers),
-        aggregation=_of_tiers(tier.aggregation.value for tier in scheme.tiers),
-        partition=_of_tiers(tier.partition.value for tier in scheme.tiers),
-        balance=balance_text(scheme),
-        push=_of_tiers(tier.push.value for tier in scheme.tiers),
-        pull=_of_tiers(tier.pull.value for tier in scheme.tiers),
+        communication=communication,
+        aggregation=aggregation,
+        partition=partition,
+        balance=None if isinstance(scheme, Choice) else balance_text(scheme),
+        push=push,
+        pull=pull,
         parameters=dict(scheme.parameters),
-        tiers=[_tier_entry(tier) for tier in scheme.tiers if tier.name],
-        candidates=[],
+        tiers=[entry for entry in entries if entry["name"]],
+        candidates=[candidate.name for candidate in scheme.candidates] if isinstance(scheme, Choice) else [],
         summary=scheme.doc,
-    )
-
-
-def _entry_of_choice(path: Path, choice: Choice) -> ShippedScheme:
-    return ShippedScheme(
-        name=choice.name,
-        path=str(path),
-        communication="",
-        aggregation="",
-        partition="",
-        balance=None,
-        push="",
-        pull="",
-        parameters=dict(choice.parameters),
-        tiers=[],
-        candidates=[candidate.name for candidate in choice.candidates],
-        summary=choice.doc,
     )
 
 
@@ -99,10 +84,6 @@ def _tier_entry(tier: TierDeclaration) -> TierEntry:
         push=tier.push.value,
         pull=tier.pull.value,
     )
-
-
-def _of_tiers(values: Iterable[str]) -> str:
-    return " + ".join(dict.fromkeys(values))
 
 
 def balance_text(scheme: Scheme) -> str | None:

@@ -107,7 +107,7 @@ def resolve_choice(
     if len(chosen.candidates) > MOST_CANDIDATES:
         message = f"a scheme chooses among {MOST_CANDIDATES} candidates at most"
         report.error("wrong-range", message, chosen.candidates[MOST_CANDIDATES].span)
-    _report_twins(found, report)
+    report.twins("candidate", ((candidate.name, candidate.span) for candidate in found))
     _report_conflicts(found, report)
     return None if settings is None or report.failed else (settings, found)
 
@@ -151,15 +151,6 @@ def _candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candi
     values = dict(scheme.parameters)
     arguments = ", ".join(f"{name} = {values[name]}" for name in given)
     return model.Candidate(f"{scheme.name}({arguments})" if arguments else scheme.name, scheme, span=word.span)
-
-
-def _report_twins(candidates: tuple[model.Candidate, ...], report: Collector) -> None:
-    first: dict[str, model.Candidate] = {}
-    for candidate in candidates:
-        other = first.setdefault(candidate.name, candidate)
-        if other is not candidate:
-            notes = (f"the other one: {other.span}",)
-            report.error("duplicate-name", f"candidate '{candidate.name}' is here twice", candidate.span, notes=notes)
 
 
 def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Collector) -> None:

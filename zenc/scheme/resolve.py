@@ -8,10 +8,10 @@ return None where something is missing, and the next go on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 from zenc.did_you_mean import closest, did_you_mean
 from zenc.errors import Diagnostic, SchemeError
@@ -97,7 +97,7 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
         SchemeError: if it is not there, or there are several and none was named.
     """
     in_main = program.main.schemes
-    _report_twins(in_main, report)
+    report.twins("scheme", ((each.name.text, each.name.span) for each in in_main))
     by_name = {scheme.name.text: scheme for file in reversed(program.files) for scheme in file.schemes}
     if name is not None:
         if name in by_name:
@@ -112,15 +112,6 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
     first = in_main[0].name.text
     help = f"choose one by its name: --scheme {first}; in Python zenc.compile(..., scheme={first!r})"
     raise SchemeError(Diagnostic("several-schemes", message, in_main[1].name.span, _note_names(by_name), help))
-
-
-def _report_twins(schemes: Sequence[syntax.SchemeSyntax], report: Collector) -> None:
-    first: dict[str, syntax.SchemeSyntax] = {}
-    for scheme in schemes:
-        other = first.setdefault(scheme.name.text, scheme)
-        if other is not scheme:
-            message = f"there is another scheme '{scheme.name.text}'"
-            report.error("duplicate-name", message, scheme.name.span, notes=(f"the other one: {other.name.span}",))
 
 
 def _note_names(schemes: Mapping[str, syntax.SchemeSyntax]) -> tuple[str, ...]:
@@ -149,7 +140,8 @@ def _resolve_choice(
     environment = bind_parameters(scheme, parameters, report)
     schedules_of(program, report)
     choice = resolve_choice(scheme, Naming(program, chain, environment, report, _resolve_scheme), levels)
-    _report_unused(scheme, environment, report)
+    if not report.failed:  # what uses it may be what is wrong
+        report.unused(scheme.parameters, environment.used)
     if choice is None:
         return None
     settings, candidates = choice
@@ -173,33 +165,20 @@ def _resolve_scheme(
         contents = _with_tiers(reader, TierResolver(program, chain, environment, levels, report, _resolve_scheme))
     else:
         contents = _without_tiers(reader, program)
-    _report_unused(scheme, environment, report)
+    if not report.failed:  # what uses it may be what is wrong
+        report.unused(scheme.parameters, environment.used)
     if contents is None:
         return None
-    return model.Scheme(
-        name=scheme.name.text,
-        doc=scheme.doc or "",
-        parameters=_bound(environment),
-        tiers=contents.tiers,
-        mapping=contents.mapping,
-        unit=contents.unit,
-        announce=contents.announce,
-        sources=program.sources,
-        span=scheme.name.span,
-    )
+    name = scheme.name
+    return model.Scheme(name.text, scheme.doc or "", _bound(environment), *contents, program.sources, span=name.span)
 
 
 def _bound(environment: Environment) -> tuple[tuple[str, int | float], ...]:
     return tuple((name, value) for name, value in environment.values.items() if value is not None)
 
 
-class _Contents(NamedTuple):
-    """The part of a Scheme that its entries or its tiers say."""
-
-    tiers: tuple[model.TierDeclaration, ...]
-    mapping: model.Mapping
-    unit: model.Unit
-    announce: model.Communication | None
+_Contents: TypeAlias = tuple[tuple[model.TierDeclaration, ...], model.Mapping, model.Unit, model.Communication | None]
+"""The tiers, mapping, unit and announce of a Scheme, which its entries or its tiers say."""
 
 
 def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | None:
@@ -223,7 +202,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None
     tier = model.TierDeclaration("", None, communication, aggregation, partition, push, pull)
-    return _Contents((tier,), mapping, unit, announce)
+    return (tier,), mapping, unit, announce
 
 
 def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | None:
@@ -244,7 +223,7 @@ def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | No
     has_parts = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
     partition = model.Partition.PARALLELISM if has_parts else model.Partition.CENTRALIZATION
     mapping = _mapping(balance, partition, entries.get("balance"), report)
-    return _Contents(tiers, mapping, unit, None) if mapping and unit and tiers and not report.failed else None
+    return (tiers, mapping, unit, None) if mapping and unit and tiers and not report.failed else None
 
 
 def _mapping(
@@ -341,12 +320,3 @@ def single_word(key: str, value: syntax.Value, report: Collector) -> syntax.Word
     what = "one word" if isinstance(value, syntax.Phrase) else "a word, and no schedule"
     report.error("wrong-value", f"the value of '{key}' is {what}", value.span)
     return None
-
-
-def _report_unused(scheme: syntax.SchemeSyntax, environment: Environment, report: Collector) -> None:
-    if report.failed:  # what uses it may be what is wrong
-        return
-    for parameter in scheme.parameters:
-        if parameter.name.text not in environment.used:
-            message = f"parameter '{parameter.name.text}' is used nowhere"
-            report.warn("unused-name", message, parameter.name.span)

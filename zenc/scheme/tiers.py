@@ -48,7 +48,7 @@ class TierResolver:
     def resolved(self) -> list[Resolved]:
         """Each tier with its scheme, as far as they can be told; what can't be is in the report."""
         tiers = self.chain[-1].tiers
-        self._report_twins(tiers)
+        self.report.twins("tier", ((tier.name.text, tier.name.span) for tier in tiers))
         naming = Naming(self.program, self.chain, self.environment, self.report, self.resolve)
         inner, found = 1, list[Resolved]()
         for tier in tiers[:MOST_TIERS]:
@@ -58,22 +58,10 @@ class TierResolver:
             if scheme is not None:
                 found.append(Resolved(tier, scheme, tuple(self._opened(tier, scheme, size))))
             inner *= size or 1
-        self._ensure_few(tiers, sum(len(resolved.tiers) for resolved in found))
-        return found
-
-    def _ensure_few(self, tiers: Sequence[syntax.TierSyntax], opened: int) -> None:
-        if len(tiers) > MOST_TIERS or opened > MOST_TIERS:
+        if len(tiers) > MOST_TIERS or sum(len(resolved.tiers) for resolved in found) > MOST_TIERS:
             span = tiers[min(len(tiers) - 1, MOST_TIERS)].name.span
             self.report.error("wrong-range", f"a scheme has at most {MOST_TIERS} tiers, with those of its tiers", span)
-
-    def _report_twins(self, tiers: Sequence[syntax.TierSyntax]) -> None:
-        first: dict[str, syntax.TierSyntax] = {}
-        for tier in tiers:
-            other = first.setdefault(tier.name.text, tier)
-            if other is not tier:
-                notes = (f"the other one: {other.name.span}",)
-                message = f"there is another tier '{tier.name.text}'"
-                self.report.error("duplicate-name", message, tier.name.span, notes=notes)
+        return found
 
     def _opened(
         self, named: syntax.TierSyntax, scheme: model.Scheme, size: int | None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
-from zenc.topology.model import RANK, Host, Level, Node, Topology, order
+from zenc.topology.model import RANK, Host, Level, Node, Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -50,42 +50,26 @@ def number_problems(what: str, bandwidth: float, latency: float, span: Span | No
 
 def graph_problems(name: str, graph: nx.DiGraph[Any], span: Span | None) -> list[Diagnostic]:
     """Diagnostics of the whole graph: no ranks, or ranks that can't reach each other over any number of links."""
+    import networkx as nx
+
     ranks = [node for node, kind in graph.nodes(data="kind") if kind == RANK]
     if not ranks:
         help = "say how many there are: levels: node(2), gpu(8)"
         return [Diagnostic("no-ranks", f"topology '{name}' has no ranks", span, help=help)]
     root = min(ranks)
-    for neighbours, way in ((graph.adj, "from {0} to {1}"), (graph.pred, "from {1} to {0}")):
-        cut_off = sorted(set(ranks) - _reached(root, neighbours))
+    for reached, way in ((nx.descendants, "from {0} to {1}"), (nx.ancestors, "from {1} to {0}")):
+        cut_off = sorted(set(ranks) - {root} - reached(graph, root))
         if cut_off:
-            labels = [str(graph.nodes[node]["label"]) for node in (root, cut_off[0])]
+            labels = [str(graph.nodes[node]["label"]) for node in (root, *cut_off[:_MOST_NAMED])]
             message = f"topology '{name}' has an island: no way leads {way.format(*labels)}"
-            notes = (_cut_off(graph, cut_off, len(ranks)),)
+            more = f" and {len(cut_off) - _MOST_NAMED} more" if len(cut_off) > _MOST_NAMED else ""
+            notes = (f"cut off are {len(cut_off)} of {len(ranks)} ranks: {', '.join(labels[1:])}{more}",)
             help = "add a link, or leave out what is not part of the cluster"
             return [Diagnostic("island", message, span, notes, help)]
     return []
 
 
-def _reached(root: Node, neighbours: Any) -> set[Node]:
-    """All nodes to which links lead from ``root``, by way of any node."""
-    reached, pending = {root}, [root]
-    while pending:
-        for other in neighbours[pending.pop()]:
-            if other not in reached:
-                reached.add(other)
-                pending.append(other)
-    return reached
-
-
 _MOST_NAMED = 8
-
-
-def _cut_off(graph: nx.DiGraph[Any], ranks: list[Node], all_ranks: int) -> str:
-    named = ", ".join(str(graph.nodes[rank]["label"]) for rank in sorted(ranks, key=order)[:_MOST_NAMED])
-    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
-    return f"cut off are {len(ranks)} of {all_ranks} ranks: {named}{more}"
-
-
 _MOST_PROBLEMS = 20
 
 

@@ -16,7 +16,7 @@ from zenc.plurals import count
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.collector import listed
 from zenc.scheme.constants import constant, constant_integer
-from zenc.scheme.scope import Names
+from zenc.scheme.scope import Checker
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.shapes import BUILDERS, described
 from zenc.topology.units import Kind, amount
@@ -61,7 +61,7 @@ def _like_topology(like: topology_syntax.Like, other: topology_syntax.TopologySy
             given[name] = value
     if declarer.report.failed:
         return
-    Names(declarer.report).check(other)
+    Checker((), declarer.report).check_topology(other)
     environment = bind_parameters(other, given, declarer.report)
     if not declarer.report.failed:
         chain = (*declarer.chain, other.name.text)

@@ -7,11 +7,11 @@ Group           = count x (ends, bandwidth, latency, kind, both ways?)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from zenc.plurals import count
-from zenc.topology.model import Host, Link, Node, Topology, order
+from zenc.topology.model import Host, Node, Topology, order
 from zenc.topology.units import bandwidth_text, latency_text, memory_text
 
 MOST_NODES_CUT = 1000
@@ -59,7 +59,7 @@ class TopologySummary:
 
     def to_json(self) -> dict[str, object]:
         """JSON data; memory in bytes, bandwidths in bytes a second, latencies in seconds."""
-        topology = self.topology
+        topology, keys = self.topology, ("both_ways", "bandwidth", "latency", "kind")
         return {
             "name": topology.name,
             "doc": topology.doc,
@@ -69,15 +69,8 @@ class TopologySummary:
             "hosts": [{"name": h.name, "ranks": list(h.ranks), "memory": h.memory} for h in topology.hosts],
             "switches": dict(_counted(topology)),
             "links": [
-                {
-                    "count": group.count,
-                    "ends": [group.source, group.target],
-                    "both_ways": group.both_ways,
-                    "bandwidth": group.bandwidth,
-                    "latency": group.latency,
-                    "kind": group.kind,
-                }
-                for group in self.groups
+                {"count": each.count, "ends": [each.source, each.target], **{key: getattr(each, key) for key in keys}}
+                for each in self.groups
             ],
             "bisection": self.bisection,
             "narrowest": self.narrowest and {"host": self.narrowest[0].name, "bandwidth": self.narrowest[1]},
@@ -91,7 +84,7 @@ class TopologySummary:
         rows = [("levels", ", ".join(f"{level.name} {level.count}" for level in topology.levels))]
         rows.append(("ranks", _ranks(topology)))
         if topology.hosts:
-            rows.append(("machines", _hosts(topology)))
+            rows.append(("machines", f"{len(topology.hosts)}{_memories(host.memory for host in topology.hosts)}"))
         rows.append(("switches", ", ".join(f"{name} {count}" for name, count in _counted(topology)) or "none"))
         rows += zip(["links", *[""] * len(self.groups)], _table(self.groups), strict=False)
         if self.bisection is not None:
@@ -181,19 +174,14 @@ def _family(label: str) -> str:
 
 def _groups(topology: Topology) -> tuple[Group, ...]:
     found: Counter[tuple[str, str, bool, float, float, str]] = Counter()
+    ranks = topology.levels[-1].name if topology.levels else "rank"
     for link in topology.links:
         twin = topology.graph.edges.get((link.target, link.source))
         both = twin is not None and all(twin[key] == getattr(link, key) for key in ("bandwidth", "latency", "kind"))
         if not both or order(link.source) < order(link.target):
-            key = (*_ends(topology, link), both, link.bandwidth, link.latency, link.kind)
-            found[key] += 1
+            source, target = (ranks if isinstance(end, int) else _family(end) for end in (link.source, link.target))
+            found[source, target, both, link.bandwidth, link.latency, link.kind] += 1
     return tuple(Group(count, *key) for key, count in found.items())
-
-
-def _ends(topology: Topology, link: Link) -> tuple[str, str]:
-    ranks = topology.levels[-1].name if topology.levels else "rank"
-    source, target = (ranks if isinstance(end, int) else _family(end) for end in (link.source, link.target))
-    return source, target
 
 
 def _table(groups: tuple[Group, ...]) -> list[str]:
@@ -209,9 +197,14 @@ def _table(groups: tuple[Group, ...]) -> list[str]:
 def _ranks(topology: Topology) -> str:
     last = topology.size - 1
     named = topology.label(0) if not last else f"{topology.label(0)} to {topology.label(last)}"
-    memories = sorted({topology.memory(rank) or 0 for rank in topology.ranks})
+    return f"{topology.size}: {named}{_memories(map(topology.memory, topology.ranks))}"
+
+
+def _memories(each: Iterable[int | None]) -> str:
+    """``, 80 GB each``; nothing where none is known."""
+    memories = sorted({memory or 0 for memory in each})
     memory = " or ".join(memory_text(size) if size else "unknown memory" for size in memories)
-    return f"{topology.size}: {named}" + (f", {memory} each" if memories != [0] else "")
+    return f", {memory} each" if memories != [0] else ""
 
 
 def _ranks_of(host: Host) -> str:
@@ -221,9 +214,3 @@ def _ranks_of(host: Host) -> str:
     if last - first != len(host.ranks) - 1:
         return count(len(host.ranks), "rank")
     return f"ranks {first} {'and' if last == first + 1 else 'to'} {last}"
-
-
-def _hosts(topology: Topology) -> str:
-    memories = sorted({host.memory or 0 for host in topology.hosts})
-    memory = " or ".join(memory_text(size) if size else "unknown memory" for size in memories)
-    return f"{len(topology.hosts)}" + (f", {memory} each" if memories != [0] else "")

@@ -18,7 +18,7 @@ from zenc.language.files import SourceFiles, load_file, load_text
 from zenc.resources import directory
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.collector import Collector
-from zenc.scheme.scope import Names
+from zenc.scheme.scope import Checker
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.elaborate import Declarer
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
@@ -45,8 +45,8 @@ def resolve_topology(
     chosen = choose_topology(program, name)
     draft = TopologyBuilder(chosen.name.text, chosen.doc or "", chosen.name.span)
     report = Collector(draft.problems)
-    _report_twins(program, report)
-    Names(report).check(chosen)
+    report.twins("topology", ((one.name.text, one.name.span) for one in program.main.topologies))
+    Checker((), report).check_topology(chosen)
     environment = bind_parameters(chosen, parameters or {}, report)
     if not report.failed:
         Declarer(draft, report, _known(program), environment, (chosen.name.text,)).declare(chosen.body)
@@ -84,15 +84,6 @@ def _start_of(program: SourceFiles) -> Span | None:
     main = program.main
     spans = [*(s.span for s in main.schemes), *(s.span for s in main.schedules), *(i.span for i in main.imports)]
     return spans[0] if spans else None
-
-
-def _report_twins(program: SourceFiles, report: Collector) -> None:
-    first: dict[str, topology_syntax.TopologySyntax] = {}
-    for topology in program.main.topologies:
-        other = first.setdefault(topology.name.text, topology)
-        if other is not topology:
-            message = f"there is another topology '{topology.name.text}'"
-            report.error("duplicate-name", message, topology.name.span, notes=(f"the other one: {other.name.span}",))
 
 
 Values = Mapping[str, "int | float | str"]

@@ -20,10 +20,8 @@ nothing else. So there may be no route between two ranks of a connected graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from zenc.errors import Spanned
@@ -106,14 +104,6 @@ class Topology:
             found.append(place)
         return tuple(reversed(found)) or (rank,)
 
-    def rank_at(self, *coordinates: int) -> int:
-        """The rank at a place in each level, outermost first."""
-        counts = [level.count for level in self.levels] or [self.size]
-        fits = len(coordinates) == len(counts) and all(0 <= c < n for c, n in zip(coordinates, counts, strict=True))
-        if not fits:
-            raise ValueError(f"{self.name} has nothing at {coordinates}")
-        return sum(place * prod(counts[i + 1 :]) for i, place in enumerate(coordinates))
-
     def label(self, node: Node) -> str:
         """The name of ``node`` in messages: ``gpu(0, 3)``, ``nvswitch(0)``."""
         return str(self.graph.nodes[node]["label"])
@@ -127,14 +117,6 @@ class Topology:
         memory: int | None = self.graph.nodes[rank].get("memory")
         return memory
 
-    def host_of(self, rank: int) -> Host | None:
-        """The machine that ``rank`` is in; None where unknown."""
-        return self._host_by_rank.get(rank)
-
-    @cached_property
-    def _host_by_rank(self) -> dict[int, Host]:
-        return {rank: host for host in self.hosts for rank in host.ranks}
-
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """All links, each direction for itself, in the order of their ends."""
@@ -145,10 +127,6 @@ class Topology:
         """The link from ``source`` to ``target``; KeyError where there is none."""
         data = self.graph.edges[source, target]
         return Link(source, target, data["bandwidth"], data["latency"], data["kind"], span=data.get("span"))
-
-    def links_of(self, node: Node) -> tuple[Link, ...]:
-        """The links that lead away from ``node``, in the order of their ends."""
-        return tuple(self.link(node, other) for other in sorted(self.graph[node], key=order))
 
     def route(self, source: int, target: int) -> tuple[Link, ...] | None:
         """The links that a message from rank ``source`` to rank ``target`` takes; None where there is no way.
@@ -163,10 +141,6 @@ class Topology:
                 raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
         paths = self._table.paths(np.array([source]), np.array([target]))
         return tuple(self.links[place] for place in paths.links.tolist()) if paths.counts[0] >= 0 else None
-
-    def reachable(self, source: int) -> Iterator[int]:
-        """The ranks to which ``route`` leads from ``source``, itself left out."""
-        return (target for target in self.ranks if target != source and self.route(source, target) is not None)
 
     @cached_property
     def _table(self) -> RouteTable:

@@ -115,10 +115,7 @@ def latency_text(latency: float) -> str:
     return f"{latency * 1e9:.4g} ns" if latency else "-"
 
 
-def _prefixed(number: float, factors: Mapping[str, int]) -> str:
-    prefix, factor = max(
-        ((prefix, factor) for prefix, factor in factors.items() if number >= factor),
-        key=lambda pair: pair[1],
-        default=("", 1),
-    )
-    return f"{number / factor:.4g} {prefix}"
+def _prefixed(number: float, factors: dict[str, int]) -> str:
+    """``number`` by the greatest of ``factors``, which ascend, that it reaches."""
+    prefix = next((prefix for prefix in reversed(factors) if number >= factors[prefix]), "")
+    return f"{number / factors[prefix]:.4g} {prefix}"

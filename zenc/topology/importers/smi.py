@@ -13,10 +13,12 @@ Where all GPUs have more NVLinks to each other than a GPU has, these lead to a s
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from zenc.errors import Diagnostic, Source, TopologyError
 from zenc.topology import link_specs
@@ -106,28 +108,6 @@ def _malformed(source: Source, line: int, message: str) -> TopologyError:
     return TopologyError(Diagnostic("malformed-topology", message, line_span(source, line), help=help))
 
 
-class _Groups:
-    """Sets of names that are joined pair by pair. A set is called by that name in it which is the first of all."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._place = {name: place for place, name in enumerate(names)}
-        self._group = {name: name for name in names}
-        self._members = {name: [name] for name in names}
-
-    def of(self, name: str) -> str:
-        return self._group[name]
-
-    def members(self, name: str) -> list[str]:
-        return self._members[self._group[name]]
-
-    def join(self, one: str, other: str) -> None:
-        first, second = sorted((self.of(one), self.of(other)), key=self._place.__getitem__)
-        if first != second:
-            moved = self._members.pop(second)
-            self._members[first] += moved
-            self._group.update(dict.fromkeys(moved, first))
-
-
 def _machine(matrix: _Matrix, options: Options) -> Machine:
     gpus = [name for name in matrix.names if _GPU.fullmatch(name)]
     machine = Machine(gpus=len(gpus))
@@ -146,21 +126,26 @@ def _machine(matrix: _Matrix, options: Options) -> Machine:
 
 def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: float) -> None:
     """PCIe switches above those that share one, and CPUs above these."""
-    depths = [_joined(matrix, depth) for depth in range(3)]
+    import networkx as nx
+
+    depths = [nx.utils.UnionFind(matrix.names) for _ in range(3)]
+    for (one, other, cell), (depth, groups) in itertools.product(matrix.pairs(), enumerate(depths)):
+        if _DEPTH.get(cell, 3) <= depth:
+            groups.union(one, other)
     first: dict[str, str] = {}
     for name, number in matrix.numa.items():  # NVLinks hide how their ends are connected otherwise
-        depths[2].join(name, first.setdefault(number, name))
+        depths[2].union(name, first.setdefault(number, name))
     _join_by_nvlinks(matrix, depths[2])
-    cpus = {group: machine.add("cpu") for group in dict.fromkeys(map(depths[2].of, matrix.names))}
+    cpus = {group: machine.add("cpu") for group in dict.fromkeys(map(depths[2].__getitem__, matrix.names))}
     switches: dict[tuple[int, str], str] = {}
     for name in matrix.names:
         node = nodes[name]
         members = 1
         for depth, groups in enumerate(depths[:2]):
-            if len(groups.members(name)) == members:
+            if groups.weights[groups[name]] == members:
                 continue
-            members = len(groups.members(name))
-            key = (depth, groups.of(name))
+            members = groups.weights[groups[name]]
+            key = (depth, groups[name])
             if is_new := key not in switches:
                 switches[key] = machine.add("pci")
             machine.wires.append(_pcie(node, switches[key], bandwidth))
@@ -168,41 +153,33 @@ def _tree(matrix: _Matrix, machine: Machine, nodes: dict[str, Node], bandwidth: 
             if not is_new:
                 break
         else:
-            machine.wires.append(_pcie(node, cpus[depths[2].of(name)], bandwidth))
+            machine.wires.append(_pcie(node, cpus[depths[2][name]], bandwidth))
 
 
 def _pcie(source: Node, target: Node, bandwidth: float) -> Wire:
     return Wire(source, target, bandwidth, link_specs.PCIE_LATENCY, "pcie")
 
 
-def _joined(matrix: _Matrix, depth: int) -> _Groups:
-    groups = _Groups(matrix.names)
-    for one, other, cell in matrix.pairs():
-        if _DEPTH.get(cell, 3) <= depth:
-            groups.join(one, other)
-    return groups
-
-
-def _join_by_nvlinks(matrix: _Matrix, groups: _Groups) -> None:
+def _join_by_nvlinks(matrix: _Matrix, groups: Any) -> None:
     """What is joined by NVLinks is taken to be at one CPU, unless a NUMA affinity or a SYS between them says no."""
     apart = _apart(matrix, groups)
     for one, other, cell in matrix.pairs():
-        first, second = groups.of(one), groups.of(other)
+        first, second = groups[one], groups[other]
         told = one in matrix.numa and other in matrix.numa
         if told or first == second or second in apart[first] or not _NVLINK.fullmatch(cell):
             continue
-        groups.join(one, other)
-        kept = groups.of(one)
+        groups.union(one, other)
+        kept = groups[one]
         for far in apart.pop(second if kept == first else first):
             apart[far] = apart[far] - {first, second} | {kept}
             apart[kept].add(far)
 
 
-def _apart(matrix: _Matrix, groups: _Groups) -> dict[str, set[str]]:
+def _apart(matrix: _Matrix, groups: Any) -> dict[str, set[str]]:
     """Group -> the groups that have a SYS between them and it."""
-    apart: dict[str, set[str]] = {groups.of(name): set() for name in matrix.names}
+    apart: dict[str, set[str]] = {groups[name]: set() for name in matrix.names}
     for one, other, cell in matrix.pairs():
-        first, second = groups.of(one), groups.of(other)
+        first, second = groups[one], groups[other]
         if cell == "SYS" and first != second:
             apart[first].add(second)
             apart[second].add(first)
