@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from zenc.analysis.explanation import Explanation
     from zenc.codegen.artifact import Artifact
-    from zenc.draw.drawing import Drawing
+    from zenc.draw.scheme import Drawing
     from zenc.pipeline import Architectures, Parameters, Report, Target
     from zenc.rank_ir.text import ShownProgram
     from zenc.runtime.collective import Collective
@@ -211,8 +211,8 @@ def draw(
         ZencError: DrawingError for more than can be drawn, and what ``check`` raises.
     """
     syntax = load_file(locate(path))
-    from zenc.draw.drawing import picture_of
-    from zenc.draw.steps import StepRange
+    from zenc.draw.scheme import picture_of
+    from zenc.draw.shown import StepRange
     from zenc.pipeline import Request, pinned
 
     plan, size = pinned(syntax, Request(ranks, params, scheme, topology))

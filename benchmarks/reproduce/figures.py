@@ -9,8 +9,7 @@ from benchmarks.reproduce.fits import POINTS
 from benchmarks.reproduce.results import Results
 from benchmarks.reproduce.workloads import fitted
 from zenc.draw.colour import distinct
-from zenc.draw.plots.axes import logarithmic, round_values
-from zenc.draw.plots.figure import QUIET, RULE, as_svg
+from zenc.draw.plots.figure import QUIET, RULE, as_svg, logarithmic, round_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import FigureBase

@@ -24,7 +24,7 @@ from zenc.draw.flows import MOST_RANKS, Flow, flows_of
 from zenc.draw.matrix import draw_matrix, step_class
 from zenc.draw.picture import MatrixPicture
 from zenc.draw.render import svg
-from zenc.draw.steps import StepRange
+from zenc.draw.shown import StepRange
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.requirements import allowed
 from zenc.topology.shapes import nodes

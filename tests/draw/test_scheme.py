@@ -19,13 +19,12 @@ from tests.support.shipped import SHIPPED, plan_of_shipped
 from tests.support.templates import undeclared
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import draw as draw_file
-from zenc.draw.arrows import heat_class
 from zenc.draw.colour import palette, ramp
-from zenc.draw.drawing import Drawing
 from zenc.draw.picture import SchedulePicture
 from zenc.draw.render import TEMPLATES, environment, svg
-from zenc.draw.scheme import draw
-from zenc.draw.steps import MOST_RANKS, StepRange, Steps, steps_of
+from zenc.draw.scheme import Drawing, draw
+from zenc.draw.shown import StepRange, heat_class
+from zenc.draw.steps import MOST_RANKS, Steps, steps_of
 from zenc.errors import DrawingError
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
@@ -229,7 +228,7 @@ def test_index_sets_are_announced_in_a_phase_of_their_own() -> None:
     assert announced.labels == () and len(pushed.labels) == 12
     assert "rank 0 sends index sets to rank 1" in announced.arrows[0].title
     assert picture.rows[1].nodes[2].title == "rank 2 after announce step 1: index sets of 4 of 4 ranks"
-    assert any("In the announce" in text.words for text in picture.texts)
+    assert "In the announce" in " ".join(text.words for text in picture.texts)
 
 
 def test_an_announce_can_be_chosen_where_there_is_one() -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.draw.test_scheme import HOSTILE, NAMESPACE, assert_on_paper
 from zenc.draw.layers import groups_of, layers_of, node_layout
-from zenc.draw.links import LABEL_SIZE, Room
+from zenc.draw.links import Room
 from zenc.draw.render import svg
-from zenc.draw.text_metrics import width_of
+from zenc.draw.sheet import LABEL_SIZE, width_of
 from zenc.draw.topology import MOST_RANKS, draw_topology, rate
 from zenc.errors import DrawingError
 from zenc.topology.builder import TopologyBuilder

@@ -116,9 +116,9 @@ def simulate(
         if trace:
             common.save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
         if plot and not missing:
-            from zenc.draw.plots import simulated
+            from zenc.draw.plots import curves
 
-            common.save(plot, simulated.plot(found, places, axis))
+            common.save(plot, curves.of_simulation(found, places, axis))
     if json:
         told = [diagnostic.to_json() for diagnostic in (*found.skipped, *missing)]
         common.print_json({"ok": not missing, **found.to_json(), "diagnostics": told})

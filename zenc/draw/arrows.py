@@ -1,24 +1,91 @@
-"""The moves of a step as arrows, with their colours and labels."""
+"""The moves of a step as arrows, with their colours and labels; and the grid of ranks and steps, in pixels.
+
+Time runs down. Every rank is a column; what it holds of each part is a bar in that column, as high as the share of
+the ranks that have contributed. Of a tensor in one part, the bars stand for the contributors instead.
+"""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from zenc.draw.colour import RAMP, palette, ramp
-from zenc.draw.lanes import HEAD, Grid
+from zenc.draw.colour import palette, ramp
+from zenc.draw.links import Curve, Room
 from zenc.draw.picture import Arrow, ColourGradient, Text
+from zenc.draw.sheet import LABEL_SIZE, MARGIN, width_of
+from zenc.draw.shown import heat_class
 from zenc.draw.steps import DrawnStep, Move
-from zenc.draw.text_metrics import span, width_of
 from zenc.format_units import seconds_text
+
+LABELS = 128.0
+"""The column at the left, with the names of the steps."""
+NODE_HEIGHT = 30.0
+HEAD = 6.0
+"""Length of the head of an arrow."""
+PAD = 5.0
+"""Inside a node, around its bars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """``bars`` is the number of bars in a node; ``pitch`` the distance between two of them."""
+
+    size: int
+    parts: int
+    pitch: float
+    column: float
+
+    @classmethod
+    def of(cls, size: int, parts: int) -> Grid:
+        """The grid for ``size`` ranks: the more of them, the narrower bars and gaps."""
+        bars = max(size, parts)
+        pitch = max(3.0, min(11.0, 72.0 / bars))
+        node = pitch * bars + 2 * PAD
+        gap = max(22.0, min(70.0, 260.0 / size))
+        return cls(size, parts, pitch, max(node + gap, 62.0))
+
+    @property
+    def bars(self) -> int:
+        """The number of bars that a node has room for."""
+        return max(self.size, self.parts)
+
+    @property
+    def node_width(self) -> float:
+        """The width of what a rank holds, with its padding."""
+        return self.pitch * self.bars + 2 * PAD
+
+    @property
+    def right(self) -> float:
+        """The right edge of the last column."""
+        return MARGIN + LABELS + self.column * self.size
+
+    def left_of(self, rank: int) -> float:
+        """The left edge of a rank's nodes."""
+        return MARGIN + LABELS + self.column * rank + (self.column - self.node_width) / 2
+
+    def middle_of(self, rank: int) -> float:
+        """The middle of a rank's nodes."""
+        return self.left_of(rank) + self.node_width / 2
+
+    def bar(self, rank: int, index: int) -> float:
+        """The middle of a bar."""
+        return self.left_of(rank) + PAD + self.pitch * (index + 0.5)
+
+    def port(self, rank: int, first: int, last: int, whole: bool) -> float:
+        """The x at which a move of the parts ``first .. last``, or of the ``whole``, leaves or reaches ``rank``."""
+        if whole:
+            return self.middle_of(rank)
+        return (self.bar(rank, first) + self.bar(rank, last)) / 2
+
+    def band_height(self, step: DrawnStep) -> float:
+        """More room for arrows that lie flat, and for many of them."""
+        farthest = max(abs(move.src - move.dst) for move in step.moves) * self.column
+        crowd = len(step.moves) / self.size
+        return round(min(300.0, max(58.0, 40.0 + 0.085 * farthest + 9.0 * crowd)))
+
 
 MOST_LABELS = 3
 """Moves of one rank in one step that still have labels."""
-LABEL_SIZE = 9.5
-"""Of the style class of labels, in pixels."""
-STEP = 4
-"""Between two colours of load."""
 
 
 @dataclass(slots=True)
@@ -45,11 +112,12 @@ class Painter:
         told = not step.whole or any(move.origin >= 0 for move in step.moves)
         if busiest > MOST_LABELS or not told:
             return ()
-        kept: list[Text] = []
+        kept: dict[Room, Text] = {}
         for label in (self._label(move, step, top, bottom) for move in step.moves):
-            if not any(_overlap(label, other) for other in kept):
-                kept.append(label)
-        return tuple(kept)
+            room = Room(label.x, label.y, width_of(label.words, LABEL_SIZE) + 8, LABEL_SIZE)
+            if not any(map(room.meets, kept)):
+                kept[room] = label
+        return tuple(kept.values())
 
     def colour(self, move: Move, step: DrawnStep, top: float, bottom: float) -> str:
         """Of its part; several parts blend. What is in no parts has the colour of who sends, or of whose it is.
@@ -67,21 +135,23 @@ class Painter:
         self.gradients[name] = ColourGradient(name, top, bottom, chosen)
         return f"url(#{name})"
 
-    def _arrow(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Arrow:
+    def _curve(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Curve:
+        """The arrow without its head."""
         x1, x2 = (self.grid.port(rank, move.first, move.last, step.whole) for rank in (move.src, move.dst))
+        end = bottom - 2 - HEAD
+        bend = (end - top) * 0.55
+        return Curve((x1, top), (x1, top + bend), (x2, end - bend), (x2, end))
+
+    def _arrow(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Arrow:
+        curve = self._curve(move, step, top, bottom)
         width = 1.6 if step.whole else min(9.0, 1.5 + 0.45 * self.grid.pitch * (move.last - move.first))
-        colour, tip = self.colour(move, step, top, bottom), bottom - 2
-        half = 2.6 + 0.5 * width
-        bend = (tip - HEAD - top) * 0.55
-        path = (
-            f"M{x1:.1f} {top:.1f}C{x1:.1f} {top + bend:.1f} {x2:.1f} {tip - HEAD - bend:.1f} {x2:.1f} {tip - HEAD:.1f}"
-        )
-        head = f"M{x2 - half:.1f} {tip - HEAD:.1f}L{x2 + half:.1f} {tip - HEAD:.1f}L{x2:.1f} {tip:.1f}Z"
+        colour, half, (x, y) = self.colour(move, step, top, bottom), 2.6 + 0.5 * width, curve.end
+        head = f"M{x - half:.1f} {y:.1f}L{x + half:.1f} {y:.1f}L{x:.1f} {y + HEAD:.1f}Z"
         end = colour if step.whole or move.heat else self.colours[move.last]
-        return Arrow(path, head, colour, end, width, self._title(move, step), move.src, move.dst)
+        return Arrow(curve.path, head, colour, end, width, self._title(move, step), move.src, move.dst)
 
     def _title(self, move: Move, step: DrawnStep) -> str:
-        what = f"part{'s' * (move.last > move.first)} {span(move.first, move.last)}"
+        what = f"part{'s' * (move.last > move.first)} {_span(move.first, move.last)}"
         if step.whole:
             what = "index sets" if step.announces else "all"
         whose = f" of rank {move.origin}" if move.origin >= 0 else ""
@@ -91,30 +161,14 @@ class Painter:
         return f"{step.phase}, step {step.number}: rank {move.src} sends {what}{whose} to rank {move.dst}{place}"
 
     def _label(self, move: Move, step: DrawnStep, top: float, bottom: float) -> Text:
-        words = "" if step.whole else span(move.first, move.last)
+        words = "" if step.whole else _span(move.first, move.last)
         if move.origin >= 0:
             words = f"{words} of {move.origin}".strip()
-        x1, x2 = (self.grid.port(rank, move.first, move.last, step.whole) for rank in (move.src, move.dst))
         colour = self.colours[move.last] if move.first == move.last and not step.whole else ""
-        x, y = _on_curve(x1, x2, top, bottom - HEAD - 2, 0.17 if x2 > x1 else 0.12)
+        x, y = self._curve(move, step, top, bottom).at(0.17 if move.dst > move.src else 0.12)
         return Text(x, y + 3, words, "label", "middle", colour)
 
 
-def _overlap(one: Text, other: Text) -> bool:
-    room = (width_of(one.words, LABEL_SIZE) + width_of(other.words, LABEL_SIZE)) / 2 + 8
-    return abs(one.x - other.x) < room and abs(one.y - other.y) < LABEL_SIZE
-
-
-def heat_class(seconds: float, limit: float) -> int:
-    """The place in the ramp: the last one for the greatest load, each before it for loads ``STEP`` times less."""
-    steps = math.log(limit / seconds, STEP) if 0 < seconds < limit else 0.0 if seconds else len(RAMP)
-    return max(0, len(RAMP) - 1 - int(steps))
-
-
-def _on_curve(x1: float, x2: float, top: float, bottom: float, t: float) -> tuple[float, float]:
-    """A point of the curve that ``_arrow`` draws, ``t`` of the way along."""
-    bend, near, far = (bottom - top) * 0.55, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t)
-    start, end = (1 - t) ** 3, t**3
-    return (start + near) * x1 + (far + end) * x2, start * top + near * (top + bend) + far * (
-        bottom - bend
-    ) + end * bottom
+def _span(first: int, last: int) -> str:
+    """``3``, or ``0-3``."""
+    return str(first) if first == last else f"{first}\N{EN DASH}{last}"

@@ -1,6 +1,6 @@
 """Traffic matrices of a schedule, a phase each: the drawing for more ranks than arrows can be followed among.
 
-    Flows = size parts Flow*
+    Flows = Shown Flow*
     Flow  = phase steps shares[src, dst] first[src, dst] seconds[src, dst]?
 
 The plan is proved along the way, so what is drawn is right.
@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import ExpectedBytes
-from zenc.draw.link_heat import Heat
-from zenc.draw.steps import StepRange, counts_of, ensure_ranks, ensure_steps, heat_of
+from zenc.draw.shown import Heat, Shown, StepRange, ensure_ranks, heat_of
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.unroll import Round, expand
 from zenc.topology.model import Topology
@@ -51,16 +50,11 @@ class Flow:
         yield from zip(src.tolist(), dst.tolist(), strict=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Flows:
-    """``rounds`` are the numbers of steps of the whole scheme, by phase."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Flows(Shown):
+    """The matrices that are drawn, a phase each."""
 
-    size: int
-    parts: int
-    rounds: tuple[tuple[str, int], ...]
     flows: tuple[Flow, ...]
-    topology: str = ""
-    limit: float = 0.0
 
     @property
     def moves(self) -> int:
@@ -74,16 +68,11 @@ class Flows:
 
     def to_json(self) -> dict[str, object]:
         """The pairs of ranks as JSON data: shares of the tensor, the first step, seconds of the busiest link."""
-        return {
-            "size": self.size,
-            "parts": self.parts,
-            "rounds": dict(self.rounds),
-            **({"topology": self.topology} if self.topology else {}),
-            "phases": [
-                {"phase": flow.phase, "steps": flow.steps, "pairs": [_pair(flow, *pair) for pair in flow.pairs()]}
-                for flow in self.flows
-            ],
-        }
+        phases = [
+            {"phase": flow.phase, "steps": flow.steps, "pairs": [_pair(flow, *pair) for pair in flow.pairs()]}
+            for flow in self.flows
+        ]
+        return {**self.head_json(), "phases": phases}
 
 
 def _pair(flow: Flow, src: int, dst: int) -> dict[str, object]:
@@ -107,15 +96,14 @@ def flows_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    heat = heat_of(rounds, topology, expected) if topology and expected else None
+    heat = heat_of(rounds, topology, expected)
     prove(plan, rounds, heat.observe if heat else None)
     chosen = [
         (phase, [(i, r) for i, r in enumerate(played, 1) if choice.takes(phase, i)]) for phase, played in rounds.phases
     ]
     flows = tuple(_flow(phase, played, plan.parts_in(phase, size), size, heat) for phase, played in chosen if played)
-    name, limit = topology.name if topology else "", heat.limit if heat else 0.0
-    drawn = Flows(size, rounds.parts, counts_of(rounds), flows, name, limit)
-    ensure_steps(rounds, drawn.drawn, choice)
+    drawn = Flows(rounds, heat, flows)
+    drawn.ensure_any(choice)
     return drawn
 
 

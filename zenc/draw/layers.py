@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import networkx as nx
+
+from zenc.simulator.kernels.curve import rising
 from zenc.topology.model import Node, Topology, order
 
 LAYER = 96.0
@@ -92,19 +95,11 @@ def _layered(topology: Topology) -> NodeLayout:
 
 
 def layers_of(topology: Topology) -> list[list[Node]]:
-    """The ranks, then the nodes next to a rank, then those next to these, and so on."""
-    neighbours: dict[Node, set[Node]] = defaultdict(set)
-    for source, target in topology.graph.edges:
-        neighbours[source].add(target)
-        neighbours[target].add(source)
-    layers: list[list[Node]] = [list(topology.ranks)]
-    seen: set[Node] = set(topology.ranks)
-    while layers[-1]:
-        following = {other for node in layers[-1] for other in neighbours[node]} - seen
-        seen |= following
-        layers.append(sorted(following, key=order))
-    lone = sorted(set(topology.graph) - seen, key=order)
-    return [*layers[:-1], *([lone] if lone else [])]
+    """The ranks, then the nodes next to a rank, then those next to these, and so on; at last lone ones."""
+    found = nx.bfs_layers(topology.graph.to_undirected(as_view=True), list(topology.ranks))
+    layers: list[list[Node]] = [sorted(layer, key=order) for layer in found]
+    lone = sorted(set(topology.graph).difference(*layers), key=order)
+    return [*layers, *([lone] if lone else [])]
 
 
 def groups_of(topology: Topology) -> list[list[tuple[str, range]]]:
@@ -160,15 +155,10 @@ def _apart(wanted: Sequence[float], room: Sequence[float]) -> list[float]:
     offsets = [0.0]
     for a, b in itertools.pairwise(room):
         offsets.append(offsets[-1] + (a + b) / 2)
-    blocks: list[list[float]] = []  # mean, count
-    for want, offset in zip(wanted, offsets, strict=True):
-        blocks.append([want - offset, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            mean, count = blocks.pop()
-            total = blocks[-1][1] + count
-            blocks[-1] = [(blocks[-1][0] * blocks[-1][1] + mean * count) / total, total]
-    flat = [mean for mean, count in blocks for _ in range(int(count))]
-    return [position + offset for position, offset in zip(flat, offsets, strict=True)]
+    shifts = [want - offset for want, offset in zip(wanted, offsets, strict=True)]
+    least = min(shifts)
+    moved = rising([shift - least for shift in shifts], [1.0] * len(shifts))
+    return [position + least + offset for position, offset in zip(moved, offsets, strict=True)]
 
 
 def _headroom(topology: Topology, layers: Sequence[Sequence[Node]], across: Mapping[Node, float]) -> float:

@@ -1,4 +1,4 @@
-"""The links of a topology as curves, with heads where they lead one way, and their bandwidths where there is room."""
+"""Links and moves as curves, with heads where they lead one way, and labels where there is room."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from zenc.draw.picture import NodeMark, Text
-from zenc.draw.text_metrics import width_of
+from zenc.draw.sheet import LABEL_SIZE, width_of
 
-LABEL_SIZE = 9.5
-"""Of the style class of labels, in pixels."""
 TRIED = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)
 """Places of a label on a curve, in the order in which they are tried: the middle first."""
 
@@ -73,16 +71,13 @@ def labels(wanted: Iterable[tuple[Curve, str, bool]], spots: Sequence[NodeMark],
     taken = [Room(spot.x, spot.y, spot.width + 4, spot.height + 4) for spot in spots]
     paper, found = Room(within[0] / 2, within[1] / 2, *within), list[Text]()
     for curve, words, headed in wanted:
-        places = (_room(curve.at(t), words) for t in TRIED if not (headed and t == TRIED[0]))
+        size, tried = (width_of(words, LABEL_SIZE) + 8, LABEL_SIZE + 4), TRIED[1:] if headed else TRIED
+        places = (Room(*curve.at(t), *size) for t in tried)
         free = (room for room in places if not any(map(room.meets, taken)) and _inside(room, paper))
         if room := next(free, None):
             taken.append(room)
             found.append(Text(room.x, room.y + 3.5, words, "label", "middle"))
     return tuple(found)
-
-
-def _room(at: Point, words: str) -> Room:
-    return Room(*at, width_of(words, LABEL_SIZE) + 8, LABEL_SIZE + 4)
 
 
 def _inside(room: Room, paper: Room) -> bool:

@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
-from zlib import crc32
 
 import numpy as np
 
-from zenc.draw.arrows import STEP, heat_class
 from zenc.draw.colour import RAMP, ramp
 from zenc.draw.flows import Flow, Flows
-from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Swatch, Text
-from zenc.draw.text_metrics import cut, wrapped
+from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Text
+from zenc.draw.sheet import MARGIN, Sheet
+from zenc.draw.shown import heat_class
 from zenc.format_units import runs_text, seconds_text, share_text
 from zenc.plan.ir import Plan
 from zenc.plurals import count
 
-MARGIN = 28.0
 AXIS = 34.0
 """Left of a matrix and above it, for the numbers of ranks."""
 SIDE = 430.0
@@ -31,17 +29,14 @@ LEAST_SHARE = 0.35
 
 def draw_matrix(plan: Plan, flows: Flows) -> MatrixPicture:
     """The drawing of ``flows``, which are those of ``plan``."""
-    return _MatrixSheet(plan, flows).picture()
+    return _MatrixSheet(plan.scheme, plan.doc, flows.title(plan), plan, flows).picture()
 
 
 @dataclass(slots=True)
-class _MatrixSheet:
+class _MatrixSheet(Sheet):
     plan: Plan
     shown: Flows
-    y: float = MARGIN
-    texts: list[Text] = field(default_factory=list)
     panels: list[Panel] = field(default_factory=list)
-    swatches: list[Swatch] = field(default_factory=list)
 
     @property
     def cell(self) -> float:
@@ -55,7 +50,8 @@ class _MatrixSheet:
         columns = min(2, max(1, len(self.shown.flows)))
         pitch = AXIS + self.side + MARGIN
         width = max(MARGIN + columns * pitch, 420.0)
-        self._heading(width)
+        self.heading(self.shown.facts, width)
+        self.y += 12
         top = self.y
         for place, flow in enumerate(self.shown.flows):
             row, column = divmod(place, columns)
@@ -63,35 +59,12 @@ class _MatrixSheet:
         rows = -(-len(self.shown.flows) // columns)
         self.y = top + rows * (self.side + 2 * AXIS + 18)
         self._legend(width)
-        title = f"{self.plan.scheme} among {count(self.shown.size, 'rank')}"
-        id = f"zenc-{crc32(title.encode('utf-8', 'replace')):08x}"
         drawn = tuple(self.texts), tuple(self.panels), tuple(self.swatches)
-        return MatrixPicture(round(width), round(self.y + MARGIN), id, title, self._description(), *drawn)
-
-    def _write(self, down: float, words: str, style: str) -> None:
-        self.y += down
-        self.texts.append(Text(MARGIN, self.y, words, style))
-
-    def _heading(self, width: float) -> None:
-        room = width - 2 * MARGIN
-        self._write(14, cut(self.plan.scheme, int(room / 12)), "title")
-        for line in wrapped(self.plan.doc, 12.5, room):
-            self._write(20, line, "doc")
-        for line in wrapped(self._facts(), 11, room):
-            self._write(18, line, "quiet")
-        self.y += 12
-
-    def _facts(self) -> str:
-        shown = self.shown
-        phases = ", ".join(f"{phase} {count(number, 'step')}" for phase, number in shown.rounds)
-        facts = [count(shown.size, "rank"), count(shown.parts, "part"), phases, count(shown.moves, "move")]
-        if shown.drawn < sum(number for _, number in shown.rounds):
-            facts[-1] += f" in the {count(shown.drawn, 'step')} shown"
-        return " \N{MIDDLE DOT} ".join(facts)
+        return MatrixPicture(round(width), round(self.y + MARGIN), self.id, self.title, self._description(), *drawn)
 
     def _description(self) -> str:
         each = "; ".join(f"{flow.phase}: {sum(1 for _ in flow.pairs())} pairs" for flow in self.shown.flows)
-        return f"{self.plan.doc} {self._facts()}. Rows send, columns receive. {each}".strip()
+        return f"{self.doc} {self.shown.facts}. Rows send, columns receive. {each}".strip()
 
     def _panel(self, flow: Flow, x: float, y: float) -> None:
         size, cell = self.shown.size, self.cell
@@ -142,21 +115,15 @@ class _MatrixSheet:
         return ramp()[step_class(int(flow.first[src, dst]), flow.steps)]
 
     def _legend(self, width: float) -> None:
-        loads = bool(self.shown.topology)
-        self._write(10, "load" if loads else "step", "quiet")
-        x = MARGIN + 40
-        self.swatches += [Swatch(x + 34.0 * i, self.y - 10, 32.5, colour) for i, colour in enumerate(ramp())]
-        told = f"up to {seconds_text(self.shown.limit)}" if loads else "from the first step to the last of the phase"
-        self.texts.append(Text(x + 34.0 * len(RAMP) + 8, self.y, told, "quiet"))
-        words = "A row sends, a column receives; the larger a mark, the greater the share of the tensor that is sent. "
-        words += (
-            f"Its colour: how long the busiest link of {self.shown.topology} on the way is busy in a step; each colour "
-            f"stands for loads {STEP} times those of the one before it."
-            if loads
-            else "Its colour is the step in which the one first sends to the other."
+        meaning = (
+            "A row sends, a column receives; the larger a mark, the greater the share of the tensor that is sent. "
         )
-        for line in wrapped(words, 11, width - 2 * MARGIN):
-            self._write(18, line, "quiet")
+        if self.shown.topology:
+            most, meaning = f"up to {seconds_text(self.shown.limit)}", f"{meaning}Its colour: {self.shown.scale}"
+            self.scale(10, "load", most, meaning, width)
+        else:
+            meaning += "Its colour is the step in which the one first sends to the other."
+            self.scale(10, "step", "from the first step to the last of the phase", meaning, width)
 
 
 def step_class(number: int, steps: int) -> int:

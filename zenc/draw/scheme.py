@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
-from zlib import crc32
 
 import numpy as np
 
-from zenc.draw.arrows import STEP, Painter
-from zenc.draw.colour import ramp
-from zenc.draw.lanes import LABELS, MARGIN, NODE_HEIGHT, PAD, Grid
-from zenc.draw.picture import Band, Bars, Line, Node, Row, SchedulePicture, Swatch, Text
-from zenc.draw.steps import DrawnStep, Holdings, Steps
-from zenc.draw.text_metrics import cut, wrapped
+from zenc.analysis.expected_bytes import expected_bytes
+from zenc.draw.arrows import LABELS, NODE_HEIGHT, PAD, Grid, Painter
+from zenc.draw.flows import Flows, flows_of
+from zenc.draw.matrix import draw_matrix
+from zenc.draw.picture import Band, Bars, Line, MatrixPicture, Node, Row, SchedulePicture, Swatch, Text
+from zenc.draw.render import svg
+from zenc.draw.sheet import MARGIN, Sheet, cut
+from zenc.draw.shown import StepRange
+from zenc.draw.steps import MOST_RANKS, DrawnStep, Holdings, Steps, steps_of
 from zenc.format_units import seconds_text
+from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plurals import count
+from zenc.topology.model import Topology
 
 LEAST_WIDTH = 560.0
 _SENDER = "have the colour of the sender"
@@ -25,43 +29,37 @@ _SENDER = "have the colour of the sender"
 
 def draw(plan: Plan, steps: Steps) -> SchedulePicture:
     """The drawing of ``steps``, which are those of ``plan``."""
-    return _SchemeSheet(plan, steps).picture()
+    return _SchemeSheet(plan.scheme, plan.doc, steps.title(plan), plan, steps).picture()
 
 
 @dataclass(slots=True)
-class _SchemeSheet:
-    """The paper: fills up from the top."""
-
+class _SchemeSheet(Sheet):
     plan: Plan
     shown: Steps
-    y: float = MARGIN
-    texts: list[Text] = field(default_factory=list)
     rules: list[Line] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     bands: list[Band] = field(default_factory=list)
-    swatches: list[Swatch] = field(default_factory=list)
     last: Holdings | None = None
 
     def picture(self) -> SchedulePicture:
-        title = f"{self.plan.scheme} among {count(self.shown.size, 'rank')}"
         grid = Grid.of(self.shown.size, self.shown.parts)
-        id = f"zenc-{crc32(title.encode('utf-8', 'replace')):08x}"
-        painter = Painter(grid, id, self.shown.limit)
+        painter = Painter(grid, self.id, self.shown.limit)
         width = max(grid.right + MARGIN, LEAST_WIDTH)
-        self._heading(width)
+        self.heading(self.shown.facts, width)
+        self.y += 28
         top = self._ranks(grid)
         for step in self.shown.steps:
             self._step(grid, painter, step)
         if not self.shown.steps:
-            self._write(MARGIN + LABELS, 0, "nothing to send: there is one rank", "quiet")
+            self.write(0, "nothing to send: there is one rank", "quiet", MARGIN + LABELS)
         lifelines = tuple(Line(grid.middle_of(r), top, grid.middle_of(r), self.y) for r in range(grid.size))
         self.y += 14
-        self._legend(grid, painter)
+        self._legend(grid, painter, width)
         return SchedulePicture(
             round(width),
             round(self.y + MARGIN),
-            id,
-            title,
+            self.id,
+            self.title,
             self._description(),
             tuple(self.texts),
             lifelines if self.shown.steps else (),
@@ -72,29 +70,9 @@ class _SchemeSheet:
             tuple(self.swatches),
         )
 
-    def _write(self, x: float, down: float, words: str, style: str, anchor: str = "start") -> None:
-        self.y += down
-        self.texts.append(Text(x, self.y, words, style, anchor))
-
-    def _heading(self, width: float) -> None:
-        room = width - 2 * MARGIN
-        self._write(MARGIN, 14, cut(self.plan.scheme, int(room / 12)), "title")
-        for line in wrapped(self.plan.doc, 12.5, room):
-            self._write(MARGIN, 20, line, "doc")
-        self._write(MARGIN, 20, cut(self._facts(), int(room / 6.2)), "quiet")
-        self.y += 26
-
-    def _facts(self) -> str:
-        shown = self.shown
-        phases = ", ".join(f"{phase} {count(number, 'step')}" for phase, number in shown.rounds)
-        facts = [count(shown.size, "rank"), count(shown.parts, "part"), phases, count(shown.moves, "move")]
-        if len(shown.steps) < sum(number for _, number in shown.rounds):
-            facts[-1] += f" in the {count(len(shown.steps), 'step')} shown"
-        return " \N{MIDDLE DOT} ".join(facts)
-
     def _description(self) -> str:
         steps = "; ".join(f"{s.phase} step {s.number}: {count(len(s.moves), 'move')}" for s in self.shown.steps[:40])
-        return f"{self.plan.doc} {self._facts()}. Ranks are columns, time runs down. {steps}".strip()
+        return f"{self.doc} {self.shown.facts}. Ranks are columns, time runs down. {steps}".strip()
 
     def _groups(self, grid: Grid) -> None:
         """A line over the ranks of every group of the inner tiers, the outer ones first."""
@@ -170,9 +148,8 @@ class _SchemeSheet:
         x, bottom = grid.bar(rank, index) - width / 2, self.y + NODE_HEIGHT - PAD
         return f"M{x:.1f} {bottom:.1f}v{-height:.1f}h{width:.1f}v{height:.1f}z"
 
-    def _legend(self, grid: Grid, painter: Painter) -> None:
+    def _legend(self, grid: Grid, painter: Painter, width: float) -> None:
         many = grid.parts > 1
-        what = "parts" if many else "ranks"
         bars = (
             "A bar is a part, as high as the share of the ranks in its sum; strong where it is complete."
             if many
@@ -180,34 +157,18 @@ class _SchemeSheet:
         )
         if not many and not self.shown.topology:
             bars += " Arrows: colour of the sender."
-        pitch = min(20.0, 320.0 / grid.bars)
-        x = MARGIN + 46
-        self._write(MARGIN, 22, what, "quiet")
+        if many and any(step.announces for step in self.shown.steps):
+            bars += f" In the announce, a rank whose index set is there; arrows there {_SENDER}."
+        pitch, x = min(20.0, 320.0 / grid.bars), MARGIN + 46
+        self.write(22, "parts" if many else "ranks", "quiet")
         for index, colour in enumerate(painter.colours):
             self.swatches.append(Swatch(x + pitch * index, self.y - 10, pitch - 1.5, colour))
         last = x + pitch * grid.bars + 8
         self.texts.append(Text(last, self.y, f"0 to {grid.bars - 1}" if grid.bars > 1 else "0", "quiet"))
-        room = max(grid.right, LEAST_WIDTH) - 2 * MARGIN
-        if many and any(step.announces for step in self.shown.steps):
-            bars += f" In the announce, a rank whose index set is there; arrows there {_SENDER}."
-        for line in wrapped(bars, 11, room):
-            self._write(MARGIN, 18, line, "quiet")
+        self.paragraph(18, bars, "quiet", 11, width)
         if self.shown.topology:
-            self._scale(room)
-
-    def _scale(self, room: float) -> None:
-        """The legend of the colours of arrows that show loads."""
-        colours = ramp()
-        x, y = MARGIN + 46, self.y + 24
-        self._write(MARGIN, 24, "load", "quiet")
-        self.swatches += [Swatch(x + 34.0 * i, y - 10, 32.5, colour) for i, colour in enumerate(colours)]
-        self.texts.append(Text(x + 34.0 * len(colours) + 8, y, f"up to {seconds_text(self.shown.limit)}", "quiet"))
-        words = (
-            f"Arrows: how long the busiest link of {self.shown.topology} on the way is busy in the step; each colour "
-            f"stands for loads {STEP} times those of the one before it."
-        )
-        for line in wrapped(words, 11, room):
-            self._write(MARGIN, 18, line, "quiet")
+            most = f"up to {seconds_text(self.shown.limit)}"
+            self.scale(24, "load", most, f"Arrows: {self.shown.scale}", width)
 
 
 def _told(step: DrawnStep, have: Holdings, rank: int, when: str) -> str:
@@ -216,3 +177,34 @@ def _told(step: DrawnStep, have: Holdings, rank: int, when: str) -> str:
         what = "index sets" if step.announces else "contributions"
         return f"{at}: {what} of {int(have.sum())} of {count(size, 'rank')}"
     return f"{at}: {int(have.all(axis=1).sum())} of {parts} parts complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A scheme's picture; ``steps`` is what it shows: each move, or among many ranks who sends to whom."""
+
+    plan: Plan
+    steps: Steps | Flows
+    picture: SchedulePicture | MatrixPicture
+
+    def svg(self) -> str:
+        """The text of an SVG file, which needs no other file, font or script."""
+        return svg(self.picture)
+
+    def words(self) -> str:
+        """The subject of the drawing, in a line."""
+        return f"{self.picture.title}, {count(self.steps.moves, 'move')} in {count(self.steps.drawn, 'step')}"
+
+    def to_json(self) -> dict[str, object]:
+        """The moves of the drawing, as JSON data."""
+        return {"scheme": self.plan.scheme, "digest": self.plan.digest, **self.steps.to_json()}
+
+
+def picture_of(plan: Plan, ranks: int, chosen: StepRange, topology: Topology | None, gradient: GradientSpec) -> Drawing:
+    """The ``chosen`` steps of ``plan`` among ``ranks``; with a ``topology`` the loads that ``gradient`` puts on it."""
+    expected = expected_bytes(plan, ranks, gradient) if topology else None
+    if ranks > MOST_RANKS:
+        flows = flows_of(plan, ranks, chosen, topology, expected)
+        return Drawing(plan, flows, draw_matrix(plan, flows))
+    shown = steps_of(plan, ranks, chosen, topology, expected)
+    return Drawing(plan, shown, draw(plan, shown))

@@ -1,6 +1,6 @@
 """The steps of a scheme's drawing: moves, and the contributions that every rank holds before and after each.
 
-    Steps     = size parts DrawnStep*
+    Steps     = Shown DrawnStep*
     DrawnStep = Phase number Move* before after                 # Holdings
     Move      = src dst first..last origin place heat?          # the load of the links on its route
 
@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.analysis.expected_bytes import ExpectedBytes
-from zenc.analysis.link_load import LinkLoadObserver, routes
-from zenc.draw.link_heat import Heat, LinkHeat
+from zenc.draw.shown import Heat, LinkHeat, Shown, StepRange, ensure_ranks, heat_of
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Round, Rounds, expand
@@ -82,37 +81,11 @@ class DrawnStep:
         return bool(self.before.shape[1] == 1)
 
 
-@dataclass(frozen=True, slots=True)
-class StepRange:
-    """The steps that are wanted: of one phase or of all, from ``first`` to ``last`` of each phase, both included."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps(Shown):
+    """The steps that are drawn, with each of their moves."""
 
-    phase: str | None = None
-    first: int = 1
-    last: int | None = None
-
-    def takes_phase(self, phase: Phase) -> bool:
-        """Whether ``phase`` is wanted; "push" means the pushes of all tiers."""
-        return self.phase in (None, phase.name, phase.kind.value)
-
-    def takes(self, phase: Phase, number: int) -> bool:
-        """Whether step ``number`` of ``phase`` is wanted."""
-        return self.takes_phase(phase) and self.first <= number and (self.last is None or number <= self.last)
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The steps that are drawn of a scheme among ``size`` ranks.
-
-    ``rounds``: name and number of steps of each phase of the whole scheme. ``topology``: its name, empty without one.
-    ``limit``: the most seconds that a move of the whole scheme keeps a link busy, which the hottest colour stands for.
-    """
-
-    size: int
-    parts: int
-    rounds: tuple[tuple[str, int], ...]
     steps: tuple[DrawnStep, ...]
-    topology: str = ""
-    limit: float = 0.0
 
     @property
     def moves(self) -> int:
@@ -126,16 +99,11 @@ class Steps:
 
     def to_json(self) -> dict[str, object]:
         """The moves as JSON data; an origin of null sends all that is held."""
-        return {
-            "size": self.size,
-            "parts": self.parts,
-            "rounds": dict(self.rounds),
-            **({"topology": self.topology} if self.topology else {}),
-            "steps": [
-                {"phase": step.phase, "number": step.number, "moves": [_move_json(move) for move in step.moves]}
-                for step in self.steps
-            ],
-        }
+        steps = [
+            {"phase": each.phase, "number": each.number, "moves": list(map(_move_json, each.moves))}
+            for each in self.steps
+        ]
+        return {**self.head_json(), "steps": steps}
 
 
 def steps_of(
@@ -153,44 +121,15 @@ def steps_of(
     choice = choice or StepRange()
     ensure_ranks(size, MOST_RANKS)
     rounds = expand(plan, size)
-    heat = heat_of(rounds, topology, expected) if topology and expected else None
-    recorder = _Recorder(size, rounds.parts, heat)
+    recorder = _Recorder(size, rounds.parts, heat_of(rounds, topology, expected))
     prove(plan, rounds, recorder.observe)
     chosen = tuple(step for step in recorder.steps(rounds) if choice.takes(step.plan_phase, step.number))
-    name, limit = topology.name if topology else "", heat.limit if heat else 0.0
-    steps = Steps(size, rounds.parts, counts_of(rounds), chosen, name, limit)
+    steps = Steps(rounds, recorder.heat, chosen)
     if steps.moves > MOST_MOVES:
         message = f"{steps.moves:,} moves in {steps.drawn} steps are more than a drawing can show ({MOST_MOVES:,})"
         raise DrawingError(Diagnostic("drawing-too-large", message, help="draw some: --phase push --steps 1..4"))
-    ensure_steps(rounds, steps.drawn, choice)
+    steps.ensure_any(choice)
     return steps
-
-
-def ensure_ranks(size: int, most: int) -> None:
-    """Raise DrawingError (``drawing-too-large``) for more ranks than ``most``."""
-    if size > most:
-        message = f"a drawing has room for {most} ranks, not for {size:,}"
-        raise DrawingError(Diagnostic("drawing-too-large", message, help="zenc explain counts what can't be drawn"))
-
-
-def heat_of(rounds: Rounds, topology: Topology, expected: ExpectedBytes) -> Heat:
-    """An observer of the proof, which records the load of the links of ``topology`` on the route of each move."""
-    found = routes(rounds, topology)
-    return Heat(found, LinkLoadObserver(found, expected))
-
-
-def counts_of(rounds: Rounds) -> tuple[tuple[str, int], ...]:
-    """Name and number of steps of each phase, in their order."""
-    return tuple((phase.name, len(played)) for phase, played in rounds.phases)
-
-
-def ensure_steps(rounds: Rounds, drawn: int, choice: StepRange) -> None:
-    """Raise DrawingError (``no-such-step``) where steps were asked for, and none of them is there."""
-    chosen = [len(played) for phase, played in rounds.phases if choice.takes_phase(phase)]
-    if not drawn and (any(chosen) or not chosen):  # a phase without moves has no steps, and that is no mistake
-        counts = ", ".join(f"{phase} {count}" for phase, count in counts_of(rounds))
-        message = f"among {rounds.size} ranks the scheme has no such step"
-        raise DrawingError(Diagnostic("no-such-step", message, notes=(f"steps of each phase: {counts}",)))
 
 
 class _Recorder:

@@ -6,13 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from zlib import crc32
 
 from zenc.draw.colour import oklch
 from zenc.draw.layers import NodeLayout, NodePosition, arc_height, groups_of, layers_of, node_layout, width_of_node
 from zenc.draw.links import Curve, labels
 from zenc.draw.picture import Box, LinkLine, NodeMark, Swatch, Text, TopologyPicture
-from zenc.draw.text_metrics import cut, wrapped
+from zenc.draw.sheet import MARGIN, Sheet, cut
 from zenc.errors import Diagnostic, DrawingError
 from zenc.plurals import count
 from zenc.topology.model import Link, Node, Topology
@@ -22,7 +21,6 @@ MOST_LINKS = 4_000
 SHORT = 3
 MOST_OF_A_FAN = 4
 """Links alike below one switch that have a label each."""
-MARGIN = 28.0
 COLOURS = {
     "nvlink": oklch(0.66, 0.16, 145),
     "pcie": oklch(0.70, 0.15, 75),
@@ -44,11 +42,12 @@ def draw_topology(topology: Topology) -> TopologyPicture:
         )
         help = "draw a smaller one of the same shape"
         raise DrawingError(Diagnostic("drawing-too-large", message, None, (), help))
-    return _Map(topology, node_layout(topology)).picture()
+    title = f"{topology.name}: {count(topology.size, 'rank')}"
+    return _Map(topology.name, topology.doc, title, topology, node_layout(topology)).picture()
 
 
 @dataclass(slots=True)
-class _Map:
+class _Map(Sheet):
     topology: Topology
     at: NodeLayout
     left: float = MARGIN
@@ -57,39 +56,27 @@ class _Map:
     """Links alike at one switch; each of those between ranks is one of its own."""
 
     def picture(self) -> TopologyPicture:
-        topology = self.topology
         width = max(self.at.width + 2 * MARGIN, 520.0)
         self.left = (width - self.at.width) / 2
-        texts = list(self._heading(width))
-        self.top = texts[-1].y + 18
+        self.heading(self._facts(), width)
+        self.top = self.y + 18
         links, boxes, spots = tuple(self._links()), tuple(self._boxes()), tuple(self._spots())
-        texts += [self._box_label(box) for box in boxes]
+        self.texts += [self._box_label(box) for box in boxes]
         bottom = self.top + self.at.height + self._depth() + 44 * (self.at.pitch > 0)
-        swatches, legend = self._legend(bottom)
-        title = f"{topology.name}: {count(topology.size, 'rank')}"
+        self._legend(bottom)
         return TopologyPicture(
             round(width),
             round(bottom + MARGIN + 18),
-            f"zenc-{crc32(title.encode('utf-8', 'replace')):08x}",
-            title,
-            f"{topology.doc} {self._facts()}".strip(),
-            tuple([*texts, *legend]),
+            self.id,
+            self.title,
+            f"{self.doc} {self._facts()}".strip(),
+            tuple(self.texts),
             boxes,
             links,
             spots,
             labels(self._labelled(), spots, (width, bottom - 18)),
-            swatches,
+            tuple(self.swatches),
         )
-
-    def _heading(self, width: float) -> Iterator[Text]:
-        y = MARGIN + 14
-        yield Text(MARGIN, y, cut(self.topology.name, int((width - 2 * MARGIN) / 12)), "title")
-        for line in wrapped(self.topology.doc, 12.5, width - 2 * MARGIN):
-            y += 20
-            yield Text(MARGIN, y, line, "doc")
-        for line in wrapped(self._facts(), 11, width - 2 * MARGIN):
-            y += 18
-            yield Text(MARGIN, y, line, "quiet")
 
     def _facts(self) -> str:
         topology = self.topology
@@ -213,16 +200,15 @@ class _Map:
         short = box.label if len(box.label) <= room else box.label.rpartition(" ")[2]
         return Text(box.x + box.width / 2, box.y + box.height - 7, cut(short, room), "quiet", "middle")
 
-    def _legend(self, y: float) -> tuple[tuple[Swatch, ...], list[Text]]:
+    def _legend(self, y: float) -> None:
         """The kinds of links, with their bandwidths."""
-        swatches, texts, x = [], [], MARGIN
+        x = MARGIN
         for kind in sorted({link.kind for link in self.topology.links}):
             rates = {link.bandwidth for link in self.topology.links if link.kind == kind}
             words = f"{kind} {rate(min(rates))}" + (f" to {rate(max(rates))}" if len(rates) > 1 else "")
-            swatches.append(Swatch(x, y - 9, 18, COLOURS.get(kind, OTHER)))
-            texts.append(Text(x + 24, y, words, "quiet"))
+            self.swatches.append(Swatch(x, y - 9, 18, COLOURS.get(kind, OTHER)))
+            self.texts.append(Text(x + 24, y, words, "quiet"))
             x += 24 + 6.4 * len(words) + 22
-        return tuple(swatches), texts
 
 
 def _first(link: Link) -> bool:

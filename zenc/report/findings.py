@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zenc.draw.drawing import picture_of
-from zenc.draw.steps import StepRange
+from zenc.draw.scheme import picture_of
+from zenc.draw.shown import StepRange
 from zenc.errors import CostError, Diagnostic, DrawingError
 from zenc.gradients import profile_report
 from zenc.gradients.spec import GradientSpec

@@ -11,8 +11,7 @@ from benchmarks.lab.suite.points import POINTS
 from benchmarks.lab.suite.results import Result, Results
 from benchmarks.lab.suite.targets import shaped
 from zenc.draw.colour import distinct
-from zenc.draw.plots.axes import logarithmic, round_values
-from zenc.draw.plots.figure import INK, QUIET, as_svg
+from zenc.draw.plots.figure import INK, QUIET, as_svg, logarithmic, round_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

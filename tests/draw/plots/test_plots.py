@@ -14,9 +14,8 @@ from matplotlib.textpath import TextPath
 
 from tests.support.pictures import NAMESPACE, differences, meaning, texts
 from zenc.draw.colour import distinct
-from zenc.draw.plots import bars, curves, profiles, simulated
-from zenc.draw.plots.axes import MOST_TICKS, round_values, spread_out
-from zenc.draw.plots.figure import DARK
+from zenc.draw.plots import bars, curves, profiles
+from zenc.draw.plots.figure import DARK, MOST_TICKS, round_values, spread_out
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.pipeline import Request, planners_of
 from zenc.simulator.calibration import DEFAULTS
@@ -130,18 +129,21 @@ def test_titles_say_what_was_varied_and_what_was_fixed() -> None:
         for density in (0.01, 0.1)
     ]
     found = simulate(planners_of(["balanced"], Request()), places)
-    words = texts(simulated.plot(found, places, "ranks"))
+    words = texts(curves.of_simulation(found, places, "ranks"))
     assert "Predicted time of a call by number of ranks" in words
     assert "words: 20,000 units of 64 f32; one switch with 100 Gbit/s a rank; not calibrated" in words
     assert {"balanced, 1 %", "balanced, 10 %"} <= set(words), "what else is varied tells the curves apart"
-    by_density = texts(simulated.plot(found, places, "density"))
+    by_density = texts(curves.of_simulation(found, places, "density"))
     assert {"Predicted time of a call by density", "balanced, 2 ranks", "balanced, 4 ranks"} <= set(by_density)
-    assert "Predicted time of a call by number of ranks" in simulated.plot(found, places, "ranks").split("<style>")[0]
+    assert (
+        "Predicted time of a call by number of ranks"
+        in curves.of_simulation(found, places, "ranks").split("<style>")[0]
+    )
 
 
 def test_curves_go_from_left_to_right() -> None:
     places = [SweepPoint(size, {"a": uniform(0.01, 1000)}, None, DEFAULTS, {}) for size in (8, 2, 4)]
-    ((xs, ys),) = simulated.curves(simulate(planners_of(["balanced"], Request()), places).points, "ranks").values()
+    ((xs, ys),) = curves.curves_of(simulate(planners_of(["balanced"], Request()), places).points, "ranks").values()
     assert xs == [2.0, 4.0, 8.0] and len(ys) == 3
 
 

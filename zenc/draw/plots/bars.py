@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zenc.draw.colour import distinct
-from zenc.draw.plots.axes import linear
-from zenc.draw.plots.figure import as_svg
+from zenc.draw.plots.figure import as_svg, linear
 from zenc.format_units import seconds_text
 from zenc.select.search import TunedScheme, profile_text
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from zenc.draw.colour import distinct
-from zenc.draw.plots.axes import Words, logarithmic, logarithmic_seconds, round_values, spread_out
-from zenc.draw.plots.figure import as_svg
+from zenc.draw.plots.figure import Words, as_svg, logarithmic, logarithmic_seconds, round_values, spread_out
 from zenc.format_units import share_text
+from zenc.gradients.profile import Profile
 from zenc.simulator.calibration import Calibration
+from zenc.simulator.sweep import Point, Simulation, SweepPoint
 from zenc.topology.units import bits_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import FigureBase
 
-    Curves = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 OVER: Mapping[str, tuple[str, Words]] = {
     "ranks": ("ranks", lambda ranks: f"{ranks:,.0f}"),
@@ -27,6 +27,10 @@ OVER: Mapping[str, tuple[str, Words]] = {
 }
 """Quantity that varies -> words of its axis, and of a value."""
 _MARKS = "os^Dv<>Ph*Xd"
+_FIELDS = {"ranks": "size", "density": "density", "bandwidth": "bandwidth"}
+MOST_NAMED = 3
+"""Gradients of a step that a title names."""
+Curves: TypeAlias = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
 
 def svg(curves: Curves, over: str, title: str, fixed: str) -> str:
@@ -34,15 +38,8 @@ def svg(curves: Curves, over: str, title: str, fixed: str) -> str:
 
     Raises CostError (``plots-missing``) where matplotlib is not installed.
     """
-
-    def draw(figure: FigureBase) -> None:
-        axes, (label, words) = figure.add_subplot(), OVER[over]
-        _lines(axes, curves, _MARKS)
-        logarithmic(axes, "x", spread_out(x for xs, _ in curves.values() for x in xs), words)
-        logarithmic_seconds(axes, (y for _, ys in curves.values() for y in ys))
-        axes.set(xlabel=label, ylabel="time")
-
-    return as_svg(draw, 8.4, _height(len(curves)), title, fixed)
+    ticks = spread_out(x for xs, _ in curves.values() for x in xs)
+    return _svg(curves, _MARKS, ticks, *OVER[over], title, fixed)
 
 
 def of_kernels(found: Calibration) -> str:
@@ -54,21 +51,35 @@ def of_kernels(found: Calibration) -> str:
     curves = {
         name: (shares.tolist(), each.each(shares * slots, 0.0, slots).tolist()) for name, each in found.kernels.items()
     }
+    ticks, label = round_values(1e-4, 0.3), "share of the slots that is occupied"
+    fixed = "10 million slots; without the bytes of values, which each kernel moves at a speed of its own."
+    return _svg(
+        curves, [""], ticks, label, share_text, f"What kernels take, by density: calibration {found.name}", fixed
+    )
 
+
+def of_simulation(found: Simulation, places: Sequence[SweepPoint], over: str) -> str:
+    """The text of an SVG file; ``over`` is ranks, density or bandwidth, and ``places`` are those simulated.
+
+    Raises CostError (``plots-missing``) where matplotlib is not installed.
+    """
+    gradients = places[0].profiles
+    what = "a call" if len(gradients) == 1 else f"a step's {len(gradients)} gradients"
+    title = f"Predicted time of {what} by {'number of ranks' if over == 'ranks' else over}"
+    return svg(curves_of(found.points, over), over, title, "; ".join(_fixed(places, _varied(found.points))))
+
+
+def _svg(
+    curves: Curves, marks: Sequence[str], ticks: Sequence[float], label: str, words: Words, title: str, fixed: str
+) -> str:
     def draw(figure: FigureBase) -> None:
         axes = figure.add_subplot()
-        _lines(axes, curves, [""])
-        logarithmic(axes, "x", round_values(1e-4, 0.3), share_text)
+        _lines(axes, curves, marks)
+        logarithmic(axes, "x", ticks, words)
         logarithmic_seconds(axes, (y for _, ys in curves.values() for y in ys))
-        axes.set(xlabel="share of the slots that is occupied", ylabel="time")
+        axes.set(xlabel=label, ylabel="time")
 
-    fixed = "10 million slots; without the bytes of values, which each kernel moves at a speed of its own."
-    return as_svg(draw, 8.4, _height(len(curves)), f"What kernels take, by density: calibration {found.name}", fixed)
-
-
-def _height(lines: int) -> float:
-    """In inches, such that the legend has room."""
-    return max(4.8, 1.0 + 0.2 * lines)
+    return as_svg(draw, 8.4, max(4.8, 1.0 + 0.2 * len(curves)), title, fixed)  # the legend has room
 
 
 def _lines(axes: Axes, curves: Curves, marks: Sequence[str]) -> None:
@@ -81,3 +92,45 @@ def _lines(axes: Axes, curves: Curves, marks: Sequence[str]) -> None:
     handles, names = axes.get_legend_handles_labels()
     order = sorted(range(len(names)), key=lambda place: -last[place])
     axes.legend([handles[k] for k in order], [names[k] for k in order], loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _varied(points: Sequence[Point]) -> set[str]:
+    """Of ranks, density and bandwidth those that have several values."""
+    return {name for name, field in _FIELDS.items() if len({getattr(point, field) for point in points}) > 1}
+
+
+def curves_of(points: Sequence[Point], over: str) -> Curves:
+    """Name -> its (x, seconds) where it runs: a scheme, with what else is varied beside ``over``."""
+    others = [name for name in _FIELDS if name in _varied(points) - {over}]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for point in points:
+        where = "".join(f", {_words(name, getattr(point, _FIELDS[name]))}" for name in others)
+        for outcome in point.outcomes:
+            at = float(getattr(point, _FIELDS[over]))
+            found.setdefault(outcome.scheme + where, []).append((at, outcome.seconds))
+    return {name: ([x for x, _ in sorted(found[name])], [y for _, y in sorted(found[name])]) for name in sorted(found)}
+
+
+def _words(name: str, value: float) -> str:
+    text = OVER[name][1](value)
+    return f"{text} ranks" if name == "ranks" else text
+
+
+def _fixed(places: Sequence[SweepPoint], several: set[str]) -> list[str]:
+    """The conditions that all points share, in words."""
+    one = places[0]
+    known = [] if "ranks" in several else [_words("ranks", one.size)]
+    where = one.topology.name if one.topology else "one switch"
+    if not one.topology and "bandwidth" not in several:
+        where += f" with {bits_text(one.calibration.bandwidth)} a rank"
+    measured = "not calibrated" if one.calibration.guess else f"calibration {one.calibration.name}"
+    return [_gradients(one.profiles, "density" in several), *known, where, measured]
+
+
+def _gradients(profiles: Mapping[str, Profile], any_density: bool) -> str:
+    names, one = list(profiles), next(iter(profiles.values()))
+    if len(names) > 1:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        return f"gradients {', '.join(names[:MOST_NAMED])}{more}"
+    shape = f"{one.name}: {one.units:,} units of {one.width} {one.dtype}"
+    return shape if any_density else f"{shape}, density {share_text(one.density)}, overlap {share_text(one.overlap)}"

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zenc.draw.colour import distinct
-from zenc.draw.plots.axes import linear, logarithmic, round_values
-from zenc.draw.plots.figure import QUIET, RULE, as_svg
+from zenc.draw.plots.figure import QUIET, RULE, as_svg, linear, logarithmic, round_values
 from zenc.format_units import share_text
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_report import ranks_of, shares_of_holders

@@ -1,0 +1,80 @@
+"""The paper of a drawing, which fills up from the top; how wide a text on it is, about, and where to break it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from zenc.draw.colour import RAMP, ramp
+from zenc.draw.picture import Swatch, Text
+
+MARGIN = 28.0
+WIDE = 0.56
+"""The mean width of a letter over its size, in the fonts that browsers take for ``sans-serif``."""
+LABEL_SIZE = 9.5
+"""Of the style class of labels, in pixels."""
+
+
+@dataclass(slots=True)
+class Sheet:
+    """The paper of a picture called ``title``, with ``name`` and ``doc`` at its head, filled down to ``y``."""
+
+    name: str
+    doc: str
+    title: str
+    y: float = field(default=MARGIN, kw_only=True)
+    texts: list[Text] = field(default_factory=list, kw_only=True)
+    swatches: list[Swatch] = field(default_factory=list, kw_only=True)
+
+    @property
+    def id(self) -> str:
+        """A name that keeps apart what is inside several pictures of one page."""
+        return f"zenc-{crc32(self.title.encode('utf-8', 'replace')):08x}"
+
+    def write(self, down: float, words: str, style: str, x: float = MARGIN) -> None:
+        """Write ``words`` so many pixels further ``down``."""
+        self.y += down
+        self.texts.append(Text(x, self.y, words, style))
+
+    def paragraph(self, down: float, words: str, style: str, size: float, width: float) -> None:
+        """Write ``words`` in lines, as wide as a paper of ``width`` allows; each so many pixels further ``down``."""
+        for line in wrapped(words, size, width - 2 * MARGIN):
+            self.write(down, line, style)
+
+    def heading(self, facts: str, width: float) -> None:
+        """The name, what it is, and ``facts`` about it."""
+        self.write(14, cut(self.name, int((width - 2 * MARGIN) / 12)), "title")
+        self.paragraph(20, self.doc, "doc", 12.5, width)
+        self.paragraph(18, facts, "quiet", 11, width)
+
+    def scale(self, down: float, label: str, most: str, meaning: str, width: float) -> None:
+        """A legend of the colours of the ramp, the last of which stands for ``most``."""
+        self.write(down, label, "quiet")
+        x = MARGIN + 46
+        self.swatches += [Swatch(x + 34.0 * i, self.y - 10, 32.5, colour) for i, colour in enumerate(ramp())]
+        self.texts.append(Text(x + 34.0 * len(RAMP) + 8, self.y, most, "quiet"))
+        self.paragraph(18, meaning, "quiet", 11, width)
+
+
+def width_of(words: str, size: float) -> float:
+    """The width of ``words`` in pixels, about."""
+    return WIDE * size * len(words)
+
+
+def wrapped(words: str, size: float, room: float, most: int = 3) -> list[str]:
+    """``words`` in lines of at most ``room`` pixels; what is left after ``most`` lines is cut off."""
+    columns = max(12, int(room / (WIDE * size)))
+    lines: list[str] = []
+    for word in words.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= columns:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(cut(word, columns))
+    if len(lines) > most:
+        lines = [*lines[: most - 1], cut(" ".join(lines[most - 1 :]), columns)]
+    return lines
+
+
+def cut(words: str, columns: int) -> str:
+    """``words``, or as much as goes into ``columns`` letters."""
+    return words if len(words) <= columns else f"{words[: columns - 1]}\N{HORIZONTAL ELLIPSIS}"
