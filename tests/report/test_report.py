@@ -22,8 +22,7 @@ from zenc.gradients.profile_generators import zipf
 from zenc.gradients.profile_io import dump_profiles
 from zenc.pipeline import Request, planners_of
 from zenc.report.measured import read_measured
-from zenc.report.render import TEMPLATE, environment
-from zenc.report.shown import View
+from zenc.report.page import TEMPLATE, ReportPage, environment
 from zenc.simulator.calibration import read_calibration
 from zenc.simulator.sweep import SweepPoint, simulate
 
@@ -225,7 +224,7 @@ def test_inputs_are_exactly_the_undeclared_variables() -> None:
     loader = environment().loader
     assert loader is not None
     source, _, _ = loader.get_source(environment(), TEMPLATE)
-    assert meta.find_undeclared_variables(environment().parse(source)) == {field.name for field in fields(View)}
+    assert meta.find_undeclared_variables(environment().parse(source)) == {field.name for field in fields(ReportPage)}
 
 
 @pytest.mark.slow

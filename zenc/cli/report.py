@@ -82,7 +82,7 @@ def report(
     with common.reporting(json):
         from zenc.report.findings import findings
         from zenc.report.measured import Conditions, read_measured
-        from zenc.report.render import html
+        from zenc.report.page import html
         from zenc.simulator.sweep import SweepPoint
 
         taken = read_measured(measured) if measured else None

@@ -64,6 +64,11 @@ class Findings:
     notes: tuple[str, ...]
 
     @property
+    def rows(self) -> list[MeasuredRow]:
+        """All that was measured: of the subjects first, then the others."""
+        return [*(subject.measured for subject in self.subjects if subject.measured), *self.others]
+
+    @property
     def errors(self) -> list[float]:
         """The relative errors of the predictions that were also measured."""
         return [subject.error for subject in self.subjects if subject.error is not None]
