@@ -1,4 +1,4 @@
-"""The program ``zenc``: one file a verb; what verbs share is in ``common``.
+"""The program ``zenc``: one file a verb, with its EXAMPLES; what verbs share is in ``common`` and ``given``.
 
 Exit statuses: 0 all is well, 1 something was found wrong (diagnostics on standard error), 2 the command line is wrong.
 Nothing heavy is imported before a verb needs it, so that ``zenc --help`` answers at once.
@@ -8,42 +8,28 @@ from __future__ import annotations
 
 import io
 import sys
+from importlib import import_module
 
 import typer
 
-from zenc.cli.advise import EXAMPLES as ADVISE_EXAMPLES
 from zenc.cli.advise import advise
-from zenc.cli.assist.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from zenc.cli.assist.doctor import doctor
-from zenc.cli.assist.help import EXAMPLES as HELP_EXAMPLES
 from zenc.cli.assist.help import help_
-from zenc.cli.assist.new import EXAMPLES as NEW_EXAMPLES
 from zenc.cli.assist.new import new
 from zenc.cli.cache import cache
-from zenc.cli.calibrate import EXAMPLES as CALIBRATE_EXAMPLES
 from zenc.cli.calibrate import calibrate
-from zenc.cli.check import EXAMPLES as CHECK_EXAMPLES
 from zenc.cli.check import check
 from zenc.cli.common import reporting
-from zenc.cli.compile import EXAMPLES as COMPILE_EXAMPLES
 from zenc.cli.compile import compile_
-from zenc.cli.draw import EXAMPLES as DRAW_EXAMPLES
 from zenc.cli.draw import draw
-from zenc.cli.explain import EXAMPLES as EXPLAIN_EXAMPLES
 from zenc.cli.explain import explain
-from zenc.cli.fmt import EXAMPLES as FMT_EXAMPLES
 from zenc.cli.fmt import fmt
-from zenc.cli.list import EXAMPLES as LIST_EXAMPLES
 from zenc.cli.list import list_
-from zenc.cli.lsp import EXAMPLES as LSP_EXAMPLES
 from zenc.cli.lsp import lsp
 from zenc.cli.profile import profile
-from zenc.cli.report import EXAMPLES as REPORT_EXAMPLES
 from zenc.cli.report import report
-from zenc.cli.simulate import EXAMPLES as SIMULATE_EXAMPLES
 from zenc.cli.simulate import simulate
 from zenc.cli.topo import topo
-from zenc.cli.tune import EXAMPLES as TUNE_EXAMPLES
 from zenc.cli.tune import tune
 
 _HELP = """A compiler for gradient synchronisation schemes.
@@ -83,21 +69,9 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text wraps paragraphs and keeps examples as they are written
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("list", epilog=LIST_EXAMPLES)(list_)
-app.command("check", epilog=CHECK_EXAMPLES)(check)
-app.command("explain", epilog=EXPLAIN_EXAMPLES)(explain)
-app.command("advise", epilog=ADVISE_EXAMPLES)(advise)
-app.command("simulate", epilog=SIMULATE_EXAMPLES)(simulate)
-app.command("report", epilog=REPORT_EXAMPLES)(report)
-app.command("calibrate", epilog=CALIBRATE_EXAMPLES)(calibrate)
-app.command("draw", epilog=DRAW_EXAMPLES)(draw)
-app.command("compile", epilog=COMPILE_EXAMPLES)(compile_)
-app.command("tune", epilog=TUNE_EXAMPLES)(tune)
-app.command("fmt", epilog=FMT_EXAMPLES)(fmt)
-app.command("lsp", epilog=LSP_EXAMPLES)(lsp)
-app.command("new", epilog=NEW_EXAMPLES)(new)
-app.command("doctor", epilog=DOCTOR_EXAMPLES)(doctor)
-app.command("help", epilog=HELP_EXAMPLES)(help_)
+_BEFORE_RUNNING = (check, explain, advise, simulate, report, calibrate, draw)
+for verb in (list_, *_BEFORE_RUNNING, compile_, tune, fmt, lsp, new, doctor, help_):
+    app.command(verb.__name__.rstrip("_"), epilog=import_module(verb.__module__).EXAMPLES)(verb)
 app.add_typer(topo, name="topo")
 app.add_typer(profile, name="profile")
 app.add_typer(cache, name="cache")

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import typer
 
 import zenc.cli.common as common
-import zenc.cli.shared.given as given
-from zenc.cli.shared.progress import Progress
+import zenc.cli.given as given
+from zenc.cli.given import Progress
 
 EXAMPLES = """\b
 Examples:

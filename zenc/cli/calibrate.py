@@ -5,13 +5,14 @@ from __future__ import annotations
 import json as json_text
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from zenc.cli.common import JsonOption, fail, print_json, reporting, save, show_diagnostics, without_plots
-from zenc.errors import ZencError
+from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics, without_plots
+from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.simulator.calibration import Calibration, Kernel
@@ -100,7 +101,7 @@ def _draw(path: Path, plot: Path) -> None:
     from zenc.simulator.calibration import read_calibration
 
     with reporting(json=False):
-        save(plot, of_kernels(read_calibration(path)))
+        write_text(plot, of_kernels(read_calibration(path)))
 
 
 def _link(bandwidth: str | None) -> float | None:
@@ -130,9 +131,9 @@ def _measure(output: Path, backend: str, link: float | None, name: str, json: bo
         dist.init_process_group(backend, timeout=timedelta(seconds=LONGEST))
         first = not dist.get_rank()
         try:
-            found = api.calibrate(_tell if first else _silent, link=link, name=name)
+            found = api.calibrate(_tell if first else lambda _: None, link=link, name=name)
             if first:
-                save(output, json_text.dumps(found.to_json(), indent=1) + "\n")
+                write_text(output, json_text.dumps(found.to_json(), indent=1) + "\n")
         finally:
             dist.destroy_process_group()
     if first:
@@ -140,45 +141,29 @@ def _measure(output: Path, backend: str, link: float | None, name: str, json: bo
         _warn_if_busy(found)
 
 
-def _start(nproc: int, output: Path, backend: str, link: float | None, name: str, json: bool) -> None:
+def _start(nproc: int, *arguments: Any) -> None:
     """Be all ranks, as processes."""
-    import multiprocessing
     import socket
-    from multiprocessing.connection import wait
+
+    from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(nproc)}
-    start = multiprocessing.get_context("spawn").Process
-    ranks = [start(target=_child, args=(rank, shared, output, backend, link, name, json)) for rank in range(nproc)]
-    for rank in ranks:
-        rank.start()
-    waiting: dict[object, Any] = {rank.sentinel: rank for rank in ranks}
-    while waiting and not any(rank.exitcode for rank in ranks):
-        for sentinel in wait([rank.sentinel for rank in waiting.values()]):
-            waiting.pop(sentinel).join()
-    if any(rank.exitcode for rank in ranks):  # which has said why
-        for rank in waiting.values():
-            rank.terminate()
-        raise SystemExit(1)
-
-
-def _child(
-    rank: int, shared: dict[str, str], output: Path, backend: str, link: float | None, name: str, json: bool
-) -> None:
-    os.environ.update(shared, RANK=str(rank), LOCAL_RANK=str(rank))
+    start: Callable[..., object] = spawn
     try:
-        _measure(output, backend, link, name, json)
-    except ZencError as error:
-        fail(error, json)
+        start(_child, (shared, *arguments), nproc)
+    except (ProcessExitedException, ProcessRaisedException):  # which has said why
+        raise SystemExit(1) from None
+
+
+def _child(rank: int, shared: dict[str, str], *arguments: Any) -> None:
+    os.environ.update(shared, RANK=str(rank), LOCAL_RANK=str(rank))
+    _measure(*arguments)
 
 
 def _tell(what: str) -> None:
     print(f"measuring {what} ...", file=sys.stderr)
-
-
-def _silent(what: str) -> None:
-    """Ranks but the first say nothing."""
 
 
 def _warn_if_busy(found: Calibration) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,23 +148,6 @@ def without_plots(plot: Path | None) -> tuple[Diagnostic, ...]:
         show_diagnostics(error.diagnostics)
         return error.diagnostics
     return ()
-
-
-def save(path: Path, text: str) -> None:
-    """Write ``text``, whole or not at all.
-
-    Raises:
-        ZencError: the file can't be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        message = f"can't write {str(path)!r}: {error.strerror or error}"
-        raise ZencError(Diagnostic("unwritable-file", message)) from error
 
 
 def parameters(assignments: list[str] | None) -> dict[str, str]:

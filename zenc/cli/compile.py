@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 import zenc.cli.common as common
 from zenc.codegen.build.arch import USUAL, listed
 
-
-class Target(str, Enum):
-    """The targets of ``--target``; ``plan`` compiles nothing."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-    PLAN = "plan"
-
-
 TargetOption = Annotated[
-    Target,
+    Literal["cpu", "cuda", "plan"],
     typer.Option(
         "--target",
         help="cpu: the plan and C++ kernels; cuda: the plan and GPU kernels, compiled; plan: the plan alone, for other "
@@ -56,7 +46,7 @@ def compile_(
     file: common.SchemeArgument,
     ranks: common.RanksOption = None,
     assignments: common.SetOption = None,
-    target: TargetOption = Target.CPU,
+    target: TargetOption = "cpu",
     arch: ArchOption = None,
     scheme: common.NameOption = None,
     topology: common.TopologyOption = None,
@@ -79,7 +69,7 @@ def compile_(
 
         cluster, ranks = common.on_topology(topology, ranks)
         artifact = api.compile(
-            path, ranks=ranks, params=params, target=target.value, scheme=scheme, topology=cluster, arch=arch
+            path, ranks=ranks, params=params, target=target, scheme=scheme, topology=cluster, arch=arch
         )
         where = artifact.save(output or Path("build") / artifact.name)
     if json:
@@ -87,8 +77,8 @@ def compile_(
     else:
         plan, proved = artifact.plan, artifact.proved_sizes
         group = common.format_sizes(proved) if plan.size is not None else _any(proved)
-        archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target is Target.CUDA else ""
-        print(f"{where}: {artifact.name} for {group}, target {target.value}{archs}, plan {artifact.digest[:12]}")
+        archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target == "cuda" else ""
+        print(f"{where}: {artifact.name} for {group}, target {target}{archs}, plan {artifact.digest[:12]}")
         if artifact.choosing:
             print(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
 

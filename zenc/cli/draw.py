@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 import zenc.cli.common as common
-
-
-class PhaseName(str, Enum):
-    """The phases that ``--phase`` can restrict a drawing to."""
-
-    ANNOUNCE = "announce"
-    PUSH = "push"
-    PULL = "pull"
-
+from zenc.resources import write_text
 
 OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Where to write. [default: standard output]")
 ]
-PhaseOption = Annotated[PhaseName | None, typer.Option("--phase", help="Draw this phase only.")]
+PhaseOption = Annotated[
+    Literal["announce", "push", "pull"] | None, typer.Option("--phase", help="Draw this phase only.")
+]
 StepsOption = Annotated[
     str | None, typer.Option("--steps", metavar="A..B", help="Draw these steps of each phase, counted from 1.")
 ]
@@ -75,7 +68,7 @@ def draw(
         drawing = api.draw(
             path,
             size,
-            phase=phase.value if phase else None,
+            phase=phase,
             steps=chosen,
             params=params,
             scheme=scheme,
@@ -84,7 +77,7 @@ def draw(
         )
         text = drawing.svg()
         if output:
-            common.save(output, text)
+            write_text(output, text)
     if json:
         shown = drawing.to_json() if output else {**drawing.to_json(), "svg": text}
         common.print_json({"ok": True, "file": str(output) if output else None, **shown})

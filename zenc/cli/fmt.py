@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics
-from zenc.errors import Diagnostic, SchemeError, ZencError
+from zenc.errors import Diagnostic, ZencError
+from zenc.resources import write_text
 
 EXAMPLES = """\b
 Examples:
@@ -90,27 +87,5 @@ def _lay_out(file: str, write: bool) -> FormattedText:
     source = decode("<stdin>", sys.stdin.buffer.read()) if file == STDIN else read(file)
     layout = FormattedText(file, source.text, format_text(source.text, source.name))
     if write and layout.changed and file != STDIN:
-        _replace(file, layout.after)
+        write_text(file, layout.after, "zenc fmt - writes no file")
     return layout
-
-
-def _replace(file: str, text: str) -> None:
-    """Write whole or not at all. A link stays a link, and permissions stay.
-
-    Raises:
-        SchemeError: the file can't be written.
-    """
-    path = Path(file).resolve()
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as new:
-                new.write(text)
-            shutil.copymode(path, temporary)
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        message = f"can't write {file!r}: {error.strerror or error}"
-        raise SchemeError(Diagnostic("unwritable-file", message, help="zenc fmt - writes no file")) from error

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, print_json, reporting, save, without_plots
+import zenc.cli.common as common
+from zenc.cli.given import ParameterOption, ZipfOption
+from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile
@@ -68,9 +71,7 @@ OutputOption = Annotated[str, typer.Option("-o", "--output", metavar="FILE", hel
 @profile.command("show", epilog=_SHOW)
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of profiles.")],
-    parameter: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this gradient; may be repeated. [default: all]")
-    ] = None,
+    parameter: ParameterOption = None,
     ranks: Annotated[
         int | None,
         typer.Option(min=1, max=4096, metavar="N", help="Count holders among so many. [default: as recorded, or 8]"),
@@ -78,27 +79,27 @@ def show(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw them there, too; needs zenc[plots].")
     ] = None,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Print overlap, densification, skewness and holders."""
-    with reporting(json):
+    with common.reporting(json):
         from zenc.gradients import profile_report
         from zenc.gradients.profile_io import read_profile, read_profiles
 
         found = {name: read_profile(file, name) for name in parameter} if parameter else read_profiles(file)
         sizes = {name: profile_report.ranks_of(each, ranks) for name, each in found.items()}
         shown = [profile_report.to_json(each, sizes[name]) for name, each in found.items()]
-        missing = without_plots(plot)
+        missing = common.without_plots(plot)
         if plot and len(found) > _MOST_PLOTTED:
             raise typer.BadParameter(f"--plot has room for {_MOST_PLOTTED} gradients: choose some by --parameter")
         if plot and not missing:
             from zenc.draw.plots import profiles
 
-            save(plot, profiles.svg(found, ranks))
+            write_text(plot, profiles.svg(found, ranks))
         tables = [profile_report.text(each, sizes[name]) for name, each in found.items()]
     if json:
         said = {"ok": not missing, "file": str(plot) if plot and not missing else None, "profiles": shown}
-        print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
+        common.print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
     else:
         print("\n\n".join(tables))
     if missing:
@@ -108,15 +109,11 @@ def show(
 @profile.command("draw", epilog=_DRAW)
 def draw(
     output: OutputOption,
-    density: Annotated[float, typer.Option(metavar="D", help="Share of the units that one rank holds.")] = 0.01,
-    units: Annotated[
-        int, typer.Option(metavar="U", help="Units of the tensor: rows of an embedding, or elements.")
-    ] = 1_000_000,
-    width: Annotated[int, typer.Option(metavar="W", help="Values in a unit: columns of an embedding.")] = 64,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="f32, f64, f16 or bf16.")] = "f32",
-    zipf: Annotated[
-        float | None, typer.Option(metavar="S", help="By Zipf's law with this exponent, unit 0 most often.")
-    ] = None,
+    density: common.DensityOption = 0.01,
+    units: common.UnitsOption = 1_000_000,
+    width: common.WidthOption = 64,
+    dtype: common.DtypeOption = "f32",
+    zipf: ZipfOption = None,
     overlap: Annotated[
         float | None, typer.Option(metavar="Q", help="From a subset of the units, such that two ranks overlap by Q.")
     ] = None,
@@ -127,28 +124,26 @@ def draw(
         bool, typer.Option("--contiguous", help="The subset of --overlap is the first units, not spread out.")
     ] = False,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="What the gradient is called.")] = None,
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Make up a profile: units are held by chance, all alike, or as one of --zipf, --overlap and --core says."""
     if sum(law is not None for law in (zipf, overlap, core)) > 1:
         raise typer.BadParameter("--zipf, --overlap and --core each say how ranks overlap: give one of them")
     if contiguous and overlap is None:
         raise typer.BadParameter("--contiguous says where the subset of --overlap lies")
-    with reporting(json):
+    with common.reporting(json):
         from zenc.gradients import profile_generators
 
         shape = (units, width, dtype)
         if zipf is not None:
-            made = profile_generators.zipf(density, zipf, *shape, name=name or "zipf")
+            made = profile_generators.zipf(density, zipf, *shape)
         elif overlap is not None:
-            made = profile_generators.random_subset(
-                density, overlap, *shape, contiguous=contiguous, name=name or "random subset"
-            )
+            made = profile_generators.random_subset(density, overlap, *shape, contiguous=contiguous)
         elif core is not None:
-            made = profile_generators.common_core(density, core, *shape, name=name or "common core")
+            made = profile_generators.common_core(density, core, *shape)
         else:
-            made = profile_generators.uniform(density, *shape, name=name or "uniform")
-        _write(made, output, json)
+            made = profile_generators.uniform(density, *shape)
+        _write(replace(made, name=name or made.name), output, json)
 
 
 @profile.command("record", epilog=_RECORD)
@@ -158,10 +153,10 @@ def record(
     ],
     output: OutputOption,
     name: Annotated[str, typer.Option(metavar="NAME", help="What the gradient is called.")] = "recorded",
-    json: JsonOption = False,
+    json: common.JsonOption = False,
 ) -> None:
     """Make a profile of the units that ranks held in a step."""
-    with reporting(json):
+    with common.reporting(json):
         from zenc.gradients.index_sets import read_gradients
         from zenc.gradients.profile_fit import from_gradients
 
@@ -175,10 +170,10 @@ def _write(made: Profile, output: str, json: bool) -> None:
 
     text = dump_profiles([made])
     if output != "-":
-        save(Path(output), text)
+        write_text(Path(output), text)
     if json:
         stored = {"text": text} if output == "-" else {}
-        print_json({"ok": True, "file": output, "profile": to_json(made, ranks_of(made, None)), **stored})
+        common.print_json({"ok": True, "file": output, "profile": to_json(made, ranks_of(made, None)), **stored})
         return
     if output == "-":
         print(text, end="")

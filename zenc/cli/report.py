@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import zenc.cli.common as common
-import zenc.cli.shared.given as given
-from zenc.cli.shared.progress import Progress
+import zenc.cli.given as given
+from zenc.cli.given import Progress
 from zenc.plurals import count
+from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.report.measured import Conditions
@@ -103,7 +104,7 @@ def report(
         place = SweepPoint(size or at.ranks or DEFAULT_RANKS, gradients, cluster, known, {})
         found = findings(paths, place, taken, params, Progress("report"), remarks)
         if output:
-            common.save(output, html(found, _made_by()))
+            write_text(output, html(found, _made_by()))
     if json:
         common.print_json({"ok": True, "file": str(output) if output else None, **found.to_json()})
     else:

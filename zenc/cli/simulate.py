@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import zenc.cli.common as common
-import zenc.cli.shared.given as given
-from zenc.cli.shared.progress import Progress
+import zenc.cli.given as given
+from zenc.cli.given import Progress
+from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile
@@ -114,11 +115,11 @@ def simulate(
         found = sweep.simulate(schemes, places, Progress("simulate"), trace is not None)
         common.show_diagnostics(found.skipped)
         if trace:
-            common.save(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
+            write_text(trace, json_text.dumps(chrome_trace(found.points[0].outcomes[0].worst)) + "\n")
         if plot and not missing:
             from zenc.draw.plots import curves
 
-            common.save(plot, curves.of_simulation(found, places, axis))
+            write_text(plot, curves.of_simulation(found, places, axis))
     if json:
         told = [diagnostic.to_json() for diagnostic in (*found.skipped, *missing)]
         common.print_json({"ok": not missing, **found.to_json(), "diagnostics": told})

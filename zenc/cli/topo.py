@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from zenc.cli.common import JsonOption, parameters, print_json, reporting, save, show_diagnostics
+from zenc.cli.common import JsonOption, parameters, print_json, reporting, show_diagnostics
 from zenc.plurals import count
+from zenc.resources import write_text
 
 _HELP = """Topologies: ranks, switches and links.
 
@@ -64,7 +65,7 @@ def show(
             from zenc.draw.render import svg
             from zenc.draw.topology import draw_topology
 
-            save(output, svg(draw_topology(loaded)))
+            write_text(output, svg(draw_topology(loaded)))
     show_diagnostics(warnings)
     if json:
         found = [warning.to_json() for warning in warnings]
@@ -92,7 +93,7 @@ def convert(
         show_diagnostics(warnings)
         text = json_text.dumps(node_link(loaded), indent=1) + "\n"
         if output != "-":
-            save(Path(output), text)
+            write_text(Path(output), text)
         if json:
             stored = {"text": text} if output == "-" else {}
             found = {"topology": loaded.name, "ranks": loaded.size, "links": len(loaded.links)}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import zenc.cli.common as common
-import zenc.cli.shared.given as given
-from zenc.cli.shared.progress import Progress
+import zenc.cli.given as given
+from zenc.cli.given import Progress
+from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.select.search import TunedScheme
@@ -75,11 +76,11 @@ def tune(
         )
         text = found.text(_command())
         if output:
-            common.save(output, text)
+            write_text(output, text)
         if plot and not missing:
             from zenc.draw.plots import bars
 
-            common.save(plot, bars.of_tuned(found))
+            write_text(plot, bars.of_tuned(found))
     if json:
         said = {"ok": not missing, "file": str(output) if output else None, **found.to_json(), "text": text}
         common.print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import networkx as nx
 
-from zenc.simulator.kernels.curve import rising
+from zenc.simulator.calibration import rising
 from zenc.topology.model import Node, Topology, order
 
 LAYER = 96.0

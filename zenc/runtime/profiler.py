@@ -14,7 +14,6 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from zenc.errors import CostError, Diagnostic, TensorError, ZencError, first_lin
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_fit import HolderCounts
 from zenc.gradients.profile_io import dump_profiles
+from zenc.resources import write_text
 from zenc.runtime.call_queue import Job, Work
 from zenc.runtime.layout import Layout, layout_of
 from zenc.runtime.sampling import SAMPLE, PresenceSampler, count_dtype
@@ -123,11 +123,7 @@ class Profiler:
         if not profiles:
             help = "zenc.attach(..., profiler=...) before the first step, and save after one"
             raise CostError(Diagnostic("bad-profile", "nothing was profiled yet", help=help))
-        try:
-            Path(path).write_text(dump_profiles(profiles.values()), encoding="utf-8")
-        except OSError as error:
-            message = f"can't write {str(path)!r}: {error.strerror or error}"
-            raise ZencError(Diagnostic("unwritable-file", message)) from error
+        write_text(path, dump_profiles(profiles.values()))
 
     def state_dict(self) -> dict[str, Any]:
         """The counts so far, in plain values and tensors, for ``torch.save``. Waits for samples under way."""

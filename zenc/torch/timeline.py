@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zenc.errors import CostError, Diagnostic, ZencError, first_line
+from zenc.errors import CostError, Diagnostic, first_line
+from zenc.resources import write_text
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.ranges import Range, Recorder
@@ -47,7 +48,8 @@ def traced(
         events = [_named("process_name", 0, f"measured: {collective.artifact.name}, {collective.size} ranks")]
         for rank, text in enumerate(found):
             events += _row(rank, json.loads(text))
-        _write(path, {"traceEvents": [*predicted, *events], "displayTimeUnit": "ms"})
+        data = {"traceEvents": [*predicted, *events], "displayTimeUnit": "ms"}
+        write_text(path, json.dumps(data) + "\n")
 
 
 def _meet(communicator: Communicator) -> float:
@@ -88,11 +90,3 @@ def _read(path: str | os.PathLike[str]) -> list[Event]:
         help = "`zenc simulate SCHEME --trace FILE` writes one"
         raise CostError(Diagnostic("bad-trace", message, help=help)) from error
     return events
-
-
-def _write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
-    try:
-        Path(path).write_text(json.dumps(data) + "\n", encoding="utf-8")
-    except OSError as error:
-        message = f"can't write {os.fspath(path)!r}: {error.strerror or error}"
-        raise ZencError(Diagnostic("unwritable-file", message)) from error

@@ -24,12 +24,12 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from math import inf, prod
-from pathlib import Path
 from typing import Any
 
-from zenc.errors import CostError, Diagnostic, ZencError
+from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import dump_profiles, parsed, profiles_in
+from zenc.resources import write_text
 from zenc.wire.constants import DTYPE_BYTES
 
 LAYOUTS = ("sparse", "dense")
@@ -99,11 +99,7 @@ class ModelProfile:
 
         Raises ZencError (``unwritable-file``).
         """
-        try:
-            Path(path).write_text(dump_profiles(self.profiles.values(), self.to_json()), encoding="utf-8")
-        except OSError as error:
-            message = f"can't write {str(path)!r}: {error.strerror or error}"
-            raise ZencError(Diagnostic("unwritable-file", message)) from error
+        write_text(path, dump_profiles(self.profiles.values(), self.to_json()))
 
     def __repr__(self) -> str:
         return (

@@ -1,7 +1,9 @@
-"""Options that the predicting verbs share: gradients, bandwidths and calibrations, read into their values."""
+"""Options that the predicting verbs share: gradients, bandwidths and calibrations, read into their values; progress."""
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from zenc.gradients.profile import Profile
     from zenc.simulator.calibration import Calibration
     from zenc.topology.model import Topology
+
 
 Device = Literal["cpu", "gpu"]
 
@@ -127,3 +130,23 @@ def even_gradient() -> Diagnostic:
     )
     help = "say how yours is: --profile FILE, as zenc.Profiler records it, or --zipf 1.05 for words of a corpus"
     return Diagnostic("even-gradient", message, help=help, severity="warning")
+
+
+SECONDS_OF_SILENCE = 2.0
+
+
+class Progress:
+    """Says what ``zenc VERB`` is at, once that takes longer than a moment, and at most every ``pause`` seconds.
+
+    Plain lines, where rich would draw a bar: they can be read in the log of a job, too.
+    """
+
+    def __init__(self, verb: str, pause: float = 0.0) -> None:
+        self.verb, self.pause = verb, pause
+        self.due = time.monotonic() + SECONDS_OF_SILENCE
+
+    def __call__(self, what: str) -> None:
+        """Say that ``what`` is being done now."""
+        if (now := time.monotonic()) >= self.due:
+            self.due = now + self.pause
+            print(f"zenc {self.verb}: {what} ...", file=sys.stderr)

@@ -1,1 +1,0 @@
-"""Options, files and progress that several verbs share."""
