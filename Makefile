@@ -76,7 +76,7 @@ format: $(STAMP)  ## rewrite Python and headers as lint wants them
 
 tables: $(STAMP)  ## what is made of grammar/zen.lark: the tables and colours of the language
 	$(BIN)/python -m zenc.language.generate_tables
-	$(BIN)/python -m zenc.editor.textmate
+	$(BIN)/python -m zenc.editor.tokens
 
 bench: $(STAMP)  ## the suite of the lab, on an idle machine: 25 minutes, then docs/research/benchmarks.md anew
 	$(BIN)/python -m benchmarks.lab.suite $(if $(POINTS),--only $(POINTS))

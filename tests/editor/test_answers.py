@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from zenc.cli import app
-from zenc.editor.server.answers import complete, explain
-from zenc.editor.server.findings import findings
-from zenc.editor.server.glossary import glossary
-from zenc.editor.server.known import Document
-from zenc.editor.server.places import offset_at, position_at
+from zenc.editor.server.answers import complete, explain, glossary
+from zenc.editor.server.known import Document, findings
 from zenc.editor.server.rename import renamed
+from zenc.editor.server.serve import offset_at, position_at
 from zenc.errors import SchemeError
 from zenc.language.parse_tables import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS

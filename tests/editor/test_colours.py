@@ -11,7 +11,7 @@ import pytest
 from pygments.lexers import load_lexer_from_file
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Whitespace
 
-from zenc.editor import textmate
+from zenc.editor import tokens
 from zenc.editor.highlight import TOKENS, ZenLexer
 from zenc.editor.tokens import NAMED, OPERATOR_WORDS, PUNCTUATION, rules
 from zenc.errors import Source
@@ -75,7 +75,7 @@ def test_all_that_the_grammar_knows_has_a_colour() -> None:
         assert any(re.search(rf"\b{word}\b", rule.pattern.replace(r"\b", " ")) for rule in rules()), word
     for name, pattern in known.terminals.items():
         assert name in ("NAME",) or any(pattern in rule.pattern for rule in rules()), name
-    assert {kind for rule in rules() for kind in rule.kinds} == set(TOKENS) == {"", *textmate.SCOPES}
+    assert {kind for rule in rules() for kind in rule.kinds} == set(TOKENS) == {"", *tokens.SCOPES}
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,14 @@ def test_colours(text: str, kinds: list[object]) -> None:
 
 
 def test_the_textmate_grammar_is_what_the_command_writes() -> None:
-    path = directory("grammar") / textmate.PLACE
-    assert path.read_text(encoding="utf-8") == textmate.text(), "run python -m zenc.editor.textmate"
+    path = directory("grammar") / tokens.PLACE
+    assert path.read_text(encoding="utf-8") == tokens.textmate_text(), "run python -m zenc.editor.tokens"
 
 
 def test_the_extension_names_what_is_there() -> None:
     package = json.loads((VSCODE / "package.json").read_text(encoding="utf-8"))
     (language,), (grammar,) = package["contributes"]["languages"], package["contributes"]["grammars"]
-    assert language["extensions"] == [".zen"] and grammar["scopeName"] == textmate.grammar()["scopeName"]
+    assert language["extensions"] == [".zen"] and grammar["scopeName"] == tokens.textmate_grammar()["scopeName"]
     for place in (package["main"], language["configuration"], grammar["path"]):
         assert (VSCODE / place).is_file(), place
     settings = json.loads((VSCODE / language["configuration"]).read_text(encoding="utf-8"))
@@ -125,5 +125,5 @@ def zen_blocks(root: Path) -> Iterator[str]:
 
 
 def test_pygments_finds_it_by_the_file() -> None:
-    lexer = load_lexer_from_file(str(Path(textmate.__file__).parent / "highlight.py"), "ZenLexer")
+    lexer = load_lexer_from_file(str(Path(tokens.__file__).parent / "highlight.py"), "ZenLexer")
     assert lexer.aliases == ["zen"]

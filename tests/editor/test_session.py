@@ -12,7 +12,7 @@ from pygls.exceptions import JsonRpcException
 from pygls.lsp.client import LanguageClient
 
 import zenc
-from zenc.editor.server.places import offset_at, position_at
+from zenc.editor.server.serve import offset_at, position_at
 from zenc.resources import directory
 
 MINE = """# \N{SNOWMAN} \U0001f600

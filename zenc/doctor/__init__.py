@@ -1,22 +1,51 @@
 """The doctor: what zenc needs of this machine, each thing tried and not only looked up.
 
-``examine`` gives a Finding for each, in the order in which things are needed.
+Finding = name x status x value x notes x help x id?
+Status  = good | warning | absent | broken              # absent: not here, and not needed by what runs here
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Literal
 
-from zenc.doctor.finding import Finding, of_error
 from zenc.errors import ZencError
+
+Status = Literal["good", "warning", "absent", "broken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: how it is, what was found, and what to do. ``id`` is a diagnostic's, if it has one.
+
+    Only ``broken`` keeps zenc from working on this machine.
+    """
+
+    name: str
+    status: Status
+    value: str
+    notes: tuple[str, ...] = ()
+    help: str | None = None
+    id: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """The fields as JSON data."""
+        return {**asdict(self), "notes": list(self.notes)}
+
+
+def of_error(name: str, error: ZencError, status: Status = "broken") -> Finding:
+    """The first diagnostic of ``error``, as a finding."""
+    first = error.diagnostics[0]
+    return Finding(name, status, first.message, first.notes, first.help, first.id)
 
 
 def examine() -> Iterator[Finding]:
-    """Everything that zenc needs here, one finding after the other: some take a second, so show each at once.
+    """Everything that zenc needs here, in the order in which it is needed: some take a second, so show each at once.
 
     Raises nothing: what fails is a finding.
     """
-    from zenc.doctor import gpus, installation, kernels, network
+    from zenc.doctor import installation, kernels, network
 
     yield from _tried("zenc", installation.own_files)
     yield from _tried("torch", installation.torch_version)
@@ -25,9 +54,9 @@ def examine() -> Iterator[Finding]:
     yield from _tried("kernels", kernels.trial)
     yield from _tried("network", network.interface)
     yield from _tried("deadline", installation.deadline)
-    yield from _tried("gpus", gpus.devices)
-    yield from _tried("gpu compiler", gpus.device_compiler)
-    yield from _tried("nccl", gpus.nccl)
+    yield from _tried("gpus", kernels.devices)
+    yield from _tried("gpu compiler", kernels.device_compiler)
+    yield from _tried("nccl", kernels.nccl)
     yield from _tried("plots", installation.plots)
 
 

@@ -1,18 +1,15 @@
-"""Installed software: zenc's own files, PyTorch and its range, matplotlib; and the deadline that is in force."""
+"""Installed software: zenc's own files, PyTorch, matplotlib; and the deadline that is in force."""
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 from importlib import import_module, metadata
 from importlib.util import find_spec
 
 from zenc._version import __version__
-from zenc.doctor.finding import Finding
+from zenc.doctor import Finding
 from zenc.resources import directory
-
-_CONDITION = re.compile(r"(>=|<=|==|!=|<|>)\s*([\d.]+)")
 
 
 def own_files() -> Finding:
@@ -24,55 +21,21 @@ def own_files() -> Finding:
 
 
 def torch_version() -> Finding:
-    """PyTorch: whether it can be imported, has torch.distributed with gloo, and is of a version that zenc takes."""
-    wanted = torch_range()
+    """PyTorch: whether it can be imported, has torch.distributed with gloo, and is a release that zenc was run with."""
     try:
         torch = import_module("torch")
         distributed = import_module("torch.distributed")
     except Exception as failure:  # a broken build fails with whatever it likes
         message = f"can't be imported: {type(failure).__name__}: {failure}"
-        return Finding("torch", "broken", message, help=f"pip install 'torch{wanted}'")
+        return Finding("torch", "broken", message, help="pip install torch")
     version = str(torch.__version__)
     if not (distributed.is_available() and distributed.is_gloo_available()):
         help = "install PyTorch from pytorch.org or PyPI; builds without gloo can't synchronise ranks"
         return Finding("torch", "broken", f"{version} has no torch.distributed with gloo", help=help)
-    if not fits(version, wanted):
-        help = f"zenc is run with torch{wanted}; with another one its tests may not hold"
-        return Finding("torch", "warning", f"{version}, and zenc takes {wanted}", help=help)
-    return Finding("torch", "good", f"{version} (zenc takes {wanted or 'any'})")
+    from zenc.runtime.versions import untested
 
-
-def torch_range() -> str:
-    """The versions of torch that zenc's metadata require, such as ``>=2.13``; empty where zenc is not installed."""
-    try:
-        demands = metadata.requires("zenc") or []
-    except metadata.PackageNotFoundError:
-        return ""
-    found = [demand.partition(";")[0] for demand in demands if re.match(r"torch\b(?!-)", demand)]
-    return ",".join("".join(condition) for demand in found for condition in _CONDITION.findall(demand))
-
-
-def fits(version: str, wanted: str) -> bool:
-    """Whether ``version`` meets all conditions of ``wanted``; local parts such as ``+cpu`` do not count."""
-    has = _numbers(re.split(r"[+a-z]", version)[0])
-    return all(_holds(has, word, _numbers(limit)) for word, limit in _CONDITION.findall(wanted))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    parts = [int(part) for part in version.split(".") if part.isdigit()]
-    return tuple(parts + [0] * (4 - len(parts)))
-
-
-def _holds(has: tuple[int, ...], word: str, limit: tuple[int, ...]) -> bool:
-    holds = {
-        ">=": has >= limit,
-        "<=": has <= limit,
-        "<": has < limit,
-        ">": has > limit,
-        "==": has == limit,
-        "!=": has != limit,
-    }
-    return holds[word]
+    caution = untested(version)
+    return Finding("torch", "warning" if caution else "good", version, (caution,) if caution else ())
 
 
 def deadline() -> Finding:

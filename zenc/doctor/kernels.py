@@ -1,4 +1,7 @@
-"""Kernels for processors: the compiler, the cache, and a small library that is compiled, loaded and called there."""
+"""Kernels: compilers for processors and GPUs, the cache, a small library that is compiled and called; GPUs and NCCL.
+
+What GPUs need is absent where PyTorch is one for processors, and broken where it is not.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ import time
 from pathlib import Path
 
 from zenc.codegen.build.cache import DIRECTORY_HELP, entries, open_cache
+from zenc.codegen.build.nvrtc import find_compiler
 from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, install_help, toolchain
-from zenc.doctor.finding import Finding
+from zenc.doctor import Finding, of_error
+from zenc.errors import ZencError
 
 LITTLE = 100_000_000
 """Bytes of free space below which a warning is due: a scheme's kernels take some MB."""
@@ -67,3 +72,52 @@ def _tried(tools: Toolchain, folder: Path) -> Finding | None:
         help = f"is it mounted noexec? {DIRECTORY_HELP}"
         return Finding("kernels", "broken", f"what was compiled can't be loaded from the cache: {problem}", help=help)
     return None if answer == 42 else Finding("kernels", "broken", "what was compiled gives wrong results")
+
+
+def devices() -> Finding:
+    """The GPUs that this process sees, and their driver."""
+    import torch
+
+    if torch.version.cuda is None:
+        kind = "ROCm" if getattr(torch.version, "hip", None) else "processors only"
+        note = ("zenc's GPU kernels are for CUDA",) if kind == "ROCm" else ()
+        return Finding("gpus", "absent", f"this PyTorch is for {kind}; zenc runs on the processor", note)
+    count = visible()
+    if count == 0:
+        help = "see what nvidia-smi and CUDA_VISIBLE_DEVICES say, if there should be one"
+        return Finding("gpus", "absent", f"PyTorch for CUDA {torch.version.cuda} sees no GPU", help=help)
+    from zenc.runtime.gpu.driver import driver
+
+    names = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in (driver().gpu(i) for i in range(count)))
+    return Finding("gpus", "good", f"{count}: {names}")
+
+
+def device_compiler() -> Finding:
+    """NVRTC, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
+    try:
+        found, reasons = find_compiler()
+    except ZencError as error:
+        return of_error("gpu compiler", error)
+    if found is not None:
+        return Finding("gpu compiler", "good", found.name)
+    help = "pip install 'zenc[cuda13]' or 'zenc[cuda12]', for GPU kernels"
+    return Finding("gpu compiler", "broken" if visible() else "absent", "no NVRTC", reasons, help)
+
+
+def nccl() -> Finding:
+    """The NCCL that ranks on GPUs would send by."""
+    if not visible():
+        return Finding("nccl", "absent", "not needed without GPUs")
+    from zenc.runtime.gpu.driver import find_nccl
+
+    found = find_nccl()
+    return Finding("nccl", "good", f"{found.version // 10000}.{found.version // 100 % 100} ({found.path})")
+
+
+def visible() -> int:
+    """The number of GPUs that PyTorch sees."""
+    try:
+        import torch
+    except Exception:  # said by the finding about torch
+        return 0
+    return torch.cuda.device_count()

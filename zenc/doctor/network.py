@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
-from zenc.doctor.finding import Finding
+from zenc.doctor import Finding
 
 NAMED = "GLOO_SOCKET_IFNAME"
 _ADDRESS_OF = 0x8915  # SIOCGIFADDR of Linux

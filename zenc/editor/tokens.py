@@ -6,10 +6,14 @@
 Words, operators, numbers and comments are those of the tables that are made of ``grammar/zen.lark``. Which of them a
 word is depends on the grammar around it; here the characters beside it must do. So a text that does not parse has
 colours, too.
+
+Visual Studio Code and others read the TextMate grammar that ``python -m zenc.editor.tokens`` writes of them, to
+``grammar/vscode/syntaxes/zen.tmLanguage.json``.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -17,6 +21,7 @@ from typing import NamedTuple
 
 from zenc.language.parse_tables import ParseTables, tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
+from zenc.resources import directory
 from zenc.topology.units import UNITS
 
 PUNCTUATION = ("LBRACE", "RBRACE", "LPAR", "RPAR", "LSQB", "RSQB", "COMMA", "COLON")
@@ -84,3 +89,56 @@ def _operators(known: ParseTables) -> list[str]:
 
 def _any(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in words)
+
+
+PLACE = "vscode/syntaxes/zen.tmLanguage.json"
+"""Below the directory of grammars."""
+
+SCOPES = {
+    "comment": "comment.line.number-sign",
+    "string": "string.quoted.double",
+    "number": "constant.numeric",
+    "unit": "keyword.other.unit",
+    "keyword": "keyword.control",
+    "key": "variable.other.property",
+    "declared": "entity.name.type",
+    "call": "entity.name.function",
+    "builtin": "support.function",
+    "operator": "keyword.operator",
+    "punctuation": "punctuation",
+    "name": "variable.other",
+}
+
+
+def textmate_grammar() -> dict[str, object]:
+    """The grammar as JSON data."""
+    return {
+        "$schema": "https://raw.githubusercontent.com/martinring/tmlanguage/master/tmlanguage.json",
+        "name": "zen",
+        "scopeName": "source.zen",
+        "comment": "Made of grammar/zen.lark by python -m zenc.editor.tokens: change that, not this file.",
+        "fileTypes": ["zen"],
+        "patterns": [_pattern(rule) for rule in rules() if rule.kinds != ("",)],
+    }
+
+
+def textmate_text() -> str:
+    """The grammar as it is written to its file."""
+    return json.dumps(textmate_grammar(), indent=2) + "\n"
+
+
+def _pattern(rule: TokenRule) -> dict[str, object]:
+    if rule.kinds == ("string",):  # it may span lines, and TextMate matches within one
+        return {"name": _scope("string"), "begin": '"', "end": '"'}
+    if len(rule.kinds) == 1:
+        return {"name": _scope(rule.kinds[0]), "match": rule.pattern}
+    captures = {str(place): {"name": _scope(kind)} for place, kind in enumerate(rule.kinds, start=1) if kind}
+    return {"match": rule.pattern, "captures": captures}
+
+
+def _scope(kind: str) -> str:
+    return f"{SCOPES[kind]}.zen"
+
+
+if __name__ == "__main__":
+    (directory("grammar") / PLACE).write_text(textmate_text(), encoding="utf-8")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zenc.cli.common import JsonOption, print_json, reporting
 
 if TYPE_CHECKING:
-    from zenc.doctor.finding import Finding
+    from zenc.doctor import Finding
 
 EXAMPLES = """\b
 Examples:

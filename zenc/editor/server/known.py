@@ -1,17 +1,24 @@
-"""A text as the server knows it: what it says now, and the names of it when it last parsed."""
+"""A text as the server knows it: what it says now, the names of it when it last parsed, and its diagnostics."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from zenc.editor.server.symbols import Symbol, symbol_at, symbols_of
-from zenc.errors import Span, ZencError
+from zenc.errors import Diagnostic, Span, ZencError
 from zenc.language.files import SourceFiles, load_text
+from zenc.scheme.collector import Collector
+from zenc.scheme.communication import schedules_of
+from zenc.scheme.resolve import resolve_any
+from zenc.topology.load import resolve_topology
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _IMPORT = re.compile(r'\bimport\s+"([^"\n]*)"')
+_NEEDS_VALUES = ("missing-parameter",)
+"""Diagnostics that are no mistake of the text: values come with the command line."""
 
 
 @dataclass
@@ -57,3 +64,38 @@ class Document:
                     if place.name == Path(statement[1]).name:
                         return place
         return None
+
+
+def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
+    """All diagnostics of ``text``, which is to lie at ``path``; under ``prove`` also those of the proof, as zenc check.
+
+    Of a text that does not parse these are its syntax errors. Each scheme and topology is looked at by itself.
+    """
+    try:
+        program = load_text(text, str(path), path)
+    except ZencError as error:
+        return list(error.diagnostics)
+    of_schedules = Collector()
+    schedules_of(program, of_schedules)
+    looks = [partial(_of_scheme, program, scheme.name.text, prove) for scheme in program.main.schemes]
+    looks += [partial(_of_topology, program, topology.name.text) for topology in program.main.topologies]
+    found = of_schedules.found
+    for look in looks:
+        try:
+            found += look()
+        except ZencError as error:
+            found += [each for each in error.diagnostics if each.id not in _NEEDS_VALUES]
+    return list(dict.fromkeys(found))
+
+
+def _of_scheme(program: SourceFiles, name: str, prove: bool) -> tuple[Diagnostic, ...]:
+    if not prove:
+        return resolve_any(program, name)[1]
+    from zenc.pipeline import Request, lower, resolve, verify
+
+    given = Request(scheme=name)
+    return verify(lower(resolve(program, given), given), given).warnings
+
+
+def _of_topology(program: SourceFiles, name: str) -> tuple[Diagnostic, ...]:
+    return tuple(resolve_topology(program, name)[1])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from zenc.editor.server.findings import findings
-from zenc.editor.server.known import Document
+from zenc.editor.server.known import Document, findings
 from zenc.editor.server.symbols import Symbol, symbols_of
 from zenc.errors import Diagnostic, SchemeError, Span, ZencError
 from zenc.language.files import load_text

@@ -13,12 +13,49 @@ from pygls.lsp.server import LanguageServer
 
 from zenc._version import __version__
 from zenc.editor.server.answers import complete, explain
-from zenc.editor.server.findings import findings
-from zenc.editor.server.known import Document
-from zenc.editor.server.places import offset_at, position_at, range_of, uri_of
+from zenc.editor.server.known import Document, findings
 from zenc.editor.server.rename import nameable, renamed
 from zenc.errors import Diagnostic, Span, ZencError
 from zenc.language.formatter import format_text
+
+
+def position_at(text: str, offset: int) -> types.Position:
+    """The line and column of ``offset``, which counts characters from the start of the text."""
+    start = text.rfind("\n", 0, offset) + 1
+    return types.Position(text.count("\n", 0, start), _units(text[start:offset]))
+
+
+def offset_at(text: str, position: types.Position) -> int:
+    """The offset of ``position``, or the end of its line, or of the text, where it lies beyond these."""
+    start = 0
+    for _ in range(position.line):
+        end = text.find("\n", start)
+        if end < 0:
+            return len(text)
+        start = end + 1
+    line = text[start:].partition("\n")[0]
+    units = 0
+    for place, character in enumerate(line):
+        if units >= position.character:
+            return start + place
+        units += _units(character)
+    return start + len(line)
+
+
+def range_of(span: Span) -> types.Range:
+    """The range of ``span`` in its own text."""
+    text = span.source.text
+    return types.Range(position_at(text, span.start), position_at(text, max(span.end, span.start)))
+
+
+def uri_of(span: Span) -> str:
+    """The file of ``span``, as editors name it."""
+    return Path(span.source.path or span.source.name).resolve().as_uri()
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
 
 PAUSE = 0.25
 """Seconds without a key before a text is looked at."""
