@@ -44,29 +44,21 @@ if TYPE_CHECKING:
     from zenc.torch.handle import Attachment
     from zenc.torch.hook import ZencState, noop_hook, zenc_hook
 
-_HOMES = {
-    "tune": "zenc.forecast",
-    "simulate": "zenc.forecast",
-    "advise": "zenc.forecast",
-    "Artifact": "zenc.codegen.artifact",
-    "Attachment": "zenc.torch.handle",
-    "Collective": "zenc.runtime.collective",
-    "DryRun": "zenc.torch.dry_run",
-    "Profiler": "zenc.runtime.profiler",
-    "Topology": "zenc.topology.model",
-    "ZencState": "zenc.torch.hook",
-    "attach": "zenc.torch.attach",
-    "check": "zenc.api",
-    "clip_grad_norm_": "zenc.torch.clip",
-    "compile": "zenc.api",
-    "compile_text": "zenc.api",
-    "explain": "zenc.api",
-    "load": "zenc.api",
-    "load_topology": "zenc.topology.load",
-    "schemes": "zenc.api",
-    "noop_hook": "zenc.torch.hook",
-    "zenc_hook": "zenc.torch.hook",
+_NAMES = {
+    "zenc.api": ("check", "compile", "compile_text", "explain", "load", "schemes"),
+    "zenc.codegen.artifact": ("Artifact",),
+    "zenc.forecast": ("advise", "simulate", "tune"),
+    "zenc.runtime.collective": ("Collective",),
+    "zenc.runtime.profiler": ("Profiler",),
+    "zenc.topology.load": ("load_topology",),
+    "zenc.topology.model": ("Topology",),
+    "zenc.torch.attach": ("attach",),
+    "zenc.torch.clip": ("clip_grad_norm_",),
+    "zenc.torch.dry_run": ("DryRun",),
+    "zenc.torch.handle": ("Attachment",),
+    "zenc.torch.hook": ("ZencState", "noop_hook", "zenc_hook"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Artifact",

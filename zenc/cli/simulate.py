@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json as json_text
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +18,6 @@ from zenc.resources import write_text
 if TYPE_CHECKING:
     from zenc.gradients.profile import Profile
     from zenc.simulator.calibration import Calibration
-    from zenc.simulator.sweep import SweepPoint
     from zenc.topology.model import Topology
 
 EXAMPLES = """\b
@@ -96,7 +96,7 @@ def simulate(
     with common.reporting(json):
         from zenc.pipeline import Request, planners_of
         from zenc.simulator import sweep
-        from zenc.simulator.sweep import chrome_trace, text
+        from zenc.simulator.sweep import SweepPoint, chrome_trace, text
 
         cluster, _ = common.on_topology(topology, None)
         sizes = _sizes(ranks, cluster)
@@ -104,7 +104,10 @@ def simulate(
         profiles = given.profiles_of(profile, parameter, densities, units, width, dtype, zipf)
         moments = _moments(ready, profiles[0])
         bandwidths = given.calibrations(calibration, bandwidth, cluster, device)
-        places = list(_places(sizes, profiles, bandwidths, cluster, moments))
+        places = [
+            SweepPoint(size, gradients, cluster, known, moments)
+            for size, gradients, known in product(sizes, profiles, bandwidths)
+        ]
         if trace and len(places) > 1:
             raise typer.BadParameter("--trace is of one run: give one number of ranks, one density and one bandwidth")
         axis = over or _axis(sizes, profiles, bandwidths)
@@ -170,21 +173,6 @@ def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[
             raise typer.BadParameter(f"--ready {name}: {value if isinstance(value, str) else 'a time is not below 0'}")
         found[name] = value
     return found
-
-
-def _places(
-    sizes: list[int],
-    profiles: list[dict[str, Profile]],
-    bandwidths: list[Calibration],
-    cluster: Topology | None,
-    ready: dict[str, float],
-) -> Iterator[SweepPoint]:
-    from zenc.simulator.sweep import SweepPoint
-
-    for size in sizes:
-        for each in profiles:
-            for calibration in bandwidths:
-                yield SweepPoint(size, each, cluster, calibration, ready)
 
 
 def _axis(sizes: list[int], profiles: list[dict[str, Profile]], bandwidths: list[Calibration]) -> Over:

@@ -14,7 +14,7 @@ import json
 import os
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
@@ -31,24 +31,9 @@ if TYPE_CHECKING:
     from zenc.runtime.gpu.nccl import NcclGroup
 
 REQUEST_BYTES = 1024
+"""Of what ranks tell each other before they go on together, the same in all versions."""
 EXIT_SECONDS = 30.0
 """Time for calls under way when the process ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
-    """A rank's announcement to all others before they go on together; as JSON at most ``REQUEST_BYTES``.
-
-    ``error`` is what the rank has failed with; empty if all is well. The other fields are each for one agreement: on
-    a ``scheme`` and the ``digest`` of its plan, on when it ``profiles``, on what ``holds``, and on an ``nccl_id``.
-    """
-
-    scheme: str = ""
-    digest: str = ""
-    profiles: str = ""
-    holds: str = ""
-    nccl_id: str = ""
-    error: str = ""
 
 
 @dataclass(slots=True)
@@ -100,44 +85,47 @@ class Communicator:
             help = 'load schemes in the process that uses them; start processes by torchrun or with "spawn"'
             raise SynchronisationError(Diagnostic("forked", message, help=help))
 
-    def handshake(self, request: JoinRequest, deadline: float) -> None:
-        """Show every rank what this one is about to run; raises SynchronisationError on all of them if they differ."""
-        schemes = [f"{other.scheme} ({other.digest[:12]})" for other in self._exchange_requests(request, deadline)]
-        if notes := _notes_of_difference(schemes):
+    def handshake(self, scheme: str, error: str, deadline: float) -> None:
+        """Tell every rank which ``scheme`` this one is about to run, or with which ``error`` it has failed.
+
+        Raises SynchronisationError on all of them if one has failed (``peer-failed``), or if they differ.
+        """
+        if notes := _notes_of_difference(self._told_by_all(scheme, error, deadline)):
             help = "load the same scheme, with the same parameters and the same version of zenc, in the same order"
             message = "the ranks hold different schemes"
             raise self._raised_by_all(Diagnostic("different-schemes", message, notes=notes, help=help))
 
     def agree_on_profiling(self, how: str, deadline: float) -> None:
         """Show every rank when this one profiles; raises SynchronisationError on all of them if they differ."""
-        requests = self._exchange_requests(JoinRequest(profiles=how), deadline)
-        if notes := _notes_of_difference([other.profiles for other in requests]):
+        if notes := _notes_of_difference(self._told_by_all(how, "", deadline)):
             help = "give all ranks a profiler with the same numbers, or none of them"
             message = "the ranks would profile different steps"
             raise self._raised_by_all(Diagnostic("different-profilers", message, notes=notes, help=help))
 
     def all(self, holds: bool, error: str, deadline: float) -> bool:
         """Whether something ``holds`` on all ranks; raises SynchronisationError on all if one has an ``error``."""
-        requests = self._exchange_requests(JoinRequest(holds=str(holds), error=error), deadline)
-        return all(other.holds == str(True) for other in requests)
+        return set(self._told_by_all(str(holds), error, deadline)) == {str(True)}
 
     def broadcast(self, nccl_id: bytes, deadline: float) -> bytes:
         """The ``nccl_id`` of rank 0, for all ranks; raises SynchronisationError as ``all``."""
-        return bytes.fromhex(self._exchange_requests(JoinRequest(nccl_id=nccl_id.hex()), deadline)[0].nccl_id)
+        return bytes.fromhex(self._told_by_all(nccl_id.hex(), "", deadline)[0])
 
-    def _exchange_requests(self, request: JoinRequest, deadline: float) -> list[JoinRequest]:
-        """The requests of all ranks; raises SynchronisationError (``peer-failed``) if one of them tells of an error."""
-        text = json.dumps(asdict(request)).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
+    def _told_by_all(self, told: str, error: str, deadline: float) -> list[str]:
+        """What each rank has ``told``; raises SynchronisationError (``peer-failed``) if one has an ``error``.
+
+        Both are at most ``REQUEST_BYTES`` long, as JSON.
+        """
+        text = json.dumps([told, error]).encode()[:REQUEST_BYTES].ljust(REQUEST_BYTES)
         texts = self._allgather(torch.frombuffer(bytearray(text), dtype=torch.uint8), "load a scheme", deadline)
         requests = [_read_request(bytes(other.tolist()), rank) for rank, other in enumerate(texts)]
-        failed = {rank: other.error for rank, other in enumerate(requests) if other.error}
+        failed = {rank: error for rank, (_, error) in enumerate(requests) if error}
         if failed:
             notes = tuple(f"rank {rank}: {error}" for rank, error in failed.items())
             ranks = ", ".join(map(str, failed))
             message = f"rank {ranks} could not load its scheme"
             help = "its own output says what to do"
             raise self._raised_by_all(Diagnostic("peer-failed", message, notes=notes, help=help))
-        return requests
+        return [told for told, _ in requests]
 
     def _raised_by_all(self, diagnostic: Diagnostic) -> SynchronisationError:
         """An error that all ranks raise: rank 0 shows it whole."""
@@ -234,11 +222,11 @@ def _notes_of_difference(answers: list[str]) -> tuple[str, ...]:
     return tuple(f"ranks {', '.join(map(str, who))}: {text}" for text, who in ranks.items()) if len(ranks) > 1 else ()
 
 
-def _read_request(data: bytes, rank: int) -> JoinRequest:
+def _read_request(data: bytes, rank: int) -> tuple[str, str]:
     try:
-        values = json.loads(data)
-        return JoinRequest(**{each.name: str(values[each.name]) for each in fields(JoinRequest)})
-    except (ValueError, KeyError, TypeError) as error:
+        told, error = json.loads(data)
+        return str(told), str(error)
+    except (ValueError, TypeError) as error:
         message = f"rank {rank} runs another version of zenc, or no zenc at all"
         raise SynchronisationError(Diagnostic("different-schemes", message)) from error
 

@@ -18,7 +18,7 @@ from zenc.errors import Diagnostic, TensorError, ZencError
 from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator, JoinRequest, communicator_for, in_a_line
+from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
 from zenc.runtime.gpu.fixed_capacity import FixedCapacity, Shares, capacity_of
 
 log = logging.getLogger("zenc")
@@ -119,7 +119,7 @@ class _Loading:
             raise
         whole = of or artifact
         scheme = whole.name[:60] + (f" with {capacity}" if capacity else "")
-        self._agree(JoinRequest(scheme=scheme, digest=whole.digest))
+        self._agree(f"{scheme} ({whole.digest[:12]})")
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own
         return Collective(artifact, self.communicator, backends.on)
@@ -127,13 +127,13 @@ class _Loading:
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""
         try:
-            self._agree(JoinRequest(error=in_a_line(failure)))
+            self._agree("", in_a_line(failure))
         except ZencError as told:  # this rank's own error says more, unless rank 0 has the same
             if isinstance(failure, ZencError) and self.communicator.rank != 0:
                 failure.shown_by_rank_0 = f"rank 0: {in_a_line(failure)}" in told.diagnostics[0].notes
 
-    def _agree(self, request: JoinRequest) -> None:
-        self.communicator.worker.within(lambda: self.communicator.handshake(request, self.deadline))
+    def _agree(self, scheme: str, error: str = "") -> None:
+        self.communicator.worker.within(lambda: self.communicator.handshake(scheme, error, self.deadline))
 
 
 def _usual_device(communicator: Communicator) -> torch.device:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import torch.autograd.profiler as torch_profiler
 
@@ -69,54 +68,36 @@ def profiling() -> bool:
 
 def of_call(recorder: Recorder | None, tensor: str, call: int) -> AbstractContextManager[None]:
     """The range of a whole call; those within it are of ``tensor``, and go to ``recorder``."""
-    return _NOTHING if recorder is None and not profiling() else _Call(recorder, tensor, call)
+    return _NOTHING if recorder is None and not profiling() else _call(recorder, tensor, call)
 
 
 def within(what: str, number: int = 0) -> AbstractContextManager[None]:
     """A range of the call that this thread is in: ``what``, and the number of a step from 1."""
     if _here.recorder is None and not profiling():
         return _NOTHING
-    return _Range(f"{what} {number}" if number else what)
+    return _range(f"{what} {number}" if number else what)
 
 
-class _Range(AbstractContextManager[None]):
+@contextmanager
+def _range(what: str) -> Iterator[None]:
     """One range, for whoever looks when it begins."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-        self.start: float
-        self._shown: AbstractContextManager[object] | None = None
-
-    def __enter__(self) -> None:
-        if profiling():
-            self._shown = _show(" ".join(filter(None, ("zenc", self.what, _here.tensor))))
-            self._shown.__enter__()
-        self.start = time.perf_counter()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if _here.recorder is not None:
-            _here.recorder.add(Range(self.what, _here.tensor, _here.call, self.start, time.perf_counter()))
-        if self._shown is not None:
-            self._shown.__exit__(kind, error, trace)
+    shown = _show(" ".join(filter(None, ("zenc", what, _here.tensor)))) if profiling() else _NOTHING
+    with shown:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if _here.recorder is not None:
+                _here.recorder.add(Range(what, _here.tensor, _here.call, start, time.perf_counter()))
 
 
-class _Call(_Range):
+@contextmanager
+def _call(recorder: Recorder | None, tensor: str, call: int) -> Iterator[None]:
     """The range of a call, which sets what ranges within it are of."""
-
-    def __init__(self, recorder: Recorder | None, tensor: str, call: int) -> None:
-        super().__init__("call")
-        self._of = recorder, tensor, call
-        self._before: tuple[Recorder | None, str, int] = (None, "", 0)
-
-    def __enter__(self) -> None:
-        self._before = _here.recorder, _here.tensor, _here.call
-        _here.recorder, _here.tensor, _here.call = self._of
-        super().__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        _here.recorder, _here.tensor, _here.call = self._before
+    before = _here.recorder, _here.tensor, _here.call
+    _here.recorder, _here.tensor, _here.call = recorder, tensor, call
+    try:
+        with _range("call"):
+            yield
+    finally:
+        _here.recorder, _here.tensor, _here.call = before

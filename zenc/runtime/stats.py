@@ -79,27 +79,13 @@ class PhaseStats:
         self.bytes_received += size
         self.messages_received += 1
 
-    def segment_received(self, format: Format, size: int, body: int) -> None:
-        """A message of ``size`` bytes that carries one segment of ``body`` bytes."""
-        self.bytes_received += size
-        self.messages_received += 1
-        self.formats_received[format] = self.formats_received.get(format, 0) + body
-
-    def body_sent(self, format: Format, size: int) -> None:
-        """Count ``size`` bytes of a segment's body in ``format``."""
+    def body_sent(self, format: str, size: int) -> None:
+        """Count ``size`` bytes of a segment's body in ``format``, or of VALUES."""
         self.formats_sent[format] = self.formats_sent.get(format, 0) + size
 
-    def body_received(self, format: Format, size: int) -> None:
-        """Count ``size`` bytes of a segment's body in ``format``."""
+    def body_received(self, format: str, size: int) -> None:
+        """Count ``size`` bytes of a segment's body in ``format``, or of VALUES."""
         self.formats_received[format] = self.formats_received.get(format, 0) + size
-
-    def values_sent(self, size: int) -> None:
-        """Values without an index."""
-        self.formats_sent[VALUES] = self.formats_sent.get(VALUES, 0) + size
-
-    def values_received(self, size: int) -> None:
-        """Values without an index."""
-        self.formats_received[VALUES] = self.formats_received.get(VALUES, 0) + size
 
     def to_json(self, imbalance: float) -> PhaseReport:
         """As the dict under ``stats["phases"]``."""

@@ -21,7 +21,7 @@ from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.transport import Pending
 from zenc.runtime.cpu.value_payload import HEADER, RowPacker, Rows, SparseOutput
 from zenc.runtime.layout import Contribution
-from zenc.runtime.stats import PhaseStats
+from zenc.runtime.stats import VALUES, PhaseStats
 
 Posted: TypeAlias = list[tuple[torch.Tensor, Pending | None]]
 """By message of a step a buffer of exactly its size, and the receive; None for one without values."""
@@ -158,7 +158,7 @@ class HolderInterpreter:
             if size:
                 self.sending.append((send(message.peer, tag, self.packer.message(rows)), message.peer, size, step))
                 self.stats.sent(size)
-                self.stats.values_sent(size - HEADER)
+                self.stats.body_sent(VALUES, size - HEADER)
 
     def _receive(self, step: Exchange, posted: Posted) -> None:
         """Rows without values come without a message."""
@@ -166,7 +166,7 @@ class HolderInterpreter:
             if pending is not None:
                 self.channel.wait(pending, message.peer, step, buffer.numel())
                 self.stats.received(buffer.numel())
-                self.stats.values_received(buffer.numel() - HEADER)
+                self.stats.body_received(VALUES, buffer.numel() - HEADER)
             specs = [self.program.segments[number] for number in message.segments]
             for number, rows in zip(message.segments, self.packer.opened(buffer, message.peer, specs), strict=True):
                 self._hold(number, rows)

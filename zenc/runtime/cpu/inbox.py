@@ -99,7 +99,8 @@ class Inbox:
                 format, keep = WIRE_FORMATS[wire], (buffer, bitmaps)
                 frame, at = MessageBuffer(buffer, size, format, None, True), buffer.data_ptr() + values
                 found[number] = HeldSegment(spec.part, spec.origin, count, bitmap, at, keep, frame)
-                stats.segment_received(format, size, size - HEADER_GAP)
+                stats.received(size)
+                stats.body_received(format, size - HEADER_GAP)
             else:
                 arrival = long.get(message.peer) or self._looked_at(step, message, buffer)
                 found.update(zip(message.segments, self._take(step, arrival, stats), strict=True))
