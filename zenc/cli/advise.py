@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -63,7 +63,8 @@ def advise(
     """
     if profile is None and density is None:
         raise typer.BadParameter("say what the model is like: --profile FILE of a dry run, or --density D with --units")
-    others, seconds = _amount("memory", "--rest", rest), _amount("latency", "--computing", computing)
+    others = None if rest is None else given.amount("memory", "--rest", rest)
+    seconds = None if computing is None else given.amount("latency", "--computing", computing)
     with common.reporting(json):
         from zenc import forecast
 
@@ -91,13 +92,3 @@ def advise(
         common.print_json({"ok": True, **found.to_json()})
     else:
         print(found)
-
-
-def _amount(kind: Literal["memory", "latency"], option: str, text: str | None) -> float | None:
-    """Bytes or seconds."""
-    from zenc.topology.units import amount_of_text
-
-    found = amount_of_text(kind, text) if text is not None else None
-    if isinstance(found, str):
-        raise typer.BadParameter(f"{option}: {found}")
-    return found

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json as json_text
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zenc.cli.common import JsonOption, print_json, reporting, show_diagnostics, without_plots
+from zenc.cli.given import amount
 from zenc.resources import write_text
 
 if TYPE_CHECKING:
-    from zenc.simulator.calibration import Calibration, Kernel
+    from zenc.simulator.calibration import Calibration
 
 EXAMPLES = """\b
 Examples:
@@ -62,7 +63,10 @@ def calibrate(
     first = os.environ.get("RANK", "0") == "0"
     missing = without_plots(plot if first else None)
     if read:
-        _show(read, json)
+        from zenc.simulator.calibration import read_calibration
+
+        with reporting(json):
+            _print(read_calibration(read), read, json)
     else:
         _run(nproc, output, backend, _link(bandwidth), name, json)
     if plot and first and not missing:
@@ -87,15 +91,6 @@ def _run(nproc: int | None, output: Path, backend: str, link: float | None, name
         raise typer.BadParameter("start it by torchrun, or with --nproc 4 for processes on this machine")
 
 
-def _show(path: Path, json: bool) -> None:
-    from zenc.simulator.calibration import read_calibration
-
-    with reporting(json):
-        found = read_calibration(path)
-        _print(found, path, json)
-        _warn_if_busy(found)
-
-
 def _draw(path: Path, plot: Path) -> None:
     from zenc.draw.plots.curves import of_kernels
     from zenc.simulator.calibration import read_calibration
@@ -105,11 +100,7 @@ def _draw(path: Path, plot: Path) -> None:
 
 
 def _link(bandwidth: str | None) -> float | None:
-    from zenc.topology.units import amount_of_text
-
-    found = amount_of_text("bandwidth", bandwidth) if bandwidth else None
-    if isinstance(found, str):
-        raise typer.BadParameter(f"--bandwidth: {found}")
+    found = amount("bandwidth", "--bandwidth", bandwidth) if bandwidth else None
     if found is not None and found <= 0:
         raise typer.BadParameter("--bandwidth: a link carries more than nothing")
     return found
@@ -138,7 +129,6 @@ def _measure(output: Path, backend: str, link: float | None, name: str, json: bo
             dist.destroy_process_group()
     if first:
         _print(found, output, json)
-        _warn_if_busy(found)
 
 
 def _start(nproc: int, *arguments: Any) -> None:
@@ -166,53 +156,38 @@ def _tell(what: str) -> None:
     print(f"measuring {what} ...", file=sys.stderr)
 
 
-def _warn_if_busy(found: Calibration) -> None:
+def _print(found: Calibration, path: Path, json: bool) -> None:
+    """What was measured, and a warning where the machine did something else meanwhile."""
     from zenc.errors import Diagnostic
     from zenc.simulator.calibration import BUSY
 
+    if json:
+        print_json({"ok": True, "file": str(path), "calibration": found.to_json()})
+    else:
+        print("\n".join(_lines(found, path)))
     if found.spread is not None and found.spread > BUSY:
         message = f"the machine was busy: rounds of the same took up to {found.spread:.0%} longer than their least"
         help = "measure again while nothing else runs there, or with no more ranks than cores"
         show_diagnostics([Diagnostic("busy-machine", message, help=help, severity="warning")])
 
 
-def _print(found: Calibration, output: Path, json: bool) -> None:
-    print_json({"ok": True, "file": str(output), "calibration": found.to_json()}) if json else print(
-        _text(found, output)
-    )
-
-
-def _text(found: Calibration, output: Path) -> str:
+def _lines(found: Calibration, path: Path) -> Iterator[str]:
     from zenc.format_units import seconds_text, size_text
+    from zenc.simulator.calibration import BOUNDLESS, BUSY
     from zenc.topology.units import bandwidth_text
 
-    return "\n".join(
-        [
-            f"{output}: {found.name}",
-            f"  bandwidth  {bandwidth_text(found.bandwidth * found.efficiency)} of {bandwidth_text(found.bandwidth)}",
-            f"  step       {seconds_text(found.step)}, and {seconds_text(found.message)} a message",
-            f"  fan-in     {size_text(found.fan_in)} a message",
-            f"  buffer     {size_text(found.buffer)} a message",
-            f"  call       {seconds_text(found.call)}",
-            f"  spread     {_spread_text(found.spread)}",
-            *(f"  {name:<10} {_kernel_text(kernel)}" for name, kernel in found.kernels.items()),
-        ]
-    )
-
-
-def _spread_text(spread: float | None) -> str:
-    from zenc.simulator.calibration import BUSY
-
-    if spread is None:
-        return "unknown: measured before it was kept"
-    return f"{spread:.0%} between rounds: {'the machine was busy, measure again' if spread > BUSY else 'quiet'}"
-
-
-def _kernel_text(kernel: Kernel) -> str:
-    from zenc.format_units import seconds_text
-    from zenc.simulator.calibration import BOUNDLESS
-    from zenc.topology.units import bandwidth_text
-
-    speed = f", and {bandwidth_text(kernel.speed)}" if kernel.speed < BOUNDLESS else ""
-    some, many = (seconds_text(kernel.seconds(share * 1e6, 0.0, 1e6)) for share in (0.01, 0.1))
-    return f"{some} for 1 % of a million units, {many} for 10 %{speed}"
+    yield f"{path}: {found.name}"
+    yield f"  bandwidth  {bandwidth_text(found.bandwidth * found.efficiency)} of {bandwidth_text(found.bandwidth)}"
+    yield f"  step       {seconds_text(found.step)}, and {seconds_text(found.message)} a message"
+    yield f"  fan-in     {size_text(found.fan_in)} a message"
+    yield f"  buffer     {size_text(found.buffer)} a message"
+    yield f"  call       {seconds_text(found.call)}"
+    if found.spread is None:
+        yield "  spread     unknown: measured before it was kept"
+    else:
+        busy = "the machine was busy, measure again" if found.spread > BUSY else "quiet"
+        yield f"  spread     {found.spread:.0%} between rounds: {busy}"
+    for name, kernel in found.kernels.items():
+        speed = f", and {bandwidth_text(kernel.speed)}" if kernel.speed < BOUNDLESS else ""
+        some, many = (seconds_text(kernel.seconds(share * 1e6, 0.0, 1e6)) for share in (0.01, 0.1))
+        yield f"  {name:<10} {some} for 1 % of a million units, {many} for 10 %{speed}"

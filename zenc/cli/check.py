@@ -55,12 +55,10 @@ def check(
                 "ok": True,
                 "scheme": report.name,
                 "file": path,
-                "sizes": list(report.sizes),
-                "rounds": report.rounds,
-                "digest": report.plan.digest,
+                **_proof_json(report),
                 "diagnostics": [warning.to_json() for warning in report.warnings],
                 **(
-                    {"candidates": {name: _candidate(one) for name, one in report.candidates.items()}}
+                    {"candidates": {name: _proof_json(one) for name, one in report.candidates.items()}}
                     if report.choice
                     else {}
                 ),
@@ -71,15 +69,11 @@ def check(
         if report.choice:
             print(f"{path}: {report.name} chooses from {len(report.candidates)}: {', '.join(report.candidates)}")
         for name, one in (report.candidates or {report.name: report}).items():
-            print(f"{path}: {_proved(name, one)}")
+            rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in one.rounds.items())
+            print(f"{path}: {name} is proved for {common.format_sizes(one.sizes)} ({rounds})")
             for line in one.placement.text() if one.placement else ():
                 print(line)
 
 
-def _proved(name: str, report: Report) -> str:
-    rounds = ", ".join(f"{kind} {count(rounds, 'step')}" for kind, rounds in report.rounds.items())
-    return f"{name} is proved for {common.format_sizes(report.sizes)} ({rounds})"
-
-
-def _candidate(report: Report) -> dict[str, object]:
+def _proof_json(report: Report) -> dict[str, object]:
     return {"sizes": list(report.sizes), "rounds": report.rounds, "digest": report.plan.digest}

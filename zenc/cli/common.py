@@ -6,7 +6,7 @@ import json as json_text
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ import typer
 
 from zenc.errors import Diagnostic, InternalError, ZencError
 from zenc.plurals import count
+from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.topology.model import Topology
@@ -110,16 +111,11 @@ def locate(scheme: str) -> str:
 
     path = files.locate(scheme)
     if os.path.exists(path):
-        return from_here(path)
+        here = Path.cwd()
+        return str(path.relative_to(here) if path.is_relative_to(here) else path)  # as one would type it
     raise typer.BadParameter(
         f"'{scheme}' is neither a file nor a scheme that comes with zenc; {files.near_name(scheme)}"
     )
-
-
-def from_here(path: Path) -> str:
-    """``path`` as one would type it: relative if it lies below the working directory."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def on_topology(what: str | None, ranks: int | None) -> tuple[Topology | None, int | None]:
@@ -148,6 +144,30 @@ def without_plots(plot: Path | None) -> tuple[Diagnostic, ...]:
         show_diagnostics(error.diagnostics)
         return error.diagnostics
     return ()
+
+
+def show(json: bool, found: Mapping[str, object], text: str, missing: Sequence[Diagnostic]) -> None:
+    """Print what was ``found``, as JSON or as ``text``; status 1 where ``missing`` says what could not be drawn."""
+    if json:
+        told = {"diagnostics": [diagnostic.to_json() for diagnostic in missing]}
+        print_json({"ok": not missing, **told, **found})
+    else:
+        print(text)
+    if missing:
+        raise SystemExit(1)
+
+
+def deliver(json: bool, output: str, text: str, found: Mapping[str, object], said: str) -> None:
+    """Write ``text`` to the file ``output`` and print ``said``, or print ``text`` where that is ``-``.
+
+    With ``json`` what was ``found`` is printed instead, and ``text`` is part of it where it is in no file.
+    """
+    if output != "-":
+        write_text(output, text)
+    if json:
+        print_json({"ok": True, "file": output, **found, **({"text": text} if output == "-" else {})})
+    else:
+        print(said if output != "-" else text, end="\n" if output != "-" else "")
 
 
 def parameters(assignments: list[str] | None) -> dict[str, str]:

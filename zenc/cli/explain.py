@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 import zenc.cli.common as common
-
-if TYPE_CHECKING:
-    from zenc.rank_ir.text import ShownProgram
 
 EXAMPLES = """\b
 Examples:
@@ -81,7 +78,9 @@ def explain(
         cluster, size = common.on_topology(topology, ranks)
         if program:
             shown = api.rank_programs(path, size, rank, units, width, dtype, params, scheme, cluster)
-            return _print_programs(shown, json)
+            programs = [each.to_json() for each in shown.values()]
+            text = "\n\n".join(each.text() for each in shown.values())
+            return common.print_json({"ok": True, "programs": programs}) if json else print(text)
         explanation = api.explain(
             path,
             ranks=size,
@@ -99,15 +98,4 @@ def explain(
             topology=cluster,
         )
     common.show_diagnostics(explanation.placement.warnings if explanation.placement else ())
-    if json:
-        common.print_json({"ok": True, **explanation.to_json()})
-    else:
-        print(explanation.text())
-
-
-def _print_programs(shown: dict[str, ShownProgram], json: bool) -> None:
-    """One program, or of a scheme that chooses those of all candidates."""
-    if json:
-        common.print_json({"ok": True, "programs": [each.to_json() for each in shown.values()]})
-    else:
-        print("\n\n".join(each.text() for each in shown.values()))
+    common.print_json({"ok": True, **explanation.to_json()}) if json else print(explanation.text())

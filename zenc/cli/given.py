@@ -85,12 +85,17 @@ def bandwidths(text: str | None, cluster: Topology | None) -> list[float]:
         return []
     if cluster:
         raise typer.BadParameter("--bandwidth is of one switch; the links of a --topology have their own")
+    return [amount("bandwidth", "--bandwidth", each) for each in text.split(",")]
+
+
+def amount(kind: Literal["bandwidth", "latency", "memory"], option: str, text: str) -> float:
+    """The number that ``option`` says with its unit, in bytes a second, seconds or bytes."""
     from zenc.topology.units import amount_of_text
 
-    found = [amount_of_text("bandwidth", each) for each in text.split(",")]
-    for problem in (each for each in found if isinstance(each, str)):
-        raise typer.BadParameter(f"--bandwidth: {problem}")
-    return [each for each in found if not isinstance(each, str)]
+    found = amount_of_text(kind, text)
+    if isinstance(found, str):
+        raise typer.BadParameter(f"{option}: {found}")
+    return found
 
 
 def profiles_of(

@@ -97,13 +97,8 @@ def show(
 
             write_text(plot, profiles.svg(found, ranks))
         tables = [profile_report.text(each, sizes[name]) for name, each in found.items()]
-    if json:
-        said = {"ok": not missing, "file": str(plot) if plot and not missing else None, "profiles": shown}
-        common.print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
-    else:
-        print("\n\n".join(tables))
-    if missing:
-        raise SystemExit(1)
+    file_of_plot = str(plot) if plot and not missing else None
+    common.show(json, {"file": file_of_plot, "profiles": shown}, "\n\n".join(tables), missing)
 
 
 @profile.command("draw", epilog=_DRAW)
@@ -168,15 +163,6 @@ def _write(made: Profile, output: str, json: bool) -> None:
     from zenc.gradients.profile_io import dump_profiles
     from zenc.gradients.profile_report import ranks_of, to_json
 
-    text = dump_profiles([made])
-    if output != "-":
-        write_text(Path(output), text)
-    if json:
-        stored = {"text": text} if output == "-" else {}
-        common.print_json({"ok": True, "file": output, "profile": to_json(made, ranks_of(made, None)), **stored})
-        return
-    if output == "-":
-        print(text, end="")
-        return
     density = f"{made.density * 100:.3g} %"
-    print(f"{output}: {made.name}, {made.units:,} units of {made.width} {made.dtype}, a rank holds {density}")
+    said = f"{output}: {made.name}, {made.units:,} units of {made.width} {made.dtype}, a rank holds {density}"
+    common.deliver(json, output, dump_profiles([made]), {"profile": to_json(made, ranks_of(made, None))}, said)

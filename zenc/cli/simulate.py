@@ -123,13 +123,8 @@ def simulate(
             from zenc.draw.plots import curves
 
             write_text(plot, curves.of_simulation(found, places, axis))
-    if json:
-        told = [diagnostic.to_json() for diagnostic in (*found.skipped, *missing)]
-        common.print_json({"ok": not missing, **found.to_json(), "diagnostics": told})
-    else:
-        print(text(found))
-    if missing:
-        raise SystemExit(1)
+    told = [diagnostic.to_json() for diagnostic in (*found.skipped, *missing)]
+    common.show(json, {**found.to_json(), "diagnostics": told}, text(found), missing)
 
 
 def _numbers(option: str, text: str | None) -> list[float]:
@@ -161,17 +156,14 @@ def _doubling(text: str) -> list[int]:
 
 def _moments(ready: Sequence[str] | None, profiles: dict[str, Profile]) -> dict[str, float]:
     """When gradients are there, in seconds."""
-    from zenc.topology.units import amount_of_text
-
     found: dict[str, float] = {}
     for assignment in ready or ():
         name, _, text = assignment.rpartition("=")
         if name not in profiles:
             raise typer.BadParameter(f"--ready names '{name}', and the gradients are {', '.join(profiles)}")
-        value = amount_of_text("latency", text)
-        if isinstance(value, str) or value < 0:
-            raise typer.BadParameter(f"--ready {name}: {value if isinstance(value, str) else 'a time is not below 0'}")
-        found[name] = value
+        found[name] = given.amount("latency", f"--ready {name}", text)
+        if found[name] < 0:
+            raise typer.BadParameter(f"--ready {name}: a time is not below 0")
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import zenc.cli.common as common
 from zenc.cli.common import JsonOption, parameters, print_json, reporting, show_diagnostics
 from zenc.plurals import count
 from zenc.resources import write_text
@@ -92,17 +93,10 @@ def convert(
         loaded, warnings = load_with_warnings(topology, values)
         show_diagnostics(warnings)
         text = json_text.dumps(node_link(loaded), indent=1) + "\n"
-        if output != "-":
-            write_text(Path(output), text)
-        if json:
-            stored = {"text": text} if output == "-" else {}
-            found = {"topology": loaded.name, "ranks": loaded.size, "links": len(loaded.links)}
-            print_json({"ok": True, "file": output, **found, **stored})
-        elif output == "-":
-            print(text, end="")
-        else:
-            ranks, links = count(loaded.size, "rank"), count(len(loaded.links), "link")
-            print(f"{output}: {loaded.name}, {ranks}, {links}, each direction counted")
+        found = {"topology": loaded.name, "ranks": loaded.size, "links": len(loaded.links)}
+        ranks, links = count(loaded.size, "rank"), count(len(loaded.links), "link")
+        said = f"{output}: {loaded.name}, {ranks}, {links}, each direction counted"
+        common.deliver(json, output, text, found, said)
 
 
 @topo.command("list", epilog=_LIST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,49 +70,33 @@ def tune(
             raise typer.BadParameter(help)
         densities = [] if density is None else [density]
         (profiles,) = given.profiles_of(profile, parameter, densities, units, width, dtype, zipf)
-        (known,) = given.calibrations(calibration, _one(bandwidth), cluster, device)
+        if bandwidth and "," in bandwidth:
+            raise typer.BadParameter("--bandwidth: a search is for one bandwidth; zenc simulate takes several")
+        (known,) = given.calibrations(calibration, bandwidth, cluster, device)
         missing = common.without_plots(plot)
         found = forecast.tune(
             profiles, ranks=size, topology=cluster, calibration=known, progress=Progress("tune", pause=2.0)
         )
-        text = found.text(_command())
+        text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
         if output:
             write_text(output, text)
         if plot and not missing:
-            from zenc.draw.plots import bars
+            from zenc.draw.plots import curves
 
-            write_text(plot, bars.of_tuned(found))
-    if json:
-        said = {"ok": not missing, "file": str(output) if output else None, **found.to_json(), "text": text}
-        common.print_json({**said, "diagnostics": [diagnostic.to_json() for diagnostic in missing]})
-    else:
-        _print(found, text, output)
-    if missing:
-        raise SystemExit(1)
+            write_text(plot, curves.of_tuned(found))
+    shown = "\n".join(_lines(found, text, output))
+    common.show(json, {"file": str(output) if output else None, **found.to_json(), "text": text}, shown, missing)
 
 
-def _print(found: TunedScheme, text: str, output: Path | None) -> None:
-    _show(found.rows())
-    print(f"{found.tried} schemes predicted for {found.size} ranks on {found.where}; {found.refused} do not run there")
-    if found.note:
-        print(found.note)
-    print(f"\n{output} has the first of them" if output else f"\n{text}", end="\n" if output else "")
-
-
-def _one(bandwidth: str | None) -> str | None:
-    if bandwidth and "," in bandwidth:
-        raise typer.BadParameter("--bandwidth: a search is for one bandwidth; zenc simulate takes several")
-    return bandwidth
-
-
-def _command() -> str:
-    return shlex.join(["zenc", *sys.argv[1:]])
-
-
-def _show(rows: list[dict[str, str]]) -> None:
+def _lines(found: TunedScheme, text: str, output: Path | None) -> Iterator[str]:
+    rows = found.rows()
     columns = [[name, *(row[name] for row in rows)] for name in rows[0]]
     widths = [max(map(len, column)) for column in columns]
     for line in zip(*columns, strict=True):
         cells = [cell.ljust(width) for cell, width in zip(line[:2], widths, strict=False)]
         cells += [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
-        print("  ".join(cells).rstrip())
+        yield "  ".join(cells).rstrip()
+    yield f"{found.tried} schemes predicted for {found.size} ranks on {found.where}; {found.refused} do not run there"
+    if found.note:
+        yield found.note
+    yield f"\n{output} has the first of them" if output else f"\n{text.rstrip()}"
