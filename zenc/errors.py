@@ -42,10 +42,6 @@ class Source:
         """The 1-based line that holds the character at ``offset``."""
         return self.text.count("\n", 0, offset) + 1
 
-    def column_of(self, offset: int) -> int:
-        """The 1-based column, in characters, of ``offset``."""
-        return offset - (self.text.rfind("\n", 0, offset) + 1) + 1
-
     def line_at(self, offset: int) -> str:
         """The text of the line that holds the character at ``offset``, without its end."""
         start, end = self.text.rfind("\n", 0, offset) + 1, self.text.find("\n", offset)
@@ -68,7 +64,7 @@ class Span:
     @property
     def column(self) -> int:
         """The column of the first character, from 1."""
-        return self.source.column_of(self.start)
+        return self.start - self.source.text.rfind("\n", 0, self.start)
 
     @property
     def name(self) -> str:

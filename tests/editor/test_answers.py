@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from zenc.cli import app
 from zenc.editor.server.answers import complete, explain, glossary
-from zenc.editor.server.known import Document, findings
-from zenc.editor.server.rename import renamed
+from zenc.editor.server.known import Document, findings, renamed
 from zenc.editor.server.serve import offset_at, position_at
 from zenc.errors import SchemeError
 from zenc.language.parse_tables import tables

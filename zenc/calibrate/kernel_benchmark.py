@@ -89,7 +89,9 @@ def timed(mixed: Kernels, ranges: Kernels, watch: Watch) -> list[dict[str, float
 
     ``mixed`` are those of a scheme whose parts are mixed, ``ranges`` those of one by holders.
     """
-    return [_times(mixed, ranges, shape, watch.least) for shape in (*SINGLE, ROWS)] + [_recut(CUT, watch.least)]
+    least = watch.least
+    each = [_over_a_cut(mixed, ranges, at, least) | _by_holders(ranges, at, least) for at in (*SINGLE, ROWS)]
+    return [*each, _recut(CUT, least)]
 
 
 def fit_kernels(times: Sequence[Times]) -> dict[str, Kernel]:
@@ -122,11 +124,6 @@ def _curve(seconds: Sequence[float]) -> Curve:
     points = [(shape.density, of_slot) for shape, of_slot in zip(SINGLE, seconds, strict=True)]
     (x, y), (x2, y2), *_ = points
     return ((0.0, max(0.0, y - x * (y2 - y) / (x2 - x))), *points)
-
-
-def _times(mixed: Kernels, ranges: Kernels, shape: Shape, least: Least) -> dict[str, float]:
-    """Seconds for ``shape``; of what takes several gradients, for each of them."""
-    return {**_over_a_cut(mixed, ranges, shape, least), **_by_holders(ranges, shape, least)}
 
 
 def _over_a_cut(mixed: Kernels, ranges: Kernels, shape: Shape, least: Least) -> dict[str, float]:

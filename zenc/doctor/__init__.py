@@ -34,10 +34,10 @@ class Finding:
         return {**asdict(self), "notes": list(self.notes)}
 
 
-def of_error(name: str, error: ZencError, status: Status = "broken") -> Finding:
-    """The first diagnostic of ``error``, as a finding."""
+def of_error(name: str, error: ZencError) -> Finding:
+    """The first diagnostic of ``error``, as a finding that is broken."""
     first = error.diagnostics[0]
-    return Finding(name, status, first.message, first.notes, first.help, first.id)
+    return Finding(name, "broken", first.message, first.notes, first.help, first.id)
 
 
 def examine() -> Iterator[Finding]:
@@ -45,19 +45,19 @@ def examine() -> Iterator[Finding]:
 
     Raises nothing: what fails is a finding.
     """
-    from zenc.doctor import installation, kernels, network
+    from zenc.doctor import checks, network
 
-    yield from _tried("zenc", installation.own_files)
-    yield from _tried("torch", installation.torch_version)
-    yield from _tried("compiler", kernels.compiler)
-    yield from _tried("cache", kernels.cache)
-    yield from _tried("kernels", kernels.trial)
+    yield from _tried("zenc", checks.own_files)
+    yield from _tried("torch", checks.torch_version)
+    yield from _tried("compiler", checks.compiler)
+    yield from _tried("cache", checks.cache)
+    yield from _tried("kernels", checks.trial)
     yield from _tried("network", network.interface)
-    yield from _tried("deadline", installation.deadline)
-    yield from _tried("gpus", kernels.devices)
-    yield from _tried("gpu compiler", kernels.device_compiler)
-    yield from _tried("nccl", kernels.nccl)
-    yield from _tried("plots", installation.plots)
+    yield from _tried("deadline", checks.deadline)
+    yield from _tried("gpus", checks.devices)
+    yield from _tried("gpu compiler", checks.device_compiler)
+    yield from _tried("nccl", checks.nccl)
+    yield from _tried("plots", checks.plots)
 
 
 def _tried(name: str, look: Callable[[], Finding]) -> Iterator[Finding]:

@@ -1,14 +1,27 @@
-"""Installed software: zenc's own files, PyTorch, matplotlib; and the deadline that is in force."""
+"""Checks of what is installed: zenc's own files, PyTorch, compilers and the kernels that they make, GPUs, matplotlib.
+
+What GPUs need is absent where PyTorch is one for processors, and broken where it is not.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
+import shutil
+import subprocess
+import tempfile
+import time
 from importlib import import_module, metadata
 from importlib.util import find_spec
+from pathlib import Path
 
 from zenc._version import __version__
-from zenc.doctor import Finding
+from zenc.codegen.build.cache import DIRECTORY_HELP, entries, open_cache
+from zenc.codegen.build.nvrtc import find_compiler
+from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, install_help, toolchain
+from zenc.doctor import Finding, of_error
+from zenc.errors import ZencError
 from zenc.resources import directory
 
 
@@ -54,3 +67,108 @@ def plots() -> Finding:
         help = "pip install 'zenc[plots]', if you want --plot"
         return Finding("plots", "absent", "matplotlib is not installed", help=help)
     return Finding("plots", "good", f"matplotlib {metadata.version('matplotlib')}")
+
+
+LITTLE = 100_000_000
+"""Bytes of free space below which a warning is due: a scheme's kernels take some MB."""
+_SOURCE = '#include <vector>\nextern "C" int answer() { std::vector<int> one(1, 41); return one[0] + 1; }\n'
+
+
+def compiler() -> Finding:
+    """The C++ compiler. Raises BuildError ``compiler-missing``."""
+    found = toolchain()
+    return Finding("compiler", "good", f"{found.name} ({' '.join(found.command)})")
+
+
+def cache() -> Finding:
+    """The directory of compiled kernels, its owner and space.
+
+    Raises CacheError ``cache-not-writable`` or ``cache-unsafe``.
+    """
+    path, found = open_cache(), entries()
+    free = shutil.disk_usage(path).free
+    held = f"{path}: {len(found)} compiled, {sum(entry.size for entry in found) / 1e6:.1f} MB"
+    if free < LITTLE:
+        return Finding("cache", "warning", f"{held}; only {free / 1e6:.0f} MB free", help=DIRECTORY_HELP)
+    return Finding("cache", "good", f"{held}; {free / 1e9:.1f} GB free")
+
+
+def trial() -> Finding:
+    """A library of one function, made by the compiler in the cache. Raises BuildError or CacheError as those do."""
+    tools, folder = toolchain(), Path(tempfile.mkdtemp(prefix=".doctor-", dir=open_cache()))
+    started = time.monotonic()
+    try:
+        return _tried(tools, folder) or Finding(
+            "kernels", "good", f"a library was compiled, loaded and called in {time.monotonic() - started:.1f} s"
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tried(tools: Toolchain, folder: Path) -> Finding | None:
+    """The failure, if there was one."""
+    source, library = folder / "trial.cpp", folder / "trial.so"
+    source.write_text(_SOURCE, encoding="utf-8")
+    command = (*tools.command, *tools.flags, str(source), "-o", str(library))
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PROBE_SECONDS, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return Finding("kernels", "broken", f"{tools.name} can't be run: {problem}", help=install_help())
+    if done.returncode != 0:
+        said = tuple(done.stderr.decode("utf-8", "replace").splitlines()[:5])
+        return Finding("kernels", "broken", f"{tools.name} can't compile C++17", said, install_help())
+    try:
+        answer = ctypes.CDLL(str(library)).answer()
+    except (OSError, AttributeError) as problem:
+        help = f"is it mounted noexec? {DIRECTORY_HELP}"
+        return Finding("kernels", "broken", f"what was compiled can't be loaded from the cache: {problem}", help=help)
+    return None if answer == 42 else Finding("kernels", "broken", "what was compiled gives wrong results")
+
+
+def devices() -> Finding:
+    """The GPUs that this process sees, and their driver."""
+    import torch
+
+    if torch.version.cuda is None:
+        kind = "ROCm" if getattr(torch.version, "hip", None) else "processors only"
+        note = ("zenc's GPU kernels are for CUDA",) if kind == "ROCm" else ()
+        return Finding("gpus", "absent", f"this PyTorch is for {kind}; zenc runs on the processor", note)
+    count = visible()
+    if count == 0:
+        help = "see what nvidia-smi and CUDA_VISIBLE_DEVICES say, if there should be one"
+        return Finding("gpus", "absent", f"PyTorch for CUDA {torch.version.cuda} sees no GPU", help=help)
+    from zenc.runtime.gpu.driver import driver
+
+    names = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in (driver().gpu(i) for i in range(count)))
+    return Finding("gpus", "good", f"{count}: {names}")
+
+
+def device_compiler() -> Finding:
+    """NVRTC, which GPUs need and ``zenc compile --target cuda`` needs anywhere."""
+    try:
+        found, reasons = find_compiler()
+    except ZencError as error:
+        return of_error("gpu compiler", error)
+    if found is not None:
+        return Finding("gpu compiler", "good", found.name)
+    help = "pip install 'zenc[cuda13]' or 'zenc[cuda12]', for GPU kernels"
+    return Finding("gpu compiler", "broken" if visible() else "absent", "no NVRTC", reasons, help)
+
+
+def nccl() -> Finding:
+    """The NCCL that ranks on GPUs would send by."""
+    if not visible():
+        return Finding("nccl", "absent", "not needed without GPUs")
+    from zenc.runtime.gpu.driver import find_nccl
+
+    found = find_nccl()
+    return Finding("nccl", "good", f"{found.version // 10000}.{found.version // 100 % 100} ({found.path})")
+
+
+def visible() -> int:
+    """The number of GPUs that PyTorch sees."""
+    try:
+        import torch
+    except Exception:  # said by the finding about torch
+        return 0
+    return torch.cuda.device_count()

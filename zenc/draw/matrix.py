@@ -59,12 +59,10 @@ class _MatrixSheet(Sheet):
         rows = -(-len(self.shown.flows) // columns)
         self.y = top + rows * (self.side + 2 * AXIS + 18)
         self._legend(width)
-        drawn = tuple(self.texts), tuple(self.panels), tuple(self.swatches)
-        return MatrixPicture(round(width), round(self.y + MARGIN), self.id, self.title, self._description(), *drawn)
-
-    def _description(self) -> str:
         each = "; ".join(f"{flow.phase}: {sum(1 for _ in flow.pairs())} pairs" for flow in self.shown.flows)
-        return f"{self.doc} {self.shown.facts}. Rows send, columns receive. {each}".strip()
+        description = f"{self.doc} {self.shown.facts}. Rows send, columns receive. {each}".strip()
+        drawn = tuple(self.texts), tuple(self.panels), tuple(self.swatches)
+        return MatrixPicture(round(width), round(self.y + MARGIN), self.id, self.title, description, *drawn)
 
     def _panel(self, flow: Flow, x: float, y: float) -> None:
         size, cell = self.shown.size, self.cell

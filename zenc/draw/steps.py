@@ -11,7 +11,7 @@ played, so what is drawn is right.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -49,7 +49,7 @@ class Move:
     last: int
     origin: int
     place: str
-    heat: LinkHeat | None = None
+    heat: LinkHeat | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +159,15 @@ class _Recorder:
 
     def steps(self, rounds: Rounds) -> Iterator[DrawnStep]:
         for (phase, number, round_), (before, after) in zip(rounds, self.before_and_after, strict=True):
-            moves = (replace(move, heat=self._heat(phase.name, number, move)) for move in _moves(round_, rounds))
-            yield DrawnStep(phase, number, tuple(moves), before, after)
+            yield DrawnStep(phase, number, tuple(self._moves(phase, number, round_, rounds)), before, after)
 
-    def _heat(self, phase: str, number: int, move: Move) -> LinkHeat | None:
-        return self.heat.of[phase, number, move.src, move.dst] if self.heat else None
+    def _moves(self, phase: Phase, number: int, round_: Round, rounds: Rounds) -> Iterator[Move]:
+        heats = self.heat.of if self.heat else {}
+        columns = (round_.src, round_.dst, round_.first, round_.last, round_.origin, round_.line)
+        for src, dst, first, last, origin, line in np.stack(columns, axis=1).tolist():
+            span = rounds.sends[line].span
+            heat = heats.get((phase.name, number, src, dst))
+            yield Move(src, dst, first, last, origin, span.name if span else "", heat)
 
 
 def _own_contributions(size: int, parts: int) -> Holdings:
@@ -171,13 +175,6 @@ def _own_contributions(size: int, parts: int) -> Holdings:
     holdings = np.zeros((size, parts, size), dtype=bool)
     holdings[np.arange(size), :, np.arange(size)] = True
     return holdings
-
-
-def _moves(round_: Round, rounds: Rounds) -> Iterator[Move]:
-    columns = (round_.src, round_.dst, round_.first, round_.last, round_.origin, round_.line)
-    for src, dst, first, last, origin, line in np.stack(columns, axis=1).tolist():
-        span = rounds.sends[line].span
-        yield Move(src, dst, first, last, origin, span.name if span else "")
 
 
 def _move_json(move: Move) -> dict[str, object]:

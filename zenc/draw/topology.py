@@ -116,13 +116,11 @@ class _Map(Sheet):
     def _links(self) -> Iterator[LinkLine]:
         slowest = min((link.bandwidth for link in self.topology.links), default=1.0)
         for link in self.topology.links:
-            back = self._back(link)
-            if back is not None and back.bandwidth == link.bandwidth:
-                if not _first(link):
-                    continue  # drawn once for both ways
-                arrow = False
-            else:
-                arrow = True
+            both = self.topology.graph.has_edge(link.target, link.source)
+            back = self.topology.link(link.target, link.source) if both else None
+            arrow = back is None or back.bandwidth != link.bandwidth
+            if not arrow and not _first(link):
+                continue  # drawn once for both ways
             width = min(8.0, 1.3 + 0.9 * math.log2(link.bandwidth / slowest))
             labels = [self.topology.label(end) for end in (link.source, link.target)]
             title = f"{labels[0]} {'to' if arrow else 'and'} {labels[1]}: {rate(link.bandwidth)}, {link.kind}"
@@ -139,10 +137,6 @@ class _Map(Sheet):
                 yield fan[len(fan) // 2], f"{len(fan)} \N{MULTIPLICATION SIGN} {rate(bandwidth)}", arrow
             else:
                 yield from ((curve, rate(bandwidth), arrow) for curve in fan)
-
-    def _back(self, link: Link) -> Link | None:
-        there = self.topology.graph.has_edge(link.target, link.source)
-        return self.topology.link(link.target, link.source) if there else None
 
     def _curve(self, link: Link, bent: bool) -> Curve:
         one, other = self._place(link.source), self._place(link.target)

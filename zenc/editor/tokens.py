@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from zenc.language.parse_tables import ParseTables, tables
+from zenc.language.parse_tables import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.resources import directory
 from zenc.topology.units import UNITS
@@ -56,12 +56,14 @@ def rules() -> tuple[TokenRule, ...]:
     """In the order in which they are tried at a place; none matches more than comments and strings over a line."""
     known = tables()
     word, number = known.terminals["WORD"], f"{known.terminals['FLOAT']}|{known.terminals['INTEGER']}"
+    operators = [pattern for name, pattern in known.terminals.items() if name not in (*PUNCTUATION, *NAMED)]
+    longest_first = sorted({unit for units in UNITS.values() for unit in units}, key=lambda unit: (-len(unit), unit))
     keyword = _any(name for name in known.words if name not in (*_BEFORE, *OPERATOR_WORDS, "parts"))
     return (
         TokenRule(r"\s+", ("",)),
         TokenRule(known.ignored.rpartition("|")[2], ("comment",)),
         TokenRule(known.terminals["STRING"], ("string",)),
-        TokenRule(rf"({number})(\s*)({_any(_units())})(?![\w/])", ("number", "", "unit")),
+        TokenRule(rf"({number})(\s*)({_any(longest_first)})(?![\w/])", ("number", "", "unit")),
         TokenRule(number, ("number",)),
         *(TokenRule(rf"\b{name}\b(?={following})", ("keyword",)) for name, following in _BEFORE.items()),
         TokenRule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
@@ -73,18 +75,9 @@ def rules() -> tuple[TokenRule, ...]:
         TokenRule(rf"\b(?:{_any(BUILTIN_NAMES)})\b", ("builtin",)),
         TokenRule(rf"\b(?:{word})(?=\()", ("call",)),
         TokenRule(rf"(?:{word})", ("name",)),
-        TokenRule("|".join(_operators(known)), ("operator",)),
+        TokenRule("|".join(operators), ("operator",)),
         TokenRule("|".join(known.terminals[name] for name in PUNCTUATION), ("punctuation",)),
     )
-
-
-def _units() -> list[str]:
-    """The longest first, since a pattern takes the first that fits."""
-    return sorted({unit for units in UNITS.values() for unit in units}, key=lambda unit: (-len(unit), unit))
-
-
-def _operators(known: ParseTables) -> list[str]:
-    return [pattern for name, pattern in known.terminals.items() if name not in (*PUNCTUATION, *NAMED)]
 
 
 def _any(words: Iterable[str]) -> str:

@@ -42,7 +42,7 @@ class MeasuredRow:
 
     def to_json(self) -> dict[str, Any]:
         """JSON data: seconds, and bytes of the busiest rank."""
-        return {name: getattr(self, name) for name in ("seconds", "low", "high", "sent", "rounds")}
+        return {name: getattr(self, name) for name in self.__slots__ if name != "scheme"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,12 @@ import torch
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.errors import Diagnostic, TensorError, first_line
 from zenc.log import notice
+from zenc.runtime.backend_api import Operation, OpLike
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
-from zenc.runtime.prepared_call import Operation, OpLike
 from zenc.runtime.sampling import Probe, SparsityProbe
 from zenc.runtime.stats import ChoiceReport
 from zenc.scheme.model import HierarchicalHash

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, overlo
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.runtime.backend_api import Backend
-from zenc.runtime.call_queue import Work
+from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, operation_of, signature_of
+from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.layout import Exchangeable, as_tensor, layout_of
-from zenc.runtime.prepared_call import Operation, OpLike, PreparedCall, operation_of, signature_of
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.stats import CallReport, CallStats
-from zenc.runtime.streams import on_stream
 from zenc.scheme.model import Unit
 
 if TYPE_CHECKING:

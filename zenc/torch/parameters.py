@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
 from zenc.did_you_mean import closest
-from zenc.errors import Diagnostic, SchemeError, TensorError, ZencError
+from zenc.errors import Diagnostic, SchemeError, TensorError
 
 
 def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
@@ -37,7 +37,10 @@ def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
         users = owners.get(id(parameter), [])
         sparse = [module for _, module in users if getattr(module, "sparse", False) is True]
         if sparse and len(sparse) != len(users):
-            raise _tied(name, [kind for kind, module in users if module not in sparse])
+            others = ", ".join(kind for kind, module in users if module not in sparse)
+            message = f"'{name}' is a sparse embedding's and also used by {others}, which gives it a dense gradient"
+            help = "use sparse=False for this embedding, or weights of its own for the other module"
+            raise SchemeError(Diagnostic("tied-to-dense", message, help=help))
         if sparse:
             found[name] = sparse
     return found
@@ -58,12 +61,6 @@ def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[
                 Diagnostic("unknown-parameter", f"the model has no parameter '{name}' to train", help=help)
             )
     return {name: known[name] for name in wanted}
-
-
-def _tied(name: str, others: list[str]) -> ZencError:
-    message = f"'{name}' is a sparse embedding's and also used by {', '.join(others)}, which gives it a dense gradient"
-    help = "use sparse=False for this embedding, or weights of its own for the other module"
-    return SchemeError(Diagnostic("tied-to-dense", message, help=help))
 
 
 class UnusedWatch:

@@ -20,8 +20,7 @@ from typing import Any
 from zenc.errors import CostError, Diagnostic, first_line
 from zenc.resources import write_text
 from zenc.runtime.collective import Collective
-from zenc.runtime.communicator import Communicator
-from zenc.runtime.ranges import Range, Recorder
+from zenc.runtime.ranges import Recorder
 
 MEASURED = 1
 """The process of a measured timeline; a predicted one is process 0."""
@@ -37,7 +36,8 @@ def traced(
     """Write what all ranks do in calls of ``collective`` to ``path``, on rank 0: see ``Attachment.trace``."""
     predicted = _read(beside) if beside is not None and collective.rank == 0 else []
     communicator, recorder = collective.communicator, Recorder()
-    origin = communicator.worker.within(lambda: _meet(communicator))
+    communicator.worker.within(lambda: communicator.allreduce_max([0.0]))  # here they meet
+    origin = time.perf_counter()
     collective.recorder = recorder
     try:
         yield recorder
@@ -52,15 +52,10 @@ def traced(
         write_text(path, json.dumps(data) + "\n")
 
 
-def _meet(communicator: Communicator) -> float:
-    communicator.allreduce_max([0.0])
-    return time.perf_counter()
-
-
 def _told(recorder: Recorder, origin: float) -> bytes:
     """A message with all ranges so far, which have ended: [what, tensor, call, start, end], seconds from ``origin``."""
-    ranges: list[Range] = list(recorder.ranges)
-    return json.dumps([[r.what, r.tensor, r.call, r.start - origin, r.end - origin] for r in ranges]).encode()
+    ranges = [[r.what, r.tensor, r.call, r.start - origin, r.end - origin] for r in list(recorder.ranges)]
+    return json.dumps(ranges).encode()
 
 
 def _row(rank: int, ranges: list[list[Any]]) -> Iterator[Event]:

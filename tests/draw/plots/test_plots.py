@@ -14,7 +14,7 @@ from matplotlib.textpath import TextPath
 
 from tests.support.pictures import NAMESPACE, differences, meaning, texts
 from zenc.draw.colour import distinct
-from zenc.draw.plots import bars, curves, profiles
+from zenc.draw.plots import curves, profiles
 from zenc.draw.plots.figure import DARK, MOST_TICKS, round_values, spread_out
 from zenc.gradients.profile_generators import uniform, zipf
 from zenc.pipeline import Request, planners_of
@@ -22,7 +22,7 @@ from zenc.simulator.calibration import DEFAULTS
 from zenc.simulator.sweep import SweepPoint, simulate
 
 BARS = [
-    bars.Bar(
+    curves.Bar(
         f"balanced in a node of {k}, then sparcml_split", 4e-4 + k * 1e-5, f"{k}.1 us, 1.2 MB at the busiest, 2 steps"
     )
     for k in range(8)
@@ -64,7 +64,7 @@ def _moved(element: ElementTree.Element) -> list[float]:
 
 
 def test_bars_and_their_notes_stay_on_the_paper_and_apart() -> None:
-    svg = bars.svg(BARS, "The best", "16 ranks")
+    svg = curves.bars_svg(BARS, "The best", "16 ranks")
     width = float(ElementTree.fromstring(svg).get("viewBox", "").split()[2])
     found = placed(svg)
     assert all(left >= 0 and right <= width for left, right, _, _ in found)
@@ -111,7 +111,7 @@ def test_ticks_of_values_keep_the_ends(values: list[int]) -> None:
 
 def test_a_plot_turns_dark_with_the_page() -> None:
     """Whatever is no datum has a colour that has a dark one; a reader without style sheets has paper."""
-    for svg in (bars.svg(BARS, "t", "f"), curves.of_kernels(DEFAULTS), profiles.svg({"a": uniform(0.1, 99)}, 4)):
+    for svg in (curves.bars_svg(BARS, "t", "f"), curves.of_kernels(DEFAULTS), profiles.svg({"a": uniform(0.1, 99)}, 4)):
         body = ElementTree.fromstring(svg)
         styles = " ".join(element.get("style", "") for element in body.iter())
         assert set(re.findall(r"(?:fill|stroke): ?(#[0-9a-f]{6})", styles)) <= {*DARK, *distinct(24)}

@@ -1,16 +1,18 @@
-"""Curves of seconds over ranks, density or bandwidth, and of what kernels take, as SVG."""
+"""Seconds as SVG: curves over ranks, density or bandwidth, and of what kernels take; bars of several schemes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from zenc.draw.colour import distinct
-from zenc.draw.plots.figure import Words, as_svg, logarithmic, logarithmic_seconds, round_values, spread_out
-from zenc.format_units import share_text
+from zenc.draw.plots.figure import Words, as_svg, linear, logarithmic, logarithmic_seconds, round_values, spread_out
+from zenc.format_units import seconds_text, share_text
 from zenc.gradients.profile import Profile
+from zenc.select.search import TunedScheme, profile_text
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.sweep import Point, Simulation, SweepPoint
 from zenc.topology.units import bits_text
@@ -134,3 +136,51 @@ def _gradients(profiles: Mapping[str, Profile], any_density: bool) -> str:
         return f"gradients {', '.join(names[:MOST_NAMED])}{more}"
     shape = f"{one.name}: {one.units:,} units of {one.width} {one.dtype}"
     return shape if any_density else f"{shape}, density {share_text(one.density)}, overlap {share_text(one.overlap)}"
+
+
+MOST_GRADIENTS = 3
+"""That are told below the title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """``note`` stands at the right, in a column."""
+
+    name: str
+    seconds: float
+    note: str
+
+
+def of_tuned(found: TunedScheme) -> str:
+    """The best schemes of a search, the text of an SVG file; raises CostError (``plots-missing``)."""
+    title = f"The best of {found.tried} schemes, by predicted time of a call"
+    gradients = " ".join(profile_text(profile, found.size) for profile in found.profiles[:MOST_GRADIENTS])
+    fixed = f"{found.size} ranks on {found.where}. {gradients}{' Not calibrated.' if found.note else ''}"
+    return bars_svg([Bar(each.draft.label, each.seconds, each.figures) for each in found.best], title, fixed)
+
+
+def bars_svg(bars: Sequence[Bar], title: str, fixed: str) -> str:
+    """The text of an SVG file with one bar for each scheme, the first on top.
+
+    Raises CostError (``plots-missing``) where matplotlib is not installed.
+    """
+    (colour,) = distinct(1)
+
+    def draw(figure: FigureBase) -> None:
+        axes = figure.add_subplot()
+        lines = range(len(bars))
+        axes.barh(lines, [bar.seconds for bar in bars], height=0.62, color=colour)
+        axes.set_yticks(lines, [bar.name for bar in bars])
+        axes.set_ylim(len(bars) - 0.5, -0.5)
+        axes.set_xlim(0, max(bar.seconds for bar in bars) * 1.04 or 1)
+        axes.set_xlabel("time of a call")
+        linear(axes.xaxis, seconds_text)
+        axes.grid(axis="x")
+        axes.tick_params(axis="y", length=0)
+        axes.spines["bottom"].set_visible(False)
+        notes = axes.secondary_yaxis("right")  # labels of ticks: the layout keeps room for them
+        notes.set_yticks(lines, [bar.note for bar in bars], fontsize=9)
+        notes.tick_params(axis="y", length=0)
+        notes.spines["right"].set_visible(False)
+
+    return as_svg(draw, 9.6, 1.1 + 0.36 * len(bars), title, fixed)

@@ -144,9 +144,9 @@ def logarithmic_seconds(axes: Axes, values: Iterable[float]) -> None:
     axes.set_ylim(low, high)
 
 
-def linear(axis: Axis, words: Words, most: int = 6) -> None:
-    """A linear axis from 0 with at most ``most`` steps, in ``words``."""
+def linear(axis: Axis, words: Words) -> None:
+    """A linear axis from 0 with a few steps, in ``words``."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: words(value) if value else "0"))

@@ -105,7 +105,7 @@ def _about(symbol: Symbol) -> str:
 
 def complete(document: Document, offset: int) -> list[types.CompletionItem]:
     """Completions at ``offset``, by the braces and the key before it; the text need not parse."""
-    return list(_unique(_completions(document, _bare(document.text[:offset]))))
+    return list({item.label: item for item in _completions(document, _bare(document.text[:offset]))}.values())
 
 
 def _completions(document: Document, before: str) -> Iterator[types.CompletionItem]:
@@ -185,10 +185,6 @@ def _items(names: Iterable[str], kind: types.CompletionItemKind, behind: str = "
         documentation = glossary().get(name.split()[-1])
         markup = types.MarkupContent(types.MarkupKind.Markdown, documentation) if documentation else None
         yield types.CompletionItem(name, kind=kind, documentation=markup, insert_text=f"{name}{behind}")
-
-
-def _unique(items: Iterable[types.CompletionItem]) -> Iterator[types.CompletionItem]:
-    yield from {item.label: item for item in items}.values()
 
 
 def _bare(text: str) -> str:

@@ -13,8 +13,7 @@ from pygls.lsp.server import LanguageServer
 
 from zenc._version import __version__
 from zenc.editor.server.answers import complete, explain
-from zenc.editor.server.known import Document, findings
-from zenc.editor.server.rename import nameable, renamed
+from zenc.editor.server.known import Document, findings, nameable, renamed
 from zenc.errors import Diagnostic, Span, ZencError
 from zenc.language.formatter import format_text
 

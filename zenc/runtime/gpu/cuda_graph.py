@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, TensorError
+from zenc.runtime.call_queue import on_stream
 from zenc.runtime.gpu.call import GpuCall
 from zenc.runtime.gpu.device import Arena, GpuDevice
-from zenc.runtime.streams import on_stream
 from zenc.wire.constants import CallOutcome
 
 if TYPE_CHECKING:
+    from zenc.runtime.backend_api import Operation
     from zenc.runtime.collective import Collective
-    from zenc.runtime.prepared_call import Operation
 
 
 class CapturedCall:

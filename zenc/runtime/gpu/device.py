@@ -13,10 +13,10 @@ from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.gpu_kernels import modules_of
 from zenc.codegen.render import UnitInputs, render
 from zenc.errors import Diagnostic, TensorError
+from zenc.runtime.call_queue import new_stream
 from zenc.runtime.gpu.driver import driver, find_nccl
 from zenc.runtime.gpu.kernels import ImageOf, kernels_for
 from zenc.runtime.gpu.partition import Words
-from zenc.runtime.streams import new_stream
 
 
 class GpuDevice(Protocol):
