@@ -1,7 +1,7 @@
 """The messages that a rank receives: awaited, checked, and decoded.
 
-Those of one segment that are all in their first packet, by far the most, are opened by one call of a kernel a step.
-All others are looked at here, one after another.
+Those of one segment are opened by a kernel: all that are whole in their first packet by one call of it a step. Messages
+of several segments, and wrong ones, are looked at here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
+from zenc.runtime.cpu.kernels import Expected
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
 from zenc.runtime.stats import PhaseStats
@@ -82,7 +83,8 @@ class Inbox:
     def receive(self, step: Exchange, long: dict[int, Arrival], stats: PhaseStats) -> dict[int, HeldSegment]:
         """The segments that arrive in ``step``, by number, after ``await_first`` has found the ``long`` messages.
 
-        A kernel opens all messages that carry one segment and have it all in the first packet.
+        A kernel opens all messages that carry one segment: at once those that are whole in their first packet, and
+        each of the others when its rest is there.
         """
         found: dict[int, HeldSegment] = {}
         if not step.receives:
@@ -92,9 +94,17 @@ class Inbox:
         bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64)
         bitmap = bitmaps.data_ptr()
         opened = ops.kernels.open(self.channel.head, expected, EAGER_BYTES, ops.unit_bytes, bitmap, ops.part_words)
-        for message, buffer, (size, count, origin, wire, values) in zip(step.receives, buffers, opened, strict=True):
+        for message, buffer, opens in zip(step.receives, buffers, opened, strict=True):
             number = message.segments[0]
-            spec = specs[number]
+            spec, arrival = specs[number], long.get(message.peer)
+            if arrival and arrival.rest and len(message.segments) == 1:
+                self.channel.wait(arrival.rest, message.peer, step, arrival.size)
+                buffer, arrival.rest = arrival.whole, None
+                one = Expected([(buffer.data_ptr(), message.peer, spec.part, ops.slots[spec.part])])
+                (opens,) = ops.kernels.open(
+                    self.channel.head, one, arrival.size, ops.unit_bytes, bitmap, ops.part_words
+                )
+            size, count, origin, wire, values = opens
             if size and (origin == spec.origin or self._is_any_rank(origin)):
                 format, keep = WIRE_FORMATS[wire], (buffer, bitmaps)
                 frame, at = MessageBuffer(buffer, size, format, None, True), buffer.data_ptr() + values
@@ -102,7 +112,7 @@ class Inbox:
                 stats.received(size)
                 stats.body_received(format, size - HEADER_GAP)
             else:
-                arrival = long.get(message.peer) or self._looked_at(step, message, buffer)
+                arrival = arrival or self._looked_at(step, message, buffer)
                 found.update(zip(message.segments, self._take(step, arrival, stats), strict=True))
             bitmap += ops.bitmap_bytes
         return found
