@@ -2,9 +2,9 @@
 // What is asked for in a row is done in one launch where it can be.
 #pragma once
 
-#include "zenc_host/call/host_sync.h"
 #include "zenc_host/launch/codec.h"
 #include "zenc_host/launch/values.h"
+#include "zenc_host/messages.h"
 
 namespace zenc {
 

@@ -1,10 +1,8 @@
 // The statements of rank programs: what one rank does with numbered segments in a call.
 #pragma once
 
-#include "zenc_host/call/host_sync.h"
 #include "zenc_host/call/ownership.h"
 #include "zenc_host/nccl/payloads.h"
-#include "zenc_host/nccl/row_payloads.h"
 
 namespace zenc {
 
@@ -73,11 +71,8 @@ public:
         jobs_.make_values(step);
         release(queue_, spent_);
         PhaseCount& counted = call_.phases[kind_];
-        if (carries_ == ROWS)
-            RowBodies(queue_, group_, unit_bytes_).exchange(sends_, receives_, sent_, counted);
-        else
-            Bodies(queue_, group_, format_, carries_ == SETS ? 0 : unit_bytes_)
-                .exchange(sends_, receives_, sent_, counted, jobs_);
+        Bodies(queue_, group_, carries_, format_, unit_bytes_)
+            .exchange(sends_, receives_, sent_, counted, jobs_);
         sends_.clear();
         receives_.clear();
         release_own();
@@ -227,20 +222,36 @@ private:
         capacity_.agree(group_);
     }
 
-    // Brings to the host whether the call has to be made again, and all counts.
+    // Brings to the host whether the call has to be made again, and all counts; of a captured call with every
+    // replay.
     void report(const Several& complete) {
-        std::vector<Number> numbers = {{0, capacity_.raised()}};
+        u64 again = 0;
+        std::vector<Wanted> wanted = {{capacity_.raised(), nullptr, &again}};
         for (const Several& segments : {own_, complete})
-            for (const Held* each : segments) numbers.push_back({each->at.count, each->at.actual});
-        const u64* found = report_numbers(queue_, group_, numbers);
-        if (!queue_.ok() || call_.report != nullptr) return;
-        call_.made_again = static_cast<i64>(*found++);
-        for (Held* each : own_) each->at.count = *found++;
+            for (Held* each : segments) wanted.push_back({each->at.actual, nullptr, &each->at.count});
+        if (call_.report != nullptr) return report_with_replays(wanted);
+        std::vector<Wanted> unknown;
+        for (const Wanted& each : wanted)
+            if (each.word != nullptr) unknown.push_back(each);
+        HostSync(queue_, group_).run(END, {}, {}, unknown);
+        call_.made_again = static_cast<i64>(again);
         call_.count_out = 0;
-        for (Held* each : complete) {
-            each->at.count = *found++;
-            call_.count_out += static_cast<i64>(each->at.count);
+        for (const Held* each : complete) call_.count_out += static_cast<i64>(each->at.count);
+    }
+
+    void report_with_replays(const std::vector<Wanted>& wanted) {
+        u64* const device = queue_.allocate<u64>(wanted.size());
+        std::vector<Gathered> rows;
+        for (const Wanted& each : wanted) {
+            u64* const to = device + rows.size();
+            rows.push_back(each.word ? Gathered{each.word, nullptr, to} : literal(*each.to, to));
         }
+        gather(queue_, rows);
+        if (queue_.ok())
+            check(call_,
+                  api.cuMemcpyDtoHAsync_v2(call_.report, reinterpret_cast<CUdeviceptr>(device),
+                                           8 * wanted.size(), queue_.stream),
+                  "cuMemcpyDtoHAsync");
     }
 
     static bool all_counted(const Several& which) {

@@ -2,7 +2,7 @@
 // for the device; where there was not room for all, every rank finds out at the end of the call.
 #pragma once
 
-#include "zenc_host/nccl/nccl_group.h"
+#include "zenc_host/messages.h"
 #include "zenc_host/queue.h"
 
 namespace zenc {

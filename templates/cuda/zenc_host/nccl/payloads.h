@@ -1,4 +1,5 @@
-// The bodies of a step's messages: exactly sized, all in one NCCL group.
+// The bodies of a step's messages: exactly sized, all in one NCCL group. Rows, whose lengths all ranks know,
+// are values without an index.
 #pragma once
 
 #include "zenc_host/call/segment_jobs.h"
@@ -8,8 +9,13 @@ namespace zenc {
 
 class Bodies {
 public:
-    Bodies(Queue& queue, Communicator& group, i64 asked, u64 unit_bytes)
-        : queue_(queue), group_(group), asked_(asked), unit_bytes_(unit_bytes) {}
+    // What carries segments has an index in the format `asked`.
+    Bodies(Queue& queue, Communicator& group, Carries carries, i64 asked, u64 row_bytes)
+        : queue_(queue),
+          group_(group),
+          rows_(carries == ROWS),
+          asked_(rows_ ? NOT_SENT : asked),
+          unit_bytes_(carries == SETS ? 0 : row_bytes) {}
 
     // All segments that are sent have their values, and the counts of those that are received are known. A
     // body travels by itself, from where it lies: one that goes to several ranks is written once. What is
@@ -17,8 +23,8 @@ public:
     void exchange(const Messages& sends, const Messages& receives, Several& spent, PhaseCount& counted,
                   SegmentJobs& workshop) {
         write(sends);
-        if (queue_.ok())
-            for (Held* held : spent) release_marks(queue_, *held);
+        for (Held* held : spent)
+            if (queue_.ok()) release_marks(queue_, *held);
         make_room(receives);
         if (!queue_.ok()) return;
         Exchange messages(queue_, group_);
@@ -31,7 +37,7 @@ public:
         messages.run();
         if (!queue_.ok()) return;
         release(queue_, spent);
-        read(receives, workshop);
+        if (!rows_) read(receives, workshop);
         count(sends, counted.bytes_sent, counted.messages_sent, counted.formats_sent);
         count(receives, counted.bytes_received, counted.messages_received, counted.formats_received);
     }
@@ -40,10 +46,11 @@ private:
     i64 format(const Held& held) const { return layout_of(held, asked_, unit_bytes_).format; }
     u64 body(const Held& held) const { return body_bytes(held, asked_, unit_bytes_); }
 
-    // The index of all segments that are sent, once each.
+    // The index of all segments that are sent, once each, and zeros behind their values.
     void write(const Messages& sends) {
         Several written;
         Segments segments;
+        if (rows_ && unit_bytes_ % 8 == 0) return;
         for (const Message& message : sends) {
             for (Held* held : message.segments) {
                 if (held->at.format != format(*held)) lay_out_anew(*held);
@@ -84,7 +91,7 @@ private:
         Several received;
         for (const Message& message : receives) {
             for (Held* held : message.segments) {
-                if (!message.counted && !held->counted) know_count(*held, held->at.slots);
+                if (!rows_ && !message.counted && !held->counted) know_count(*held, held->at.slots);
                 held->asked = asked_;
                 held->valued = held->indexed = true;
                 received.push_back(held);
@@ -112,18 +119,20 @@ private:
 
     void count(const Messages& of, i64& bytes, i64& messages, i64* formats) const {
         for (const Message& message : of) {
-            ++messages;
-            bytes += static_cast<i64>(message.control());
+            i64 all = static_cast<i64>(message.control());
             for (const Held* held : message.segments) {
                 const i64 size = static_cast<i64>(body(*held));
-                bytes += size;
+                all += size;
                 formats[format(*held)] += size;
             }
+            bytes += all;
+            messages += all != 0 || !rows_;  // nobody sends no rows
         }
     }
 
     Queue& queue_;
     Communicator& group_;
+    const bool rows_;
     const i64 asked_;
     const u64 unit_bytes_;
 };

@@ -1,0 +1,279 @@
+// Messages of a step: the segments of each, their exchange in NCCL groups, and what goes ahead of bodies, one
+// synchronisation with the host: counts of own segments, the status of checks, and the control messages of
+// all peers. They are gathered on the device, exchanged, copied in one piece, and awaited.
+#pragma once
+
+#include <functional>
+
+#include "zenc_host/call/segment_state.h"
+
+namespace zenc {
+
+constexpr i64 END = 0;  // instead of the number of a step
+
+struct Message {
+    i64 peer;
+    Several segments;
+    bool announced;  // by a control message
+    bool counted;    // which has the counts of the segments
+
+    u64 control() const { return announced ? control_bytes(counted ? segments.size() : 0) : 0; }
+};
+
+using Messages = std::vector<Message>;
+
+// Has NCCL begin with something, `what`: `post` gets the communicator. It may block, to connect ranks.
+template <class Post>
+inline void begin(Queue& queue, Communicator& group, const char* what, const Post& post) {
+    if (!queue.ok()) return;
+    queue.in_flight = true;
+    group.watchdog->arm(queue.call.deadline);
+    const ncclResult_t result = post(group.watchdog->communicator());
+    if (!group.watchdog->disarm())
+        fail(queue.call, DEADLINE_PASSED, -1, "NCCL did not begin with %s within the deadline of %g s", what,
+             queue.call.deadline / 1e6);
+    else if (result != ncclSuccess)
+        fail(queue.call, NCCL_FAILED, -1, "%s failed: %s", what, api.ncclGetErrorString(result));
+}
+
+// words [n] on the device become the greatest of all ranks, each by itself.
+inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
+    begin(queue, group, "an all-reduce", [&](ncclComm_t nccl) {
+        return api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, nccl, queue.stream);
+    });
+}
+
+// The messages of one NCCL group: bytes, to and from several ranks. Messages to one rank stay in their order.
+// Both ranks know which are empty, and these are none.
+class Exchange {
+public:
+    Exchange(Queue& queue, Communicator& group) : queue_(queue), group_(group) {}
+
+    void send(i64 peer, const void* from, u64 bytes) {
+        add(bytes, [=](ncclComm_t nccl, CUstream stream) {
+            return api.ncclSend(from, bytes, ncclUint8, static_cast<int>(peer), nccl, stream);
+        });
+    }
+
+    void receive(i64 peer, void* to, u64 bytes) {
+        add(bytes, [=](ncclComm_t nccl, CUstream stream) {
+            return api.ncclRecv(to, bytes, ncclUint8, static_cast<int>(peer), nccl, stream);
+        });
+    }
+
+    // Puts them on the queue.
+    void run() {
+        if (transfers_.empty()) return;
+        begin(queue_, group_, "a group of messages", [this](ncclComm_t nccl) {
+            ncclResult_t result = api.ncclGroupStart();
+            for (const Transfer& transfer : transfers_)
+                if (result == ncclSuccess) result = transfer(nccl, queue_.stream);
+            const ncclResult_t ended = api.ncclGroupEnd();
+            return result == ncclSuccess ? ended : result;
+        });
+    }
+
+private:
+    using Transfer = std::function<ncclResult_t(ncclComm_t, CUstream)>;
+
+    void add(u64 bytes, Transfer transfer) {
+        if (bytes != 0) transfers_.push_back(std::move(transfer));
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    std::vector<Transfer> transfers_;
+};
+
+// A word on the device that is `right` unless something is wrong.
+struct Watched {
+    const u64* word;
+    u64 right;
+    Outcome otherwise;
+    i64 peer;
+    i64 part;
+};
+
+// A number on the device that the host wants in `to`; of ranks, where `first` is not null, the bits that are
+// set from that one on.
+struct Wanted {
+    const u64* word;
+    const u64* first;
+    u64* to;
+};
+
+// The count of a segment, which its ranks end with.
+inline Wanted count_of(const Held& held, u64* to) {
+    return {held.at.ranks + ranks_of(held.at.slots) - 1, held.at.ranks, to};
+}
+
+class HostSync {
+public:
+    HostSync(Queue& queue, Communicator& group, const Messages& sends = {}, const Messages& receives = {})
+        : queue_(queue), group_(group), sends_(sends), receives_(receives) {
+        for (const Message& message : receives) in_bytes_ += message.control();
+    }
+
+    // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
+    // with a failure. What is wanted is there in either case, unless the device has failed.
+    void run(i64 step, const Several& uncounted, const std::vector<Watched>& watched,
+             const std::vector<Wanted>& wanted) {
+        std::vector<Wanted> own;
+        std::vector<u64> seen(watched.size());
+        for (Held* held : uncounted) own.push_back(count_of(*held, &held->at.count));
+        for (u64 i = 0; i < watched.size(); ++i) own.push_back({watched[i].word, nullptr, &seen[i]});
+        own.insert(own.end(), wanted.begin(), wanted.end());
+        const u64 crossing = in_bytes_ + 8 * own.size();
+        u8* const host = static_cast<u8*>(queue_.stage(crossing));
+        const u8* from = lies_in_place(own) ? reinterpret_cast<const u8*>(own[0].word) : nullptr;
+        if (from == nullptr) from = exchange_controls(own, crossing);
+        cross(from, host, crossing);
+        await(queue_.call, group_, group_.there, receives_.size() == 1 ? receives_[0].peer : -1,
+              [&](char* text, u64 size) { describe(step, text, size); });
+        queue_.in_flight = false;
+        if (!queue_.ok()) return;
+        const u64* next = reinterpret_cast<const u64*>(host + in_bytes_);
+        for (const Wanted& each : own) *each.to = *next++;
+        for (Held* held : uncounted) held->counted = true;
+        for (u64 i = 0; i < watched.size(); ++i) look_at(watched[i], seen[i]);
+        read_controls(host);
+    }
+
+private:
+    ControlHeader header(u64 sender, const Message& message) const {
+        const Call& call = queue_.call;
+        const u64 units = static_cast<u64>(call.units);
+        return {CONTROL_MAGIC, sender, message.segments.size(), call.number, call.signature, units};
+    }
+
+    // Statuses of one kernel, and nothing else: they lie side by side already.
+    bool lies_in_place(const std::vector<Wanted>& own) const {
+        if (!sends_.empty() || !receives_.empty()) return false;
+        for (u64 i = 0; i < own.size(); ++i)
+            if (own[i].first != nullptr || own[i].word != own[0].word + i) return false;
+        return !own.empty();
+    }
+
+    // Writes the controls and what is wanted, behind the controls that come; returns where these begin.
+    const u8* exchange_controls(const std::vector<Wanted>& own, u64 crossing) {
+        u64 out_words = 0;
+        for (const Message& message : sends_) out_words += message.control() / 8;
+        u64* const out = queue_.allocate<u64>(out_words);
+        u8* const in = queue_.allocate<u8>(crossing);
+        if (!queue_.ok()) return nullptr;
+        std::vector<Gathered> rows;
+        u64* next = out;
+        for (const Message& message : sends_) write_control(message, next, rows);
+        next = reinterpret_cast<u64*>(in + in_bytes_);
+        for (const Wanted& each : own) rows.push_back({each.word, each.first, next++});
+        gather(queue_, rows);
+        Exchange messages(queue_, group_);
+        const u8* from = reinterpret_cast<const u8*>(out);
+        for (const Message& message : sends_) {
+            messages.send(message.peer, from, message.control());
+            from += message.control();
+        }
+        u8* to = in;
+        for (const Message& message : receives_) {
+            messages.receive(message.peer, to, message.control());
+            to += message.control();
+        }
+        messages.run();
+        return in;
+    }
+
+    // A header, and counts as far as they are known; the others are gathered.
+    void write_control(const Message& message, u64*& next, std::vector<Gathered>& rows) const {
+        if (!message.announced) return;
+        const ControlHeader made = header(static_cast<u64>(group_.rank), message);
+        u64 words[sizeof made / 8];
+        std::memcpy(words, &made, sizeof made);
+        for (const u64 word : words) rows.push_back(literal(word, next++));
+        for (u64 i = 0; message.counted && i < message.segments.size(); ++i, ++next) {
+            const Held& held = *message.segments[i];
+            const Wanted count = count_of(held, next);
+            rows.push_back(held.counted ? literal(held.at.count, next)
+                                        : Gathered{count.word, count.first, next});
+        }
+    }
+
+    // On the side stream, so that the call's own stream has nothing to wait for.
+    void cross(const u8* device, u8* host, u64 bytes) {
+        if (!queue_.ok()) return;
+        Call& call = queue_.call;
+        const CUstream side = static_cast<CUstream>(call.side);
+        if (!check(call, api.cuEventRecord(group_.ready, queue_.stream), "cuEventRecord")) return;
+        if (!check(call, api.cuStreamWaitEvent(side, group_.ready, 0), "cuStreamWaitEvent")) return;
+        if (bytes != 0)
+            check(call, api.cuMemcpyDtoHAsync_v2(host, reinterpret_cast<CUdeviceptr>(device), bytes, side),
+                  "cuMemcpyDtoHAsync");
+        check(call, api.cuEventRecord(group_.there, side), "cuEventRecord");
+    }
+
+    // For those who wait in vain: "step 3 of call 7, which receives from ranks 1, 2".
+    void describe(i64 step, char* text, u64 size) const {
+        u64 at = 0;
+        const auto add = [&](const char* format, auto... words) {
+            if (at < size) at += static_cast<u64>(std::snprintf(text + at, size - at, format, words...));
+        };
+        if (step == END)
+            add("the end of call %llu", queue_.call.number);
+        else
+            add("step %lld of call %llu", step, queue_.call.number);
+        if (!receives_.empty()) add(", which receives from rank%s", receives_.size() == 1 ? "" : "s");
+        for (u64 i = 0; i < receives_.size(); ++i) add("%s %lld", i == 0 ? "" : ",", receives_[i].peer);
+    }
+
+    void look_at(const Watched& each, u64 found) {
+        if (found == each.right || !queue_.ok()) return;
+        queue_.call.detail = static_cast<i64>(found);
+        if (each.otherwise == BAD_UNIT)
+            fail(queue_.call, BAD_UNIT, -1, "the unit id at position %llu is out of range", found);
+        else
+            fail(queue_.call, each.otherwise, each.peer,
+                 "part %lld from rank %lld is not the segment that was announced", each.part, each.peer);
+    }
+
+    void read_controls(const u8* host) {
+        for (const Message& message : receives_) {
+            if (!message.announced) continue;
+            ControlHeader found;
+            std::memcpy(&found, host, sizeof found);
+            demand_same_call(message, found);
+            const u64* count = reinterpret_cast<const u64*>(host + sizeof found);
+            for (u64 i = 0; message.counted && i < message.segments.size() && queue_.ok(); ++i, ++count) {
+                if (*count > message.segments[i]->at.slots)
+                    fail(queue_.call, CORRUPT_SEGMENT, message.peer,
+                         "rank %lld announced %llu units of %llu slots", message.peer, *count,
+                         message.segments[i]->at.slots);
+                know_count(*message.segments[i], *count);
+            }
+            host += message.control();
+        }
+    }
+
+    void demand_same_call(const Message& message, const ControlHeader& found) {
+        const ControlHeader mine = header(static_cast<u64>(message.peer), message);
+        if (std::memcmp(&mine, &found, sizeof mine) == 0) return;
+        const i64 peer = message.peer;
+        if (found.magic != mine.magic || found.sender != mine.sender || found.segments != mine.segments)
+            fail(queue_.call, DIFFERENT_CALLS, peer, "it is no message of this version of zenc");
+        else if (found.units != mine.units)
+            fail(queue_.call, DIFFERENT_CALLS, peer, "its tensor has %llu units, and this rank's has %llu",
+                 found.units, mine.units);
+        else if (found.signature != mine.signature)
+            fail(queue_.call, DIFFERENT_CALLS, peer,
+                 "its tensor, dtype, operation or scheme differs from this rank's");
+        else
+            fail(queue_.call, DIFFERENT_CALLS, peer,
+                 "it is in call %llu of this group, and this rank in call %llu", found.call, mine.call);
+    }
+
+    Queue& queue_;
+    Communicator& group_;
+    const Messages sends_;
+    const Messages receives_;
+    u64 in_bytes_ = 0;
+};
+
+}  // namespace zenc
