@@ -43,7 +43,6 @@ DATA = (
     "zenc.diagnostics",
     "zenc.language.syntax",
     "zenc.language.schedule",
-    "zenc.language.topology_syntax",
     "zenc.scheme.model",
     "zenc.wire.constants",
     "zenc.wire.structs",

@@ -16,7 +16,7 @@ from zenc.editor.server.answers import complete, explain, glossary
 from zenc.editor.server.known import Document, findings, renamed
 from zenc.editor.server.serve import offset_at, position_at
 from zenc.errors import SchemeError
-from zenc.language.parse_tables import tables
+from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.resources import directory
 from zenc.scheme.resolve import KEYS

@@ -15,9 +15,8 @@ from zenc.editor import tokens
 from zenc.editor.highlight import TOKENS, ZenLexer
 from zenc.editor.tokens import NAMED, OPERATOR_WORDS, PUNCTUATION, rules
 from zenc.errors import Source
-from zenc.language.lexer import END, Token
+from zenc.language.lexer import END, Token, tables
 from zenc.language.parse import _TreeReader
-from zenc.language.parse_tables import tables
 from zenc.resources import directory
 
 FILES = sorted(directory("schemes").rglob("*.zen"))

@@ -11,8 +11,7 @@ import pytest
 from zenc.errors import Source, ZencError
 from zenc.language.files import load_text
 from zenc.language.formatter import format_text
-from zenc.language.lexer import Lexer
-from zenc.language.parse_tables import tables
+from zenc.language.lexer import Lexer, tables
 from zenc.scheme.resolve import resolve
 from zenc.topology.load import resolve_topology
 

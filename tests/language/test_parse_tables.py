@@ -14,7 +14,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedInput
 
 from zenc.errors import Source
-from zenc.language import generate_tables, lexer, parse, parse_tables
+from zenc.language import generate_tables, lexer, parse
 from zenc.language.rules import Rules
 from zenc.resources import directory
 
@@ -80,8 +80,8 @@ def test_a_grammar_that_was_changed_is_read_by_lark(tmp_path: Path, monkeypatch:
     text = GRAMMAR.read_text(encoding="utf-8")
     (tmp_path / "zen.json").write_bytes(GRAMMAR.with_suffix(".json").read_bytes())
     (tmp_path / "zen.lark").write_text(text.replace('"scheme"', '"synchronise"'), encoding="utf-8")
-    monkeypatch.setattr(parse_tables, "directory", lambda name: tmp_path)
-    changed, known = parse_tables.tables.__wrapped__(), parse_tables.tables()
+    monkeypatch.setattr(lexer, "directory", lambda name: tmp_path)
+    changed, known = lexer.tables.__wrapped__(), lexer.tables()
     assert "SYNCHRONISE" in changed.terminals.keys() | set(changed.words.values())
     assert "SYNCHRONISE" not in known.terminals.keys() | set(known.words.values())
 

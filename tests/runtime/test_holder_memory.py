@@ -9,8 +9,7 @@ import torch
 from tests.runtime.test_holders import ranks_of
 from tests.support.local import run_all
 from zenc.analysis.expected_bytes import expected_bytes
-from zenc.analysis.memory import BUFFERS
-from zenc.analysis.memory_model import MemoryModel
+from zenc.analysis.memory_model import BUFFERS, MemoryModel
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand

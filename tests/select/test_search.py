@@ -16,7 +16,7 @@ from zenc.plan.lower import lower
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
 from zenc.select import search
-from zenc.select.candidates import combined, of_shipped, other_formats, tiered
+from zenc.select.candidates import combined, of_shipped, refined, tiered
 from zenc.select.search import NAME, TunedScheme, tune
 from zenc.simulator.calibration import DEFAULTS
 from zenc.simulator.predict import predict
@@ -69,9 +69,9 @@ def test_all_combinations_and_formats_mean_something() -> None:
     drafts = list(combined())
     assert len(drafts) == 18 + 3
     assert len({lower(resolve(load_text(draft.text(NAME)), NAME)[0]).digest for draft in drafts}) == 21
-    assert len(list(other_formats(drafts[1]))) == 48
-    assert list(other_formats(drafts[-1])) == [], "values travel alone"
-    assert list(other_formats(next(tiered(8, {"node": 4})))) == []
+    assert len(list(refined(drafts[1], elements=False))) == 48
+    assert list(refined(drafts[-1], elements=False)) == [], "values travel alone"
+    assert list(refined(next(tiered(8, {"node": 4})), elements=False)) == []
 
 
 def test_dense_is_found_where_all_is_dense() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from zenc.plan.ir import Phase, PhaseKind, Tier
 from zenc.scheme.model import Aggregation, Format, Partition
+from zenc.simulator.contributor_counts import SegmentCounts
 from zenc.simulator.event_sim import Clock, Costs, run
-from zenc.simulator.reuse import SegmentCounts
 from zenc.simulator.symmetry import ClassProgram, Stage
 
 RATE = 100.0

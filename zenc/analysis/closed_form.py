@@ -117,7 +117,10 @@ class Term:
 
     def __str__(self) -> str:
         text = str(self.coefficient)
-        return self.family.text if text == "1" else f"{_factor(text)} {self.family.text}".strip()
+        if text == "1":
+            return self.family.text
+        is_sum = " + " in _outside(text) or " - " in _outside(text)
+        return f"{f'({text})' if is_sum else text} {self.family.text}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +274,6 @@ def _grouped(text: str) -> str:
     return f"({text})" if " " in text else text
 
 
-def _factor(text: str) -> str:
-    """``text`` as a factor: sums in parentheses."""
-    return f"({text})" if " + " in _outside(text) or " - " in _outside(text) else text
-
-
 def _outside(text: str) -> str:
     """What of ``text`` stands in no parentheses."""
     depth, found = 0, ""
@@ -287,9 +285,8 @@ def _outside(text: str) -> str:
 
 def volume_text(volume: Volume) -> str:
     """A volume of one number of ranks in the same notation: ``1/2 d M + 1/4 d_2 M``."""
-    terms = [Term(Polynomial((share,), 0), Family(_density(k), lambda n: [])) for k, share in sorted(volume.items())]
+    terms = [
+        Term(Polynomial((share,), 0), Family({DENSE: "", 1: "d"}.get(k, f"d_{k}"), lambda n: []))
+        for k, share in sorted(volume.items())
+    ]
     return str(Formula(tuple(terms)))
-
-
-def _density(k: int) -> str:
-    return {DENSE: "", 1: "d"}.get(k, f"d_{k}")

@@ -12,7 +12,6 @@ Warnings tell of the links at which steps are held up, with this bound and what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zenc.analysis.expected_bytes import ExpectedBytes
@@ -58,23 +57,17 @@ def bound_on(loads: LinkLoads, link: int, expected: ExpectedBytes) -> CutBound |
 
 def sides(topology: Topology, link: Link) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ranks that reach some others over ``link`` alone, and these; both empty where there are other ways."""
-    graph, ends = topology.graph, (link.source, link.target)
-    ahead = set(topology.ranks) - _reached(graph.adj, [link.source], ends)
-    behind = set(topology.ranks) - _reached(graph.pred, ahead, ends[::-1]) if ahead else set()
+    import networkx as nx
+
+    graph = nx.DiGraph(topology.graph.edges)
+    graph.remove_edge(link.source, link.target)
+    ahead = set(topology.ranks) - {link.source} - nx.descendants(graph, link.source)
+    reaching: set[Node] = set()
+    for rank in ahead:
+        if rank not in reaching:
+            reaching |= {rank} | nx.ancestors(graph, rank)
+    behind = set(topology.ranks) - reaching if ahead else set()
     return tuple(sorted(behind)), tuple(sorted(ahead)) if behind else ()
-
-
-def _reached(
-    nexts: Mapping[Node, Mapping[Node, object]], sources: Iterable[Node], without: tuple[Node, Node]
-) -> set[Node]:
-    """``sources``, and all nodes to which ``nexts`` leads from them, but for the step ``without``."""
-    seen, pending = set(sources), list(sources)
-    while pending:
-        node = pending.pop()
-        following = [other for other in nexts[node] if other not in seen and (node, other) != without]
-        seen.update(following)
-        pending += following
-    return seen
 
 
 def contention(loads: LinkLoads, rounds: Rounds, expected: ExpectedBytes) -> list[Diagnostic]:
@@ -94,13 +87,8 @@ def _crowded(loads: LinkLoads, rounds: Rounds, expected: ExpectedBytes, step: St
     )
     over = bound_on(loads, step.link, expected)
     notes = (*([over.text()] if over else []), format_ranks(rounds.size))
-    help = _advice(over, tiered=len(expected.plan.tiers) > 1)
+    help = "it carries little more than it must in any scheme: only a wider link would help"
+    if not (over and over.near):
+        by_tiers = "in a tier whose groups lie on one side each" if len(expected.plan.tiers) > 1 else "tiers do that"
+        help = f"move less between its two sides, or sum on each side first: {by_tiers}"
     return Diagnostic("contended-link", message, rounds.sends[step.line].span, notes, help, "warning")
-
-
-def _advice(over: CutBound | None, tiered: bool) -> str:
-    """What to do about a crowded link."""
-    if over and over.near:
-        return "it carries little more than it must in any scheme: only a wider link would help"
-    less = "move less between its two sides, or sum on each side first"
-    return f"{less}: in a tier whose groups lie on one side each" if tiered else f"{less}: tiers do that"

@@ -125,7 +125,9 @@ class ExactBytes:
         self.sets = _Segments(whole(of.units), of, unit_bytes=0) if plan.announces else self.values
         self.blocks = blocks_of(plan) | {phase.name: 0 for phase in plan.phases if phase.format is Format.DENSE}
         self.messages: list[MessageCounts] = []
-        self.by_kind = {phase.kind.value: _no_traffic(of.size) for phase in plan.phases}
+        self.by_kind = {
+            phase.kind.value: ExactTraffic(*np.zeros((4, of.size), dtype=np.int64)) for phase in plan.phases
+        }
 
     def observe(self, phase: Phase, number: int, moved: Deliveries) -> None:
         """Count what is ``moved`` in step ``number`` of ``phase``."""
@@ -217,11 +219,6 @@ def _count_formats(traffic: ExactTraffic, formats: Ints, bodies: Ints, table: Ex
         for by_format, ranks in ((traffic.formats_sent, table.src), (traffic.formats_received, table.dst)):
             counted = by_format.setdefault(name, np.zeros(len(traffic.sent), dtype=np.int64))
             np.add.at(counted, ranks[chosen], bodies[chosen])
-
-
-def _no_traffic(size: int) -> ExactTraffic:
-    sent, received, messages_sent, messages_received = np.zeros((4, size), dtype=np.int64)
-    return ExactTraffic(sent, received, messages_sent, messages_received)
 
 
 def _filled(bitmaps: Words, slots: Ints, block: int) -> Words:

@@ -177,15 +177,10 @@ class Routes:
     table: RouteTable
     place: Ints
     paths: Paths
-    starts: Ints
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
         """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [m]."""
-        places = self.place[src, dst]
-        lengths = self.paths.lengths[places]
-        pair = np.repeat(np.arange(len(src)), lengths)
-        within = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return pair, self.paths.links[self.starts[places][pair] + within]
+        return self.paths.over(self.place[src, dst])
 
 
 def routes(rounds: Rounds, topology: Topology) -> Routes:
@@ -205,7 +200,7 @@ def routes(rounds: Rounds, topology: Topology) -> Routes:
     paths = table.paths(src, dst)
     place = np.full((size, size), -1, dtype=np.int64)
     place[src, dst] = np.arange(len(src))
-    found = Routes(topology, table, place, paths, paths.starts)
+    found = Routes(topology, table, place, paths)
     if (paths.counts == NO_ROUTE).any():
         raise TopologyError(_lacking(rounds, found))
     return found

@@ -18,8 +18,7 @@ import numpy as np
 from zenc.analysis.cut_bound import CutBound, bound_on, contention
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, StepLoad, routes
-from zenc.analysis.memory import MemoryPeak
-from zenc.analysis.memory_model import MemoryModel
+from zenc.analysis.memory_model import MemoryModel, MemoryPeak
 from zenc.errors import Diagnostic, TopologyError, raise_if_any
 from zenc.format_units import ranks_text, seconds_text, size_text
 from zenc.plan.ir import Phase, Plan

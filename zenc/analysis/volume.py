@@ -48,13 +48,12 @@ class PhaseVolume:
 
     def to_json(self) -> dict[str, Any]:
         """The counts as JSON data; shares are fractions in text."""
-        volumes = {name: _json(getattr(self, name)) for name in ("sent", "received")}
+        volumes = {
+            name: {"dense" if k == DENSE else str(k): str(share) for k, share in getattr(self, name).items()}
+            for name in ("sent", "received")
+        }
         counts = {name: getattr(self, name) for name in ("steps", "messages_sent", "messages_received")}
         return {**counts, **volumes}
-
-
-def _json(volume: Volume) -> dict[str, str]:
-    return {"dense" if k == DENSE else str(k): str(share) for k, share in volume.items()}
 
 
 def volumes(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from zenc.language.parse_tables import tables
+from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.resources import directory
 from zenc.topology.units import UNITS

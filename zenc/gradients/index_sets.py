@@ -75,14 +75,11 @@ def gradients(units: int, width: int, dtype: str, held: list[Any]) -> Gradients:
     """
     size = len(held)
     ensure([*unsound_tensor(units, width, dtype), *too_large(units, size), (not size, "there is no rank")])
-    sets = tuple(_ascending(np.asarray(ids, dtype=np.int64).reshape(-1)) for ids in held)
+    given = [np.asarray(ids, dtype=np.int64).reshape(-1) for ids in held]
+    sets = tuple(ids if (ids[1:] > ids[:-1]).all() else np.unique(ids) for ids in given)
     beyond = [(rank, ids) for rank, ids in enumerate(sets) if ids.size and not 0 <= ids[0] <= ids[-1] < units]
     ensure([(True, f"rank {rank} holds units {ids[0]} to {ids[-1]}, out of {units}") for rank, ids in beyond[:3]])
     return Gradients(units, width, dtype, sets)
-
-
-def _ascending(ids: Ints) -> Ints:
-    return ids if (ids[1:] > ids[:-1]).all() else np.unique(ids)
 
 
 def unsound_density(density: float) -> tuple[bool, str]:

@@ -201,19 +201,18 @@ def complain(name: str, problems: list[tuple[bool, str]]) -> None:
 
 
 def _unsound(of: Profile) -> list[tuple[bool, str]]:
+    record = of.recorded or Recorded(1, 1, 0.0)
+    figures = record.misfit, record.bytes_mean, record.bytes_busiest
+    is_sound = record.steps >= 1 and record.units >= 1 and all(0 <= figure < inf for figure in figures)
     return [
         (not 1 <= of.units <= MOST_UNITS, f"{of.units} units; a profile has 1 to 2^62"),
         (not 1 <= of.width <= MOST_UNITS, f"{of.width} values in a unit; there is 1 at least"),
         (of.dtype not in DTYPE_BYTES, f"unknown dtype {of.dtype!r}; one of {', '.join(DTYPE_BYTES)}"),
         (of.ranks is not None and of.ranks < 1, f"recorded on {of.ranks} ranks; leave it out if it was not recorded"),
         (not 1 <= len(of.ranges) <= MOST_RANGES, f"{len(of.ranges)} ranges; a profile has 1 to {MOST_RANGES}"),
-        (of.recorded is not None and not _sound(of.recorded), "what it was recorded from holds numbers that can't be"),
+        (not is_sound, "what it was recorded from holds numbers that can't be"),
         *_unsound_ranges(of.ranges[:MOST_RANGES])[:3],
     ]
-
-
-def _sound(of: Recorded) -> bool:
-    return of.steps >= 1 and of.units >= 1 and all(0 <= x < inf for x in (of.misfit, of.bytes_mean, of.bytes_busiest))
 
 
 def _unsound_ranges(ranges: tuple[Range, ...]) -> list[tuple[bool, str]]:

@@ -82,23 +82,14 @@ def zipf(
         return uniform(density, units, width, dtype, name=name)
     count = min(MOST_RANGES, units)
     edges = np.arange(count + 1) * (units / count)
-    cuts = np.union1d(edges, _steps(units))
-    sizes = np.diff(cuts)
-    probability = _inclusion(exponent * np.log(_middles(cuts)), sizes / units, density)
+    # where the numbers of units have grown by _FINE: single units first, then ever more of them
+    grown = np.floor(_FINE ** np.arange(0, int(log(units + 1) / log(_FINE)) + 2))
+    cuts = np.union1d(edges, np.clip(grown - 1, 0, units))
+    sizes, middles = np.diff(cuts), np.maximum((cuts[:-1] + cuts[1:] + 1) / 2, 1.0)  # numbered from 1
+    probability = _inclusion(exponent * np.log(middles), sizes / units, density)
     of = np.searchsorted(edges, cuts[:-1], side="right") - 1
     ranges = tuple(_classes(probability[of == r], sizes[of == r] * count / units) for r in range(count))
     return Profile(name, units, width, dtype, None, ranges)
-
-
-def _steps(units: int) -> Floats:
-    """The places where the numbers of units have grown by ``_FINE``: single units first, then ever more of them."""
-    grown = np.floor(_FINE ** np.arange(0, int(log(units + 1) / log(_FINE)) + 2))
-    return np.unique(np.clip(grown - 1, 0, units))
-
-
-def _middles(cuts: Floats) -> Floats:
-    """The number, from 1, of the unit that stands for those between two cuts, which may cut units."""
-    return np.maximum((cuts[:-1] + cuts[1:] + 1) / 2, 1.0)
 
 
 def _inclusion(log_rarity: Floats, share: Floats, density: float) -> Floats:

@@ -2,7 +2,7 @@
 
     python -m zenc.language.generate_tables         # or: make tables; writes grammar/zen.json anew
 
-``zenc/language/parse_tables.py`` says what is in them. States and rules have an order of their own, which does not
+``zenc/language/lexer.py`` says what is in them. States and rules have an order of their own, which does not
 depend on that of lark's sets, so that the same grammar gives the same file.
 """
 
@@ -18,7 +18,7 @@ from lark.grammar import Rule, Terminal
 from lark.lexer import PatternStr, TerminalDef
 from lark.parsers.lalr_analysis import Shift
 
-from zenc.language.parse_tables import fingerprint
+from zenc.language.lexer import fingerprint
 from zenc.resources import directory
 
 STARTS = ("start_file", "start_block", "start_expression")

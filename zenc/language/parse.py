@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal, cast
 
 from zenc.errors import Diagnostic, SchemeSyntaxError, Source, Span, raise_if_any
-from zenc.language.lexer import END, NONE, Lexer, Token
-from zenc.language.parse_tables import tables
+from zenc.language.lexer import END, NONE, Lexer, Token, tables
 from zenc.language.recovery import DECLARED, STATEMENTS, Body, resume
 from zenc.language.rules import Step
 from zenc.language.schedule import Block, Expression, children

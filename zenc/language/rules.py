@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
 from zenc.errors import Diagnostic, Source, Span, Spanned
-from zenc.language.lexer import Token
-from zenc.language.parse_tables import Rule, tables
+from zenc.language.lexer import Rule, Token, tables
 
 Step: TypeAlias = Token | int
 T = TypeVar("T")

@@ -12,20 +12,32 @@
     Word         = name (Argument*)
     Literal      = int | float
 
-Dimension names and values are kept as the names that were written; ``zenc.scheme.resolve`` gives them meaning,
-so that a typo gets an error about its meaning and never one about tokens.
+    TopologySyntax = name Parameter* doc? Declaration*
+    Declaration    = Like(what, Setting*)                     # start from a builder, another topology, or a file
+                   | Levels(LevelOf*)                         # outermost first
+                   | SwitchOf(PlaceSyntax)
+                   | LinkOf(PlaceSyntax, PlaceSyntax, one_way, bandwidth, latency?)
+                   | Unlink(PlaceSyntax, PlaceSyntax, one_way)
+                   | MemoryOf(PlaceSyntax, bytes)                   # of a device, of a machine, or of all of a level
+                   | ForEach(variable, first, last, Declaration*)
+                   | When(condition, Declaration*, Declaration*)
+                   | Let | Require
+    PlaceSyntax    = name Expression*                         # gpu(n, g), network
+    Quantity       = (Expression | Number) unit               # 300 GB/s
+    Setting        = name? value                              # value: Expression | Number | Quantity
+
+Dimension names and values are kept as the names that were written, and so are places and units of topologies.
+``zenc.scheme.resolve`` and ``zenc.topology.load`` give them meaning, so that a typo gets an error about its meaning and
+never one about tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from zenc.errors import Source, Span, Spanned
-from zenc.language.schedule import Block, Expression
-
-if TYPE_CHECKING:
-    from zenc.language.topology_syntax import TopologySyntax
+from zenc.language.schedule import Block, Expression, Let, Require
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +160,121 @@ class File:
     schedules: tuple[Schedule, ...] = ()
     schemes: tuple[SchemeSyntax, ...] = ()
     topologies: tuple[TopologySyntax, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity(Spanned):
+    """``300 GB/s``, ``2 us``, ``80 GB``: a number with a unit, which has no meaning yet."""
+
+    value: Expression | Number
+    unit: Name
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSyntax(Spanned):
+    """``gpu(n, g)``, ``network``: a rank, a switch or another node by the name of its level and its indices."""
+
+    name: Name
+    indices: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Spanned):
+    """``NAME = VALUE`` or ``VALUE`` in the parentheses of ``like``."""
+
+    value: Expression | Number | Quantity
+    name: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Spanned):
+    """``what`` is the name of a builder or a topology, or the path of a file where ``is_file``; ``more`` are paths."""
+
+    what: Name
+    is_file: bool
+    settings: tuple[Setting, ...] = ()
+    more: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LevelOf(Spanned):
+    """``node(4)``: each member of the level outside of it has ``count`` of them."""
+
+    name: Name
+    count: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Levels(Spanned):
+    """``levels: node(4), gpu(8)``: outermost first; members of the innermost level are the ranks."""
+
+    levels: tuple[LevelOf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchOf(Spanned):
+    """``switch PLACE``: a node that forwards and is no rank."""
+
+    place: PlaceSyntax
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOf(Spanned):
+    """``link SOURCE - TARGET: BANDWIDTH[, LATENCY]``: one link each way; ``->`` (``one_way``) is one link alone."""
+
+    source: PlaceSyntax
+    target: PlaceSyntax
+    one_way: bool
+    bandwidth: Quantity
+    latency: Quantity | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unlink(Spanned):
+    """``unlink SOURCE - TARGET``: removes what ``like`` or an earlier line has linked."""
+
+    source: PlaceSyntax
+    target: PlaceSyntax
+    one_way: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOf(Spanned):
+    """``memory PLACE: SIZE``: of a device, of a machine, or of each member of a level."""
+
+    place: PlaceSyntax
+    size: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class ForEach(Spanned):
+    """``for VARIABLE in FIRST .. LAST { ... }`` over declarations; both ends included."""
+
+    variable: str
+    first: Expression
+    last: Expression
+    body: Declarations
+
+
+@dataclass(frozen=True, slots=True)
+class When(Spanned):
+    """``if CONDITION { ... } else { ... }`` over declarations."""
+
+    condition: Expression
+    then: Declarations
+    otherwise: Declarations = ()
+
+
+Change: TypeAlias = Levels | SwitchOf | LinkOf | Unlink | MemoryOf
+Declaration: TypeAlias = Like | Change | ForEach | When | Let | Require
+Declarations: TypeAlias = tuple[Declaration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySyntax(Spanned):
+    """``topology NAME(PARAMETERS) { "DOC" ... }``."""
+
+    name: Name
+    parameters: tuple[Parameter, ...]
+    doc: str | None
+    body: Declarations

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Source, Span
-from zenc.language.lexer import Token
-from zenc.language.parse_tables import tables
+from zenc.language.lexer import Token, tables
 from zenc.language.recovery import DECLARATIONS, DECLARED, RESERVED, Lexeme, starts_declaration, unclosed
 
 _ATOM = {"INTEGER", "FLOAT", "NAME", "LPAR", "MINUS", "NOT"}

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from zenc.errors import Diagnostic, Source, Span, Spanned
 from zenc.language import schedule as s
 from zenc.language import syntax
-from zenc.language import topology_syntax as t
 from zenc.language.lexer import Token
 from zenc.language.recovery import DECLARED
 from zenc.language.rules import Rules, listed, node, only, present
@@ -100,7 +99,7 @@ class Builder(Rules):
     start_block = block = declarations = parameters = arguments = settings = listed
 
     def file(self, span: Span, *items: object) -> syntax.File:
-        kinds = (syntax.Import, syntax.Schedule, syntax.SchemeSyntax, t.TopologySyntax)
+        kinds = (syntax.Import, syntax.Schedule, syntax.SchemeSyntax, syntax.TopologySyntax)
         return syntax.File(self.source, *(_of_kind(kind, items) for kind in kinds))
 
     def import_(self, span: Span, path: Token) -> syntax.Import:
@@ -186,38 +185,38 @@ class Builder(Rules):
     # Topologies
 
     def topology(
-        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *body: t.Declaration
-    ) -> t.TopologySyntax:
+        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *body: syntax.Declaration
+    ) -> syntax.TopologySyntax:
         for token in self.declaring_words:
             place = self._token_span(token)
             if span.start <= place.start < span.end:
                 message = f"'{token.text}' is a word of topologies, and can't be a name in one"
                 self.problems.append(Diagnostic("syntax", message, place))
-        return t.TopologySyntax(name, parameters or (), doc, body, span=span)
+        return syntax.TopologySyntax(name, parameters or (), doc, body, span=span)
 
-    def like(self, span: Span, what: syntax.Name, settings: Any) -> t.Like:
-        return t.Like(what, False, settings or (), span=span)
+    def like(self, span: Span, what: syntax.Name, settings: Any) -> syntax.Like:
+        return syntax.Like(what, False, settings or (), span=span)
 
-    def like_file(self, span: Span, *items: Any) -> t.Like:
+    def like_file(self, span: Span, *items: Any) -> syntax.Like:
         *paths, settings = items
         first, *more = [syntax.Name(path.text[1:-1], span=self._token_span(path)) for path in paths]
-        return t.Like(first, True, settings or (), tuple(more), span=span)
+        return syntax.Like(first, True, settings or (), tuple(more), span=span)
 
-    setting = _given(t.Setting)
-    level = node(t.LevelOf)
-    switch = node(t.SwitchOf)
-    memory = node(t.MemoryOf)
-    quantity = node(t.Quantity)
-    link = _between(t.LinkOf)
-    unlink = _between(t.Unlink)
-    for_each = _worded(t.ForEach)
-    when = _branching(t.When)
+    setting = _given(syntax.Setting)
+    level = node(syntax.LevelOf)
+    switch = node(syntax.SwitchOf)
+    memory = node(syntax.MemoryOf)
+    quantity = node(syntax.Quantity)
+    link = _between(syntax.LinkOf)
+    unlink = _between(syntax.Unlink)
+    for_each = _worded(syntax.ForEach)
+    when = _branching(syntax.When)
 
-    def levels(self, span: Span, *levels: t.LevelOf) -> t.Levels:
-        return t.Levels(levels, span=span)
+    def levels(self, span: Span, *levels: syntax.LevelOf) -> syntax.Levels:
+        return syntax.Levels(levels, span=span)
 
-    def place(self, span: Span, name: syntax.Name, *indices: Any) -> t.PlaceSyntax:
-        return t.PlaceSyntax(name, present(indices), span=span)
+    def place(self, span: Span, name: syntax.Name, *indices: Any) -> syntax.PlaceSyntax:
+        return syntax.PlaceSyntax(name, present(indices), span=span)
 
     def unit(self, span: Span, what: Token, per: Token | None) -> syntax.Name:
         return syntax.Name(f"{what.text}/{per.text}" if per else what.text, span=span)

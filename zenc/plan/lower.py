@@ -14,8 +14,8 @@ import numpy as np
 from zenc.errors import Diagnostic, VerificationError
 from zenc.language import schedule as s
 from zenc.plan.expressions import EvaluationError, Scope, evaluate
-from zenc.plan.flatten_tiers import places, rewritten
 from zenc.plan.ir import Phase, PhaseKind, Plan, Tier
+from zenc.plan.tier_layout import places, rewritten
 from zenc.scheme.model import Aggregation, Format, Partition, Scheme
 
 LARGEST_SIZE = 1 << 16

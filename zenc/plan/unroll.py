@@ -10,7 +10,7 @@ is forwarded, or -1; ``sends[line]`` is the statement that made the move.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -171,20 +171,16 @@ class _Unroller:
                 case Let(name, value):
                     scope = scope.bind(name, evaluate(value, scope))
                 case If(test, then, otherwise):
-                    yield from self._branches(condition(test, scope), then, otherwise, scope)
+                    holds = condition(test, scope)
+                    for mask, branch in ((holds, then), (~holds, otherwise)):
+                        if branch and mask.any():
+                            yield from self._walk(branch, scope.where(mask))
                 case For():
                     yield from self._loop(statement, scope)
                 case Require():
                     ensure(statement, scope)
                 case Step() | Send():
                     yield statement, scope
-
-    def _branches(
-        self, holds: Mask, then: Block, otherwise: Block, scope: Scope
-    ) -> Iterator[tuple[Step | Send, Scope]]:
-        for mask, block in ((holds, then), (~holds, otherwise)):
-            if block and mask.any():
-                yield from self._walk(block, scope.where(mask))
 
     def _loop(self, loop: For, scope: Scope) -> Iterator[tuple[Step | Send, Scope]]:
         if not scope.ranks.size:
@@ -245,18 +241,24 @@ class _Unroller:
         """The moves that make sense; one diagnostic for each way in which those of a statement do not."""
         first = first_part(self.inside, moves.src)
         last = first + self.level.parts * self.level.width - 1
-        checks = (
-            ("no-such-rank", self._strangers(moves.src, moves.dst), _no_rank),
-            ("send-to-self", moves.dst == moves.src, _to_self),
-            ("no-such-part", (moves.first < first) | (moves.last > last), _no_part),
-            ("no-such-rank", (moves.origin != -1) & self._strangers(moves.src, moves.origin), _no_origin),
+        strange, stray = self._strangers(moves.src, moves.dst), (moves.first < first) | (moves.last > last)
+        checks: tuple[tuple[str, Mask, Callable[[int, int], str]], ...] = (
+            ("no-such-rank", strange, lambda at, src: f"sends to rank {moves.dst[at]}, but {self.ranks(src)}"),
+            ("send-to-self", moves.dst == moves.src, lambda at, src: "sends to itself"),
+            ("no-such-part", stray, lambda at, src: f"sends part {self._stray(moves, at)}, but {self.owned(src)}"),
+            (
+                "no-such-rank",
+                (moves.origin != -1) & self._strangers(moves.src, moves.origin),
+                lambda at, src: f"sends what rank {moves.origin[at]} gave, but {self.ranks(src)}",
+            ),
         )
         wrong = np.zeros(len(moves), dtype=bool)
-        for identifier, fails, message in checks:
+        for number, (identifier, fails, message) in enumerate(checks):
             if fails.any():
                 at = int(np.argmax(fails))
-                help = "leave such ranks out: send ... where CONDITION" if message in (_to_self, _no_rank) else None
-                self._blame(send, Diagnostic(identifier, message(moves, at, self), send.span, help=help))
+                help = "leave such ranks out: send ... where CONDITION" if number < 2 else None
+                words = f"rank {moves.src[at]} {message(at, int(moves.src[at]))}"
+                self._blame(send, Diagnostic(identifier, words, send.span, help=help))
                 wrong |= fails
         return moves.take(~wrong) if wrong.any() else moves
 
@@ -279,6 +281,11 @@ class _Unroller:
         whose = f"its parts in tier {self.level.name}" if self.level.name else "the parts"
         return f"{whose} are {first} to {first + self.level.parts * self.level.width - 1}"
 
+    def _stray(self, moves: Round, at: int) -> int:
+        """The part of move ``at`` that its sender does not own: below its parts, or above."""
+        below = moves.first[at] < first_part(self.inside, moves.src[at : at + 1])[0]
+        return int(moves.first[at] if below else moves.last[at])
+
     def _blame(self, send: Send, diagnostic: Diagnostic) -> None:
         if (id(send), diagnostic.id) not in self.blamed:
             self.blamed.add((id(send), diagnostic.id))
@@ -287,24 +294,6 @@ class _Unroller:
 
     def _noted(self, diagnostic: Diagnostic) -> Diagnostic:
         return replace(diagnostic, notes=(*diagnostic.notes, f"in the {self.phase_name}, {format_ranks(self.size)}"))
-
-
-def _no_rank(moves: Round, at: int, of: _Unroller) -> str:
-    return f"rank {moves.src[at]} sends to rank {moves.dst[at]}, but {of.ranks(int(moves.src[at]))}"
-
-
-def _to_self(moves: Round, at: int, of: _Unroller) -> str:
-    return f"rank {moves.src[at]} sends to itself"
-
-
-def _no_part(moves: Round, at: int, of: _Unroller) -> str:
-    below = moves.first[at] < first_part(of.inside, moves.src[at : at + 1])[0]
-    part = moves.first[at] if below else moves.last[at]
-    return f"rank {moves.src[at]} sends part {part}, but {of.owned(int(moves.src[at]))}"
-
-
-def _no_origin(moves: Round, at: int, of: _Unroller) -> str:
-    return f"rank {moves.src[at]} sends what rank {moves.origin[at]} gave, but {of.ranks(int(moves.src[at]))}"
 
 
 def joined(moves: list[Round]) -> Round:

@@ -15,9 +15,8 @@ from zenc.language.printer import expression_text
 from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let, Substitution, names_in
 from zenc.language.syntax import Argument, Number, Parameter, Schedule, Value, Word
 from zenc.scheme import model
-from zenc.scheme.arguments import check_parameters, match_arguments
+from zenc.scheme.arguments import Environment, check_parameters, constant_integer, literal, match_arguments
 from zenc.scheme.collector import Collector, unknown
-from zenc.scheme.constants import Environment, constant_integer, literal
 from zenc.scheme.model import Communication
 from zenc.scheme.scope import Checker
 

@@ -13,9 +13,8 @@ from typing import TypeAlias
 from zenc.language import syntax
 from zenc.language.files import SourceFiles, shipped_names
 from zenc.scheme import model
-from zenc.scheme.arguments import match_arguments
+from zenc.scheme.arguments import Environment, constant, match_arguments
 from zenc.scheme.collector import Collector, unknown
-from zenc.scheme.constants import Environment, constant
 
 DEEPEST = 4
 """Schemes of which each is a tier of the one before."""

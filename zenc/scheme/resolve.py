@@ -18,7 +18,7 @@ from zenc.errors import Diagnostic, SchemeError
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.scheme import model
-from zenc.scheme.arguments import bind_parameters
+from zenc.scheme.arguments import Environment, bind_parameters
 from zenc.scheme.collector import Collector, unknown
 from zenc.scheme.communication import (
     ON_THE_SPOT,
@@ -28,7 +28,6 @@ from zenc.scheme.communication import (
     resolve_announce,
     schedules_of,
 )
-from zenc.scheme.constants import Environment
 from zenc.scheme.references import Chain, Naming, resolve_choice
 from zenc.scheme.tiers import TierResolver, agreed
 from zenc.scheme.values import resolve_balance, resolve_format

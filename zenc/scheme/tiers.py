@@ -15,8 +15,8 @@ from zenc.did_you_mean import did_you_mean
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.scheme import model
+from zenc.scheme.arguments import Environment, constant_integer
 from zenc.scheme.collector import Collector, listed
-from zenc.scheme.constants import Environment, constant_integer
 from zenc.scheme.references import Chain, Levels, Naming, Resolve
 
 T = TypeVar("T")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zenc.language.syntax import Argument, Phrase, Value, Word
-from zenc.scheme.arguments import match_arguments
+from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
-from zenc.scheme.constants import Environment, constant, constant_integer
 from zenc.scheme.model import (
     BLOCKS,
     PERMUTED_BLOCKS,

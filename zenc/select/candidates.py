@@ -21,8 +21,8 @@ from zenc.errors import Span
 from zenc.language.files import PRELUDE, load_file, locate
 from zenc.language.formatter import format_text
 from zenc.language.syntax import File, Phrase, SchemeSyntax
+from zenc.scheme.arguments import Environment, constant
 from zenc.scheme.collector import Collector
-from zenc.scheme.constants import Environment, constant
 from zenc.scheme.library import shipped
 
 COMMUNICATIONS = ("point_to_point", "ring", "hierarchy")
@@ -134,19 +134,17 @@ def _combination(communication: str, aggregation: str, partition: str, balance: 
     return SchemeDraft(label, doc, tuple(entries if balance is None else [*entries, ("balance", balance)]))
 
 
-def other_formats(of: SchemeDraft) -> Iterator[SchemeDraft]:
-    """``of`` with every pair of wire formats; none where values travel alone, or tiers say it."""
-    if of.tiers or of.entry("balance") == HOLDERS:
-        return
+def refined(of: SchemeDraft, elements: bool) -> Iterator[SchemeDraft]:
+    """``of`` with every other pair of wire formats, and under ``elements`` with single elements for its units.
+
+    No formats where values travel alone, or tiers say them.
+    """
     now = of.entry("push") or "auto", of.entry("pull") or "auto"
-    for push, pull in product(FORMATS, FORMATS):
+    for push, pull in product(FORMATS, FORMATS) if not of.tiers and of.entry("balance") != HOLDERS else ():
         if (push, pull) != now:
             yield of.with_entries(f"{of.label}, {push} / {pull}", push=push, pull=pull)
-
-
-def by_element(of: SchemeDraft) -> SchemeDraft:
-    """``of`` with single elements for its units."""
-    return of.with_entries(f"{of.label}, unit element", unit="element")
+    if elements:
+        yield of.with_entries(f"{of.label}, unit element", unit="element")
 
 
 def tiered(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:

@@ -253,7 +253,8 @@ class Selector:
         self._times.setdefault(self.current, []).append(seconds)
         best = min(min(times) for times in self._times.values())
         if len(self._times[self.current]) >= self.settings.trials or seconds > SPREAD * best:
-            self._keep(self.current)
+            self.records.found[self.tensor, self.current] = self._models[self.current], min(self._times[self.current])
+            self._speeds = self.records.speeds()
             self._try_next()
         return ""
 
@@ -272,10 +273,6 @@ class Selector:
         if not self._trying:
             self._speeds = self.records.speeds()
             self._decide()
-
-    def _keep(self, candidate: int) -> None:
-        self.records.found[self.tensor, candidate] = self._models[candidate], min(self._times[candidate])
-        self._speeds = self.records.speeds()
 
     def _try_next(self) -> None:
         seconds = [self._seconds(c) for c in range(len(self.names))]

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from zenc.plan.lower import lower
 from zenc.plan.requirements import ensure_all
 from zenc.scheme.model import Unit
 from zenc.scheme.resolve import resolve
-from zenc.select.candidates import SchemeDraft, by_element, combined, of_shipped, other_formats, tiered
+from zenc.select.candidates import SchemeDraft, combined, of_shipped, refined, tiered
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.predict import Prediction, network, predict_on
 from zenc.topology.model import Topology
@@ -155,19 +155,14 @@ def tune(
     levels = units_of(topology) if topology else {}
     search = _Search(tuple(profiles), size, topology, calibration, progress)
     search.try_all([*of_shipped(size, levels), *combined(), *tiered(size, levels)])
+    elements = any(profile.width > 1 for profile in profiles)
     of_one_tier = [found.draft for found in search.ordered() if not found.draft.tiers]
-    search.try_all([draft for best in of_one_tier[:REFINED] for draft in _refined(best, profiles)])
+    search.try_all([draft for best in of_one_tier[:REFINED] for draft in refined(best, elements)])
     best = search.proved(SHOWN)
     if not best:
         message = f"no scheme was found that runs among {size} ranks on {search.where}"
         raise CostError(Diagnostic("no-scheme-found", message, notes=tuple(search.reasons)[:3]))
     return TunedScheme(size, search.where, tuple(profiles), best, len(search.found), search.refused, calibration.note)
-
-
-def _refined(draft: SchemeDraft, profiles: Sequence[Profile]) -> Iterable[SchemeDraft]:
-    yield from other_formats(draft)
-    if any(profile.width > 1 for profile in profiles):
-        yield by_element(draft)
 
 
 @dataclass

@@ -134,7 +134,8 @@ class _ByHolders(_Kernels):
     """Index sets of all units are announced; then segments are values alone, whose slots all ranks know."""
 
     def works(self) -> Iterator[KernelWork]:
-        kinds, units, slots = [stage.phase.kind for stage in self.stages], self.expected.units, self._slots()
+        kinds, units = [stage.phase.kind for stage in self.stages], self.expected.units
+        slots = self.expected.result_units / self.expected.size  # of a part: the units that its owner has
         for number, stage in enumerate(self.stages):
             before, beside, after = self.nothing, self.nothing, self.nothing
             is_first = number == kinds.index(kinds[number])
@@ -154,10 +155,6 @@ class _ByHolders(_Kernels):
         """What came last is still to be put in its place."""
         pulled = [stage for stage in self.stages if stage.phase.kind is PhaseKind.PULL]
         return self.by.call / 2 + (self._arrived(pulled[-1]) if pulled else 1.0) * self.expansion()
-
-    def _slots(self) -> float:
-        """Of a part: the units that its owner has."""
-        return self.expected.result_units / self.expected.size
 
     def _chosen(self) -> float:
         """Owners are found, and the own gradient is cut by them."""

@@ -79,24 +79,19 @@ class Cluster:
         """As ``Network.over``, [m]; raises TopologyError (``no-route``)."""
         wanted = src * self.size + dst
         if len(src) > self.size and self.size <= MOST_KEPT:
-            paths, starts, index = *self._every, wanted
+            paths, index = self._every, wanted
         else:
             pairs, index = np.unique(wanted, return_inverse=True)
             paths = self.table.paths(*np.divmod(pairs, self.size))
-            starts = paths.starts
         counts = paths.counts[index]
         if (counts == NO_ROUTE).any():
             self._complain(int(wanted[np.argmax(counts == NO_ROUTE)]))
-        pair = np.repeat(np.arange(len(src)), counts)
-        place = np.arange(len(pair))
-        place += np.repeat(starts[index] - (np.cumsum(counts) - counts), counts)
-        return pair, paths.links[place]
+        return paths.over(index)
 
     @cached_property
-    def _every(self) -> tuple[Paths, Ints]:
-        """The routes of all pairs, and where each begins: for many plans."""
-        paths = self.table.paths(*np.divmod(np.arange(self.size**2), self.size))
-        return paths, paths.starts
+    def _every(self) -> Paths:
+        """The routes of all pairs, for many plans."""
+        return self.table.paths(*np.divmod(np.arange(self.size**2), self.size))
 
     def _complain(self, pair: int) -> None:
         src, dst = divmod(pair, self.size)
@@ -121,13 +116,11 @@ def star_of(topology: Topology) -> Switch | None:
     """``topology`` as a switch, where all ranks are on one, and by equal links."""
     if len(topology.switches) != 1 or topology.size < 2:
         return None
-    (hub,) = topology.switches
     links = topology.links
     kinds = {(link.bandwidth, link.latency) for link in links}
     ends = {frozenset((topology.kind(link.source) == RANK, topology.kind(link.target) == RANK)) for link in links}
     if len(kinds) != 1 or ends != {frozenset((True, False))} or len(links) != 2 * topology.size:
         return None
-    del hub
     ((bandwidth, latency),) = kinds
     return Switch(topology.size, bandwidth, latency, topology.name)
 

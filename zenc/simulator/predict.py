@@ -76,20 +76,10 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """All but the trace, as JSON data."""
-        names = (
-            "scheme",
-            "size",
-            "seconds",
-            "sent",
-            "received",
-            "messages",
-            "kernels",
-            "bottleneck",
-            "busy",
-            "carried",
-        )
+        left_out = ("phases", "classes", "spans", "of")
+        own = {name: getattr(self, name) for name in self.__slots__ if name not in left_out}
         phases = {name: phase.to_json() for name, phase in self.phases.items()}
-        return {**{name: getattr(self, name) for name in names}, "steps": self.steps, "phases": phases}
+        return {**own, "steps": self.steps, "phases": phases}
 
 
 def predict(

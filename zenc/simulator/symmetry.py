@@ -23,9 +23,8 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase
-from zenc.simulator.contributor_counts import CountedStep, play
+from zenc.simulator.contributor_counts import CountedStep, SegmentCounter, SegmentCounts, play
 from zenc.simulator.network import Network
-from zenc.simulator.reuse import SegmentCounter, SegmentCounts
 from zenc.wire.mix import Words, mix
 
 Floats = npt.NDArray[np.float64]

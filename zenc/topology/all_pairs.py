@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -43,22 +44,29 @@ _FAR = np.int64(1) << np.int64(61)
 _MOST_CHOICES = 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Paths:
     """The links of each pair: ``counts`` [pairs] of them, or NO_ROUTE; ``links`` are places in ``RouteTable.links``."""
 
     counts: Ints
     links: Ints
 
-    @property
+    @cached_property
     def lengths(self) -> Ints:
         """The number of links of each pair; 0 where there is no route."""
         return np.maximum(self.counts, 0)
 
-    @property
+    @cached_property
     def starts(self) -> Ints:
         """The place in ``links`` of the first link of each pair."""
         return np.cumsum(self.lengths) - self.lengths
+
+    def over(self, pairs: Ints) -> tuple[Ints, Ints]:
+        """Of ``pairs`` [k], by their places: the place in ``pairs`` and the link of each of their links, both [m]."""
+        lengths = self.lengths[pairs]
+        pair, place = np.repeat(np.arange(len(pairs)), lengths), np.arange(int(lengths.sum()))
+        place += np.repeat(self.starts[pairs] - (np.cumsum(lengths) - lengths), lengths)
+        return pair, self.links[place]
 
 
 class RouteTable:

@@ -8,11 +8,11 @@ from math import prod
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Diagnostic, Span, TopologyError, raise_if_any
-from zenc.language import topology_syntax
+from zenc.language import syntax
 from zenc.language.parse import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
+from zenc.scheme.arguments import Environment, constant_integer
 from zenc.scheme.collector import Collector, listed
-from zenc.scheme.constants import Environment, constant_integer
 from zenc.topology.builder import TopologyBuilder, label_of
 from zenc.topology.inheritance import start_like
 from zenc.topology.model import Node
@@ -28,7 +28,7 @@ class Declarer:
 
     draft: TopologyBuilder
     report: Collector
-    known: Mapping[str, topology_syntax.TopologySyntax]
+    known: Mapping[str, syntax.TopologySyntax]
     environment: Environment
     chain: tuple[str, ...]
     alone: bool = False
@@ -40,7 +40,7 @@ class Declarer:
     _looked_at: int = 0
     """How many of the problems are known to be no reason to stop."""
 
-    def declare(self, body: topology_syntax.Declarations) -> None:
+    def declare(self, body: syntax.Declarations) -> None:
         """Carry out ``body``. What is wrong is in the report; raises TopologyError where going on makes no sense."""
         mine: list[str] = []
         self._ensure_shallow(body)
@@ -54,7 +54,7 @@ class Declarer:
             self.environment.values.pop(name, None)
         self.depth -= 1
 
-    def _ensure_shallow(self, body: topology_syntax.Declarations) -> None:
+    def _ensure_shallow(self, body: syntax.Declarations) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
             message = f"topologies that start like each other nest at most {DEEPEST} levels, blocks counted"
@@ -70,34 +70,34 @@ class Declarer:
             raise_if_any(TopologyError, list(dict.fromkeys(self.report.found)))
             self._looked_at = len(self.report.found)
 
-    def _one(self, declaration: topology_syntax.Declaration) -> None:
+    def _one(self, declaration: syntax.Declaration) -> None:
         match declaration:
             case Let(name, value):
                 self.environment.values[name] = self._integer(value)
             case Require():
                 self._require(declaration)
-            case topology_syntax.ForEach():
+            case syntax.ForEach():
                 self._for_each(declaration)
-            case topology_syntax.When(condition, then, otherwise):
+            case syntax.When(condition, then, otherwise):
                 holds = self._integer(condition)
                 if holds is not None:
                     self.declare(then if holds else otherwise)
             case _:
                 self._change(declaration)
 
-    def _change(self, declaration: topology_syntax.Like | topology_syntax.Change) -> None:
+    def _change(self, declaration: syntax.Like | syntax.Change) -> None:
         match declaration:
-            case topology_syntax.Like():
+            case syntax.Like():
                 start_like(declaration, self)
-            case topology_syntax.Levels():
+            case syntax.Levels():
                 self._levels(declaration)
-            case topology_syntax.SwitchOf(place):
+            case syntax.SwitchOf(place):
                 self._switch(place)
-            case topology_syntax.LinkOf():
+            case syntax.LinkOf():
                 self._link(declaration)
-            case topology_syntax.Unlink():
+            case syntax.Unlink():
                 self._unlink(declaration)
-            case topology_syntax.MemoryOf():
+            case syntax.MemoryOf():
                 self._memory(declaration)
 
     def _integer(self, value: Expression) -> int | None:
@@ -108,7 +108,7 @@ class Declarer:
             message = require.message or "what this topology requires does not hold"
             self.report.error("unmet-requirement", message, require.condition.span)
 
-    def _for_each(self, loop: topology_syntax.ForEach) -> None:
+    def _for_each(self, loop: syntax.ForEach) -> None:
         first, last = self._integer(loop.first), self._integer(loop.last)
         if first is None or last is None:
             return
@@ -118,7 +118,7 @@ class Declarer:
             self.declare(loop.body)
         self.environment.values.pop(loop.variable, None)
 
-    def _levels(self, levels: topology_syntax.Levels) -> None:
+    def _levels(self, levels: syntax.Levels) -> None:
         if self.draft.levels:
             names = ", ".join(level.name for level in self.draft.levels)
             help = "all levels stand in one list: levels: node(2), gpu(8)"
@@ -141,7 +141,7 @@ class Declarer:
             if self.draft.label(rank) in switches:
                 self._report_twin(self.draft.label(rank), levels.span)
 
-    def _switch(self, place: topology_syntax.PlaceSyntax) -> None:
+    def _switch(self, place: syntax.PlaceSyntax) -> None:
         label = self._label(place)
         if label is None:
             return
@@ -158,7 +158,7 @@ class Declarer:
         notes = (f"the other one: {other}",) if other else ()
         self.report.error("duplicate-node", f"there is another '{label}'", span, notes=notes)
 
-    def _link(self, link: topology_syntax.LinkOf) -> None:
+    def _link(self, link: syntax.LinkOf) -> None:
         ends = self._node(link.source), self._node(link.target)
         bandwidth = amount("bandwidth", link.bandwidth, self.environment, self.report)
         latency = 0.0 if link.latency is None else amount("latency", link.latency, self.environment, self.report)
@@ -167,7 +167,7 @@ class Declarer:
             assert source is not None and target is not None
             self.draft.connect(source, target, bandwidth, latency, one_way=link.one_way, span=link.span)
 
-    def _unlink(self, unlink: topology_syntax.Unlink) -> None:
+    def _unlink(self, unlink: syntax.Unlink) -> None:
         source, target = self._node(unlink.source), self._node(unlink.target)
         if source is None or target is None:
             return
@@ -183,7 +183,7 @@ class Declarer:
         shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
         return (f"{self.draft.label(source)} is linked to {shown or 'nothing'}",)
 
-    def _memory(self, memory: topology_syntax.MemoryOf) -> None:
+    def _memory(self, memory: syntax.MemoryOf) -> None:
         size = amount("memory", memory.size, self.environment, self.report)
         indices = self._indices(memory.place)
         if size is None or indices is None:
@@ -201,15 +201,15 @@ class Declarer:
 
     # Places
 
-    def _indices(self, place: topology_syntax.PlaceSyntax) -> tuple[int, ...] | None:
+    def _indices(self, place: syntax.PlaceSyntax) -> tuple[int, ...] | None:
         found = [self._integer(index) for index in place.indices]
         return None if None in found else tuple(index for index in found if index is not None)
 
-    def _label(self, place: topology_syntax.PlaceSyntax) -> str | None:
+    def _label(self, place: syntax.PlaceSyntax) -> str | None:
         indices = self._indices(place)
         return None if indices is None else label_of(place.name.text, indices)
 
-    def _node(self, place: topology_syntax.PlaceSyntax) -> Node | None:
+    def _node(self, place: syntax.PlaceSyntax) -> Node | None:
         """The node that ``place`` names; None, and a diagnostic, where there is none."""
         indices = self._indices(place)
         if indices is None:

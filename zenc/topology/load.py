@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from zenc.did_you_mean import did_you_mean
-from zenc.errors import Diagnostic, Span, TopologyError
-from zenc.language import topology_syntax
+from zenc.errors import Diagnostic, Source, Span, TopologyError, ZencError
+from zenc.language import syntax
 from zenc.language.files import SourceFiles, load_file, load_text
 from zenc.resources import directory
 from zenc.scheme.arguments import bind_parameters
@@ -23,10 +24,68 @@ from zenc.topology.builder import TopologyBuilder
 from zenc.topology.elaborate import Declarer
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
 from zenc.topology.inheritance import kind_of
-from zenc.topology.inline_args import as_builder_call, builder_program, split_given, values_of
 from zenc.topology.model import Topology
 from zenc.topology.shapes import BUILDERS
 from zenc.topology.units import amount_of_text
+
+_BEFORE, _BEHIND = "topology given { like ", " }"
+"""Text around a call that makes it a text of the language."""
+_FOUND = ", found '}'"
+"""End of the message about a text that is cut short before ``_BEHIND``."""
+
+
+def _split_given(text: str) -> tuple[str, str] | None:
+    """``box.txt(nodes = 4)`` as ``box.txt`` and ``(nodes = 4)``; None where no arguments stand at the end."""
+    start = text.find("(")
+    if start < 1 or text[0].isspace() or not text.rstrip().endswith(")"):
+        return None
+    return text[:start].rstrip(), text[start:].rstrip()
+
+
+def _values_of(what: str, arguments: str) -> dict[str, str]:
+    """Name -> value, as it is written, of what stands in parentheses after ``what``.
+
+    Raises SchemeSyntaxError where that does not parse, and TopologyError (``wrong-arguments``) for a value without a
+    name, or two of one name.
+    """
+    with _as_written(f"{what}{arguments}", "<topology>", len(f"{_BEFORE}given") - len(what)):
+        return _values(what, load_text(f"{_BEFORE}given{arguments}{_BEHIND}", "<topology>"))
+
+
+@contextmanager
+def _as_written(text: str, name: str, before: int) -> Iterator[None]:
+    """Errors of the source ``name``, where ``text`` stands behind ``before`` characters, are raised as of ``text``."""
+    try:
+        yield
+    except ZencError as error:
+        source = Source(name, text)
+        raise type(error)(_moved(found, source, before) for found in error.diagnostics) from None
+
+
+def _moved(found: Diagnostic, source: Source, before: int) -> Diagnostic:
+    if found.span is None or found.span.source.name != source.name:
+        return found
+    end = len(source.text)
+    start = min(max(found.span.start - before, 0), end)
+    ends_early = start == end and found.message.endswith(_FOUND)
+    message = found.message.removesuffix(_FOUND) + ", and nothing follows" if ends_early else found.message
+    return replace(found, message=message, span=Span(source, start, min(max(found.span.end - before, start), end)))
+
+
+def _values(what: str, program: SourceFiles) -> dict[str, str]:
+    (like,) = program.main.topologies[0].body
+    assert isinstance(like, syntax.Like)
+    values: dict[str, str] = {}
+    for setting in like.settings:
+        name = setting.name.text if setting.name else ""
+        if not name or name in values:
+            wrong = f"is given '{name}' twice" if name else "takes values with their names"
+            help = f"write {what}(NAME = VALUE)"
+            raise TopologyError(Diagnostic("wrong-arguments", f"{what} {wrong}", setting.span, help=help))
+        assert setting.span is not None
+        written = setting.span.source.text[setting.span.start : setting.span.end]
+        values[name] = written.partition("=")[2].strip()
+    return values
 
 
 def resolve_topology(
@@ -53,11 +112,11 @@ def resolve_topology(
     return draft.finish(), tuple(found for found in draft.problems if found.severity == "warning")
 
 
-def _known(program: SourceFiles) -> dict[str, topology_syntax.TopologySyntax]:
+def _known(program: SourceFiles) -> dict[str, syntax.TopologySyntax]:
     return {topology.name.text: topology for file in reversed(program.files) for topology in file.topologies}
 
 
-def choose_topology(program: SourceFiles, name: str | None) -> topology_syntax.TopologySyntax:
+def choose_topology(program: SourceFiles, name: str | None) -> syntax.TopologySyntax:
     """The topology called ``name``, or the only one of the main file.
 
     Raises:
@@ -115,8 +174,8 @@ def load_with_warnings(
     """``load_topology``, and warnings about the text."""
     text = os.fspath(what)
     path, name = _file(text)
-    if path is None and (found := split_given(text)) and (at := _file(found[0]))[0] and found[0] not in BUILDERS:
-        (path, name), values = at, {**values_of(*found), **(values or {})}
+    if path is None and (found := _split_given(text)) and (at := _file(found[0]))[0] and found[0] not in BUILDERS:
+        (path, name), values = at, {**_values_of(*found), **(values or {})}
     if path is not None:
         return _from_file(path, name, values or {})
     if "{" in text:
@@ -186,6 +245,7 @@ def _from_builder(text: str, values: Values) -> tuple[Topology, tuple[Diagnostic
     if values:
         message = f"a builder takes its values as arguments, and has no parameter '{next(iter(values))}'"
         raise TopologyError(Diagnostic("unknown-parameter", message))
-    with as_builder_call(call := text.strip()):
-        topology, warnings = resolve_topology(builder_program(call))
+    call = text.strip()
+    with _as_written(call, "<builder>", len(_BEFORE)):
+        topology, warnings = resolve_topology(load_text(f"{_BEFORE}{call}{_BEHIND}", "<builder>"))
     return replace(topology, name=" ".join(text.split())), warnings

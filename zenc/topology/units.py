@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from zenc.did_you_mean import closest
-from zenc.language.topology_syntax import Quantity
+from zenc.language.syntax import Quantity
+from zenc.scheme.arguments import Environment, constant
 from zenc.scheme.collector import Collector
-from zenc.scheme.constants import Environment, constant
 
 Kind = Literal["bandwidth", "latency", "memory"]
 

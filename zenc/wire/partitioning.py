@@ -80,7 +80,8 @@ def owners_of(held: Sequence[Ints]) -> tuple[Ints, Ints]:
     units, starts, counts = np.unique(ids[order], return_index=True, return_counts=True)
     holder = holder[order]
     owners = holder[starts]
-    sent, received, owned = _given([len(mine) for mine in held], owners[counts == 1], ranks)
+    owned = np.bincount(owners[counts == 1], minlength=ranks)  # what they alone hold
+    sent, received = np.array([len(mine) for mine in held], np.int64) + owned * (ranks - 2), -owned
     several = np.flatnonzero(counts > 1)
     while len(several):
         together = min(CHOSEN_TOGETHER, -(-len(several) // (4 * ranks)))
@@ -103,12 +104,6 @@ def _held(holder: Ints, starts: Ints, counts: Ints, ranks: int) -> Mask:
     for row, start, count in zip(held, starts.tolist(), counts.tolist(), strict=True):
         row[holder[start : start + count]] = True
     return held
-
-
-def _given(held: list[int], alone: Ints, ranks: int) -> tuple[Ints, Ints, Ints]:
-    """What ranks send, receive and own before any choice, [ranks] each: they own what they alone hold."""
-    own = np.bincount(alone, minlength=ranks)
-    return np.array(held, np.int64) + own * (ranks - 2), -own, own.copy()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

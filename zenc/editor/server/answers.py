@@ -11,7 +11,7 @@ from lsprotocol import types
 from zenc.editor.server.known import Document
 from zenc.editor.server.symbols import Symbol
 from zenc.language.files import shipped_names
-from zenc.language.parse_tables import tables
+from zenc.language.lexer import tables
 from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.manual import pages

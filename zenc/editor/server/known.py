@@ -11,7 +11,7 @@ from pathlib import Path
 from zenc.editor.server.symbols import Symbol, symbol_at, symbols_of
 from zenc.errors import Diagnostic, SchemeError, Span, ZencError
 from zenc.language.files import SourceFiles, load_text
-from zenc.language.parse_tables import tables
+from zenc.language.lexer import tables
 from zenc.scheme.collector import Collector
 from zenc.scheme.communication import schedules_of
 from zenc.scheme.resolve import resolve_any

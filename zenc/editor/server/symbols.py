@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal
 
 from zenc.errors import Source, Span
-from zenc.language import topology_syntax
+from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.language.schedule import For, If, Let, Step, Variable
 from zenc.language.syntax import Argument, EntrySyntax, File, Name, Parameter, Phrase, Schedule, SchemeSyntax, Word
@@ -126,9 +126,7 @@ class _Walker:
         named = self._use(self._known.get((kind, word.name.text)), word.name.span) if kind else None
         self._arguments(word.arguments, named, scope)
 
-    def _arguments(
-        self, arguments: tuple[Argument | topology_syntax.Setting, ...], named: Symbol | None, scope: Scope
-    ) -> None:
+    def _arguments(self, arguments: tuple[Argument | syntax.Setting, ...], named: Symbol | None, scope: Scope) -> None:
         for argument in arguments:
             if argument.name and named:
                 self._use(named.parameters.get(argument.name.text), argument.name.span)
@@ -151,18 +149,18 @@ class _Walker:
             case Let():
                 self._visit(node.value, scope)
                 self._bind(node.name, node.span, scope)
-            case For() | topology_syntax.ForEach():
+            case For() | syntax.ForEach():
                 self._visit((node.first, node.last), scope)
                 inner = dict(scope)
                 self._bind(node.variable, node.span, inner)
                 self._block(node.body, inner)
-            case If() | topology_syntax.When():
+            case If() | syntax.When():
                 self._visit(node.condition, scope)
                 self._block(node.then, scope)
                 self._block(node.otherwise, scope)
             case Step():
                 self._block(node.body, scope)
-            case topology_syntax.Like():
+            case syntax.Like():
                 named = None if node.is_file else self._known.get(("topology", node.what.text))
                 self._arguments(node.settings, self._use(named, node.what.span), scope)
             case _:
@@ -179,7 +177,7 @@ class _Walker:
 
 def _declarations(
     file: File,
-) -> Iterator[tuple[Kind, tuple[SchemeSyntax | Schedule | topology_syntax.TopologySyntax, ...]]]:
+) -> Iterator[tuple[Kind, tuple[SchemeSyntax | Schedule | syntax.TopologySyntax, ...]]]:
     yield "schedule", file.schedules
     yield "scheme", file.schemes
     yield "topology", file.topologies

@@ -11,7 +11,6 @@ from typing import Any
 
 from zenc.errors import VerificationError
 from zenc.format_units import seconds_text, size_text
-from zenc.gradients.profile import Profile
 from zenc.language.files import load_file, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -192,10 +191,9 @@ class _Asked:
 
     def by_dense(self) -> Way:
         self.progress("DDP with dense gradients")
-        return self._way(DENSE, [self._dense(table.profile) for table in self.load.tables])
-
-    def _dense(self, of: Profile) -> Prediction:
-        return ddp.dense(of.units * of.width, of.dtype, self.network, self.calibration, self.on_gpu)
+        profiles = [table.profile for table in self.load.tables]
+        with_what = self.network, self.calibration, self.on_gpu
+        return self._way(DENSE, [ddp.dense(of.units * of.width, of.dtype, *with_what) for of in profiles])
 
     def _way(self, name: str, found: list[Prediction]) -> Way:
         each = [*found, *([self.rest] if self.rest else [])]

@@ -191,13 +191,12 @@ class _NcclReader:
             return
         card = self.machine.add("nic", ", ".join(net.attributes.get("name", "?") for net in nets))
         self._wire(card, node, bandwidth, nic)
-        speed = self.options.network_bandwidth or sum(self._speed(net) for net in nets)
+        speed = self.options.network_bandwidth or sum(
+            self.attributes.number(net, "speed", 0.0) * 1e6 / 8 or link_specs.NETWORK
+            for net in nets  # from Mbit/s
+        )
         latency = max(self.attributes.number(net, "latency", 0.0) for net in nets) * 1e-6
         self.machine.ports.append(Port(card, speed, latency or self.options.network_latency))
-
-    def _speed(self, net: Element) -> float:
-        """Mbit/s -> bytes a second."""
-        return self.attributes.number(net, "speed", 0.0) * 1e6 / 8 or link_specs.NETWORK
 
     def _pcie(self, slot: Element | None) -> float:
         if self.options.pcie_bandwidth is not None:

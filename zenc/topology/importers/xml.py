@@ -10,6 +10,8 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 from xml.parsers import expat
 
@@ -100,30 +102,24 @@ def _too_many(where: Span) -> Diagnostic:
 
 
 class Lines:
-    """The lines of a source, for whoever asks for many: none is looked for twice, and none beyond those asked for."""
+    """The lines of a source, for whoever asks for many."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._starts = array("q", [0])
-        """Where lines start, as far as is known; behind the last of all a place beyond the text."""
-        self._spans: dict[int, Span] = {}
+
+    @cached_property
+    def _starts(self) -> array[int]:
+        """The places where lines start, and one beyond the text."""
+        lengths = map(len, self._source.text.split("\n"))
+        return array("q", accumulate(lengths, lambda start, length: start + length + 1, initial=0))
 
     def span(self, line: int) -> Span:
         """The text of the 1-based ``line``, or of the last one, without the white space around it."""
-        self._look_for(line)
         line = min(line, len(self._starts) - 1)
-        if line not in self._spans:
-            start, end = self._starts[line - 1], self._starts[line] - 1
-            text = self._source.text[start:end]
-            start += len(text) - len(text.lstrip())
-            self._spans[line] = Span(self._source, start, start + len(text.strip()))
-        return self._spans[line]
-
-    def _look_for(self, line: int) -> None:
-        text = self._source.text
-        while len(self._starts) <= line and self._starts[-1] <= len(text):
-            end = text.find("\n", self._starts[-1])
-            self._starts.append((end if end >= 0 else len(text)) + 1)
+        start = self._starts[line - 1]
+        text = self._source.text[start : self._starts[line] - 1]
+        start += len(text) - len(text.lstrip())
+        return Span(self._source, start, start + len(text.strip()))
 
 
 def line_span(source: Source, line: int) -> Span:
