@@ -52,7 +52,10 @@ def test_schemes_of_the_file_come_first() -> None:
     scheme mine { choose from [balanced, dense_ring] }
     """
     found = choice_of(text, "mine")
-    assert [candidate.scheme.aggregation.value for candidate in found.candidates] == ["one_shot", "incremental"]
+    assert [candidate.scheme.tiers[-1].aggregation.value for candidate in found.candidates] == [
+        "one_shot",
+        "incremental",
+    ]
 
 
 def test_unknown_names_are_told_with_the_nearest() -> None:

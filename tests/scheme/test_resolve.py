@@ -44,13 +44,21 @@ def test_balanced() -> None:
     assert warnings == ()
     assert scheme.name == "balanced"
     assert scheme.parameters == (("seed", 0x5EED),)
-    assert scheme.communication.name == "point_to_point"
-    assert (scheme.aggregation, scheme.partition) == (Aggregation.INCREMENTAL, Partition.PARALLELISM)
-    assert (scheme.mapping, scheme.push, scheme.pull) == (Permutation(0x5EED), Format.AUTO, Format.BITMAP)
+    tier = scheme.tiers[-1]
+    assert tier.communication.name == "point_to_point"
+    assert (tier.aggregation, tier.partition) == (
+        Aggregation.INCREMENTAL,
+        Partition.PARALLELISM,
+    )
+    assert (scheme.mapping, tier.push, tier.pull) == (
+        Permutation(0x5EED),
+        Format.AUTO,
+        Format.BITMAP,
+    )
     assert scheme.unit is Unit.AUTO
     assert [Path(source.name).name for source in scheme.sources] == ["balanced.zen", "patterns.zen"]
-    assert scheme.communication.push_span is not None
-    assert Path(scheme.communication.push_span.source.name).name == "patterns.zen"
+    assert tier.communication.push_span is not None
+    assert Path(tier.communication.push_span.source.name).name == "patterns.zen"
 
 
 @pytest.mark.parametrize(
@@ -101,9 +109,15 @@ def test_two_schedules_give_a_push_and_a_pull() -> None:
 
 def test_constants_go_in_as_literals_and_other_arguments_as_a_let() -> None:
     scheme = scheme_of(f"{MINE} scheme a(b = 3) {{ communication: mine(-b + 1, j = log2(size) + b) {REST} }}")
-    assert scheme.communication.name == "mine(-b + 1, j = log2(size) + b)"
-    assert scheme.communication.push == parse_block("let j = log2(size) + 3 step { send all to rank ^ -2 ^ j }")
-    assert scheme.communication.pull == (Let("n", Unary("-", Integer(2))), *parse_block("step { send all to n }"))
+    communication = scheme.tiers[-1].communication
+    assert communication.name == "mine(-b + 1, j = log2(size) + b)"
+    assert scheme.tiers[-1].communication.push == parse_block(
+        "let j = log2(size) + 3 step { send all to rank ^ -2 ^ j }"
+    )
+    assert scheme.tiers[-1].communication.pull == (
+        Let("n", Unary("-", Integer(2))),
+        *parse_block("step { send all to n }"),
+    )
 
 
 def test_parameters_of_the_scheme_go_into_its_own_schedule() -> None:
@@ -303,7 +317,7 @@ def test_warnings_do_not_stop_anything() -> None:
 )
 def test_formats(value, format):
     scheme = scheme_of(f"scheme a(k = 3) {{ communication: ring {REST} push: {value} pull: block(min(k, 3) - 1) }}")
-    assert (scheme.push, scheme.pull) == (format, Format.BLOCK_2)
+    assert (scheme.tiers[-1].push, scheme.tiers[-1].pull) == (format, Format.BLOCK_2)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,9 @@ def test_tiers_stand_from_the_inside_out():
     text = "scheme a(g = 2) { tier gpu(g * 2): dense_ring tier rack(3): balanced tier top: agsparse }"
     scheme = scheme_of(text)
     assert tiers_of(scheme) == [("gpu", 4, "ring"), ("rack", 3, "point_to_point"), ("top", None, "point_to_point")]
-    assert scheme.aggregation is Aggregation.ONE_SHOT and scheme.partition is Partition.CENTRALIZATION
+    assert (
+        scheme.tiers[-1].aggregation is Aggregation.ONE_SHOT and scheme.tiers[-1].partition is Partition.CENTRALIZATION
+    )
     assert scheme_of(text, g=5).tiers[0].size == 10
 
 

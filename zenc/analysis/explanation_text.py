@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from zenc.analysis.explanation import Explanation, MessageCost
 from zenc.analysis.placement import placement_text
 from zenc.analysis.scaling import symbolic_text
@@ -42,23 +40,16 @@ def _choice(explanation: Explanation) -> list[str]:
 def _heading(explanation: Explanation) -> list[str]:
     plan, proof, load = explanation.plan, explanation.proof, explanation.load
     whole = load.units * load.width * DTYPE_BYTES[load.dtype]
+    aggregation = ", then ".join(dict.fromkeys(tier.aggregation.value for tier in plan.tiers))
+    (first, number), *others = proof.rounds.items()
+    rounds = ", ".join([f"{first} in {number} rounds", *(f"{name} in {more}" for name, more in others)])
     return [
         f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
         *_tiers(plan, proof.size),
-        f"{count(proof.size, 'rank')}, {count(proof.parts, 'part')}; "
-        f"{_rounds(proof.rounds)}; {_aggregation(plan)} aggregation",
+        f"{count(proof.size, 'rank')}, {count(proof.parts, 'part')}; {rounds}; {aggregation} aggregation",
         f"gradient: {load.units:,} units of {load.width} {load.dtype} ({size_text(whole)} dense); {explanation.source}",
         _likeness(explanation.figures),
     ]
-
-
-def _rounds(rounds: Mapping[str, int]) -> str:
-    (first, count), *others = rounds.items()
-    return ", ".join([f"{first} in {count} rounds", *(f"{name} in {more}" for name, more in others)])
-
-
-def _aggregation(plan: Plan) -> str:
-    return ", then ".join(dict.fromkeys(tier.aggregation.value for tier in plan.tiers))
 
 
 def _tiers(plan: Plan, size: int) -> list[str]:

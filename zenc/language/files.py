@@ -51,7 +51,7 @@ def load_file(path: str | Path) -> SourceFiles:
     if where in (Path(where.stem), Path("schemes") / where.name) and not os.path.exists(where):
         message = f"'{where}' is neither a file nor a scheme that comes with zenc"
         raise SchemeError(Diagnostic("unreadable-file", message, help=near_name(where)))
-    return _Loader().load(_read(where, None), where)
+    return _Loader().load(read(where), where)
 
 
 def load_text(text: str, name: str = "<text>", path: Path | None = None) -> SourceFiles:
@@ -62,16 +62,6 @@ def load_text(text: str, name: str = "<text>", path: Path | None = None) -> Sour
         SchemeError: if it imports what is not there.
     """
     return _Loader().load(Source(name, text), path)
-
-
-def read(path: str | Path) -> Source:
-    """The text at ``path``.
-
-    Raises:
-        SchemeSyntaxError: it is no UTF-8 text.
-        SchemeError: it can't be read.
-    """
-    return _read(Path(path), None)
 
 
 def decode(name: str, data: bytes, path: str | None = None) -> Source:
@@ -99,7 +89,7 @@ class _Loader:
         self._raise()
         prelude = directory("schemes") / PRELUDE
         if prelude.resolve() not in self.files:
-            self.files[prelude.resolve()] = _parse_prelude(_read(prelude, None))
+            self.files[prelude.resolve()] = _parse_prelude(read(prelude))
         files = tuple(self.files.values())
         return SourceFiles(files[0], files, _shipped(files))
 
@@ -127,7 +117,7 @@ class _Loader:
             message = f"imports nest at most {DEEPEST} files deep"
             raise SchemeError(Diagnostic("nesting", message, statement.span, help="import it from an earlier file"))
         if key not in self.files:
-            self._add(_read(path, statement.span), path, (*chain, key))
+            self._add(read(path, statement.span), path, (*chain, key))
 
     def _raise(self) -> None:
         """Syntax errors first: a file that does not parse says nothing sure about its imports."""
@@ -169,10 +159,8 @@ def _shipped(files: tuple[File, ...]) -> tuple[SourceFiles, ...]:
     return tuple(load_file(directory("schemes") / f"{name}.zen") for name in missing if name in known)
 
 
-@lru_cache(maxsize=1)
-def _parse_prelude(source: Source) -> File:
-    """Parsed once: it comes with every program. It imports nothing."""
-    return parse(source)
+_parse_prelude = lru_cache(maxsize=1)(parse)
+"""The parser of the prelude, which comes with every program, once. It imports nothing."""
 
 
 def _find(statement: Import, beside: Path) -> Path:
@@ -185,7 +173,14 @@ def _find(statement: Import, beside: Path) -> Path:
     raise SchemeError(Diagnostic("missing-import", message, statement.span, notes=notes))
 
 
-def _read(path: Path, imported_at: Span | None) -> Source:
+def read(path: str | Path, imported_at: Span | None = None) -> Source:
+    """The text at ``path``, which a text may import at a place.
+
+    Raises:
+        SchemeSyntaxError: it is no UTF-8 text.
+        SchemeError: it can't be read.
+    """
+    path = Path(path)
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)

@@ -71,10 +71,11 @@ def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase,
 
 def _known(scheme: Scheme, size: int | None) -> Scope:
     """What decides conditions. Moves that were rewritten for a tier have no ``parts`` and ``one_shot`` any more."""
-    values = {"one_shot": int(scheme.aggregation is Aggregation.ONE_SHOT)}
+    outermost = scheme.tiers[-1]
+    values = {"one_shot": int(outermost.aggregation is Aggregation.ONE_SHOT)}
     if size is not None:
         values["size"] = size
-    if scheme.partition is Partition.CENTRALIZATION:
+    if outermost.partition is Partition.CENTRALIZATION:
         values["parts"] = 1
     elif size is not None:
         values["parts"] = size

@@ -61,14 +61,10 @@ def ensure_all(plan: Plan, size: int) -> None:
         found = error.diagnostics[0]
         below, above = range(size - 1, 0, -1), range(size + 1, LARGEST_SOUGHT + 1)
         near = allowed(plan, below, most=1) + allowed(plan, above, most=1)
-        notes = (*found.notes, format_ranks(size))
-        raise UnmetError(replace(found, notes=notes, help=found.help or _advice(near))) from None
-
-
-def _advice(near: list[int]) -> str:
-    if not near:
-        return f"no number of ranks up to {LARGEST_SOUGHT:,} meets it: look at the parameters"
-    return f"it holds for {' and for '.join(map(str, near))} ranks"
+        notes, help = (*found.notes, format_ranks(size)), f"it holds for {' and for '.join(map(str, near))} ranks"
+        if not near:
+            help = f"no number of ranks up to {LARGEST_SOUGHT:,} meets it: look at the parameters"
+        raise UnmetError(replace(found, notes=notes, help=found.help or help)) from None
 
 
 def allowed(plan: Plan, sizes: Iterable[int], most: int | None = None) -> list[int]:

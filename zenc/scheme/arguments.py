@@ -47,10 +47,6 @@ class Environment:
     values: dict[str, int | float | None] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
 
-    def names(self) -> tuple[str, ...]:
-        """The names of all parameters, in the order of the text, for suggestions of a spelling."""
-        return tuple(self.values)
-
 
 class _CantTellError(Exception):
     """The expression has no value; why is in the report."""
@@ -92,7 +88,7 @@ class _Evaluation:
                 operand = self.of(e.operand)
                 return int(not operand) if e.operator == "not" else -operand
             case Binary():
-                return self._in_range(self._binary(e), e.span)
+                return self._binary(e)
             case Apply():
                 return self._apply(e)
 
@@ -102,7 +98,7 @@ class _Evaluation:
 
     def _variable(self, e: Variable) -> int:
         if e.name not in self.environment.values:
-            suggestion = did_you_mean(e.name, self.environment.names())
+            suggestion = did_you_mean(e.name, self.environment.values)
             raise self._fail("unknown-name", f"'{e.name}' is no parameter of this scheme{suggestion}", e.span)
         self.environment.used.add(e.name)
         value = self.environment.values[e.name]
@@ -118,7 +114,10 @@ class _Evaluation:
             raise self._fail("division-by-zero", "this divides by zero", e.right.span)
         if e.operator in ("<<", ">>") and not 0 <= right <= 64:
             raise self._fail("wrong-range", f"a shift by {right} places; it must be 0 to 64", e.right.span)
-        return int(_OPERATIONS[e.operator](left, right))
+        value = int(_OPERATIONS[e.operator](left, right))
+        if not -_LIMIT < value < _LIMIT:
+            raise self._fail("wrong-range", "the value is beyond 2^64", e.span)
+        return value
 
     def _apply(self, e: Apply) -> int:
         arguments = [self.of(argument) for argument in e.arguments]
@@ -128,11 +127,6 @@ class _Evaluation:
             return int(_FUNCTIONS[e.function](*arguments))
         except (KeyError, TypeError):
             raise self._fail("unknown-function", f"there is no function '{e.function}' like this", e.span) from None
-
-    def _in_range(self, value: int, span: Span | None) -> int:
-        if not -_LIMIT < value < _LIMIT:
-            raise self._fail("wrong-range", "the value is beyond 2^64", span)
-        return value
 
 
 def literal(value: int, span: Span | None = None) -> Expression:
@@ -158,7 +152,8 @@ def match_arguments(word: Word, names: Sequence[str], report: Collector) -> dict
         elif place < len(names):
             name = names[place]
         else:
-            message = f"'{word.name.text}' takes {_count(names)}, and this is number {place + 1}"
+            most = f"at most {count(len(names), 'argument')} ({listed(names)})" if names else "no arguments"
+            message = f"'{word.name.text}' takes {most}, and this is number {place + 1}"
             report.error("wrong-arguments", message, argument.span)
             break
         if name in matched:
@@ -166,12 +161,6 @@ def match_arguments(word: Word, names: Sequence[str], report: Collector) -> dict
         else:
             matched[name] = argument
     return matched
-
-
-def _count(names: Sequence[str]) -> str:
-    if not names:
-        return "no arguments"
-    return f"at most {count(len(names), 'argument')} ({listed(names)})"
 
 
 def check_parameters(parameters: Sequence[Parameter], report: Collector) -> None:

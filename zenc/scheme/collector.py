@@ -56,13 +56,13 @@ class Collector:
         Raises:
             SchemeError: with everything that was found, if there is an error.
         """
-        found = tuple(dict.fromkeys(sorted(self.found, key=_place)))
+
+        def place(of: Diagnostic) -> tuple[str, int]:
+            return (of.span.source.name, of.span.start) if of.span else ("", -1)
+
+        found = tuple(dict.fromkeys(sorted(self.found, key=place)))
         raise_if_any(SchemeError, found)
         return found
-
-
-def _place(diagnostic: Diagnostic) -> tuple[str, int]:
-    return (diagnostic.span.source.name, diagnostic.span.start) if diagnostic.span else ("", -1)
 
 
 def unknown(kind: str, name: str, choices: Iterable[str], also: str = "") -> str:

@@ -38,7 +38,7 @@ def check_schedule(schedule: Schedule, report: Collector, environment: Environme
     check_parameters(schedule.parameters, report)
     own = [parameter.name.text for parameter in schedule.parameters]
     _check_phases(schedule, report)
-    checker = Checker([*own, *(environment.names() if environment else ())], report)
+    checker = Checker([*own, *(environment.values if environment else ())], report)
     checker.check(schedule.push)
     checker.check(schedule.pull)
     if environment:
@@ -140,8 +140,8 @@ class Resolver:
         return None if constant is None else literal(constant, value.span)
 
     def _per_rank(self, value: Expression, environment: Environment) -> Expression:
-        Checker(environment.names(), self.report, environment.used).expression(
-            value, dict.fromkeys((*BUILTIN_NAMES, *environment.names()))
+        Checker(tuple(environment.values), self.report, environment.used).expression(
+            value, dict.fromkeys((*BUILTIN_NAMES, *environment.values))
         )
         integers = {name: literal(v) for name, v in environment.values.items() if isinstance(v, int)}
         return Substitution(integers).expression(value)

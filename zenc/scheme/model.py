@@ -163,7 +163,7 @@ class TierDeclaration(Spanned):
 
 @dataclass(frozen=True, slots=True)
 class Scheme(Spanned):
-    """A scheme, whose dimensions are those of its outermost tier: the only one of a scheme without tiers."""
+    """A scheme, with one tier at least; ``tiers`` are inner to outer."""
 
     name: str
     doc: str
@@ -173,31 +173,6 @@ class Scheme(Spanned):
     unit: Unit
     announce: Communication | None = None
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
-
-    @property
-    def communication(self) -> Communication:
-        """The moves of the outermost tier."""
-        return self.tiers[-1].communication
-
-    @property
-    def aggregation(self) -> Aggregation:
-        """The aggregation of the outermost tier."""
-        return self.tiers[-1].aggregation
-
-    @property
-    def partition(self) -> Partition:
-        """The partition of the outermost tier."""
-        return self.tiers[-1].partition
-
-    @property
-    def push(self) -> Format:
-        """The wire format of the outermost tier's push."""
-        return self.tiers[-1].push
-
-    @property
-    def pull(self) -> Format:
-        """The wire format of the outermost tier's pull."""
-        return self.tiers[-1].pull
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,12 @@ class Naming:
         if not self._is_allowed(scheme, word):
             return None
         values = self.arguments(word, [parameter.name.text for parameter in scheme.parameters])
-        return None if values is None else self._resolved(program, scheme, values, levels)
+        if values is None:
+            return None
+        inner = Collector()  # warnings about a scheme are for those who use it by itself
+        resolved = self.resolve(program, (*self.chain, scheme), values, levels, inner)
+        self.report.found += [diagnostic for diagnostic in inner.found if diagnostic.severity == "error"]
+        return None if inner.failed else resolved
 
     def arguments(self, word: syntax.Word, names: list[str]) -> dict[str, int | float] | None:
         """Name -> value of the arguments that ``word`` is given; None where one of them has no value."""
@@ -72,15 +77,6 @@ class Naming:
         else:
             return True
         return False
-
-    def _resolved(
-        self, program: SourceFiles, scheme: syntax.SchemeSyntax, given: Given, levels: Levels
-    ) -> model.Scheme | None:
-        """Warnings about a scheme are for those who use it by itself."""
-        inner = Collector()
-        resolved = self.resolve(program, (*self.chain, scheme), given, levels, inner)
-        self.report.found += [diagnostic for diagnostic in inner.found if diagnostic.severity == "error"]
-        return None if inner.failed else resolved
 
 
 def schemes_of(program: SourceFiles) -> Known:

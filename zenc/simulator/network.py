@@ -8,7 +8,7 @@ On the switch each rank has a link of its own into it, and one out of it: the fi
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,22 +25,6 @@ MOST_KEPT = 1024
 """Ranks up to which the routes of all pairs are found once and kept."""
 
 
-class Network(Protocol):
-    """Links with bandwidths and latencies [links], and the routes over them."""
-
-    name: str
-    size: int
-    bandwidths: Floats
-    latencies: Floats
-    flat: bool
-
-    def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [m]."""
-
-    def label(self, link: int) -> str:
-        """The name of a link."""
-
-
 class Switch:
     """``size`` ranks on one switch; ``bandwidth`` in bytes a second each way, ``latency`` in seconds."""
 
@@ -52,7 +36,7 @@ class Switch:
         self.latencies: Floats = np.full(2 * size, latency)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """As ``Network.over``: of each pair its link into the switch, and one out of it; both [2 k]."""
+        """The routes from ``src`` [k] to ``dst`` [k]: the pair and the link of each of their links, both [2 k]."""
         pair = np.repeat(np.arange(len(src)), 2)
         link = np.empty(2 * len(src), dtype=np.int64)
         link[::2], link[1::2] = src, dst + self.size
@@ -76,7 +60,7 @@ class Cluster:
         self.latencies = np.array([link.latency for link in self.table.links], dtype=np.float64)
 
     def over(self, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-        """As ``Network.over``, [m]; raises TopologyError (``no-route``)."""
+        """The routes from ``src`` [k] to ``dst`` [k] as of a Switch, both [m]; raises TopologyError (``no-route``)."""
         wanted = src * self.size + dst
         if len(src) > self.size and self.size <= MOST_KEPT:
             paths, index = self._every, wanted
@@ -85,7 +69,10 @@ class Cluster:
             paths = self.table.paths(*np.divmod(pairs, self.size))
         counts = paths.counts[index]
         if (counts == NO_ROUTE).any():
-            self._complain(int(wanted[np.argmax(counts == NO_ROUTE)]))
+            source, target = divmod(int(wanted[np.argmax(counts == NO_ROUTE)]), self.size)
+            message = f"rank {source} has no way to rank {target} on {self.name}"
+            help = "ranks forward nothing by themselves; zenc check --topology shows the line of the move"
+            raise TopologyError(Diagnostic("no-route", message, help=help))
         return paths.over(index)
 
     @cached_property
@@ -93,16 +80,14 @@ class Cluster:
         """The routes of all pairs, for many plans."""
         return self.table.paths(*np.divmod(np.arange(self.size**2), self.size))
 
-    def _complain(self, pair: int) -> None:
-        src, dst = divmod(pair, self.size)
-        message = f"rank {src} has no way to rank {dst} on {self.name}"
-        help = "ranks forward nothing by themselves; zenc check --topology shows the line of the move"
-        raise TopologyError(Diagnostic("no-route", message, help=help))
-
     def label(self, link: int) -> str:
         """The names of both ends: ``gpu(0, 0) -> nvswitch``."""
         ends = self.table.links[link]
         return f"{self.topology.label(ends.source)} -> {self.topology.label(ends.target)}"
+
+
+Network: TypeAlias = Switch | Cluster
+"""Links with bandwidths and latencies [links], and the routes over them."""
 
 
 def network_of(topology: Topology | None, size: int, bandwidth: float) -> Network:
