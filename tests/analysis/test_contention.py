@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.support.cases import COMBINATIONS, scheme_text
 from tests.support.plans import plan_of
-from zenc.analysis.cut_bound import bound_on, contention, sides
 from zenc.analysis.expected_bytes import ExpectedBytes, expected_bytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, routes
+from zenc.analysis.placement import bound_on, contention, sides
 from zenc.api import check
 from zenc.errors import Diagnostic
 from zenc.format_units import ranks_text

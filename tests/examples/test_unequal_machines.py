@@ -9,8 +9,8 @@ import torch
 
 import zenc
 from tests.support.local import collectives, run_all
-from zenc.analysis.cut_bound import bound_on
 from zenc.analysis.expected_bytes import expected_bytes
+from zenc.analysis.placement import bound_on
 from zenc.api import check
 from zenc.gradients.spec import DEFAULT_GRADIENT
 

@@ -63,10 +63,6 @@ class ExactTraffic:
         self.messages_sent += np.bincount(src, minlength=len(self.sent))
         self.messages_received += np.bincount(dst, minlength=len(self.sent))
 
-    def numbers(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The arrays [ranks], without the formats."""
-        return self.sent, self.received, self.messages_sent, self.messages_received
-
     def of_rank(self, rank: int) -> dict[str, Any]:
         """As ``stats["phases"][...]`` of a collective on ``rank``, but for times and imbalance."""
         return {
@@ -74,13 +70,9 @@ class ExactTraffic:
             "bytes_received": int(self.received[rank]),
             "messages_sent": int(self.messages_sent[rank]),
             "messages_received": int(self.messages_received[rank]),
-            "formats_sent": _of_rank(self.formats_sent, rank),
-            "formats_received": _of_rank(self.formats_received, rank),
+            "formats_sent": {name: int(n[rank]) for name, n in self.formats_sent.items() if n[rank]},
+            "formats_received": {name: int(n[rank]) for name, n in self.formats_received.items() if n[rank]},
         }
-
-
-def _of_rank(formats: dict[str, Ints], rank: int) -> dict[str, int]:
-    return {name: int(counts[rank]) for name, counts in formats.items() if counts[rank]}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,14 +88,11 @@ class CallTraffic:
     def total(self) -> ExactTraffic:
         """The traffic of all phases together, arrays [ranks]."""
         each = list(self.traffic.values())
-        found = ExactTraffic(*(sum(columns) for columns in zip(*(t.numbers() for t in each), strict=True)))
-        for traffic in each:
-            for mine, theirs in (
-                (found.formats_sent, traffic.formats_sent),
-                (found.formats_received, traffic.formats_received),
-            ):
-                for name, bodies in theirs.items():
-                    mine[name] = mine.get(name, 0) + bodies
+        columns = [(of.sent, of.received, of.messages_sent, of.messages_received) for of in each]
+        found = ExactTraffic(*np.sum(columns, axis=0))
+        for way in ("formats_sent", "formats_received"):
+            for name, bodies in (item for of in each for item in getattr(of, way).items()):
+                getattr(found, way)[name] = getattr(found, way).get(name, 0) + bodies
         return found
 
 

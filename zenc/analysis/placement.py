@@ -1,6 +1,13 @@
 """A plan on a topology: the proof, the way of every move, the load of every link, and the memory of every rank.
 
-Placement = proof loads capacity warnings
+    Placement = proof loads capacity warnings
+    CutBound  = behind ahead least bytes               # ranks on both sides; bytes that must cross, and that do
+
+The cut-set bound: the bytes that must cross a link in a call, where it is the only route from some ranks to others. The
+ranks ahead of such a link learn of those behind it by what crosses it and by nothing else, though ranks pass things on.
+In the end they hold the sum of all, and so, with what they gave themselves taken off, the sum of those behind: the
+values of its units cross the link at least once. The bits that say which units these are come on top; how many they
+must be depends on the gradients, so they are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from zenc.analysis.cut_bound import CutBound, bound_on, contention
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.analysis.link_load import LinkLoadObserver, LinkLoads, StepLoad, routes
 from zenc.analysis.memory_model import MemoryModel, MemoryPeak
@@ -23,11 +29,83 @@ from zenc.errors import Diagnostic, TopologyError, raise_if_any
 from zenc.format_units import ranks_text, seconds_text, size_text
 from zenc.plan.ir import Phase, Plan
 from zenc.plan.requirements import format_ranks
-from zenc.plan.unroll import expand
+from zenc.plan.unroll import Rounds, expand
 from zenc.plurals import count
-from zenc.topology.model import Topology
+from zenc.topology.model import Link, Node, Topology
 from zenc.verify.proof import Proof, prove
 from zenc.verify.provenance import Deliveries
+
+NEAR = 1.1
+"""A link that carries no more than so many times what it must is as good as relieved."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutBound:
+    """``least``: bytes a call of the values that must cross; ``bytes``: what a scheme sends, headers and all."""
+
+    behind: tuple[int, ...]
+    ahead: tuple[int, ...]
+    least: float
+    bytes: float
+
+    @property
+    def near(self) -> bool:
+        """Whether a scheme sends hardly more than it must."""
+        return self.bytes <= NEAR * self.least
+
+    def text(self) -> str:
+        """In words, for a note."""
+        sides = f"{ranks_text(self.behind)} can reach {ranks_text(self.ahead)} over this link alone"
+        return f"{sides}: at least {size_text(self.least)} must cross it in a call, and {size_text(self.bytes)} do"
+
+
+def bound_on(loads: LinkLoads, link: int, expected: ExpectedBytes) -> CutBound | None:
+    """The bound on ``link``, a place in ``loads.links``; None where there are other routes."""
+    behind, ahead = sides(loads.topology, loads.links[link])
+    if not (behind and ahead):
+        return None
+    least = expected.units_held(len(behind)) * expected.unit_bytes
+    return CutBound(behind, ahead, least, float(loads.total[link]))
+
+
+def sides(topology: Topology, link: Link) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks that reach some others over ``link`` alone, and these; both empty where there are other ways."""
+    import networkx as nx
+
+    graph = nx.DiGraph(topology.graph.edges)
+    graph.remove_edge(link.source, link.target)
+    ahead = set(topology.ranks) - {link.source} - nx.descendants(graph, link.source)
+    reaching: set[Node] = set()
+    for rank in ahead:
+        if rank not in reaching:
+            reaching |= {rank} | nx.ancestors(graph, rank)
+    behind = set(topology.ranks) - reaching if ahead else set()
+    return tuple(sorted(behind)), tuple(sorted(ahead)) if behind else ()
+
+
+def contention(loads: LinkLoads, rounds: Rounds, expected: ExpectedBytes) -> list[Diagnostic]:
+    """A warning for every statement with a contended step: the worst of them."""
+    worst: dict[int, StepLoad] = {}
+    for step in loads.steps:
+        if step.contended and (step.line not in worst or step.seconds > worst[step.line].seconds):
+            worst[step.line] = step
+    return [_crowded(loads, rounds, expected, step) for step in worst.values()]
+
+
+def _crowded(loads: LinkLoads, rounds: Rounds, expected: ExpectedBytes, step: StepLoad) -> Diagnostic:
+    times = step.seconds / step.port_seconds if step.port_seconds else float("inf")
+    message = (
+        f"{step.moves} moves share the link {loads.name(step.link)}, which is busy {times:.3g} times as long as "
+        f"the ranks' own links ({step.phase}, step {step.number})"
+    )
+    over = bound_on(loads, step.link, expected)
+    notes = (*([over.text()] if over else []), format_ranks(rounds.size))
+    help = "it carries little more than it must in any scheme: only a wider link would help"
+    if not (over and over.near):
+        by_tiers = "in a tier whose groups lie on one side each" if len(expected.plan.tiers) > 1 else "tiers do that"
+        help = f"move less between its two sides, or sum on each side first: {by_tiers}"
+    return Diagnostic("contended-link", message, rounds.sends[step.line].span, notes, help, "warning")
+
 
 MOST_WARNINGS = 8
 
@@ -149,14 +227,10 @@ def _steps(placement: Placement) -> list[str]:
     steps = placement.loads.steps
     lines = ["busiest link of each step"] if steps else []
     for step in steps[:MOST_STEPS]:
-        lines.append(_step(placement, step))
+        crowd = f", {step.moves} moves share it" if step.crowd else ""
+        late = " (contended)" if step.contended else ""
+        load = f"{size_text(step.bytes)}, busy {seconds_text(step.seconds)}{crowd}{late}"
+        lines.append(f"  {step.phase}, step {step.number}: {placement.loads.name(step.link)}: {load}")
     if len(steps) > MOST_STEPS:
         lines.append(f"  ... and {count(len(steps) - MOST_STEPS, 'more step')} (--json shows all)")
     return lines
-
-
-def _step(placement: Placement, step: StepLoad) -> str:
-    crowd = f", {step.moves} moves share it" if step.crowd else ""
-    late = " (contended)" if step.contended else ""
-    load = f"{size_text(step.bytes)}, busy {seconds_text(step.seconds)}"
-    return f"  {step.phase}, step {step.number}: {placement.loads.name(step.link)}: {load}{crowd}{late}"

@@ -143,13 +143,11 @@ def _counted(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume] | 
 
 
 def _formulas(counts: Mapping[int, PhaseVolume], domain: Domain) -> PhaseFormulas:
-    return PhaseFormulas(
-        fit_scalar({n: count.steps for n, count in counts.items()}, domain),
-        fit_scalar({n: count.messages_sent for n, count in counts.items()}, domain),
-        fit_scalar({n: count.messages_received for n, count in counts.items()}, domain),
-        fit_volume({n: count.sent for n, count in counts.items()}, domain),
-        fit_volume({n: count.received for n, count in counts.items()}, domain),
-    )
+    def of(name: str) -> dict[int, Any]:
+        return {n: getattr(count, name) for n, count in counts.items()}
+
+    steps, sent, received = (fit_scalar(of(name), domain) for name in ("steps", "messages_sent", "messages_received"))
+    return PhaseFormulas(steps, sent, received, fit_volume(of("sent"), domain), fit_volume(of("received"), domain))
 
 
 MOST_TERMS = 12

@@ -177,23 +177,18 @@ def figures(of: Gradients) -> Figures:
     size, holders = of.size, of.holders()
     total, union = int(holders.sum()), int(np.count_nonzero(holders))
     pairs = int((holders * (holders - 1)).sum())
+    width = slots_of(of.units, size, 0)
+    fullest = [np.bincount(ids // width).max() * of.units / (width * len(ids)) for ids in of.held if len(ids)]
     bound = int((holders[holders > 0] + (size - 2)).sum()) if size > 1 else 0
     return Figures(
         density=of.density,
         density_out=union / max(1, of.units),
         densification=union * size / total if total else 1.0,
-        skewness=_skewness(of),
+        skewness=float(np.mean(fullest)) if fullest else 1.0,
         overlap=pairs / (total * (size - 1)) if total and size > 1 else 1.0,
         dense_ring_bytes=2 * (size - 1) * of.units * of.unit_bytes // size,
         bound_bytes=bound * of.unit_bytes // size,
     )
-
-
-def _skewness(of: Gradients) -> float:
-    """The fullest of n ranges over the mean one."""
-    width = slots_of(of.units, of.size, 0)
-    ratios = [np.bincount(ids // width).max() * of.units / (width * len(ids)) for ids in of.held if len(ids)]
-    return float(np.mean(ratios)) if ratios else 1.0
 
 
 def drawn(load: GradientSpec, size: int) -> Gradients:

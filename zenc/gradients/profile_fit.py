@@ -217,7 +217,8 @@ class HolderCounts:
         """The profile of all steps so far, of which there is one at least; raises CostError (``bad-profile``)."""
         ranges = min(self._ranges, ranges_for(self.units, int(self._held.sum()) // _HITS))
         histogram = self._histogram.reshape(ranges, -1, self.size + 1).sum(axis=1)
-        pooled = self._pooled(ranges)
+        ranks = self.size * self._pooled_steps  # as if all steps were one of more ranks, with another batch each
+        pooled = by_range(self._held, ranks, ranges) if ranks > self.size else None
         profile = fitted(self.name, self.units, self.width, self.dtype, histogram, pooled)
         mean, busiest = (self._bytes / self.steps).tolist()
         recorded = Recorded(self.steps, len(self.ids), misfit(profile, histogram), mean, busiest)
@@ -242,8 +243,3 @@ class HolderCounts:
             own[:] = array
         tally.steps, tally._pooled_steps = int(state["steps"]), int(state["pooled_steps"])
         return tally
-
-    def _pooled(self, ranges: int) -> Floats | None:
-        """The histogram as if all steps had been one step of more ranks: each rank's batch is another every time."""
-        ranks = self.size * self._pooled_steps
-        return by_range(self._held, ranks, ranges) if ranks > self.size else None

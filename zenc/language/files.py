@@ -86,7 +86,8 @@ class _Loader:
 
     def load(self, source: Source, path: Path | None) -> SourceFiles:
         self._add(source, path, (path.resolve(),) if path else ())
-        self._raise()
+        for kind in (SchemeSyntaxError, SchemeError):  # a file that does not parse says nothing sure about its imports
+            raise_if_any(kind, [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics])
         prelude = directory("schemes") / PRELUDE
         if prelude.resolve() not in self.files:
             self.files[prelude.resolve()] = _parse_prelude(read(prelude))
@@ -118,12 +119,6 @@ class _Loader:
             raise SchemeError(Diagnostic("nesting", message, statement.span, help="import it from an earlier file"))
         if key not in self.files:
             self._add(read(path, statement.span), path, (*chain, key))
-
-    def _raise(self) -> None:
-        """Syntax errors first: a file that does not parse says nothing sure about its imports."""
-        for kind in (SchemeSyntaxError, SchemeError):
-            found = [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics]
-            raise_if_any(kind, found)
 
 
 def near_name(name: str | os.PathLike[str]) -> str:

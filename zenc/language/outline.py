@@ -122,7 +122,9 @@ class _OutlineReader:
             head += [*self._comments(), self._next()]
         if self._peek() == "{":
             head += self._comments()
-        return tuple(map(_on_one_line, head)) if head[0].text == "require" else tuple(head)
+        if head[0].text == "require":  # in its message white space has no more meaning than in a doc string
+            head = [t._replace(text=" ".join(t.text.split())) if t.kind == "string" else t for t in head]
+        return tuple(head)
 
     def _ended(self, kind: Kind, head: list[OutlineToken]) -> bool:
         following = self._peek()
@@ -168,11 +170,6 @@ class _OutlineReader:
         while self._at < len(self._tokens) and self._tokens[self._at].kind == "comment":
             self._at += 1
         return self._tokens[start : self._at]
-
-
-def _on_one_line(token: OutlineToken) -> OutlineToken:
-    """The message of a ``require``, in which white space has no more meaning than in a doc string."""
-    return token._replace(text=" ".join(token.text.split())) if token.kind == "string" else token
 
 
 def _held_by(kind: Kind, first: OutlineToken) -> Kind:

@@ -227,7 +227,10 @@ def _expected(at: Situation) -> Diagnostic:
     words = sorted(text for text, terminal in tables().words.items() if terminal in at.accepted)
     meant = did_you_mean(at.text, words) if not help and at.text.isidentifier() else ""
     message = f"{wanted}, found {_quoted(at.text)}{meant}"
-    return Diagnostic("syntax", message, at.span(), notes=_still_open(at), help=help)
+    notes: tuple[str, ...] = ()
+    if at.text in ("push", "pull", *DECLARATIONS) and at.opened:  # a brace is missing before them, as a rule
+        notes = (f"the '{at.opened[-1].text}' of line {at.source.line_of(at.opened[-1].start)} is still open here",)
+    return Diagnostic("syntax", message, at.span(), notes, help)
 
 
 def _guess(at: Situation) -> str | None:
@@ -246,14 +249,6 @@ def _guess(at: Situation) -> str | None:
     if at.text in ("let", "require", "for", "if", "step", "send") and "PUSH" in at.accepted:
         return "statements stand in push { ... } and in pull { ... }; neither sees those of the other"
     return None
-
-
-def _still_open(at: Situation) -> tuple[str, ...]:
-    """Words of an outer block inside an inner one mean, as a rule, that a brace is missing before them."""
-    if at.text in ("push", "pull", *DECLARATIONS) and at.opened:
-        line = at.source.line_of(at.opened[-1].start)
-        return (f"the '{at.opened[-1].text}' of line {line} is still open here",)
-    return ()
 
 
 def expectations(accepted: frozenset[str]) -> list[str]:

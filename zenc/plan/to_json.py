@@ -98,14 +98,7 @@ class _Writer:
                 return {"let": name, "be": expression_text(value)}
             case s.Require(condition, message):
                 return {"require": expression_text(condition), "message": message}
-            case s.Send():
-                return _send_to_json(statement)
-
-
-def _send_to_json(send: s.Send) -> Json:
-    data: Json = {"send": parts_text(send.parts), "to": expression_text(send.to)}
-    if send.origin is not None:
-        data["of"] = expression_text(send.origin)
-    if send.where is not None:
-        data["where"] = expression_text(send.where)
-    return data
+            case s.Send(parts, to, origin, where):
+                rest = {"of": origin, "where": where}
+                told = {key: expression_text(value) for key, value in rest.items() if value is not None}
+                return {"send": parts_text(parts), "to": expression_text(to), **told}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zenc.errors import Diagnostic, Span, VerificationError
+from zenc.errors import Diagnostic, VerificationError
 from zenc.language.schedule import All, Block, For, If, Let, Part, PartRange, Parts, Require, Send, Step
 from zenc.plan.expressions import EvaluationError, Ints, Mask, Scope, Value, condition, evaluate, scope_of, spread
 from zenc.plan.ir import Phase, PhaseKind, Plan
@@ -187,17 +187,15 @@ class _Unroller:
             return
         first, last = spread(evaluate(loop.first, scope), scope), spread(evaluate(loop.last, scope), scope)
         lowest, highest = int(first.min()), int(last.max())
-        self._count_iterations(max(0, highest - lowest + 1), loop.span)
+        self.iterations += max(0, highest - lowest + 1)
+        if self.iterations > MOST_ITERATIONS:
+            message = f"the {self.phase_name} loops more than {MOST_ITERATIONS:,} times"
+            help = "check the bounds of this loop"
+            raise EvaluationError(Diagnostic("schedule-too-long", message, loop.span, help=help))
         same = bool((first == lowest).all() and (last == highest).all())
         for value in range(lowest, highest + 1):
             inner = scope if same else scope.where((first <= value) & (value <= last))
             yield from self._walk(loop.body, inner.bind(loop.variable, value))
-
-    def _count_iterations(self, more: int, span: Span | None) -> None:
-        self.iterations += more
-        if self.iterations > MOST_ITERATIONS:
-            message = f"the {self.phase_name} loops more than {MOST_ITERATIONS:,} times"
-            raise EvaluationError(Diagnostic("schedule-too-long", message, span, help="check the bounds of this loop"))
 
     def _moves(self, send: Step | Send, scope: Scope) -> Round:
         assert isinstance(send, Send)

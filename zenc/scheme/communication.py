@@ -161,14 +161,12 @@ def _communication(name: str, schedule: Schedule, push: Block, pull: Block) -> C
 
 
 def _word_text(word: Word) -> str:
-    if not word.arguments:
-        return word.name.text
-    return f"{word.name.text}({', '.join(_argument_text(argument) for argument in word.arguments)})"
-
-
-def _argument_text(argument: Argument) -> str:
-    value = str(argument.value.value) if isinstance(argument.value, Number) else expression_text(argument.value)
-    return f"{argument.name.text} = {value}" if argument.name else value
+    values = [(each.name, each.value) for each in word.arguments]
+    texts = [
+        (name, str(value.value) if isinstance(value, Number) else expression_text(value)) for name, value in values
+    ]
+    given = ", ".join(f"{name.text} = {text}" if name else text for name, text in texts)
+    return f"{word.name.text}({given})" if given else word.name.text
 
 
 DEFAULT_ANNOUNCE = "point_to_point"

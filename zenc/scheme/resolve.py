@@ -28,8 +28,7 @@ from zenc.scheme.communication import (
     resolve_announce,
     schedules_of,
 )
-from zenc.scheme.references import Chain, Naming, resolve_choice
-from zenc.scheme.tiers import TierResolver, agreed
+from zenc.scheme.references import Chain, Naming, TierResolver, agreed, resolve_choice
 from zenc.scheme.values import resolve_balance, resolve_format
 
 E = TypeVar("E", bound=Enum)

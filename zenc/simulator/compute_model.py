@@ -142,7 +142,11 @@ class _ByHolders(_Kernels):
             if kinds[number] is PhaseKind.ANNOUNCE:
                 before, after = self.written(stage, units), self.read(stage, units)
                 if kinds[number + 1 : number + 2] != [PhaseKind.ANNOUNCE]:
-                    after = after + self._chosen()
+                    expected, own = self.expected, self.expected.own_units
+                    after = after + self._of_all(
+                        self.by.owners
+                    )  # owners are found, and the own gradient is cut by them
+                    after = after + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
             elif kinds[number] is PhaseKind.PUSH:
                 beside = beside + (self._of_all(self.by.shares) if is_first else 0.0)
                 after = self.merged(stage, slots, held=slots)
@@ -155,11 +159,6 @@ class _ByHolders(_Kernels):
         """What came last is still to be put in its place."""
         pulled = [stage for stage in self.stages if stage.phase.kind is PhaseKind.PULL]
         return self.by.call / 2 + (self._arrived(pulled[-1]) if pulled else 1.0) * self.expansion()
-
-    def _chosen(self) -> float:
-        """Owners are found, and the own gradient is cut by them."""
-        expected, own = self.expected, self.expected.own_units
-        return self._of_all(self.by.owners) + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
 
     def _of_all(self, kernel: Kernel) -> float:
         """``kernel`` on the index sets of all ranks."""

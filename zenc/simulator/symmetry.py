@@ -98,16 +98,13 @@ def program(expected: ExpectedBytes, network: Network, apart: bool = False) -> C
         alike = _if_all_alike(expected)
         if alike is not None:
             return alike
-    steps = [_together(expected, step) for step in play(expected.plan, expected.size)]
+    steps = []
+    for step in play(expected.plan, expected.size):
+        counter, watched = _watched(expected, step)
+        found = list(messages(expected, watched))
+        src, dst, bytes = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
+        steps.append(MessageClasses(step, src, dst, bytes, counter.counts))
     return _classes(steps, network, apart)
-
-
-def _together(expected: ExpectedBytes, step: CountedStep) -> MessageClasses:
-    """All messages of ``step``."""
-    counter, watched = _watched(expected, step)
-    found = list(messages(expected, watched))
-    src, dst, bytes = found[0] if len(found) == 1 else map(np.concatenate, zip(*found, strict=True))
-    return MessageClasses(step, src, dst, bytes, counter.counts)
 
 
 def _watched(expected: ExpectedBytes, step: CountedStep) -> tuple[SegmentCounter, CountedStep]:
@@ -123,7 +120,7 @@ def _if_all_alike(expected: ExpectedBytes) -> ClassProgram | None:
         sums, mine = np.zeros((4, size)), list[Floats]()
         counter, step = _watched(expected, each)
         for src, dst, bytes in messages(expected, step):
-            marks = _marks(bytes)
+            marks = _halves(mix(bytes.view(np.uint64)))
             for row, (ends, mark) in zip(sums, ((e, m) for e in (src, dst) for m in marks), strict=True):
                 row += np.bincount(ends, mark, minlength=size)
             mine.append(bytes[src == 0])
@@ -134,10 +131,9 @@ def _if_all_alike(expected: ExpectedBytes) -> ClassProgram | None:
     return ClassProgram(one * size, one * 0, np.array([size, size]), np.array([0, size]), tuple(stages))
 
 
-def _marks(bytes: Floats) -> tuple[Floats, Floats]:
-    """Two whole numbers below 2^24 for each; sums of them are exact, and tell different collections apart."""
-    mixed = mix(bytes.view(np.uint64))
-    return (mixed >> np.uint64(40)).astype(np.float64), (mixed & np.uint64(0xFFFFFF)).astype(np.float64)
+def _halves(words: Words) -> tuple[Floats, Floats]:
+    """Two whole numbers below 2^24 of each; sums of them are exact, and tell different collections apart."""
+    return (words >> np.uint64(40)).astype(np.float64), (words & np.uint64(0xFFFFFF)).astype(np.float64)
 
 
 def _alone(step: CountedStep, bytes: Floats, segments: SegmentCounts) -> Stage:
@@ -207,8 +203,7 @@ def _refined(every: _All, network: Network, colours: list[Words]) -> tuple[Ints,
 
 def _gathered(at: Ints, what: Words, size: int) -> Words:
     """A colour for what each of ``size`` places gathers, in no order."""
-    high, low = (what >> np.uint64(40)).astype(np.float64), (what & np.uint64(0xFFFFFF)).astype(np.float64)
-    sums = [np.bincount(at, part, minlength=size).astype(np.uint64) for part in (high, low)]
+    sums = [np.bincount(at, half, minlength=size).astype(np.uint64) for half in _halves(what)]
     return mix(sums[0] ^ mix(sums[1]))
 
 

@@ -142,9 +142,10 @@ class Declarer:
                 self._report_twin(self.draft.label(rank), levels.span)
 
     def _switch(self, place: syntax.PlaceSyntax) -> None:
-        label = self._label(place)
-        if label is None:
+        indices = self._indices(place)
+        if indices is None:
             return
+        label = label_of(place.name.text, indices)
         if place.name.text in (level.name for level in self.draft.levels):
             message = f"'{place.name.text}' is a level"
             self.report.error("duplicate-node", message, place.span, help="give the switch another name")
@@ -174,14 +175,12 @@ class Declarer:
         ways = [(source, target)] if unlink.one_way else [(source, target), (target, source)]
         if not any(way in self.draft.links for way in ways):
             sign = "->" if unlink.one_way else "-"
+            others = [self.draft.label(target) for end, target in self.draft.links if end == source]
+            shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
+            note = f"{self.draft.label(source)} is linked to {shown or 'nothing'}"
             message = f"there is no link {self.draft.label(source)} {sign} {self.draft.label(target)}"
-            self.report.error("no-such-link", message, unlink.span, notes=self._linked_to(source))
+            self.report.error("no-such-link", message, unlink.span, notes=(note,))
         self.draft.disconnect(ways)
-
-    def _linked_to(self, source: Node) -> tuple[str, ...]:
-        others = [self.draft.label(target) for end, target in self.draft.links if end == source]
-        shown = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
-        return (f"{self.draft.label(source)} is linked to {shown or 'nothing'}",)
 
     def _memory(self, memory: syntax.MemoryOf) -> None:
         size = amount("memory", memory.size, self.environment, self.report)
@@ -204,10 +203,6 @@ class Declarer:
     def _indices(self, place: syntax.PlaceSyntax) -> tuple[int, ...] | None:
         found = [self._integer(index) for index in place.indices]
         return None if None in found else tuple(index for index in found if index is not None)
-
-    def _label(self, place: syntax.PlaceSyntax) -> str | None:
-        indices = self._indices(place)
-        return None if indices is None else label_of(place.name.text, indices)
 
     def _node(self, place: syntax.PlaceSyntax) -> Node | None:
         """The node that ``place`` names; None, and a diagnostic, where there is none."""

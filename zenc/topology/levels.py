@@ -96,14 +96,10 @@ class TopologySummary:
                 ("narrowest", f"{bandwidth_text(width)} between {_ranks_of(host)}, {host.name}, and the others")
             )
         if self.routed is not None:
-            rows.append(("routes", self._routes()))
+            some = f"for {self.routed} of {self.pairs} pairs of ranks; for the others, a schedule has to forward"
+            rows.append(("routes", "from every rank to every other" if self.routed == self.pairs else some))
         head = [topology.name, *([topology.doc] if topology.doc else []), ""]
         return "\n".join([*head, *(f"{name:<11}{value}".rstrip() for name, value in rows)])
-
-    def _routes(self) -> str:
-        if self.routed == self.pairs:
-            return "from every rank to every other"
-        return f"for {self.routed} of {self.pairs} pairs of ranks; for the others, a schedule has to forward"
 
 
 def summarize(topology: Topology) -> TopologySummary:

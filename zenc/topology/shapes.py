@@ -6,6 +6,7 @@ them by name, to be filled into a Draft that is changed further.
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 from collections.abc import Callable
@@ -29,11 +30,9 @@ def summary(fill: Callable[..., None]) -> str:
 
 def described(fill: Callable[..., None], *arguments: object, **options: object) -> str:
     """``summary`` with numbers: ``4 machines of 8 devices``, where a builder was given them."""
-    from inspect import Parameter, signature
-
-    bound = signature(fill).bind(None, *arguments, **options)
+    bound = inspect.signature(fill).bind(None, *arguments, **options)
     bound.apply_defaults()
-    many = {name for name, p in signature(fill).parameters.items() if p.kind is Parameter.VAR_POSITIONAL}
+    many = {name for name, p in bound.signature.parameters.items() if p.kind is p.VAR_POSITIONAL}
     text = (fill.__doc__ or "").split("\n")[0]
     for name, value in bound.arguments.items():
         words = " x ".join(map(str, value)) if name in many else str(value)
@@ -232,7 +231,5 @@ def dgx(
 
 def signature(name: str) -> str:
     """``nodes(k, gpus, nics, ...)``: the parameters of a builder, those first that must be given."""
-    import inspect
-
     parameters = list(inspect.signature(BUILDERS[name]).parameters.values())[1:]
     return f"{name}({', '.join('...' if p.kind is p.VAR_POSITIONAL else p.name for p in parameters)})"

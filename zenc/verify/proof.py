@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from zenc.errors import Diagnostic, Span, VerificationError
+from zenc.errors import Diagnostic, VerificationError
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
@@ -174,16 +174,12 @@ def _owners(state: Provenance, last: Phase) -> tuple[int, ...]:
     complete = state.complete()
     orphaned = np.flatnonzero(~complete.any(axis=0))
     if len(orphaned):
-        raise VerificationError(_orphan(state, int(orphaned[0]), last.span))
+        part = int(orphaned[0])
+        best = int(np.bitwise_count(state.have[:, part]).sum(axis=1).argmax())
+        lacking = named(sorted(set(range(state.size)) - set(state.members(best, part))))
+        message = f"rank {best} never gets part {part} from {lacking}, and no rank has more of it when the push ends"
+        raise VerificationError(Diagnostic("never-complete", message, last.span, (format_ranks(state.size),)))
     return tuple(int(owner) for owner in complete.argmax(axis=0))
-
-
-def _orphan(state: Provenance, part: int, span: Span | None) -> Diagnostic:
-    counts = np.bitwise_count(state.have[:, part]).sum(axis=1)
-    best = int(counts.argmax())
-    lacking = sorted(set(range(state.size)) - set(state.members(best, part)))
-    message = f"rank {best} never gets part {part} from {named(lacking)}, and no rank has more of it when the push ends"
-    return Diagnostic("never-complete", message, span, (format_ranks(state.size),))
 
 
 def _ensure_everything(state: Provenance, plan: Plan) -> None:

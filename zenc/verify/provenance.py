@@ -166,11 +166,11 @@ class Provenance:
     def pull(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play round ``number`` of the pull: what arrives is complete and takes the place of what was held."""
         rows = by_part(round_)
-        complete = self.complete_rows(rows.src, rows.part)
+        complete = self.complete(rows.src, rows.part)
         if not complete.all():
             return [self._unfinished(rows, int(np.argmin(complete)), number)]
         place = rows.dst * self.parts + rows.part
-        again = self.complete_rows(rows.dst, rows.part)
+        again = self.complete(rows.dst, rows.part)
         if len(place) and np.bincount(place).max() > 1:
             again[np.setdiff1d(np.arange(len(place)), np.unique(place, return_index=True)[1])] = True
         if again.any():
@@ -181,13 +181,9 @@ class Provenance:
         self.deliveries = replace(rows, contributors=everyone)
         return []
 
-    def complete(self) -> npt.NDArray[np.bool_]:
-        """The mask [size, parts]: where a rank holds a part with the contributions of all ranks."""
-        return np.asarray(set_sizes(self.have) == self.size)
-
-    def complete_rows(self, rank: Ints, part: Ints) -> npt.NDArray[np.bool_]:
-        """The mask [rows]: whether ``rank[i]`` holds ``part[i]`` complete."""
-        return np.asarray(set_sizes(self.have[rank, part]) == self.size)
+    def complete(self, *rows: Ints) -> npt.NDArray[np.bool_]:
+        """The mask [size, parts], or [rows] of some ranks and parts: where a rank holds what all ranks contributed."""
+        return np.asarray(set_sizes(self.have[rows]) == self.size)
 
     def members(self, rank: int, part: int) -> list[int]:
         """The ranks whose contributions ``rank`` holds of ``part``."""
