@@ -233,22 +233,17 @@ def _heading(explanation: Explanation) -> list[str]:
     plan, proof, load = explanation.plan, explanation.proof, explanation.load
     whole = load.units * load.width * DTYPE_BYTES[load.dtype]
     aggregation = ", then ".join(dict.fromkeys(tier.aggregation.value for tier in plan.tiers))
+    counts = zip(plan.tiers, plan.counts(proof.size), strict=True)
+    tiers = [f"{tier.name} of {members}, {tier.communication}" for tier, members in counts]
     (first, number), *others = proof.rounds.items()
     rounds = ", ".join([f"{first} in {number} rounds", *(f"{name} in {more}" for name, more in others)])
     return [
         f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
-        *_tiers(plan, proof.size),
+        *([f"tiers: {'; '.join(tiers)}"] if len(tiers) > 1 else []),
         f"{count(proof.size, 'rank')}, {count(proof.parts, 'part')}; {rounds}; {aggregation} aggregation",
         f"gradient: {load.units:,} units of {load.width} {load.dtype} ({size_text(whole)} dense); {explanation.source}",
         _likeness(explanation.figures),
     ]
-
-
-def _tiers(plan: Plan, size: int) -> list[str]:
-    if len(plan.tiers) == 1:
-        return []
-    counts = zip(plan.tiers, plan.counts(size), strict=True)
-    return ["tiers: " + "; ".join(f"{tier.name} of {count}, {tier.communication}" for tier, count in counts)]
 
 
 def _likeness(figures: Figures) -> str:

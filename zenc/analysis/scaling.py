@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -126,20 +127,14 @@ def _wanted(domain: Domain) -> list[int]:
 
 def _fitted(plan: Plan, domain: Domain, density: float) -> _Fit | None:
     """The formulas for ``domain``, and the sizes that they were held against; None where those are too few."""
-    sizes = allowed(plan, _wanted(domain))
-    counted = {n: found for n in sizes if (found := _counted(plan, n, density)) is not None}
+    counted: dict[int, dict[str, PhaseVolume]] = {}
+    for n in allowed(plan, _wanted(domain)):
+        with suppress(VerificationError):  # a scheme that is not right for so many ranks
+            counted[n] = volumes(plan, n, density)
     if len(counted) < LEAST_SIZES:
         return None
     names = next(iter(counted.values()))
     return tuple(counted), {name: _formulas({n: c[name] for n, c in counted.items()}, domain) for name in names}
-
-
-def _counted(plan: Plan, size: int, density: float) -> dict[str, PhaseVolume] | None:
-    """The counts for ``size``, if the scheme is right for so many ranks."""
-    try:
-        return volumes(plan, size, density)
-    except VerificationError:
-        return None
 
 
 def _formulas(counts: Mapping[int, PhaseVolume], domain: Domain) -> PhaseFormulas:

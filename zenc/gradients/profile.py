@@ -14,7 +14,7 @@ What the model leaves out: ranks that avoid each other. Units that no two ranks 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from math import inf, isfinite
 from typing import Any, TypeAlias
 
@@ -178,10 +178,6 @@ class Profile:
         ranges = [[list(pair) for pair in range_] for range_ in self.ranges]
         own = {name: getattr(self, name) for name in ("name", "units", "width", "dtype", "ranks")}
         return {**own, "recorded": asdict(self.recorded) if self.recorded else None, "ranges": ranges}
-
-    def with_record(self, recorded: Recorded) -> Profile:
-        """The same profile, and what it was recorded from."""
-        return replace(self, recorded=recorded)
 
     def _mean(self, value: Floats) -> float:
         return float(self._table.share @ value) / len(self.ranges)

@@ -19,6 +19,7 @@ ranges are met evenly, and no regularity of the units is. All ranks take the sam
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def from_gradients(of: Gradients, name: str = "recorded") -> Profile:
     ranges = ranges_for(of.units, sum(map(len, of.held)) // _HITS)
     histogram = by_range(of.holders(), of.size, ranges)
     profile = fitted(name, of.units, of.width, of.dtype, histogram)
-    return profile.with_record(Recorded(1, of.units, misfit(profile, histogram)))
+    return replace(profile, recorded=Recorded(1, of.units, misfit(profile, histogram)))
 
 
 def ranges_for(units: int, most: int) -> int:
@@ -222,7 +223,7 @@ class HolderCounts:
         profile = fitted(self.name, self.units, self.width, self.dtype, histogram, pooled)
         mean, busiest = (self._bytes / self.steps).tolist()
         recorded = Recorded(self.steps, len(self.ids), misfit(profile, histogram), mean, busiest)
-        return profile.with_record(recorded)
+        return replace(profile, recorded=recorded)
 
     def state(self) -> dict[str, Any]:
         """All that was counted, and what of; arrays are numpy's."""

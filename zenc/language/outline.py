@@ -103,13 +103,10 @@ class _OutlineReader:
             comments = self._comments()
             if self._peek() in ("", "}"):
                 return tuple(items), comments
-            items.append(self._item(kind, comments))
-
-    def _item(self, kind: Kind, above: tuple[OutlineToken, ...]) -> Item:
-        clauses = [self._clause(kind, above)]
-        while kind in _BEGIN and clauses[-1].body and self._peek() == "else":
-            clauses.append(self._clause(kind, self._comments()))
-        return tuple(clauses)
+            clauses = [self._clause(kind, comments)]
+            while kind in _BEGIN and clauses[-1].body and self._peek() == "else":
+                clauses.append(self._clause(kind, self._comments()))
+            items.append(tuple(clauses))
 
     def _clause(self, kind: Kind, above: tuple[OutlineToken, ...]) -> Clause:
         head = self._head(kind)

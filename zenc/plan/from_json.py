@@ -84,10 +84,6 @@ def _in_range(value: N, least: N, most: N) -> N:
     return value
 
 
-def _number(value: object) -> int | float:
-    return value if isinstance(value, float) else _of_type(value, int)
-
-
 class _PlanReader:
     def __init__(self, sources: dict[str, Source]) -> None:
         self.sources = sources
@@ -111,10 +107,14 @@ class _PlanReader:
         if announces:
             _ensure_alone(tiers, phases)
         _ensure_meaning(phases)
+        given = _of_type(data["parameters"], dict)
+        parameters = {
+            name: value if isinstance(value, float) else _of_type(value, int) for name, value in given.items()
+        }
         return Plan(
             scheme=_of_type(data["scheme"], str),
             doc=_of_type(data["doc"], str),
-            parameters=tuple((name, _number(value)) for name, value in _of_type(data["parameters"], dict).items()),
+            parameters=tuple(parameters.items()),
             size=size,
             mapping=mapping,
             unit=Unit(data["unit"]),

@@ -40,14 +40,12 @@ def ensure(statement: Require, scope: Scope) -> None:
     if not holds.all():
         message = statement.message or "what this schedule requires does not hold"
         place = statement.condition.span or statement.span
-        raise UnmetError(Diagnostic("unmet-requirement", message, place, (_why(statement, scope.where(~holds)),)))
-
-
-def _why(statement: Require, scope: Scope) -> str:
-    values = {name: scope.values[name] for name in dict.fromkeys(names_in(statement.condition))}
-    first = {name: value[0] if isinstance(value, np.ndarray) else value for name, value in values.items()}
-    known = " and ".join(f"{name} is {value}" for name, value in first.items())
-    return f"'{expression_text(statement.condition)}' does not hold" + (f" where {known}" if known else "")
+        failing = scope.where(~holds)
+        values = {name: failing.values[name] for name in dict.fromkeys(names_in(statement.condition))}
+        first = {name: value[0] if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        known = " and ".join(f"{name} is {value}" for name, value in first.items())
+        why = f"'{expression_text(statement.condition)}' does not hold" + (f" where {known}" if known else "")
+        raise UnmetError(Diagnostic("unmet-requirement", message, place, (why,)))
 
 
 def ensure_all(plan: Plan, size: int) -> None:

@@ -137,7 +137,7 @@ class _Unroller:
         """The moves of ``phase``, a step at a time."""
         scope = self._enter(plan, phase)
         try:
-            yield from self._steps(phase.block, scope)
+            yield from (joined(moves) for step in self._lazily(phase.block, scope) if (moves := list(step)))
         except EvaluationError as error:
             self.found.append(self._noted(error.diagnostic))
 
@@ -150,12 +150,6 @@ class _Unroller:
             self.found.append(self._noted(error.diagnostic))
         if self.found:
             raise VerificationError(self.found)
-
-    def _steps(self, block: Block, scope: Scope) -> Iterator[Round]:
-        for step in self._lazily(block, scope):
-            moves = list(step)
-            if moves:
-                yield joined(moves)
 
     def _lazily(self, block: Block, scope: Scope) -> Iterator[Iterator[Round]]:
         """Every step of ``block``, as the moves of its statements that make any."""

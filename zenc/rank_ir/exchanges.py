@@ -67,11 +67,6 @@ class RankStep:
     sends: dict[int, list[Piece]] = field(default_factory=dict)
     receives: dict[int, list[Piece]] = field(default_factory=dict)
 
-    @property
-    def parts(self) -> frozenset[int]:
-        """Those of which it moves anything."""
-        return frozenset(piece.part for each in (self.sends, self.receives) for of in each.values() for piece in of)
-
 
 RankSchedule: TypeAlias = dict[str, list[RankStep]]
 """The steps of one rank by the name of their phase; a step without messages of this rank is left out."""

@@ -97,33 +97,23 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
     in_main = program.main.schemes
     report.twins("scheme", ((each.name.text, each.name.span) for each in in_main))
     by_name = {scheme.name.text: scheme for file in reversed(program.files) for scheme in file.schemes}
+    file, notes = program.main.source.name, (f"schemes: {', '.join(by_name)}",) if by_name else ()
     if name is not None:
         if name in by_name:
             return by_name[name]
-        message = f"{program.main.source.name} has no scheme '{name}'{did_you_mean(name, by_name)}"
-        raise SchemeError(Diagnostic("unknown-scheme", message, notes=_note_names(by_name)))
+        message = f"{file} has no scheme '{name}'{did_you_mean(name, by_name)}"
+        raise SchemeError(Diagnostic("unknown-scheme", message, notes=notes))
     if not in_main:
-        raise SchemeError(_no_scheme(program))
+        names = [schedule.name.text for schedule in program.main.schedules if schedule.name]
+        has = (f"it has schedules: {', '.join(names)}",) if names else ()
+        place = next((other.span for other in (*program.main.schedules, *program.main.imports)), None)
+        raise SchemeError(Diagnostic("no-scheme", f"{file} has no scheme", place, has, "write scheme NAME { ... }"))
     if len({scheme.name.text for scheme in in_main}) == 1:
         return in_main[0]
-    message = f"{program.main.source.name} has several schemes"
+    message = f"{file} has several schemes"
     first = in_main[0].name.text
     help = f"choose one by its name: --scheme {first}; in Python zenc.compile(..., scheme={first!r})"
-    raise SchemeError(Diagnostic("several-schemes", message, in_main[1].name.span, _note_names(by_name), help))
-
-
-def _note_names(schemes: Mapping[str, syntax.SchemeSyntax]) -> tuple[str, ...]:
-    return (f"schemes: {', '.join(schemes)}",) if schemes else ()
-
-
-def _no_scheme(program: SourceFiles) -> Diagnostic:
-    """The diagnostic, at the first declaration of the main file."""
-    message = f"{program.main.source.name} has no scheme"
-    names = [schedule.name.text for schedule in program.main.schedules if schedule.name]
-    notes = (f"it has schedules: {', '.join(names)}",) if names else ()
-    declarations: list[syntax.Schedule | syntax.Import] = [*program.main.schedules, *program.main.imports]
-    place = declarations[0].span if declarations else None
-    return Diagnostic("no-scheme", message, place, notes, help="write scheme NAME { ... }")
+    raise SchemeError(Diagnostic("several-schemes", message, in_main[1].name.span, notes, help))
 
 
 def _resolve_choice(

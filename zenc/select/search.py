@@ -226,13 +226,9 @@ class _Search:
             return
         self._plans[plan.digest] = plan
         ensure_all(plan, self.size)
-        cut = [_as_cut(profile, plan.unit) for profile in self.profiles]
+        cut = [  # as the scheme sees them: a row that is there has all of its elements
+            replace(each, units=each.units * each.width, width=1) if plan.unit is Unit.ELEMENT else each
+            for each in self.profiles
+        ]
         predictions = tuple(predict_on(plan, profile, self._network, self.calibration) for profile in cut)
         self.found.append(SearchResult(draft, plan, predictions))
-
-
-def _as_cut(profile: Profile, unit: Unit) -> Profile:
-    """``profile`` as a scheme with ``unit`` sees it: a row that is there has all of its elements."""
-    if unit is not Unit.ELEMENT or profile.width == 1:
-        return profile
-    return replace(profile, units=profile.units * profile.width, width=1)

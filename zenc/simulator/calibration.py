@@ -175,10 +175,13 @@ class Calibration:
         return {"zenc_calibration": VERSION, **{name: value for name, value in asdict(self).items() if name != "guess"}}
 
 
+NO_KERNELS: Mapping[str, Any] = MappingProxyType(dict.fromkeys(KERNELS, linear_kernel(0.0)))
+"""Kernels that take no time, by name."""
+
+
 def bandwidth_only(name: str, bandwidth: float = 1e9) -> Calibration:
     """Time is bytes over ``bandwidth``: latencies, kernels and what receivers lose take nothing."""
-    at_once: dict[str, Any] = dict.fromkeys(KERNELS, linear_kernel(0.0))
-    return Calibration(name, bandwidth, efficiency=1.0, step=0.0, message=0.0, fan_in=0.0, call=0.0, **at_once)
+    return Calibration(name, bandwidth, efficiency=1.0, step=0.0, message=0.0, fan_in=0.0, call=0.0, **NO_KERNELS)
 
 
 def complain(problems: list[tuple[bool, str]]) -> None:

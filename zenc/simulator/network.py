@@ -90,13 +90,6 @@ Network: TypeAlias = Switch | Cluster
 """Links with bandwidths and latencies [links], and the routes over them."""
 
 
-def network_of(topology: Topology | None, size: int, bandwidth: float) -> Network:
-    """The network of ``topology``, or one switch with ``bandwidth`` for each of ``size`` ranks."""
-    if topology is None:
-        return Switch(size, bandwidth)
-    return star_of(topology) or Cluster(topology)
-
-
 def star_of(topology: Topology) -> Switch | None:
     """``topology`` as a switch, where all ranks are on one, and by equal links."""
     if len(topology.switches) != 1 or topology.size < 2:

@@ -19,7 +19,7 @@ from zenc.plan.ir import Plan
 from zenc.simulator.calibration import DEFAULTS, FAN_IN_SHARE, Calibration
 from zenc.simulator.compute_model import Computing, computing
 from zenc.simulator.event_sim import Clock, Costs, SimulatedSpan, run
-from zenc.simulator.network import Network, network_of
+from zenc.simulator.network import Cluster, Network, Switch, star_of
 from zenc.simulator.symmetry import ClassProgram, Stage, bytes_by_rank, program
 from zenc.topology.model import Topology
 
@@ -104,11 +104,13 @@ def predict(
 
 
 def network(topology: Topology | None, size: int, calibration: Calibration) -> Network:
-    """The links between ``size`` ranks; raises CostError (``wrong-topology-size``) where the topology has others."""
+    """The links of ``topology``, or of a switch; raises CostError (``wrong-topology-size``) for another ``size``."""
     if topology is not None and topology.size != size:
         message = f"{topology.name} has {topology.size} ranks, and the scheme is to run on {size}"
         raise CostError(Diagnostic("wrong-topology-size", message, help="leave out the number of ranks"))
-    return network_of(topology, size, calibration.bandwidth)
+    if topology is None:
+        return Switch(size, calibration.bandwidth)
+    return star_of(topology) or Cluster(topology)
 
 
 def predict_on(

@@ -223,13 +223,11 @@ def chrome_trace(of: Prediction) -> dict[str, Any]:
         parts = (("starting", span.start, span.ready), (name, span.ready, span.sent), ("merge", span.sent, span.end))
         for what, start, end in parts:
             if end > start:
-                events.append(_event(what, members[span.rank], start, end, bytes if what == name else {}))
+                times = {"ts": start * 1e6, "dur": (end - start) * 1e6}
+                more = {"tid": members[span.rank], **times, "args": bytes if what == name else {}}
+                events.append({"ph": "X", "name": what, "pid": 0, **more})
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
 def _meta(name: str, row: int, text: str) -> dict[str, Any]:
     return {"ph": "M", "name": name, "pid": 0, "tid": row, "args": {"name": text}}
-
-
-def _event(name: str, row: int, start: float, end: float, more: dict[str, int]) -> dict[str, Any]:
-    return {"ph": "X", "name": name, "pid": 0, "tid": row, "ts": start * 1e6, "dur": (end - start) * 1e6, "args": more}

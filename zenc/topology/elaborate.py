@@ -74,8 +74,10 @@ class Declarer:
         match declaration:
             case Let(name, value):
                 self.environment.values[name] = self._integer(value)
-            case Require():
-                self._require(declaration)
+            case Require(condition, message):
+                if self._integer(condition) == 0:
+                    message = message or "what this topology requires does not hold"
+                    self.report.error("unmet-requirement", message, condition.span)
             case syntax.ForEach():
                 self._for_each(declaration)
             case syntax.When(condition, then, otherwise):
@@ -102,11 +104,6 @@ class Declarer:
 
     def _integer(self, value: Expression) -> int | None:
         return constant_integer(value, self.environment, self.report)
-
-    def _require(self, require: Require) -> None:
-        if self._integer(require.condition) == 0:
-            message = require.message or "what this topology requires does not hold"
-            self.report.error("unmet-requirement", message, require.condition.span)
 
     def _for_each(self, loop: syntax.ForEach) -> None:
         first, last = self._integer(loop.first), self._integer(loop.last)

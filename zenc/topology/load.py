@@ -132,17 +132,12 @@ def choose_topology(program: SourceFiles, name: str | None) -> syntax.TopologySy
     if len({topology.name.text for topology in here}) == 1:
         return here[0]
     if not here:
-        help = "write topology NAME { ... }"
-        raise TopologyError(Diagnostic("no-topology", f"{file} has no topology", _start_of(program), help=help))
+        others = (*program.main.schemes, *program.main.schedules, *program.main.imports)
+        place, help = next((other.span for other in others), None), "write topology NAME { ... }"
+        raise TopologyError(Diagnostic("no-topology", f"{file} has no topology", place, help=help))
     message = f"{file} has several topologies"
     help = f"choose one by its name: {file}:{here[0].name.text}"
     raise TopologyError(Diagnostic("several-topologies", message, here[1].name.span, listed, help))
-
-
-def _start_of(program: SourceFiles) -> Span | None:
-    main = program.main
-    spans = [*(s.span for s in main.schemes), *(s.span for s in main.schedules), *(i.span for i in main.imports)]
-    return spans[0] if spans else None
 
 
 Values = Mapping[str, "int | float | str"]

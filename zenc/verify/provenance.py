@@ -101,7 +101,11 @@ class Provenance:
         only[np.arange(len(origin)), origin // 64] = bit_of(origin)
         lacking = limited & ((pieces & only).any(axis=1) == 0)
         if lacking.any():
-            return [self._nothing_to_send(rows, int(np.argmax(lacking)), number)]
+            row = int(np.argmax(lacking))
+            src, part = int(rows.src[row]), int(rows.part[row])
+            contribution = self._contribution(int(rows.origin[row]), part)
+            message = f"rank {src} has nothing of {contribution} to send ({self.phase.name}, step {number})"
+            return [self._at(int(rows.line[row]), "nothing-to-send", message, (self._holds(src, part),))]
         pieces[limited] = only[limited]
         sent[limited] = self.begun[origin, rows.part][limited] if self.pushes_ended else only[limited]
         return []
@@ -174,7 +178,10 @@ class Provenance:
         if len(place) and np.bincount(place).max() > 1:
             again[np.setdiff1d(np.arange(len(place)), np.unique(place, return_index=True)[1])] = True
         if again.any():
-            return [self._again(rows, int(np.argmax(again)), number)]
+            row = int(np.argmax(again))
+            move = f"from rank {rows.src[row]} ({self.phase.name}, step {number})"
+            message = f"rank {rows.dst[row]} gets part {rows.part[row]} again, {move}: it has it complete"
+            return [self._at(int(rows.line[row]), "pulled-twice", message)]
         self.have[rows.dst, rows.part] = self.have[rows.src, rows.part]
         self.fingerprints[rows.dst, rows.part] = self.fingerprints[rows.src, rows.part]
         everyone = np.full(len(place), self.size, dtype=np.int64)
@@ -188,12 +195,6 @@ class Provenance:
     def members(self, rank: int, part: int) -> list[int]:
         """The ranks whose contributions ``rank`` holds of ``part``."""
         return ranks_in(self.have[rank, part])
-
-    def _nothing_to_send(self, rows: Deliveries, row: int, number: int) -> Diagnostic:
-        src, part, origin = int(rows.src[row]), int(rows.part[row]), int(rows.origin[row])
-        contribution = self._contribution(origin, part)
-        message = f"rank {src} has nothing of {contribution} to send ({self.phase.name}, step {number})"
-        return self._at(int(rows.line[row]), "nothing-to-send", message, (self._holds(src, part),))
 
     def _twice(self, rows: Deliveries, group: Ints, number: int) -> Diagnostic:
         """The first contribution that ``group``, the rows of one receiver and part, brings where it is already."""
@@ -225,12 +226,6 @@ class Provenance:
         owners = np.flatnonzero(self.complete()[:, part]).tolist()
         note = f"part {part} is complete at {named(owners)}" if owners else f"no rank has part {part} complete"
         return self._at(int(rows.line[row]), "sent-incomplete", message, (note,))
-
-    def _again(self, rows: Deliveries, row: int, number: int) -> Diagnostic:
-        src, dst, part = int(rows.src[row]), int(rows.dst[row]), int(rows.part[row])
-        move = f"from rank {src} ({self.phase.name}, step {number})"
-        message = f"rank {dst} gets part {part} again, {move}: it has it complete"
-        return self._at(int(rows.line[row]), "pulled-twice", message)
 
     def _contribution(self, rank: int, part: int) -> str:
         """What ``rank`` contributed to ``part``, in words."""

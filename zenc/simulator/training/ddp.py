@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from math import ceil
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.scheme.resolve import resolve
-from zenc.simulator.calibration import KERNELS, Calibration, linear_kernel
+from zenc.simulator.calibration import NO_KERNELS, Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, predict_on
 from zenc.wire.constants import DTYPE_BYTES
@@ -45,7 +44,7 @@ def sparse(profile: Profile, way: Network, calibration: Calibration) -> Predicti
     more = ceil(INDEX_MORE / DTYPE_BYTES[profile.dtype])
     step, message = ROUNDS * calibration.step, ROUNDS * calibration.message
     wire = replace(profile, width=profile.width + more)
-    found = predict_on(_gather(), wire, way, replace(calibration, **_no_kernels(), step=step, message=message))
+    found = predict_on(_plan(sparse=True), wire, way, replace(calibration, **NO_KERNELS, step=step, message=message))
     adding = _adding(profile, way.size, calibration) * calibration.slowdown(way.size)
     return replace(found, scheme="DDP, sparse", seconds=found.seconds + adding, kernels=found.kernels + adding)
 
@@ -53,9 +52,9 @@ def sparse(profile: Profile, way: Network, calibration: Calibration) -> Predicti
 def dense(units: float, dtype: str, way: Network, calibration: Calibration, on_gpu: bool = False) -> Prediction:
     """An all-reduce of so many values, by gloo or NCCL."""
     step = min(calibration.step, NCCL_STEP) if on_gpu else calibration.step
-    wire = replace(calibration, **_no_kernels(), step=step, message=0.0 if on_gpu else calibration.message)
+    wire = replace(calibration, **NO_KERNELS, step=step, message=0.0 if on_gpu else calibration.message)
     whole = Profile("dense", max(1, round(units)), 1, dtype, None, (((1.0, 1.0),),))
-    found = predict_on(_ring(), whole, way, wire)
+    found = predict_on(_plan(sparse=False), whole, way, wire)
     return replace(found, scheme="DDP, dense")
 
 
@@ -67,15 +66,6 @@ def _adding(profile: Profile, size: int, calibration: Calibration) -> float:
     return each + units * profile.unit_bytes / ADDED_BYTES
 
 
-def _no_kernels() -> dict[str, Any]:
-    return dict.fromkeys(KERNELS, linear_kernel(0.0))
-
-
 @cache
-def _gather() -> Plan:
-    return lower(resolve(load_text(GATHER, "ddp_sparse.zen"))[0])
-
-
-@cache
-def _ring() -> Plan:
-    return lower(resolve(load_file(locate("dense_ring")))[0])
+def _plan(sparse: bool) -> Plan:
+    return lower(resolve(load_text(GATHER, "ddp_sparse.zen") if sparse else load_file(locate("dense_ring")))[0])
