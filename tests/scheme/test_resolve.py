@@ -101,10 +101,10 @@ def test_all_that_is_wrong_with_a_hash_is_told_at_once() -> None:
 
 
 def test_two_schedules_give_a_push_and_a_pull() -> None:
-    both = scheme_of(f"scheme a {{ communication: point_to_point then ring {REST} }}").communication
+    both = scheme_of(f"scheme a {{ communication: point_to_point then ring {REST} }}").tiers[-1].communication
     assert both.name == "point_to_point then ring"
-    assert both.push == scheme_of(f"scheme a {{ communication: point_to_point {REST} }}").communication.push
-    assert both.pull == scheme_of(f"scheme a {{ communication: ring {REST} }}").communication.pull
+    assert both.push == scheme_of(f"scheme a {{ communication: point_to_point {REST} }}").tiers[-1].communication.push
+    assert both.pull == scheme_of(f"scheme a {{ communication: ring {REST} }}").tiers[-1].communication.pull
 
 
 def test_constants_go_in_as_literals_and_other_arguments_as_a_let() -> None:
@@ -122,8 +122,8 @@ def test_constants_go_in_as_literals_and_other_arguments_as_a_let() -> None:
 
 def test_parameters_of_the_scheme_go_into_its_own_schedule() -> None:
     text = "scheme a(k = 3) { communication: schedule { push { step { send all to rank + k } } pull { } } " + REST + "}"
-    assert scheme_of(text, {"k": "0x10"}).communication.push == parse_block("step { send all to rank + 16 }")
-    assert scheme_of(text).communication.name == "schedule"
+    assert scheme_of(text, {"k": "0x10"}).tiers[-1].communication.push == parse_block("step { send all to rank + 16 }")
+    assert scheme_of(text).tiers[-1].communication.name == "schedule"
 
 
 def test_values_given_from_outside() -> None:

@@ -64,7 +64,7 @@ def test_a_shipped_scheme_may_have_a_schedule_of_a_name_that_is_taken():
         "scheme a { tier x(2): dense_ring tier y: torus2d }"
     )
     communication = resolve(load_text(text), "a")[0].tiers[1].communication
-    assert communication.push == scheme_of("scheme a { tier x: torus2d }").communication.push
+    assert communication.push == scheme_of("scheme a { tier x: torus2d }").tiers[-1].communication.push
 
 
 def test_arguments_reach_the_schemes_of_tiers():

@@ -161,12 +161,11 @@ def _communication(name: str, schedule: Schedule, push: Block, pull: Block) -> C
 
 
 def _word_text(word: Word) -> str:
-    values = [(each.name, each.value) for each in word.arguments]
-    texts = [
-        (name, str(value.value) if isinstance(value, Number) else expression_text(value)) for name, value in values
-    ]
-    given = ", ".join(f"{name.text} = {text}" if name else text for name, text in texts)
-    return f"{word.name.text}({given})" if given else word.name.text
+    given: list[str] = []
+    for each in word.arguments:
+        value = str(each.value.value) if isinstance(each.value, Number) else expression_text(each.value)
+        given.append(f"{each.name.text} = {value}" if each.name else value)
+    return f"{word.name.text}({', '.join(given)})" if given else word.name.text
 
 
 DEFAULT_ANNOUNCE = "point_to_point"

@@ -229,13 +229,16 @@ def _calibration(data: dict[str, Any]) -> Calibration:
     if strange := sorted(set(data) - known) + sorted(known - set(data)):
         raise ValueError(f"{', '.join(strange)}: missing, or unknown")
     for name in KERNELS:
-        curve = tuple((_number(units), _number(seconds)) for units, seconds in data[name].pop("curve"))
-        data[name] = Kernel(curve, **{key: _number(value) for key, value in data[name].items()})
+        data[name] = _kernel(**data[name])
     others = {"name", "cores", *KERNELS, *(["spread"] if data["spread"] is None else [])}
     numbers = {k: _number(v) for k, v in data.items() if k not in others}
     if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
         raise ValueError("name is a text, cores a whole number or null")
     return Calibration(**{**data, **numbers})
+
+
+def _kernel(curve: Any, speed: Any) -> Kernel:
+    return Kernel(tuple((_number(units), _number(seconds)) for units, seconds in curve), _number(speed))
 
 
 def _number(value: Any) -> float:
