@@ -88,7 +88,10 @@ def _item(item: Item, indent: int, column: int) -> _Lines:
     """``column`` is the width of the keys that a plain entry is aligned with."""
     text = _one_line(item)
     if text is not None and _fits(text, indent):
-        return [_Line(_INDENT * indent + _aligned(text, column), _text_of(item[-1].beside))]
+        if column:
+            key, _, value = text.partition(": ")
+            text = f"{key}:".ljust(column + 2) + value
+        return [_Line(_INDENT * indent + text, _text_of(item[-1].beside))]
     lines: _Lines = []
     for place, clause in enumerate(item):
         lines += _comments(clause.above, indent, lines) if place else []
@@ -197,13 +200,6 @@ def _runs(items: Sequence[Item], indent: int) -> list[list[int]]:
         if is_plain and clause.head[0].text not in _UNALIGNED:
             runs[-1].append(place)
     return [run for run in runs if run]
-
-
-def _aligned(text: str, column: int) -> str:
-    if not column:
-        return text
-    key, _, value = text.partition(": ")
-    return f"{key}:".ljust(column + 2) + value
 
 
 def _align_comments(lines: _Lines) -> None:

@@ -63,7 +63,7 @@ class _Builder:
         self.root: Element | None = None
         self.parser: Any = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
+        self.parser.EndElementHandler = lambda _: self._open.pop()
         self.parser.StartDoctypeDeclHandler = self._refuse
         self.parser.EntityDeclHandler = self._refuse
         self.parser.UnparsedEntityDeclHandler = self._refuse
@@ -86,9 +86,6 @@ class _Builder:
             self._open[-1].children.append(element)
         self.root = self.root or element
         self._open.append(element)
-
-    def _end(self, _: str) -> None:
-        self._open.pop()
 
     def _refuse(self, *_: object) -> int:
         message = "this XML declares a document type or an entity, which no topology needs"
