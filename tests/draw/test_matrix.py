@@ -20,8 +20,7 @@ from zenc.analysis.expected_bytes import expected_bytes
 from zenc.api import draw as draw_file
 from zenc.draw import steps
 from zenc.draw.colour import ramp
-from zenc.draw.flows import MOST_RANKS, Flow, flows_of
-from zenc.draw.matrix import draw_matrix, step_class
+from zenc.draw.matrix import MOST_RANKS, Flow, draw_matrix, flows_of, step_class
 from zenc.draw.picture import MatrixPicture
 from zenc.draw.render import svg
 from zenc.draw.shown import StepRange

@@ -76,15 +76,11 @@ def compile_(
         common.print_json({"ok": True, "directory": str(where), "manifest": artifact.manifest})
     else:
         plan, proved = artifact.plan, artifact.proved_sizes
-        group = common.format_sizes(proved) if plan.size is not None else _any(proved)
+        group = common.format_sizes(proved)
+        if plan.size is None:  # it is for no one number of ranks alone
+            whole = proved[0] == 1 and len(proved) == proved[-1]
+            group = f"any number of ranks{'' if whole else f' that it allows (proved for {group})'}"
         archs = f" ({listed(cubin.arch for cubin in artifact.cubins)})" if target == "cuda" else ""
         print(f"{where}: {artifact.name} for {group}, target {target}{archs}, plan {artifact.digest[:12]}")
         if artifact.choosing:
             print(f"  it chooses from {', '.join(artifact.choosing.candidates)}")
-
-
-def _any(proved: tuple[int, ...]) -> str:
-    """The group sizes of a plan that is for no one number of ranks alone."""
-    if proved[0] == 1 and len(proved) == proved[-1]:
-        return "any number of ranks"
-    return f"any number of ranks that it allows (proved for {common.format_sizes(proved)})"

@@ -10,8 +10,7 @@ import numpy as np
 
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.draw.arrows import LABELS, NODE_HEIGHT, PAD, Grid, Painter
-from zenc.draw.flows import Flows, flows_of
-from zenc.draw.matrix import draw_matrix
+from zenc.draw.matrix import Flows, draw_matrix, flows_of
 from zenc.draw.picture import Band, Bars, Line, MatrixPicture, Node, Row, SchedulePicture, Swatch, Text
 from zenc.draw.render import svg
 from zenc.draw.sheet import MARGIN, Sheet, cut
@@ -55,12 +54,13 @@ class _SchemeSheet(Sheet):
         lifelines = tuple(Line(grid.middle_of(r), top, grid.middle_of(r), self.y) for r in range(grid.size))
         self.y += 14
         self._legend(grid, painter, width)
+        steps = "; ".join(f"{s.phase} step {s.number}: {count(len(s.moves), 'move')}" for s in self.shown.steps[:40])
         return SchedulePicture(
             round(width),
             round(self.y + MARGIN),
             self.id,
             self.title,
-            self._description(),
+            f"{self.doc} {self.shown.facts}. Ranks are columns, time runs down. {steps}".strip(),
             tuple(self.texts),
             lifelines if self.shown.steps else (),
             tuple(self.rules),
@@ -69,10 +69,6 @@ class _SchemeSheet(Sheet):
             tuple(self.bands),
             tuple(self.swatches),
         )
-
-    def _description(self) -> str:
-        steps = "; ".join(f"{s.phase} step {s.number}: {count(len(s.moves), 'move')}" for s in self.shown.steps[:40])
-        return f"{self.doc} {self.shown.facts}. Ranks are columns, time runs down. {steps}".strip()
 
     def _groups(self, grid: Grid) -> None:
         """A line over the ranks of every group of the inner tiers, the outer ones first."""

@@ -32,7 +32,7 @@ Holdings: TypeAlias = npt.NDArray[np.bool_]
 
 MOST_RANKS = 16
 MOST_MOVES = 2_500
-"""Ranks and moves of one drawing, beyond which nobody can follow an arrow; ``zenc.draw.flows`` is for more ranks."""
+"""Ranks and moves of one drawing, beyond which nobody can follow an arrow; ``zenc.draw.matrix`` is for more ranks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,9 +121,6 @@ class SparsityProbe:
         slow = replace(DEFAULTS, bandwidth=DEFAULTS.bandwidth / _SLOWER)
         predictions = [predict(plan, size, profile, None, at).seconds for at in (DEFAULTS, slow) for plan in self.plans]
         agreed = self.communicator.allreduce_max(predictions)
-        return [_model(*pair) for pair in zip(agreed[: len(self.plans)], agreed[len(self.plans) :], strict=True)]
-
-
-def _model(seconds: float, on_slow_links: float) -> Model:
-    transfer = max(0.0, (on_slow_links - seconds) / (_SLOWER - 1))
-    return Model(max(0.0, seconds - transfer), transfer)
+        pairs = zip(agreed[: len(self.plans)], agreed[len(self.plans) :], strict=True)
+        transfers = [(seconds, max(0.0, (on_slow_links - seconds) / (_SLOWER - 1))) for seconds, on_slow_links in pairs]
+        return [Model(max(0.0, seconds - transfer), transfer) for seconds, transfer in transfers]

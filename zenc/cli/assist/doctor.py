@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from textwrap import fill
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 from zenc.cli.common import JsonOption, print_json, reporting
@@ -52,9 +52,6 @@ def _text(finding: Finding) -> str:
     advice = [] if finding.status == "good" else [f"do: {finding.help}"] if finding.help else []
     more = [f"see: zenc help {finding.id}"] if finding.id else []
     head = f"{finding.status:8} {finding.name:13} {finding.value}"
-    return "\n".join([head, *(_indented(line) for line in (*finding.notes, *advice, *more))])
-
-
-def _indented(line: str) -> str:
     edge = " " * 23
-    return fill(line, WIDTH, initial_indent=edge, subsequent_indent=edge + "  ", break_long_words=False)
+    layout = TextWrapper(WIDTH, initial_indent=edge, subsequent_indent=edge + "  ", break_long_words=False)
+    return "\n".join([head, *(layout.fill(line) for line in (*finding.notes, *advice, *more))])
