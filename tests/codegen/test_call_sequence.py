@@ -58,7 +58,7 @@ def test_no_text_of_a_user_reaches_the_code():
     every = lower_all(plan_of(text, scheme="evil"), 4)
     code = render_sequence(every)
     assert "evil" not in code + render_sequence(every, DATA)
-    assert re.findall(r'"[^"\n]*"', code) == ['"zenc_host/call/entry.h"', '"C"']
+    assert re.findall(r'"[^"\n]*"', code) == ['"zenc_host/entry.h"', '"C"']
 
 
 def test_several_ranks_share_a_unit():

@@ -79,7 +79,7 @@ class CallProgram:
 
     @property
     def words(self) -> list[int]:
-        """The table, as ``templates/cuda/zenc_host/call/table.h`` reads it."""
+        """The table, as ``templates/cuda/zenc_host/table.h`` reads it."""
         rows = [_word(word) for row in (*self.segments, *self.cuts) for word in row]
         counts = [self.size, self.rank, self.parts, len(self.segments), len(self.cuts), len(self.pieces)]
         found = [*counts, *rows, *self.pieces]

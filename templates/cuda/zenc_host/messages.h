@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "zenc_host/call/segment_state.h"
+#include "zenc_host/segments.h"
 
 namespace zenc {
 

@@ -2,7 +2,7 @@
 // memory.
 #include <thread>
 
-#include "zenc_host/launch/hash_insert.h"
+#include "zenc_host/pack.h"
 
 using namespace zenc;
 

@@ -1,5 +1,5 @@
 // A gradient packed by the launchers, in a device's memory, and fetched from there.
-#include "zenc_host/launch/pack.h"
+#include "zenc_host/pack.h"
 
 #include <algorithm>
 #include <thread>

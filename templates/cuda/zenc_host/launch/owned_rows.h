@@ -3,8 +3,8 @@
 #pragma once
 
 #include "zenc/loads.h"
-#include "zenc_host/call/segment_state.h"
 #include "zenc_host/launch/sort_duplicates.h"
+#include "zenc_host/segments.h"
 
 namespace zenc {
 

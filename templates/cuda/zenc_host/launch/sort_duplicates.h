@@ -1,7 +1,7 @@
 // Launchers: the inputs of a gradient in which units come several times, in the order of their rows.
 #pragma once
 
-#include "zenc_host/launch/rank.h"
+#include "zenc_host/segment_kernels.h"
 
 namespace zenc {
 

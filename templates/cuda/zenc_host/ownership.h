@@ -3,7 +3,7 @@
 // counts of the call.
 #pragma once
 
-#include "zenc_host/call/segment_jobs.h"
+#include "zenc_host/jobs.h"
 #include "zenc_host/launch/owned_rows.h"
 
 namespace zenc {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "zenc_host/call/entry.h"
+#include "zenc_host/entry.h"
 
 namespace zenc {
 

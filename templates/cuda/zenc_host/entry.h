@@ -1,7 +1,7 @@
 // Entry of a call: it plays the program of the rank that calls.
 #pragma once
 
-#include "zenc_host/call/sequence.h"
+#include "zenc_host/sequence.h"
 
 namespace zenc {
 

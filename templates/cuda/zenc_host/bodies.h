@@ -2,8 +2,8 @@
 // are values without an index.
 #pragma once
 
-#include "zenc_host/call/segment_jobs.h"
-#include "zenc_host/launch/codec.h"
+#include "zenc_host/jobs.h"
+#include "zenc_host/segment_kernels.h"
 
 namespace zenc {
 

@@ -1,13 +1,33 @@
-// Launchers: this rank's own gradient becomes the segments of all parts. First its bitmap and ranks; then,
-// when the host knows the counts, the values.
+// This rank's own gradient becomes the segments of all parts. First its bitmap and ranks, under hierarchical
+// hashing by way of a hash memory; then, when the host knows the counts, the values.
 #pragma once
 
-#include "zenc_host/call/segment_state.h"
-#include "zenc_host/launch/capacity.h"
-#include "zenc_host/launch/hash_insert.h"
+#include "zenc/hash.h"
+#include "zenc_host/capacity.h"
+#include "zenc_host/driver.h"
 #include "zenc_host/launch/sort_duplicates.h"
+#include "zenc_host/queue.h"
+#include "zenc_host/segments.h"
 
 namespace zenc {
+
+static const Kernel COLLECT_UNITS("zenc_collect_units");
+static const Kernel MARK_COLLECTED("zenc_mark_collected");
+
+// Sets the bits of the call's ids in the bitmap of all parts, which is cleared; slots [n] and *status are
+// those of zenc_mark_units.
+inline void collect_units(Queue& queue, u64* bitmap, i64* slots, u64* status) {
+    const Call& call = queue.call;
+    const u64 n = static_cast<u64>(call.n), rows = queue.partition.parts;
+    const HashRows memory_of(call.r1, call.r2, n, rows);
+    u64* const memory = queue.allocate<u64>(memory_of.words(rows));
+    queue.clear(memory, 8 * memory_of.words(rows));
+    queue.launch(COLLECT_UNITS, Queue::blocks_for(n), 1, queue.partition, call.ids, call.n, memory,
+                 memory_of.parallel, memory_of.serial, bitmap, slots, status);
+    queue.launch(MARK_COLLECTED, Queue::blocks_for(memory_of.cells()), rows_for(rows), queue.partition,
+                 memory, memory_of.parallel, memory_of.serial, bitmap);
+    queue.release(memory, memory_of.words(rows));
+}
 
 static const Kernel MARK_UNITS("zenc_mark_units");
 static const Kernel MARK_DENSE("zenc_mark_dense", Typed::YES);
@@ -216,3 +236,19 @@ private:
 };
 
 }  // namespace zenc
+
+extern "C" {
+
+// The 64-bit words of the tables, or OUT_OF_RANGE for more units than can be hashed.
+ZENC_EXPORT zenc::i64 zenc_table_words(zenc::i64 units, zenc::i64 parts) {
+    if (static_cast<zenc::u64>(units) > zenc::MOST_HASHED_UNITS) return zenc::OUT_OF_RANGE;
+    return static_cast<zenc::i64>(
+        zenc::HashTables::words(static_cast<zenc::u64>(units), static_cast<zenc::u64>(parts)));
+}
+
+// They depend on h0 alone, which is the same for any number of further functions.
+ZENC_EXPORT void zenc_build_tables(zenc::u64 seed, zenc::i64 units, zenc::i64 parts, zenc::u64* out) {
+    const auto u = static_cast<zenc::u64>(units), p = static_cast<zenc::u64>(parts);
+    zenc::HashTables(u, p, out).build(zenc::HashFamily<1>(seed), u, p);
+}
+}

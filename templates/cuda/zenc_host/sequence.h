@@ -1,8 +1,8 @@
 // The statements of rank programs: what one rank does with numbered segments in a call.
 #pragma once
 
-#include "zenc_host/call/ownership.h"
-#include "zenc_host/nccl/payloads.h"
+#include "zenc_host/bodies.h"
+#include "zenc_host/ownership.h"
 
 namespace zenc {
 

@@ -1,0 +1,156 @@
+// Launchers of kernels that segments go through: ranks, the index to bytes and back, segments made from
+// others of the same part, and the complete ones of all parts, which become the result of the call.
+#pragma once
+
+#include "zenc/work.h"
+#include "zenc_host/queue.h"
+#include "zenc_host/segments.h"
+
+namespace zenc {
+
+static const Kernel RANK("zenc_rank");
+
+// The ranks of every segment.
+inline void rank(Queue& queue, const Segments& segments) {
+    const u64 numbers = words_ranked(64 * most_words(segments));
+    const u64 words = scan_words(numbers);
+    u64* const work = queue.allocate_cleared<u64>(words * segments.size());
+    queue.launch(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), rows_for(segments.size()), segments,
+                 number_of(segments), work, words);
+}
+
+static const Kernel ENCODE_INDEX("zenc_encode_index");
+static const Kernel DECODE_INDEX("zenc_decode_index");
+
+inline u64 most_index_words(const Segments& segments) {
+    return most(segments, [](const Segment& segment) {
+        return index_bytes(segment.format, segment.slots, segment.count) / 8;
+    });
+}
+
+// The index of every segment, and zeros behind its values. Bitmap and ranks are there.
+inline void encode(Queue& queue, const Segments& segments) {
+    if (segments.empty()) return;
+    const u64 words = most_words(segments), index = most_index_words(segments);
+    queue.launch(ENCODE_INDEX, Queue::blocks_for(words < index ? index : words), rows_for(segments.size()),
+                 segments, number_of(segments), row_bytes(queue.call));
+}
+
+// The high words of every elias_fano index as a bitmap with room for ranks, which say where each tile of
+// slots begins; of other segments nothing.
+inline Segments high_words(Queue& queue, const Segments& segments) {
+    Segments found(segments.size(), Segment{});
+    for (u64 i = 0; i < segments.size(); ++i) {
+        if (segments[i].format != FORMAT_ELIAS_FANO) continue;
+        const EliasFano shape(segments[i].slots, segments[i].count);
+        found[i].bitmap = reinterpret_cast<u64*>(segments[i].index) + shape.low_words;
+        found[i].slots = 64 * shape.high_words;
+        found[i].ranks = queue.allocate<u64>(ranks_of(found[i].slots));
+    }
+    return found;
+}
+
+// Bitmap and ranks of every segment from its index. Returns a status for each, on the device: 0 if it is a
+// segment of its count; else it becomes empty.
+inline const i64* decode(Queue& queue, const Segments& segments) {
+    if (segments.empty()) return nullptr;
+    const Segments high = high_words(queue, segments);
+    Segments ranked;
+    for (const Segment& each : high)
+        if (each.ranks != nullptr) ranked.push_back(each);
+    if (!ranked.empty()) rank(queue, ranked);
+    auto* const checks = queue.allocate_cleared<Check>(segments.size());
+    auto* const status = queue.allocate<i64>(segments.size());
+    const u64 tiles = tiles_of_words(64 * most_words(segments)), work = 1 + tiles;
+    queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), rows_for(segments.size()), segments, high,
+                 number_of(segments), checks, status, queue.allocate_cleared<u64>(work * segments.size()),
+                 work);
+    for (const Segment& each : ranked) queue.release(each.ranks, ranks_of(each.slots));
+    return status;
+}
+
+static const Kernel SUM("zenc_sum", Typed::YES);
+static const Kernel MERGE("zenc_merge", Typed::YES);
+static const Kernel FILL("zenc_fill");
+static const Kernel MARK_NONZERO("zenc_mark_nonzero");
+static const Kernel SPREAD("zenc_spread");
+
+// Bitmap and ranks of to[i] = the union of its pieces, which are in `from`; and the sums of their values,
+// added in their order, where to[i] has room for some.
+inline void sum(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
+    const u64 tiles = tiles_summed(64 * most_words(to), static_cast<u64>(row_bytes(queue.call)));
+    u64* const work = queue.allocate_cleared<u64>((1 + tiles) * to.size());
+    queue.launch(SUM, Queue::blocks_for_tiles(tiles, 1), rows_for(to.size()), to, number_of(to), pieces, from,
+                 queue.call.width, work, 1 + tiles);
+}
+
+// The values of to[i] = the sum of those of its pieces, added in their order. Bitmap and ranks are there.
+inline void merge(Queue& queue, const Segments& to, const std::vector<Pieces>& pieces, const Segments& from) {
+    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
+    queue.launch(MERGE, blocks, rows_for(to.size()), to, number_of(to), pieces, from, queue.call.width);
+}
+
+// The bitmap of to[i] = from[i]'s with all slots that to[i].format fills up. Ranks of `from` are there.
+inline void fill(Queue& queue, const Segments& from, const Segments& to) {
+    queue.launch(FILL, Queue::blocks_for(most_words(to)), rows_for(to.size()), from, to, number_of(to));
+}
+
+// The bitmap of to[i] = the slots of from[i] whose rows are not all zero.
+inline void mark_nonzero(Queue& queue, const Segments& from, const Segments& to) {
+    queue.launch(MARK_NONZERO, Queue::blocks_for(32 * most_words(to)), rows_for(to.size()), from, to,
+                 number_of(to), value_bytes(queue.call), queue.call.width);
+}
+
+// The values of to[i] = those of from[i] in the slots that to[i] has, +0 where from[i] has none.
+inline void spread(Queue& queue, const Segments& from, const Segments& to) {
+    const u64 blocks = blocks_for_rows(to, static_cast<u64>(row_bytes(queue.call)));
+    queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
+}
+
+static const Kernel EXPAND_DENSE("zenc_expand_dense");
+static const Kernel MARK_FOUND("zenc_mark_found");
+static const Kernel EXPAND_UNITS("zenc_expand_units");
+
+// Every unit of call.dense_out, but those that are +0 already; nothing where `veto` is there, and is not 0.
+inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
+    const Call& call = queue.call;
+    const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
+    const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
+    queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, row_bytes(call),
+                 veto, keeps_absent(call), call.dense_out);
+}
+
+// Whether slots are the same numbers as units: they ascend from part to part.
+inline bool slots_are_units(const Call& call) {
+    return call.block == 0 && call.tables == nullptr;
+}
+
+// The units of all parts as one segment, marked and ranked. Contiguous units have no need of it.
+inline Segment find_units(Queue& queue, const Segments& parts) {
+    Segment found = {};
+    const Call& call = queue.call;
+    if (slots_are_units(call)) return found;
+    found.slots = static_cast<u64>(call.units);
+    found.count = static_cast<u64>(call.count_out);
+    found.bitmap = queue.allocate_bitmap(words_of(found.slots));
+    found.ranks = queue.allocate<u64>(ranks_of(found.slots));
+    queue.clear(found.bitmap, 8 * words_of(found.slots));
+    queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), queue.partition, parts,
+                 found.bitmap);
+    rank(queue, {found});
+    return found;
+}
+
+// call.ids_out and call.values_out, of call.count_out units.
+inline void expand_units(Queue& queue, const Segments& parts) {
+    const Call& call = queue.call;
+    if (call.count_out == 0) return;
+    const Segments found = {find_units(queue, parts)};
+    const bool by_parts = found[0].bitmap == nullptr;
+    const Segments& rows = by_parts ? parts : found;
+    queue.launch(EXPAND_UNITS, blocks_for_rows(rows, static_cast<u64>(row_bytes(call))),
+                 rows_for(rows.size()), queue.partition, parts, found, row_bytes(call), call.ids_out,
+                 call.values_out);
+}
+
+}  // namespace zenc
