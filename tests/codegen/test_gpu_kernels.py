@@ -18,8 +18,7 @@ from zenc.codegen.render import UnitInputs, render
 from zenc.errors import BuildError
 
 SOURCES = {
-    "kernels.cu": '#include "zenc_cuda/primitives/platform.h"\n'
-    "ZENC_KERNEL(answer, (zenc::i64* out)) {\n    *out = 42;\n}\n"
+    "kernels.cu": '#include "zenc_cuda/platform.h"\nZENC_KERNEL(answer, (zenc::i64* out)) {\n    *out = 42;\n}\n'
 }
 SM_90 = Arch(9, 0)
 ELF = b"\x7fELF"
@@ -76,7 +75,7 @@ def test_the_name_has_the_whole_version(nvrtc):
 def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
     before = cache_key("source", ("-arch=sm_90",), "NVRTC 1")
     if change == "headers":
-        monkeypatch.setattr(gpu_kernels, "headers", lambda _target: {"cuda/zenc_cuda/kernels.h": "other"})
+        monkeypatch.setattr(gpu_kernels, "headers", lambda _target: {"cuda/zenc_cuda/rows.h": "other"})
     elif change == "zenc":
         monkeypatch.setattr(gpu_kernels, "__version__", "other")
     source = "other" if change == "source" else "source"
@@ -84,7 +83,7 @@ def test_everything_that_is_compiled_is_in_the_key(monkeypatch, change):
     assert cache_key(source, options, "NVRTC 2" if change == "compiler" else "NVRTC 1") != before
 
 
-MODULES = ("SEGMENTS", "DENSE_F32", "MERGE_F32", "EXPAND")
+MODULES = ("SEGMENTS", "PACK_F32", "SUM_F32", "EXPAND")
 """What a dense call of ``balanced`` over float32 launches kernels of."""
 
 
@@ -101,7 +100,7 @@ def test_a_module_has_its_kernels_alone(nvrtc):
 
 
 def test_headers_of_the_host_are_no_part_of_kernels():
-    assert "zenc_cuda/kernels.h" in gpu_kernels.device_headers() and "zenc/config.h" in gpu_kernels.device_headers()
+    assert "zenc_cuda/rows.h" in gpu_kernels.device_headers() and "zenc/config.h" in gpu_kernels.device_headers()
     assert not [name for name in gpu_kernels.device_headers() if "host" in name]
 
 

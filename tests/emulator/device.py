@@ -18,7 +18,7 @@ from zenc.wire.constants import TABLE_WORDS, THREADS
 from zenc.wire.structs import SEGMENT, ctypes_fields
 
 Argument = Any
-"""A contiguous array (its address), one of a ctypes type such as ``Segment * 3``, an integer, a Partition, or None."""
+"""A contiguous array (its address), one of a ctypes type such as ``Segment * 3``, an integer, a ByValue, or None."""
 
 
 class Segment(ctypes.Structure):
@@ -27,11 +27,25 @@ class Segment(ctypes.Structure):
     _fields_ = ctypes_fields(SEGMENT)
 
 
-class Partition(ctypes.Structure):
-    """A tensor in parts, as kernels get it by value (``zenc/geometry.h``). It keeps the ``arrays`` of its tables."""
+class ByValue(ctypes.Structure):
+    """What kernels get by value. It keeps the ``arrays`` that it leads to."""
+
+    arrays: Sequence[np.ndarray] = ()
+
+
+class Partition(ByValue):
+    """A tensor in parts, as kernels get it by value (``zenc/geometry.h``)."""
 
     _fields_ = (("numbers", ctypes.c_uint64 * 13), ("tables", ctypes.c_void_p))
-    arrays: Sequence[np.ndarray] = ()
+
+
+class IndexSets(ByValue):
+    """The index sets of all ranks as kernels get them by value (``zenc/launch.h``)."""
+
+    _fields_ = (
+        *(("sets", ctypes.c_void_p), ("ranks", ctypes.c_uint64), ("words", ctypes.c_uint64), ("far", ctypes.c_void_p)),
+        *((name, ctypes.c_void_p) for name in ("several", "owners", "starts")),
+    )
 
 
 class LaunchError(Exception):
@@ -96,7 +110,7 @@ class Device:
 
 
 def _words(argument: Argument, parameter: str) -> list[int]:
-    if isinstance(argument, Partition) and "Partition" in parameter:
+    if isinstance(argument, ByValue) and type(argument).__name__ in parameter:
         return list((ctypes.c_uint64 * (ctypes.sizeof(argument) // 8)).from_buffer(argument))
     return [_word(argument, parameter)]
 

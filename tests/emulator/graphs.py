@@ -22,7 +22,7 @@ NOT_CAPTURING, ACTIVE, INVALID = range(3)
 NON_BLOCKING = 1
 CELLS = 8
 KERNELS = """
-#include "zenc_cuda/primitives/platform.h"
+#include "zenc_cuda/platform.h"
 
 ZENC_KERNEL(add_one, (zenc::u64 * out)) { out[0] += 1; }
 

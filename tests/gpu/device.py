@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.emulator.device import LaunchError, Partition
+from tests.emulator.device import ByValue, LaunchError
 from tests.emulator.libraries import Failed, Libraries
 from tests.gpu.machine import Machine
 from tests.gpu.mirror import Mirror
@@ -47,8 +47,8 @@ class GpuDevice:
         finally:
             mirror.free()
 
-    def _run(self, function: int, grid: tuple[int, ...], threads: int, words: Sequence[int | Partition]) -> None:
-        values: list[Any] = [word if isinstance(word, Partition) else ctypes.c_uint64(word) for word in words]
+    def _run(self, function: int, grid: tuple[int, ...], threads: int, words: Sequence[int | ByValue]) -> None:
+        values: list[Any] = [word if isinstance(word, ByValue) else ctypes.c_uint64(word) for word in words]
         values.append((ctypes.c_uint64 * TABLE_WORDS)())  # CUDA reads it for kernels that take tables
         parameters = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         blocks = (*grid, 1, 1)[:3]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.emulator.device import Partition
+from tests.emulator.device import ByValue
 from tests.emulator.libraries import Libraries
 
 ALIGNMENT = 256
@@ -42,8 +42,8 @@ class Mirror:
         self.libraries.copy(self.owned[-1] + shift, start, size, self.stream)
         return self.owned[-1] + shift
 
-    def _word(self, argument: Any) -> int | Partition:
-        if isinstance(argument, Partition):
+    def _word(self, argument: Any) -> int | ByValue:
+        if isinstance(argument, ByValue):
             return self._led(argument)
         if isinstance(argument, np.ndarray):
             return self.address(argument.ctypes.data) if argument.nbytes else 0

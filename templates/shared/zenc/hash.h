@@ -1,6 +1,6 @@
 // Hierarchical hashing (Zen, OSDI 2025, Algorithm 1): h0 chooses the part of a unit, the same on every rank
 // and target; h1 .. hk choose its cell in a memory, in which the units of one call are collected part by part
-// (zenc_cpu/pack/hash_memory.h, zenc_cuda/pack/hash_insert.h). The slot of a unit is its rank among the
+// (zenc_cpu/pack/hash_memory.h, zenc_cuda/hash_insert.h). The slot of a unit is its rank among the
 // ascending units of its part: these are the offline index sets of Zen's hash bitmap (its Algorithm 2). See
 // docs/adr/0013-hierarchical-hash.md.
 #pragma once

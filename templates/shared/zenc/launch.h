@@ -25,6 +25,24 @@ ZENC_HD inline u64 words_of_tile(u64 ranks, u64 units, u64 row_bytes) {
     return spread < least ? least : spread > most ? most : spread;
 }
 
+// What is known of the units that ranks hold. Of one holder they are its own. Those of several are numbered,
+// ascending.
+struct IndexSets {
+    const Segment* sets;  // [ranks], over all units: where kernels are launched a table of its own
+    u64 ranks;
+    u64 words;     // of a tile, words_of_tile
+    u64* far;      // [blocks, far_words], or null
+    u64* several;  // [tiles + 1]: units of several holders before each tile
+    u16* owners;   // of these units
+    u64* starts;   // [ranks, tiles]: units of each owner before each tile, and all of earlier owners
+
+    ZENC_HD u64 units() const { return sets->slots; }
+    ZENC_HD u64 tiles() const { return ceil_divide(words_of(units()), words); }
+    ZENC_HD IndexSets with(const Segment* table) const {
+        return {table, ranks, words, far, several, owners, starts};
+    }
+};
+
 // Words of far memory that a block needs: 64 units of each rank, and 16 bits.
 ZENC_HD inline u64 far_words(u64 ranks) {
     return ranks <= SET_WORDS ? 0 : ranks + ceil_divide(ranks, 4);

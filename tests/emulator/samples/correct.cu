@@ -1,5 +1,5 @@
 // Kernels without a fault, for what emulators get wrong.
-#include "zenc_cuda/primitives/platform.h"
+#include "zenc_cuda/platform.h"
 
 using zenc::i64;
 using zenc::u32;

@@ -1,5 +1,5 @@
 // Kernels with one fault each, for tests of what finds it. out has n words, 0 at first.
-#include "zenc_cuda/primitives/platform.h"
+#include "zenc_cuda/platform.h"
 
 using zenc::ALL_LANES;
 using zenc::i64;

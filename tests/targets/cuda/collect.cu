@@ -1,5 +1,5 @@
 // The kernels of collect.h for several numbers of hash functions.
-#include "zenc_cuda/pack/hash_insert.h"
+#include "zenc_cuda/hash_insert.h"
 
 using namespace zenc;
 
@@ -12,13 +12,12 @@ ZENC_DEVICE Geometry<HierarchicalHash<K>> geometry(i64 units, i64 parts, u64* ta
 #define KERNELS(K)                                                                                          \
     ZENC_KERNEL(collect_units_##K, (i64 units, i64 parts, u64 * tables, const i64* ids, i64 n, u64* memory, \
                                     i64 parallel, i64 serial, u64* bitmap, i64* slots, u64* status)) {      \
-        const Collection collection(memory, static_cast<u64>(parts), {parallel, serial});                   \
-        collect_units(geometry<K>(units, parts, tables), ids, n, collection, bitmap, slots, status);        \
+        collect_units(geometry<K>(units, parts, tables), ids, n, memory, parallel, serial, bitmap, slots,   \
+                      status);                                                                              \
     }                                                                                                       \
     ZENC_KERNEL(mark_collected_##K, (i64 units, i64 parts, u64 * tables, u64 * memory, i64 parallel,        \
                                      i64 serial, u64 * bitmap)) {                                           \
-        const Collection collection(memory, static_cast<u64>(parts), {parallel, serial});                   \
-        mark_collected(geometry<K>(units, parts, tables), collection, bitmap);                              \
+        mark_collected(geometry<K>(units, parts, tables), memory, parallel, serial, bitmap);                \
     }
 
 KERNELS(1)

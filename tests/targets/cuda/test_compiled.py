@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulator.device import Partition
+from tests.emulator.device import IndexSets, Partition
 from tests.support.nvrtc import compiled_by
 from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
 from tests.support.shipped import SHIPPED, plan_of_shipped
@@ -36,7 +36,11 @@ CASES = [
 ]
 MOST_REGISTERS = 65536 // (2 * 256)
 """Of a thread, so that two blocks of 256 threads have room on a multiprocessor."""
-BY_VALUE = {"const zenc::Partition by": sizeof(Partition), "ZENC_TABLES": 8 * TABLE_WORDS}
+BY_VALUE = {
+    "const zenc::Partition by": sizeof(Partition),
+    "const zenc::IndexSets known": sizeof(IndexSets),
+    "ZENC_TABLES": 8 * TABLE_WORDS,
+}
 """Bytes of parameters that are no words."""
 DTYPES = ("f32", "f64", "f16", "bf16")
 HOST = "\n".join(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.emulator.device import Device
+from tests.emulator.device import Device, IndexSets
 from tests.support.pieces import Piece, rubbish, table, words_of
 from zenc.runtime.cpu.holder_kernels import HolderKernels
 from zenc.wire.constants import SET_WORDS
@@ -76,21 +76,31 @@ class OnDevice:
         self.launch("find_holders", *self.tiled, work, self.masks, self.several, alone)
         self.owners, loads = np.full(count + 1, 0xFFFF, np.uint16), np.full(3 * self.ranks, 7, np.int64)
         self.of_parts, number = np.zeros((self.ranks, self.ranks), np.uint64), self.several[self.tiles :]
-        self.launch("choose_owners", *self.tiled[:2], self.masks, number, alone, loads, self.owners, self.of_parts)
+        self.launch(
+            "choose_owners", self.tiled[0], self.ranks, self.masks, number, alone, loads, self.owners, self.of_parts
+        )
         self.digest, counts = np.zeros(1, np.uint64), rubbish(self.ranks * self.tiles)
-        self.launch("digest_owners", *self.tiled, self.several, self.owners, self.digest, counts)
+        self.launch("digest_owners", *self.known(several=self.several, owners=self.owners), self.digest, counts)
         self.starts = np.cumsum(counts) - counts
         self.launch("count_parts", self.masks, number, self.ranks, self.owners, self.of_parts)
 
     @property
     def tiled(self) -> tuple[object, ...]:
         """All sets, and how they are read."""
-        return table(self.sets), self.ranks, self.words, self.far
+        return self.known()
 
     @property
     def agreed(self) -> tuple[object, ...]:
         """All that is known of who owns what."""
-        return *self.tiled, self.several, self.owners, self.starts
+        return self.known(several=self.several, owners=self.owners, starts=self.starts)
+
+    def known(self, **arrays: np.ndarray) -> tuple[object, ...]:
+        if self.far is not None:
+            arrays["far"] = self.far
+        addresses = {name: array.ctypes.data for name, array in arrays.items()}
+        made = IndexSets(ranks=self.ranks, words=self.words, **addresses)
+        made.arrays = list(arrays.values())
+        return table(self.sets), made
 
     @property
     def counts(self) -> np.ndarray:

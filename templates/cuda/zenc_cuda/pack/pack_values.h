@@ -2,10 +2,8 @@
 // as there is room for them.
 #pragma once
 
-#include "zenc_cuda/pack/mark.h"
-#include "zenc_cuda/primitives/rank.h"
-#include "zenc_cuda/primitives/row_batches.h"
-#include "zenc_cuda/primitives/runs.h"
+#include "zenc_cuda/pack.h"
+#include "zenc_cuda/scan.h"
 
 namespace zenc {
 
@@ -72,6 +70,7 @@ template <class T, class Mapping>
 ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* parts, T* tensor, i64 divisor,
                              bool clears, u64* work, i64 work_words) {
     ZENC_SHARED(u64, units, WARPS * Window<T>::MOST_RUNS);
+    const auto by = static_cast<typename Type<T>::Sum>(divisor);
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         const Segment to = parts[part];
         u64* const counter = work + part * static_cast<u64>(work_words);
@@ -82,9 +81,10 @@ ZENC_DEVICE void pack_values(const Geometry<Mapping>& geometry, const Segment* p
             const u64 word = window.mark(clears);
             WindowRows batch(first, word, store_words(to, first + lane(), word, tile, counter + 1));
             while (to.values != nullptr && batch.next() && batch.cut(to.count)) {
-                const T* const from =
-                    batch.has_row() ? window.address(64 * (batch.word - first) + batch.bit) : nullptr;
-                divide_rows(from, batch.rows, 1, divisor, static_cast<T*>(to.values) + batch.first + lane());
+                if (!batch.has_row()) continue;
+                const T value = *window.address(64 * (batch.word - first) + batch.bit);
+                static_cast<T*>(to.values)[batch.first + lane()] =
+                    divisor == 1 ? value : Type<T>::round(Type<T>::widen(value) / by);
             }
         }
         __syncthreads();  // the next part may draw

@@ -1,7 +1,8 @@
 // Launchers: what ranks agree on under `balanced by holders`, and rows cut and joined by it. See
-// zenc_cuda/owners/index_sets.h, zenc_cuda/owners/owners.h and zenc_cuda/holders.h.
+// zenc_cuda/owners.h and zenc_cuda/owned_rows.h.
 #pragma once
 
+#include "zenc/launch.h"
 #include "zenc/loads.h"
 #include "zenc_host/launch/sort_duplicates.h"
 #include "zenc_host/segments.h"
@@ -22,17 +23,12 @@ static const Kernel JOIN_DENSE("zenc_join_dense");
 // and the owners of the units of several holders.
 struct Owners {
     Segments sets;
-    u64 ranks = 0;
-    u64 words = 0;  // of a tile of all sets
+    IndexSets known = {};
     u64 blocks = 0;
-    u64* far = nullptr;
-    u64* several = nullptr;  // [tiles + 1]: units of several holders before each tile
-    u16* owners = nullptr;   // of these units
-    u64 room = 0;            // for so many of them, and their masks
-    u64* starts = nullptr;   // [ranks, tiles]: units of each owner before each tile, behind those before
-    u8* masks = nullptr;     // of these units: a bit a rank; until release_masks
-    u64* counts = nullptr;   // [ranks, ranks]: units of the first that the second owns
-    u64* digest = nullptr;   // the same on ranks that chose alike
+    u64 room = 0;           // for so many of them, and their masks
+    u8* masks = nullptr;    // of these units: a bit a rank; until release_masks
+    u64* counts = nullptr;  // [ranks, ranks]: units of the first that the second owns
+    u64* digest = nullptr;  // the same on ranks that chose alike
 
     // On the device: units of several holders, all together.
     const u64* all_of_several() const { return counts - 1; }
@@ -49,30 +45,33 @@ inline u64 most_of_several(const Segments& sets) {
 // Grid and memory for tiles of all sets.
 inline Owners prepare_owners(Queue& queue, const Segments& sets) {
     Owners made;
-    made.ranks = sets.size();
-    made.words = words_of_tile(made.ranks, sets[0].slots, static_cast<u64>(row_bytes(queue.call)));
-    const u64 tiles = ceil_divide(words_of(sets[0].slots), made.words);
+    made.known.ranks = sets.size();
+    made.known.words =
+        words_of_tile(made.known.ranks, sets[0].slots, static_cast<u64>(row_bytes(queue.call)));
+    const u64 tiles = ceil_divide(words_of(sets[0].slots), made.known.words);
     made.blocks = Queue::blocks_for_tiles(tiles, 1);
-    if (const u64 far = far_words(made.ranks)) {
+    if (const u64 far = far_words(made.known.ranks)) {
         made.blocks = made.blocks < FAR_BLOCKS ? made.blocks : FAR_BLOCKS;
-        made.far = queue.allocate<u64>(made.blocks * far);
+        made.known.far = queue.allocate<u64>(made.blocks * far);
     }
-    made.starts = queue.allocate<u64>(made.ranks * tiles);
+    made.known.starts = queue.allocate<u64>(made.known.ranks * tiles);
     made.room = most_of_several(sets);
-    made.masks = queue.allocate<u8>(mask_bytes(made.ranks) * made.room);
-    made.owners = queue.allocate<u16>(made.room);  // in front of the masks: what is left of both is one room
+    made.masks = queue.allocate<u8>(mask_bytes(made.known.ranks) * made.room);
+    made.known.owners =
+        queue.allocate<u16>(made.room);  // in front of the masks: what is left of both is one room
     return made;
 }
 
 // From the sets of all ranks, whose counts are known, and which stay where they are.
 inline Owners choose_owners(Queue& queue, const Segments& sets) {
     Owners made = prepare_owners(queue, sets);
-    const u64 ranks = made.ranks, words = made.words, tiles = ceil_divide(words_of(sets[0].slots), words);
+    const u64 ranks = made.known.ranks, words = made.known.words,
+              tiles = ceil_divide(words_of(sets[0].slots), words);
     const u64 numbers = ranks * tiles;
     const u64 cleared = (tiles + 1) + ranks * ranks + 1 + ranks + scan_words(numbers) + (1 + tiles);
-    made.several = queue.allocate<u64>(cleared);
-    queue.clear(made.several, 8 * cleared);
-    made.counts = made.several + tiles + 1;
+    made.known.several = queue.allocate<u64>(cleared);
+    queue.clear(made.known.several, 8 * cleared);
+    made.counts = made.known.several + tiles + 1;
     made.digest = made.counts + ranks * ranks;
     u64* const alone = made.digest + 1;
     u64* const scanning = alone + ranks;
@@ -80,28 +79,27 @@ inline Owners choose_owners(Queue& queue, const Segments& sets) {
     Load* const loads = queue.allocate<Load>(ranks);
     made.sets = sets;
     const u64* const number = made.all_of_several();
-    queue.launch(FIND_HOLDERS, made.blocks, 1, sets, ranks, words, made.far, finding, made.masks,
-                 made.several, alone);
-    queue.launch(CHOOSE_OWNERS, 1, 1, sets, ranks, made.masks, number, alone, loads, made.owners,
+    queue.launch(FIND_HOLDERS, made.blocks, 1, sets, made.known, finding, made.masks, made.known.several,
+                 alone);
+    queue.launch(CHOOSE_OWNERS, 1, 1, sets, ranks, made.masks, number, alone, loads, made.known.owners,
                  made.counts);
-    queue.launch(DIGEST_OWNERS, made.blocks, 1, sets, ranks, words, made.far, made.several, made.owners,
-                 made.digest, made.starts);
-    queue.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, made.starts, numbers, scanning);
-    queue.launch(COUNT_PARTS, Queue::blocks_for(made.room), 1, made.masks, number, ranks, made.owners,
+    queue.launch(DIGEST_OWNERS, made.blocks, 1, sets, made.known, made.digest, made.known.starts);
+    queue.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, made.known.starts, numbers, scanning);
+    queue.launch(COUNT_PARTS, Queue::blocks_for(made.room), 1, made.masks, number, ranks, made.known.owners,
                  made.counts);
     return made;
 }
 
 // No bitmap is made of them any more.
 inline void release_masks(Queue& queue, Owners& chosen) {
-    queue.release(chosen.masks, mask_bytes(chosen.ranks) * chosen.room);
+    queue.release(chosen.masks, mask_bytes(chosen.known.ranks) * chosen.room);
     chosen.masks = nullptr;
 }
 
 // There are so many owners: the rest of their room is not needed.
 inline void release_rest(Queue& queue, const Owners& chosen, u64 owners) {
     const u64 used = aligned(sizeof(u16) * owners), all = Queue::whole(sizeof(u16) * chosen.room);
-    if (used < all) queue.release(Room{reinterpret_cast<u8*>(chosen.owners) + used, all - used});
+    if (used < all) queue.release(Room{reinterpret_cast<u8*>(chosen.known.owners) + used, all - used});
 }
 
 // The bitmap of targets[i], and its ranks: the slots of its part that rank of[i] holds. Of each rank and part
@@ -109,36 +107,33 @@ inline void release_rest(Queue& queue, const Owners& chosen, u64 owners) {
 inline void mark_parts(Queue& queue, const Segments& targets, const std::vector<u64>& of,
                        const Owners& chosen) {
     if (targets.empty()) return;
-    std::vector<u64> cuts(chosen.ranks * chosen.ranks, ~0ULL);
-    for (u64 i = 0; i < targets.size(); ++i) cuts[of[i] * chosen.ranks + targets[i].part] = i;
+    std::vector<u64> cuts(chosen.known.ranks * chosen.known.ranks, ~0ULL);
+    for (u64 i = 0; i < targets.size(); ++i) cuts[of[i] * chosen.known.ranks + targets[i].part] = i;
     queue.launch(BEGIN_PARTS, Queue::blocks_for(most_words(targets)), rows_for(targets.size()), targets,
                  number_of(targets), of);
-    queue.launch(MARK_PARTS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, chosen.masks, cuts, targets,
+    queue.launch(MARK_PARTS, chosen.blocks, 1, chosen.sets, chosen.known, chosen.masks, cuts, targets,
                  number_of(targets));
     rank(queue, targets);
 }
 
 // The values of targets[part] = the rows of rank `own` in its slots.
 inline void split_rows(Queue& queue, const Segments& targets, i64 own, const Owners& chosen) {
-    queue.launch(SPLIT_ROWS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, own, targets, row_bytes(queue.call));
+    queue.launch(SPLIT_ROWS, chosen.blocks, 1, chosen.sets, chosen.known, own, targets,
+                 row_bytes(queue.call));
 }
 
 // Writes call.ids_out and call.values_out: all units, ascending, from the complete parts.
 inline void join_units(Queue& queue, const Owners& chosen, const Segments& parts) {
     const Call& call = queue.call;
-    queue.launch(JOIN_UNITS, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, parts, row_bytes(call), call.ids_out,
-                 call.values_out);
+    queue.launch(JOIN_UNITS, chosen.blocks, 1, chosen.sets, chosen.known, parts, row_bytes(call),
+                 call.ids_out, call.values_out);
 }
 
 // Writes call.dense_out, but for what is +0 already.
 inline void join_dense(Queue& queue, const Owners& chosen, const Segments& parts) {
     const Call& call = queue.call;
-    queue.launch(JOIN_DENSE, chosen.blocks, 1, chosen.sets, chosen.ranks, chosen.words, chosen.far,
-                 chosen.several, chosen.owners, chosen.starts, parts, row_bytes(call), keeps_absent(call),
-                 call.dense_out);
+    queue.launch(JOIN_DENSE, chosen.blocks, 1, chosen.sets, chosen.known, parts, row_bytes(call),
+                 keeps_absent(call), call.dense_out);
 }
 
 }  // namespace zenc

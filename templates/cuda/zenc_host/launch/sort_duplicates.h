@@ -11,7 +11,7 @@ static const Kernel SCAN("zenc_scan");
 static const Kernel SORT_BY_DIGIT("zenc_sort_by_digit");
 static const Kernel ROW_STARTS("zenc_row_starts");
 
-// Inputs by their rows: see zenc_cuda/sort.h.
+// Inputs by their rows: see zenc_cuda/duplicates.h.
 struct Grouped {
     u64* keys;     // [n], sorted
     u64 shift;     // bits of a position in a key

@@ -1,12 +1,15 @@
+// Prefix sums, and the ranks of bitmaps.
+#pragma once
+
+#include "zenc/bits.h"
+#include "zenc/work.h"
+#include "zenc_cuda/platform.h"
+
+namespace zenc {
+
 // Prefix sums in one pass: a tile adds what the tiles before it have published ("decoupled look-back",
 // Merrill and Garland, NVIDIA NVR-2016-002). Blocks draw their tiles from a counter, so that those before one
 // are always being worked on, whatever order blocks start in.
-#pragma once
-
-#include "zenc/work.h"
-#include "zenc_cuda/primitives/platform.h"
-
-namespace zenc {
 
 template <class Sum>
 ZENC_DEVICE Sum inclusive_in_warp(Sum value) {
@@ -99,12 +102,50 @@ ZENC_DEVICE void scan(u64 n, u64* work, Load load, Store store) {
 }
 
 // numbers[i] becomes the sum of those before it. Reads and writes 8 bytes a number.
-ZENC_DEVICE void scan_numbers(u64* numbers, i64 n, u64* work) {
+ZENC_DEVICE void scan(u64* numbers, i64 n, u64* work) {
     scan<u64>(
         static_cast<u64>(n), work, [&](u64 i) { return numbers[i]; },
         [&](u64 i, u64 sum) {
             if (i < static_cast<u64>(n)) numbers[i] = sum;
         });
+}
+
+// Ranks of occupied slots (docs/adr/0004-bitmap-ranking.md).
+
+// Writes those ranks that begin with words of this warp: `at` is this lane's, which follow each other from a
+// multiple of RANKED_WORDS on, and `before` bits are set in the words before it. There are `ranked` words.
+ZENC_DEVICE void store_ranks(u64* ranks, u64 at, u64 ranked, u64 before) {
+    u64 more[3];
+    for (u32 k = 0; k < 3; ++k) more[k] = __shfl_down_sync(ALL_LANES, before, 2 * k + 2) - before;
+    if (at < ranked && at % RANKED_WORDS == 0)
+        ranks[at / RANKED_WORDS] = made_rank(before, more[0], more[1], more[2]);
+}
+
+// Writes word `at` of a bitmap, unless that is null, and its ranks: lanes of a warp have words that follow
+// each other from a multiple of RANKED_WORDS on, and so have the warps of a tile, and all tiles; lanes
+// without a word are at ~0. Returns how many bits are set before the warp's words.
+ZENC_DEVICE u64 store_words(const Segment& to, u64 at, u64 word, u64 tile, u64* states) {
+    if (at < words_of(to.slots) && to.bitmap != nullptr) to.bitmap[at] = word;
+    const u64 mine = population(word), up_to = inclusive_in_warp(mine);
+    const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), states, tile);
+    store_ranks(to.ranks, at, words_ranked(to.slots), before + up_to - mine);
+    return before;
+}
+
+// The ranks of all segments. Segment i scans in the words from work + i * work_words on, which are 0 before:
+// scan_words(words_ranked(slots)) of them.
+//
+// Reads 64 bytes of bitmap and writes 8 of ranks for every 512 slots.
+ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words) {
+    for_each_segment(n, [&](u64 i) {
+        const u64* const bitmap = segments[i].bitmap;
+        u64* const ranks = segments[i].ranks;
+        const u64 words = words_of(segments[i].slots), ranked = words_ranked(segments[i].slots);
+        scan<u32>(
+            ranked, work + i * static_cast<u64>(work_words),
+            [&](u64 w) { return w < words ? population(bitmap[w]) : 0; },
+            [&](u64 w, u64 sum) { store_ranks(ranks, w, ranked, sum); });
+    });
 }
 
 }  // namespace zenc

@@ -1,14 +1,50 @@
-// Marking: a bit for every occupied slot, from unit ids or from the values of a dense tensor. The bitmap of
-// all parts is cleared before.
+// A gradient becomes the segments of all parts: marked, ranked and placed.
 #pragma once
 
 #include "zenc/bits.h"
 #include "zenc/geometry.h"
 #include "zenc/launch.h"
 #include "zenc/values.h"
-#include "zenc_cuda/primitives/copy_rows.h"
+#include "zenc_cuda/platform.h"
+#include "zenc_cuda/rows.h"
+#include "zenc_cuda/scan.h"
+#include "zenc_cuda/slots.h"
 
 namespace zenc {
+
+// Places of rows: the row of a marked slot is at the rank of its bit.
+
+// The parts of a gradient, [parts], whose ranks are slices of one array that begins at 0: rows are counted
+// over all parts.
+template <class Mapping>
+struct Places {
+    const Geometry<Mapping>& geometry;
+    const Segment* parts;
+
+    // The row of a marked slot, over all parts.
+    ZENC_DEVICE u64 row_of(u64 slot) const {
+        const u64 part = geometry.part_of(slot);
+        const u64 local = slot - geometry.first_slot(part);
+        const u64* const bitmap = parts[part].bitmap;
+        return set_below(bitmap, parts[part].ranks, local / 64) +
+               population(bitmap[local / 64] & low_mask(local % 64));
+    }
+
+    // The address of such a row, which is that of a slot of `part`.
+    template <class T>
+    ZENC_DEVICE T* address(u64 part, u64 row) const {
+        return static_cast<T*>(parts[part].values) +
+               (row - below_first(parts[part].ranks[0])) * geometry.width;
+    }
+
+    template <class T>
+    ZENC_DEVICE T* address_of(u64 slot) const {
+        return address<T>(geometry.part_of(slot), row_of(slot));
+    }
+};
+
+// Marking: a bit for every occupied slot, from unit ids or from the values of a dense tensor. The bitmap of
+// all parts is cleared before.
 
 // A popular unit is asked for first: its atomics would wait for each other.
 ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
@@ -111,5 +147,74 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, T* tensor, bool c
     else
         mark_rows<Bits>(geometry, reinterpret_cast<Bits*>(tensor), geometry.width, clears, bitmap);
 }
+
+// Placing: the values of marked units, moved to where their parts keep them, in the order of their slots.
+
+// Values [n, width] of units in slots [n], none of which comes twice. Each is divided by `divisor` first.
+// Lane k of a warp finds the place of row k.
+//
+// Reads and writes each row once; reads 8 bytes of slots, one or two words of the bitmap and one of
+// ranks a row.
+template <class T, class Mapping>
+ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
+                            const T* values, i64 divisor) {
+    const Places<Mapping> places{geometry, parts};
+    const u64 width = geometry.width, all = static_cast<u64>(n);
+    const u32 together = width * sizeof(T) >= WIDE_ROW ? WIDE_ROWS : WARP;
+    for (u64 first = warp_of_row() * together; first < all; first += warps_of_row() * together) {
+        const u32 rows = static_cast<u32>(all - first < together ? all - first : together);
+        T* to = nullptr;
+        if (lane() < rows) to = places.template address_of<T>(static_cast<u64>(slots[first + lane()]));
+        divide_rows(values + (first + lane()) * width, rows, width, divisor, to);
+    }
+}
+
+// The marked rows of tensor [units, width], each divided by `divisor`. Row y of the grid has part y.
+//
+// Reads and writes each of them once; reads the bitmap and ranks.
+template <class T, class Mapping>
+ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* parts, const T* tensor,
+                             i64 divisor) {
+    const u64 width = geometry.width;
+    for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
+        T* const values = static_cast<T*>(parts[part].values);
+        RowBatches batch(parts[part], width * sizeof(T));
+        while (batch.next()) {
+            const T* from = nullptr;
+            if (batch.has_row()) {
+                const u64 slot = geometry.first_slot(part) + 64 * batch.word + batch.bit;
+                from = tensor + geometry.mapping.unit(slot) * width;
+            }
+            divide_rows(from, batch.rows, width, divisor, values + (batch.first + lane()) * width);
+        }
+    });
+}
+
+// Runs: slots that follow each other and whose units do, too. A mapping moves blocks of a power of two of
+// them, so that a warp finds 32 runs by one permutation of each lane, and then reads or writes them in order.
+
+// The logarithm of the length of the blocks of a mapping.
+template <class Mapping>
+ZENC_DEVICE u32 run_shift(const Mapping& mapping) {
+    return static_cast<u32>(63 - __clzll(static_cast<i64>(mapping.block())));
+}
+
+// Numbers at which the runs of a warp are, one a lane.
+struct Runs {
+    u32 shift;
+
+    ZENC_DEVICE u64 length() const { return 1ULL << shift; }
+    ZENC_DEVICE u64 all() const { return static_cast<u64>(WARP) << shift; }
+
+    // visit(step, the lane that knows the run, the place in it) for `steps` numbers of this lane from number
+    // `first` on, 32 apart: those of all lanes follow each other.
+    template <class Visit>
+    ZENC_DEVICE void for_each(u32 first, u32 steps, Visit visit) const {
+        for (u32 step = 0; step < steps; ++step) {
+            const u32 at = first + step * WARP + lane();
+            visit(step, at >> shift, at & ((1U << shift) - 1));
+        }
+    }
+};
 
 }  // namespace zenc

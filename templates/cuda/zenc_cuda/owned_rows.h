@@ -5,8 +5,8 @@
 // follows from the sets, tile by tile (index_sets.h).
 #pragma once
 
-#include "zenc_cuda/owners/owners.h"
-#include "zenc_cuda/primitives/copy_rows.h"
+#include "zenc_cuda/owners.h"
+#include "zenc_cuda/rows.h"
 
 namespace zenc {
 
@@ -22,8 +22,9 @@ ZENC_DEVICE void begin_parts(const Segment* targets, i64 n, const u64* of) {
 
 // Marks the slots that rank k holds of part p, for p other than k, in the bitmap of targets[cuts[k, p]], if
 // that is one of n. Reads R i bytes, and (m + 2) c.
-ZENC_DEVICE void mark_parts(const IndexSets& sets, const u8* masks, const u64* cuts, const Segment* targets,
-                            u64 n) {
+ZENC_DEVICE void mark_parts(const Segment* table, const IndexSets& known, const u8* masks, const u64* cuts,
+                            const Segment* targets, u64 n) {
+    const IndexSets sets = known.with(table);
     const u64 bytes = mask_bytes(sets.ranks);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
@@ -42,7 +43,9 @@ ZENC_DEVICE void mark_parts(const IndexSets& sets, const u8* masks, const u64* c
 
 // The values of targets[p] = the rows of rank `own` in its slots of part p, for all parts: one rank's
 // gradient is cut. Reads R i + 2 c bytes, and for each row 12 and the row; writes the row.
-ZENC_DEVICE void split_rows(const IndexSets& sets, u64 own, const Segment* targets, u64 row_bytes) {
+ZENC_DEVICE void split_rows(const Segment* table, const IndexSets& known, u64 own, const Segment* targets,
+                            u64 row_bytes) {
+    const IndexSets sets = known.with(table);
     const u8* const values = static_cast<const u8*>(sets.sets[own].values);
     for_each_tile(sets, [&](SetTile& tile) {
         const u64 mine = tile.there ? tile.word(own) : 0;
@@ -72,7 +75,9 @@ ZENC_DEVICE const u8* address_of_owned(const SetTile& tile, const Segment* parts
 
 // The units of the union, ascending, and their rows: a coalesced list. Reads R i + 2 c bytes, and each row;
 // writes 8 and the row.
-ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row_bytes, i64* units, u8* out) {
+ZENC_DEVICE void join_units(const Segment* table, const IndexSets& known, const Segment* parts, u64 row_bytes,
+                            i64* units, u8* out) {
+    const IndexSets sets = known.with(table);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
         WindowRows batch(tile.begin, tile.any, tile.rows_before());
@@ -89,7 +94,9 @@ ZENC_DEVICE void join_units(const IndexSets& sets, const Segment* parts, u64 row
 
 // The same as a dense tensor out [units, row_bytes], with +0 for units that nobody holds: every byte is
 // written, but if it `keeps`, for then these are +0 already.
-ZENC_DEVICE void join_dense(const IndexSets& sets, const Segment* parts, u64 row_bytes, bool keeps, u8* out) {
+ZENC_DEVICE void join_dense(const Segment* table, const IndexSets& known, const Segment* parts, u64 row_bytes,
+                            bool keeps, u8* out) {
+    const IndexSets sets = known.with(table);
     for_each_tile(sets, [&](SetTile& tile) {
         tile.own();
         const u64 there = static_cast<u64>(__popc(__ballot_sync(ALL_LANES, tile.there)));

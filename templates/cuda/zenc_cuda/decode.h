@@ -8,9 +8,8 @@
 #pragma once
 
 #include "zenc/launch.h"
-#include "zenc_cuda/primitives/blocks.h"
-#include "zenc_cuda/primitives/rank.h"
-#include "zenc_cuda/primitives/slots.h"
+#include "zenc_cuda/scan.h"
+#include "zenc_cuda/slots.h"
 
 namespace zenc {
 
@@ -234,8 +233,8 @@ ZENC_DEVICE void find_stray_bits(const Segment& segment, Check* check) {
 
 // `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 + tiles_of_words(slots). Of
 // elias_fano high[i] are the high words with their ranks.
-ZENC_DEVICE void decode_indices(const Segment* segments, const Segment* high, i64 n, Check* checks,
-                                i64* status, u64* work, i64 work_words) {
+ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 n, Check* checks, i64* status,
+                              u64* work, i64 work_words) {
     ZENC_SHARED(u32, bits, 2 * THREADS);
     ZENC_SHARED(u64, range, 2);
     for_each_segment(n, [&](u64 i) {

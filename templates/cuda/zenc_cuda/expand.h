@@ -3,9 +3,8 @@
 #pragma once
 
 #include "zenc/geometry.h"
-#include "zenc_cuda/primitives/copy_rows.h"
-#include "zenc_cuda/primitives/row_batches.h"
-#include "zenc_cuda/primitives/runs.h"
+#include "zenc_cuda/pack.h"
+#include "zenc_cuda/rows.h"
 
 namespace zenc {
 
@@ -75,11 +74,12 @@ ZENC_DEVICE void expand_runs(const Geometry<Mapping>& geometry, const Segment* s
 }
 
 // out [units, row_bytes] = the rows of all units, +0 for absent ones: every byte is written once, but if it
-// `keeps`, for then these are +0 already. Reads a word and its rank for each unit, or run of them, and the
-// rows that are there.
+// `keeps`, for then these are +0 already; nothing where `veto` is there, and is not 0. Reads a word and its
+// rank for each unit, or run of them, and the rows that are there.
 template <class Mapping>
 ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* segments, u64 row_bytes,
-                              bool keeps, u8* out) {
+                              const u64* veto, bool keeps, u8* out) {
+    if (veto != nullptr && *veto != 0) return;
     if (geometry.width == 1 && row_bytes == 4)
         return expand_runs(geometry, segments, keeps, reinterpret_cast<u32*>(out));
     if (geometry.width == 1 && row_bytes == 2)

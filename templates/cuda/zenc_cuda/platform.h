@@ -4,6 +4,7 @@
 // ZENC_EMULATOR and the names of CUDA, and its own ZENC_KERNEL, ZENC_TABLES and ZENC_SHARED.
 #pragma once
 
+#include "zenc/bits.h"
 #include "zenc/segment.h"
 
 #ifndef ZENC_EMULATOR
@@ -85,5 +86,74 @@ ZENC_DEVICE u32 load_once(const u32* from) {
 }
 
 #endif
+
+// Binary search in ascending numbers: by a warp together, or by one thread that is near to the place already.
+
+ZENC_DEVICE u64 warp_of_row() {
+    return thread_of_row() / WARP;
+}
+
+ZENC_DEVICE u64 warps_of_row() {
+    return threads_of_row() / WARP;
+}
+
+// visit(i) for the segments i < n of a launch that this row of blocks serves.
+template <class Visit>
+ZENC_DEVICE void for_each_segment(i64 n, Visit visit) {
+    for (u64 i = blockIdx.y; i < static_cast<u64>(n); i += gridDim.y) visit(i);
+}
+
+ZENC_DEVICE u64 sum_of_warp(u64 value) {
+    for (u32 by = WARP / 2; by != 0; by /= 2)
+        value += __shfl_xor_sync(ALL_LANES, value, static_cast<int>(by));
+    return value;
+}
+
+// How many of the numbers below n are `below`, which is true up to one of them and false from there on. The
+// lanes of a warp ask together, and try 32 numbers at a time: of 2^20, four times. Whatever `below` says of
+// single numbers, one that is true of more of them never gives less.
+template <class Below>
+ZENC_DEVICE u64 warp_search(u64 n, Below below) {
+    u64 first = 0;
+    while (n != 0) {  // the answer is one of first .. first + n
+        const u64 step = n / (WARP + 1) + 1;
+        const u64 tried = step * (lane() + 1) - 1;
+        const bool yes = tried < n && below(first + tried);
+        const u64 passed = step * static_cast<u64>(__popc(__ballot_sync(ALL_LANES, yes)));
+        first += passed;
+        n = n - passed < step - 1 ? n - passed : step - 1;
+    }
+    return first;
+}
+
+// The last number below n for which `holds` is true, which is true from `first` up to it: by steps that
+// double.
+template <class Holds>
+ZENC_DEVICE u64 gallop(u64 first, u64 n, Holds holds) {
+    u64 step = 1;
+    for (; first + step < n && holds(first + step); step *= 2) first += step;
+    for (; step != 0; step /= 2)
+        if (first + step < n && holds(first + step)) first += step;
+    return first;
+}
+
+// The bit of `word` that has n set bits below it, for n < population(word).
+ZENC_DEVICE u32 select_bit(u64 word, u32 n) {
+    u32 half = static_cast<u32>(word);
+    u32 bit = 0;
+    if (const u32 lower = static_cast<u32>(__popc(half)); n >= lower) {
+        n -= lower;
+        bit = 32;
+        half = static_cast<u32>(word >> 32);
+    }
+    for (u32 size = 16; size != 0; size /= 2) {
+        const u32 lower = static_cast<u32>(__popc(half & ((1U << size) - 1)));
+        if (n < lower) continue;
+        n -= lower;
+        bit += size;
+        half >>= size;
+    }
+    return bit;
+}
 
 }  // namespace zenc

@@ -7,7 +7,7 @@
 // index_bytes(format, slots, count) bytes. The count and, under block(k), whole blocks are the caller's care.
 #pragma once
 
-#include "zenc_cuda/primitives/slots.h"
+#include "zenc_cuda/slots.h"
 
 namespace zenc {
 
@@ -123,7 +123,7 @@ ZENC_DEVICE void clear_behind_values(const Segment& segment, u64 row_bytes) {
         static_cast<u8*>(segment.values)[bytes + thread_of_row()] = 0;
 }
 
-ZENC_DEVICE void encode_indices(const Segment* segments, i64 n, u64 row_bytes) {
+ZENC_DEVICE void encode_index(const Segment* segments, i64 n, u64 row_bytes) {
     for_each_segment(n, [&](u64 i) {
         encode_index(segments[i]);
         clear_behind_values(segments[i], row_bytes);

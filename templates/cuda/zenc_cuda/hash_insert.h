@@ -8,7 +8,7 @@
 #pragma once
 
 #include "zenc/hash.h"
-#include "zenc_cuda/pack/mark.h"
+#include "zenc_cuda/pack.h"
 
 namespace zenc {
 
@@ -18,8 +18,8 @@ struct Collection {
     u64* used;   // [parts]: how many units asked for a serial cell, also those that came too late for one
     u32* cells;  // [parts][rows.cells()]: unit + 1, since 0 is an empty cell
 
-    ZENC_DEVICE Collection(u64* memory, u64 parts, HashRows rows_)
-        : rows(rows_), used(memory), cells(reinterpret_cast<u32*>(memory + parts)) {}
+    ZENC_DEVICE Collection(u64* memory, u64 parts, i64 parallel, i64 serial)
+        : rows(parallel, serial), used(memory), cells(reinterpret_cast<u32*>(memory + parts)) {}
 
     ZENC_DEVICE u32* row(u64 part) const { return cells + part * rows.cells(); }
 
@@ -57,7 +57,9 @@ private:
 // Reads 8 bytes and an entry of the tables a unit, and up to K cells; writes 8 bytes and a cell.
 template <int K>
 ZENC_DEVICE void collect_units(const Geometry<HierarchicalHash<K>>& geometry, const i64* ids, i64 n,
-                               const Collection& memory, u64* bitmap, i64* slots_out, u64* status) {
+                               u64* cells, i64 parallel, i64 serial, u64* bitmap, i64* slots_out,
+                               u64* status) {
+    const Collection memory(cells, geometry.parts, parallel, serial);
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
         const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
         if (unit >= geometry.units) {
@@ -76,8 +78,9 @@ ZENC_DEVICE void collect_units(const Geometry<HierarchicalHash<K>>& geometry, co
 //
 // Reads the filled cells, and an entry of the tables for each unit; sets a bit a unit.
 template <int K>
-ZENC_DEVICE void mark_collected(const Geometry<HierarchicalHash<K>>& geometry, const Collection& memory,
-                                u64* bitmap) {
+ZENC_DEVICE void mark_collected(const Geometry<HierarchicalHash<K>>& geometry, u64* cells, i64 parallel,
+                                i64 serial, u64* bitmap) {
+    const Collection memory(cells, geometry.parts, parallel, serial);
     const u32* const local_of = geometry.mapping.tables.local_of;
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         const u32* const row = memory.row(part);

@@ -1,0 +1,299 @@
+// The index sets of all ranks, under `balanced by holders`: a block takes a tile of all their bitmaps to
+// shared memory. So a call has no list of units: every kernel finds out anew who holds what, and from that
+// who owns it (docs/adr/0026-memory-of-a-call.md). Every launch reads all bitmaps.
+#pragma once
+
+#include "zenc/launch.h"
+#include "zenc/loads.h"
+#include "zenc_cuda/rows.h"
+
+namespace zenc {
+
+// The sum of n over the threads of the block before this one. Threads meet before they call it again.
+ZENC_DEVICE u64 sum_of_threads_before(u64 n) {
+    ZENC_SHARED(u32, sums, WARPS);
+    const u32 mine = static_cast<u32>(n), up_to = inclusive_in_warp(mine);
+    if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
+    __syncthreads();
+    u32 sum = up_to - mine;
+    for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) sum += sums[warp];
+    return sum;
+}
+
+// A tile of all sets. Each thread has one word of it at most, `at`: lanes of a warp words that follow each
+// other, and all warps about as many.
+class SetTile {
+public:
+    u64 number;
+    u64 first;          // word of the sets
+    u64 words;          // of each set: fewer at the end
+    u64 begin;          // the word of lane 0
+    u64 at;             // that of this thread
+    bool there;         // whether it has one
+    u64 any = 0;        // units of it that somebody holds
+    u64 several = 0;    // those of several holders
+    u64 first_several;  // the number of the first of them; from own() on
+
+    // Threads have met; before the next tile they meet again.
+    ZENC_DEVICE SetTile(const IndexSets& sets, u64 number_)
+        : number(number_),
+          first(number_ * sets.words),
+          words(words_of(sets.units()) - first < sets.words ? words_of(sets.units()) - first : sets.words),
+          begin(threadIdx.x / WARP * ceil_divide(sets.words, WARPS)),
+          at(begin + lane()),
+          there(lane() < ceil_divide(sets.words, WARPS) && at < words),
+          first_several(0),
+          sets_(sets),
+          words_(words_of_block(sets)),
+          below_(below_of_block(sets)) {
+        load();
+        __syncthreads();
+        for (u64 k = 0; there && k < sets.ranks; ++k) {
+            const u64 mine = word(k);
+            several |= any & mine;
+            any |= mine;
+        }
+    }
+
+    // What rank k holds of this thread's word; from own() on what it owns.
+    ZENC_DEVICE u64 word(u64 k) const { return word(k, at); }
+
+    // From here on each unit is with its owner alone. Threads have met.
+    ZENC_DEVICE void own() {
+        first_several = sets_.several[number] + sum_of_threads_before(population(several));
+        if (there) give_to_owners();
+        __syncthreads();
+        for (u64 k = threadIdx.x / WARP; k < sets_.ranks; k += WARPS) count_below(k);
+        __syncthreads();
+    }
+
+    // How many units of the tile rank k owns.
+    ZENC_DEVICE u64 owned(u64 k) const {
+        return below_[k * sets_.words + words - 1] + population(word(k, words - 1));
+    }
+
+    // Who owns a unit that somebody holds.
+    ZENC_DEVICE u64 owner(u64 of, u64 bit) const {
+        u64 k = 0;
+        while (k + 1 < sets_.ranks && (word(k, of) >> bit & 1) == 0) ++k;
+        return k;
+    }
+
+    // Which slot of its part that is.
+    ZENC_DEVICE u64 slot(u64 k, u64 of, u64 bit) const {
+        return before(k, of) + population(word(k, of) & low_mask(bit));
+    }
+
+    // How many units somebody holds before the warp's words, by the warp.
+    ZENC_DEVICE u64 rows_before() const {
+        u64 rows = 0;
+        for (u64 k = lane(); begin < words && k < sets_.ranks; k += WARP) rows += before(k, begin);
+        return sum_of_warp(rows);
+    }
+
+private:
+    ZENC_DEVICE static u64* words_of_block(const IndexSets& sets) {
+        ZENC_SHARED(u64, near, SET_WORDS);
+        return sets.far == nullptr ? &near[0] : far_of_block(sets);
+    }
+
+    ZENC_DEVICE static u16* below_of_block(const IndexSets& sets) {
+        ZENC_SHARED(u16, near, SET_WORDS);
+        return sets.far == nullptr ? &near[0] : reinterpret_cast<u16*>(far_of_block(sets) + sets.ranks);
+    }
+
+    ZENC_DEVICE static u64* far_of_block(const IndexSets& sets) {
+        return sets.far + blockIdx.x * far_words(sets.ranks);
+    }
+
+    ZENC_DEVICE u64 word(u64 k, u64 of) const { return words_[k * sets_.words + of]; }
+
+    ZENC_DEVICE void load() const {
+        const u32 each = static_cast<u32>(sets_.words), all = static_cast<u32>(sets_.ranks) * each;
+        for (u32 i = threadIdx.x; i < all; i += THREADS)
+            if (i % each < words) words_[i] = sets_.sets[i / each].bitmap[first + i % each];
+    }
+
+    ZENC_DEVICE void give_to_owners() const {
+        for (u64 k = 0; several != 0 && k < sets_.ranks; ++k) words_[k * sets_.words + at] &= ~several;
+        const u16* owner = sets_.owners + first_several;
+        for_each_bit(several, [&](u64 bit) { words_[*owner++ * sets_.words + at] |= 1ULL << bit; });
+    }
+
+    ZENC_DEVICE void count_below(u64 k) const {
+        u32 sum = 0;
+        for (u64 first_of_lanes = 0; first_of_lanes < words; first_of_lanes += WARP) {
+            const u64 w = first_of_lanes + lane();
+            const u32 mine = w < words ? static_cast<u32>(population(word(k, w))) : 0;
+            const u32 up_to = inclusive_in_warp(mine);
+            if (w < words) below_[k * sets_.words + w] = static_cast<u16>(sum + up_to - mine);
+            sum += __shfl_sync(ALL_LANES, up_to, WARP - 1);
+        }
+    }
+
+    // Units that rank k owns before a word of the tile.
+    ZENC_DEVICE u64 before(u64 k, u64 of) const {
+        const u64* const starts = sets_.starts + k * sets_.tiles();
+        return starts[number] - starts[0] + below_[k * sets_.words + of];
+    }
+
+    const IndexSets& sets_;
+    u64* const words_;
+    u16* const below_;
+};
+
+// visit(tile) for the tiles of this block.
+template <class Visit>
+ZENC_DEVICE void for_each_tile(const IndexSets& sets, Visit visit) {
+    for (u64 number = blockIdx.x; number < sets.tiles(); number += gridDim.x) {
+        SetTile tile(sets, number);
+        visit(tile);
+        __syncthreads();
+    }
+}
+
+// The choice of owners under `balanced by holders`: the same as that of the CPU's kernel, by the same
+// arithmetic (zenc/loads.h). Units of one holder are given to it all at once. The others are few: one warp
+// chooses for them, up to CHOSEN_TOGETHER at a time by the same loads.
+//
+// In the costs below there are R ranks, sets of i bytes each (index_sets.h), t tiles and c units of several
+// holders. A mask has a bit a rank, in m = R / 8 bytes.
+
+// The masks of the units of several holders, how many there are before each tile (`several`), and alone[k] =
+// the units that rank k alone holds; these and `work` are cleared before. Reads R i bytes; writes m c + 8 t.
+ZENC_DEVICE void find_holders(const Segment* table, const IndexSets& known, u64* work, u8* masks,
+                              u64* several, u64* alone) {
+    const IndexSets sets = known.with(table);
+    const u64 tiles = sets.tiles(), bytes = mask_bytes(sets.ranks);
+    u64 of_lane = 0;  // what the rank of this number holds alone
+    for (u64 number; (number = draw_tile(work)) < tiles;) {
+        const SetTile tile(sets, number);
+        for (u64 k = 0; k < sets.ranks; ++k) {
+            const u64 units = sum_of_warp(tile.there ? population(tile.word(k) & ~tile.several) : 0);
+            if (lane() == k) of_lane += units;
+            if (lane() == 0 && k >= WARP && units != 0) atomicAdd(alone + k, units);
+        }
+        const u64 mine = population(tile.several), up_to = inclusive_in_warp(mine);
+        const u64 before = sum_of_warps_before(__shfl_sync(ALL_LANES, up_to, WARP - 1), work + 1, number);
+        if (threadIdx.x == 0) several[number] = before;
+        if (number + 1 == tiles && threadIdx.x + 1 == THREADS) several[tiles] = before + up_to;
+        u8* mask = masks + (before + up_to - mine) * bytes;
+        for_each_bit(tile.several, [&](u64 bit) {
+            for (u64 byte = 0; byte < bytes; ++byte) {
+                u64 holders = 0;
+                for (u64 k = 8 * byte; k < 8 * (byte + 1) && k < sets.ranks; ++k)
+                    holders |= (tile.word(k) >> bit & 1) << k % 8;
+                *mask++ = static_cast<u8>(holders);
+            }
+        });
+        __syncthreads();
+    }
+    if (of_lane != 0) atomicAdd(alone + lane(), of_lane);
+}
+
+// The owners of n <= CHOSEN_TOGETHER units, by one warp: each lane chooses the holder that owns one at the
+// least cost, the first of equals, and then all add what is owned.
+ZENC_DEVICE void choose_together(const u8* masks, u64 n, u64 ranks, Load* loads, u16* owners) {
+    static_assert(CHOSEN_TOGETHER == WARP, "a lane each");
+    u64 owner = 0;
+    Load more{};
+    if (lane() < n) {
+        const u64 bytes = mask_bytes(ranks);
+        const u8* const mask = masks + lane() * bytes;
+        u64 count = 0;
+        for (u64 byte = 0; byte < bytes; ++byte) count += population(mask[byte]);
+        const Cost cost(ranks, count);
+        bool has = false;
+        i64 least = 0;
+        for (u64 byte = 0; byte < bytes; ++byte)
+            for_each_bit(mask[byte], [&](u64 bit) {
+                const i64 mine = cost.of(loads[8 * byte + bit]);
+                if (has && mine >= least) return;
+                has = true;
+                least = mine;
+                owner = 8 * byte + bit;
+            });
+        owners[lane()] = static_cast<u16>(owner);
+        more.own(ranks, 1, count);
+    }
+    __syncwarp();
+    if (lane() < n) {
+        atomicAdd(reinterpret_cast<u64*>(&loads[owner].sent), static_cast<u64>(more.sent));
+        atomicAdd(reinterpret_cast<u64*>(&loads[owner].received), static_cast<u64>(more.received));
+        atomicAdd(reinterpret_cast<u64*>(&loads[owner].owned), 1ULL);
+    }
+    __syncwarp();
+}
+
+// What is known of a rank before anything is chosen: what it holds, and what it alone can own.
+ZENC_DEVICE Load given_load(const Segment& set, u64 ranks, u64 alone) {
+    Load load{};
+    load.hold(set.count);
+    load.own(ranks, alone, 1);
+    return load;
+}
+
+constexpr u64 NEAR_LOADS = 512;  // more are in memory
+
+// The owners of the units of several holders, by the first block of the grid; counts[k * ranks + k] = how
+// many units rank k owns. There are *number masks; `far_loads` [ranks] is room for loads. Reads m c bytes,
+// writes 2 c.
+ZENC_DEVICE void choose_owners(const Segment* sets, u64 ranks, const u8* masks, const u64* number,
+                               const u64* alone, Load* far_loads, u16* owners, u64* counts) {
+    const u64 all = *number;
+    ZENC_SHARED(Load, near_loads, NEAR_LOADS);
+    if (blockIdx.x != 0 || blockIdx.y != 0) return;
+    Load* const loads = ranks <= NEAR_LOADS ? &near_loads[0] : far_loads;
+    for (u64 k = threadIdx.x; k < ranks; k += THREADS) loads[k] = given_load(sets[k], ranks, alone[k]);
+    __syncthreads();
+    for (u64 first = 0, n; first < all && threadIdx.x < WARP; first += n) {
+        n = chosen_together(all - first, ranks);
+        choose_together(masks + first * mask_bytes(ranks), n, ranks, loads, owners + first);
+    }
+    __syncthreads();
+    for (u64 k = threadIdx.x; k < ranks; k += THREADS)
+        counts[k * ranks + k] = static_cast<u64>(loads[k].owned);
+}
+
+// Adds the digest of all owners to `digest`, which is cleared before; starts[k * tiles + t] = the units of
+// tile t that rank k owns. Reads R i bytes, and 2 c; writes 8 R t.
+ZENC_DEVICE void digest_owners(const Segment* table, const IndexSets& known, u64* digest, u64* starts) {
+    const IndexSets sets = known.with(table);
+    u64 sum = thread_of_row() == 0 ? WordDigest::of_ranks(sets.ranks) : 0;
+    for_each_tile(sets, [&](SetTile& tile) {
+        tile.own();
+        if (tile.any != 0) {
+            WordDigest of_word(tile.first + tile.at, tile.any);
+            for_each_bit(tile.any, [&](u64 bit) { of_word.add(tile.owner(tile.at, bit)); });
+            sum += of_word.value();
+        }
+        for (u64 k = threadIdx.x; k < sets.ranks; k += THREADS)
+            starts[k * sets.tiles() + tile.number] = tile.owned(k);
+    });
+    sum = sum_of_warp(sum);
+    if (lane() == 0 && sum != 0) atomicAdd(digest, sum);
+}
+
+constexpr u64 NEAR_COUNTERS = 512;
+
+// counts[k * ranks + p] = units of rank k that rank p owns, for p other than k; these are cleared before.
+// There are *number masks. Reads (m + 2) c bytes.
+ZENC_DEVICE void count_parts(const u8* masks, const u64* number, u64 ranks, const u16* owners, u64* counts) {
+    const u64 all = *number;
+    ZENC_SHARED(u64, near, NEAR_COUNTERS);
+    const u64 counters = ranks * ranks;
+    u64* const to = counters <= NEAR_COUNTERS ? &near[0] : counts;
+    for (u64 i = threadIdx.x; i < NEAR_COUNTERS; i += THREADS) near[i] = 0;
+    __syncthreads();
+    for (u64 i = thread_of_row(); i < all; i += threads_of_row())
+        for (u64 byte = 0; byte < mask_bytes(ranks); ++byte)
+            for_each_bit(masks[i * mask_bytes(ranks) + byte], [&](u64 bit) {
+                const u64 rank = 8 * byte + bit;
+                if (rank != owners[i]) atomicAdd(to + rank * ranks + owners[i], 1ULL);
+            });
+    __syncthreads();
+    for (u64 i = threadIdx.x; to != counts && i < counters; i += THREADS)
+        if (near[i] != 0) atomicAdd(counts + i, near[i]);
+}
+
+}  // namespace zenc

@@ -1,0 +1,170 @@
+// Slots of segments: the occupied ones, or the absent ones, by their numbers; whole blocks of them; and, in
+// capacity mode, whether there is room for them.
+#pragma once
+
+#include "zenc/control.h"
+#include "zenc/ranks.h"
+#include "zenc/segment.h"
+#include "zenc_cuda/platform.h"
+
+namespace zenc {
+
+// The occupied slots of a segment, or the absent ones, by their numbers.
+
+// How many slots are occupied; never more than there is room for, whatever a peer says.
+ZENC_DEVICE u64 occupied(const Segment& segment) {
+    if (segment.actual == nullptr || *segment.actual > segment.count) return segment.count;
+    return *segment.actual;
+}
+
+// The occupied slots of a segment; or, if `absent`, all the others.
+struct Slots {
+    const u64* bitmap;
+    const u64* ranks;
+    u64 words;
+    bool absent;
+
+    ZENC_DEVICE explicit Slots(const Segment& segment, bool absent_ = false)
+        : bitmap(segment.bitmap), ranks(segment.ranks), words(words_of(segment.slots)), absent(absent_) {}
+
+    // Those in the words below `word`, for word <= words.
+    ZENC_DEVICE u64 below(u64 word) const {
+        const u64 occupied = set_below(bitmap, ranks, word) - below_first(ranks[0]);
+        return absent ? 64 * word - occupied : occupied;
+    }
+
+    // Bits beyond the last slot look like absent ones, behind all others.
+    ZENC_DEVICE u64 word(u64 at) const { return absent ? ~bitmap[at] : bitmap[at]; }
+
+    // The word that number i is in, for which `from` is a word that is not behind it.
+    ZENC_DEVICE u64 word_of(u64 i, u64 from) const {
+        return gallop(from, words, [&](u64 at) { return below(at) <= i; });
+    }
+
+    // The same for a warp that asks together, and knows nothing yet.
+    ZENC_DEVICE u64 word_of_warp(u64 i) const {
+        return warp_search(words, [&](u64 at) { return below(at) <= i; }) - 1;
+    }
+};
+
+// One slot after another.
+class SlotCursor {
+public:
+    // Stands at number i. `from` is a word that is not behind it.
+    ZENC_DEVICE SlotCursor(const Slots& of, u64 from, u64 i) : of_(of), number_(i) { seek(from); }
+
+    ZENC_DEVICE u64 number() const { return number_; }
+    ZENC_DEVICE u64 slot() const { return 64 * word_ + lowest_bit(left_); }
+
+    // Goes on to the next one. There is no slot behind the last.
+    ZENC_DEVICE void next() {
+        ++number_;
+        left_ &= left_ - 1;
+        if (left_ == 0) seek(word_);
+    }
+
+private:
+    ZENC_DEVICE void seek(u64 from) {
+        word_ = of_.word_of(number_, from);
+        const u64 bits = of_.word(word_);
+        left_ = bits & ~low_mask(select_bit(bits, static_cast<u32>(number_ - of_.below(word_))));
+    }
+
+    const Slots& of_;
+    u64 number_;
+    u64 word_ = 0;
+    u64 left_ = 0;
+};
+
+// Words of a bitmap in which whole blocks are occupied; a block is 2^shift slots, as block(k) has them.
+
+// Word `at` of the bitmap that has all slots of the blocks in `blocks`, for shift >= 1.
+ZENC_DEVICE u64 word_of_blocks(const u64* blocks, u64 shift, u64 at) {
+    if (shift >= 6) {
+        const u64 block = at >> (shift - 6);
+        return (blocks[block / 64] >> (block % 64) & 1) != 0 ? ~0ULL : 0;
+    }
+    const u64 in_a_word = 64ULL >> shift;
+    const u64 first = at * in_a_word;
+    u64 word = 0;
+    for_each_bit(blocks[first / 64] >> (first % 64) & low_mask(in_a_word),
+                 [&](u64 block) { word |= low_mask(1ULL << shift) << (block << shift); });
+    return word;
+}
+
+// Word `at` of a segment's bitmap with every block filled up that has any slot.
+ZENC_DEVICE u64 word_with_full_blocks(const Segment& segment, u64 shift, u64 at) {
+    if (shift < 6) {
+        const u64 each = low_mask(1ULL << shift);
+        u64 word = segment.bitmap[at];
+        for (u64 by = 1; by >> shift == 0; by *= 2) word |= word >> by;  // the lowest bit of a block has all
+        return (word & ~0ULL / each) * each;
+    }
+    const u64 words = words_of(segment.slots), in_a_block = 1ULL << (shift - 6);
+    const u64 first = at / in_a_block * in_a_block;
+    const u64 end = words - first < in_a_block ? words : first + in_a_block;
+    const Slots slots(segment);
+    return slots.below(end) != slots.below(first) ? ~0ULL : 0;
+}
+
+// to[i].bitmap = all slots that to[i].format fills up of from[i]: every one under dense, and those of the
+// blocks that have any under block(k). Reads bitmap or ranks of `from`; writes the bitmap of `to`, every
+// word.
+ZENC_DEVICE void fill(const Segment* from, const Segment* to, i64 n) {
+    for_each_segment(n, [&](u64 i) {
+        const Segment target = to[i];
+        for (u64 w = thread_of_row(); w < words_of(target.slots); w += threads_of_row()) {
+            const u64 word = target.format == FORMAT_DENSE
+                                 ? ~0ULL
+                                 : word_with_full_blocks(from[i], block_shift(target.format), w);
+            target.bitmap[w] = word & low_mask(target.slots - 64 * w);
+        }
+    });
+}
+
+// Segments of which only the room is known to the host: whether they have it, and how many slots they are.
+// `raised` is 0 until anything does not fit: then the call is made again, and what it does until then must
+// only stay inside of its memory.
+
+// Raises if a word is not what it should be.
+ZENC_DEVICE void raise(const Expected* words, i64 n, u64* raised) {
+    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
+        if (*words[i].word != words[i].right) atomicOr(raised, 1ULL);
+}
+
+// Raises if a segment, which is marked and ranked, has more slots than room.
+ZENC_DEVICE void weigh(const Segment* segments, i64 n, u64* raised) {
+    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
+        if (const Slots slots(segments[i]); slots.below(slots.words) > segments[i].count)
+            atomicOr(raised, 1ULL);
+}
+
+// Writes how many slots segments have. Once `raised` they have none, as if they had never been marked.
+//
+// Writes 8 bytes a segment; bitmap and ranks if raised.
+ZENC_DEVICE void admit(const Segment* segments, i64 n, const u64* raised_) {
+    const bool raised = *raised_ != 0;
+    for_each_segment(n, [&](u64 i) {
+        const Slots slots(segments[i]);
+        if (thread_of_row() == 0) *segments[i].actual = raised ? 0 : slots.below(slots.words);
+        if (!raised) return;
+        for (u64 w = thread_of_row(); w < slots.words; w += threads_of_row()) segments[i].bitmap[w] = 0;
+        // The last rank of a part may be the first of the next one.
+        for (u64 k = thread_of_row(); k < ranks_of(segments[i].slots); k += threads_of_row())
+            atomicExch(segments[i].ranks + k, 0ULL);
+    });
+}
+
+// Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole.
+
+// A word a thread. Reads at most 40 bytes for each and writes 8.
+ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
+    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
+        const Gathered row = rows[i];
+        *row.to = row.from == nullptr    ? reinterpret_cast<u64>(row.first)
+                  : row.first == nullptr ? *row.from
+                                         : set_between(*row.first, *row.from);
+    }
+}
+
+}  // namespace zenc
