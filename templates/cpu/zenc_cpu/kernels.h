@@ -3,11 +3,9 @@
 
 #include "zenc_cpu/codec/blocks.h"
 #include "zenc_cpu/codec/codec.h"
-#include "zenc_cpu/codec/message.h"
 #include "zenc_cpu/merge/expand.h"
 #include "zenc_cpu/merge/merge.h"
-#include "zenc_cpu/merge/sparsify.h"
-#include "zenc_cpu/owners/owned_rows.h"
-#include "zenc_cpu/pack/hash_mark.h"
+#include "zenc_cpu/owners/owners.h"
+#include "zenc_cpu/pack/hash_memory.h"
 #include "zenc_cpu/pack/mark.h"
 #include "zenc_cpu/pack/place.h"

@@ -3,7 +3,6 @@
 
 #include "zenc_cpu/primitives/element_blocks.h"
 #include "zenc_cpu/primitives/memory.h"
-#include "zenc_cpu/primitives/value_rows.h"
 
 namespace zenc {
 

@@ -7,7 +7,6 @@
 #include "zenc_cpu/primitives/lane_geometry.h"
 #include "zenc_cpu/primitives/lanes.h"
 #include "zenc_cpu/primitives/memory.h"
-#include "zenc_cpu/primitives/value_rows.h"
 
 namespace zenc {
 
@@ -101,13 +100,10 @@ inline u64 merge_values(u64 m, const u64* const* bitmaps, const T** cursors, u64
 template <class T>
 ZENC_SHARED_CODE inline u64 merge_lanes(u64 m, const u64* const* bitmaps, const T** cursors, u64 words,
                                         T* out) {
-    using L = Lanes<T>;
-    using Mask = typename L::Mask;
-    constexpr u64 VECTORS = 64 / L::NUMBER;
+    constexpr u64 NUMBER = NUMBER_OF_LANES<T>, VECTORS = sizeof(T);
     const T* const start = out;
     for (u64 w = 0; w < words; ++w) {
-        typename L::Vector sums[VECTORS];
-        for (auto& sum : sums) sum = L::zeros();
+        __m512i sums[VECTORS] = {};
         u64 all = 0;
         for (u64 k = 0; k < m; ++k) {
             const u64 word = bitmaps[k][w];
@@ -115,20 +111,18 @@ ZENC_SHARED_CODE inline u64 merge_lanes(u64 m, const u64* const* bitmaps, const 
             const T* from = cursors[k];
 #pragma GCC unroll 8  // or the sums are in memory
             for (u64 v = 0; v < VECTORS; ++v) {
-                const Mask mask = static_cast<Mask>(word >> (v * L::NUMBER));
-                const auto with = L::expand(sums[v], mask, from);
-                sums[v] = L::add(with, static_cast<Mask>(again >> (v * L::NUMBER)), sums[v], with);
+                const auto mask = static_cast<LaneMask<T>>(word >> (v * NUMBER));
+                const __m512i with = spread_lanes(sums[v], mask, from);
+                const auto twice = static_cast<LaneMask<T>>(again >> (v * NUMBER));
+                sums[v] = Lanes<sizeof(T)>::add(with, twice, sums[v], with);
                 from += population(mask);
             }
             cursors[k] = from;
             all |= word;
         }
 #pragma GCC unroll 8
-        for (u64 v = 0; v < VECTORS; ++v) {
-            const Mask mask = static_cast<Mask>(all >> (v * L::NUMBER));
-            L::compress(mask, sums[v], out);
-            out += population(mask);
-        }
+        for (u64 v = 0; v < VECTORS; ++v)
+            out += keep_lanes(static_cast<LaneMask<T>>(all >> (v * NUMBER)), sums[v], out);
     }
     return static_cast<u64>(out - start);
 }
@@ -147,7 +141,7 @@ inline bool is_crowded(u64 m, const u64* const* bitmaps, u64 words) {
 template <class T>
 inline u64 merge_single(u64 m, const u64* const* bitmaps, const T** cursors, u64 words, T* out) {
 #if ZENC_LANES
-    if constexpr (Lanes<T>::ARE_THERE)
+    if constexpr (sizeof(typename Type<T>::Sum) == sizeof(T))  // no values of 16 bits
         if (is_crowded(m, bitmaps, words)) return merge_lanes(m, bitmaps, cursors, words, out);
 #endif
     if (m == 2) return merge_two(bitmaps[0], bitmaps[1], cursors[0], cursors[1], words, out);

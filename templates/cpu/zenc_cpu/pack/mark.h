@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zenc_cpu/primitives/element_blocks.h"
-#include "zenc_cpu/primitives/value_rows.h"
+#include "zenc_cpu/primitives/memory.h"
 
 namespace zenc {
 

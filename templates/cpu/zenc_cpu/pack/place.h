@@ -5,7 +5,6 @@
 
 #include "zenc_cpu/primitives/element_blocks.h"
 #include "zenc_cpu/primitives/memory.h"
-#include "zenc_cpu/primitives/value_rows.h"
 
 namespace zenc {
 
@@ -69,12 +68,8 @@ inline i64 place_once(const Places<Mapping>& places, Width width, const i64* slo
         const u64 size = n - first < BATCH ? n - first : BATCH;
         if (!places.find(slots + first, size, rows, origins)) return NOT_MARKED;
         const T* from = values + first * width;
-        if (divisor == 1)
-            for (u64 i = 0; i < size; ++i, from += width)
-                copy_row(from, width, row_at<T>(origins[i], rows[i], width));
-        else
-            for (u64 i = 0; i < size; ++i, from += width)
-                divide_row(from, width, divisor, row_at<T>(origins[i], rows[i], width));
+        for (u64 i = 0; i < size; ++i, from += width)
+            divide_row(from, width, divisor, row_at<T>(origins[i], rows[i], width));
     }
     return 0;
 }

@@ -4,6 +4,7 @@
 // evaluated in a call.
 #pragma once
 
+#include "zenc_cpu/primitives/bits.h"
 #include "zenc_cpu/primitives/lane_geometry.h"
 #include "zenc_cpu/primitives/nonzero.h"
 
@@ -138,11 +139,10 @@ inline void for_filled_blocks(const Geometry<Mapping>& geometry, u64 part, const
 template <class T, class Block>
 inline void keep_values(const T* from, Block block, T* to) {
 #if ZENC_LANES
-    using L = MovedLanes<sizeof(T)>;
 #pragma GCC unroll 8
-    for (u64 first = 0; first < UNITS_OF<Block>; first += L::NUMBER) {
-        const auto mask = static_cast<typename L::Mask>(block >> first);
-        to += L::keep(from + first, mask, to);
+    for (u64 first = 0; first < UNITS_OF<Block>; first += NUMBER_OF_LANES<T>) {
+        const auto mask = static_cast<LaneMask<T>>(block >> first);
+        to += keep_lanes(mask, Lanes<sizeof(T)>::load(mask, from + first), to);
     }
 #else
     for_each_bit(block, [&](u64 bit) { *to++ = from[bit]; });
@@ -153,12 +153,12 @@ inline void keep_values(const T* from, Block block, T* to) {
 template <class T, class Block>
 inline void spread_values(const T* from, Block block, T* to) {
 #if ZENC_LANES
-    using L = MovedLanes<sizeof(T)>;
-    constexpr u64 UNITS = UNITS_OF<Block>;
+    const auto ALL = static_cast<LaneMask<T>>(low_mask(UNITS_OF<Block>));
 #pragma GCC unroll 8
-    for (u64 first = 0; first < UNITS; first += L::NUMBER) {
-        const auto mask = static_cast<typename L::Mask>(block >> first);
-        from += L::spread(from, mask, static_cast<typename L::Mask>(low_mask(UNITS)), to + first);
+    for (u64 first = 0; first < UNITS_OF<Block>; first += NUMBER_OF_LANES<T>) {
+        const auto mask = static_cast<LaneMask<T>>(block >> first);
+        Lanes<sizeof(T)>::store(to + first, ALL, spread_lanes(_mm512_setzero_si512(), mask, from));
+        from += population(mask);
     }
 #else
     clear_bytes(to, UNITS_OF<Block> * sizeof(T));

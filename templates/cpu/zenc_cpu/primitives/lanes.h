@@ -14,115 +14,72 @@
 
 namespace zenc {
 
-// Values that are expanded, added and compressed in lanes: as many as fill a vector.
-template <class T>
-struct Lanes {
-    static constexpr bool ARE_THERE = false;
-};
-
 #if ZENC_LANES
 
-template <>
-struct Lanes<float> {
-    static constexpr bool ARE_THERE = true;
-    static constexpr u64 NUMBER = 16;
-    using Mask = __mmask16;
-    using Vector = __m512;
-
-    static Vector zeros() { return _mm512_setzero_ps(); }
-    // `to` with the lanes of `mask` replaced by the values at `from`, one after another; no others are read.
-    static Vector expand(Vector to, Mask mask, const float* from) {
-        return _mm512_mask_expandloadu_ps(to, mask, from);
-    }
-    // `to`, and a + b in the lanes of `mask`.
-    static Vector add(Vector to, Mask mask, Vector a, Vector b) { return _mm512_mask_add_ps(to, mask, a, b); }
-    // In registers first: a compressing store takes a hundred cycles on some processors.
-    static void compress(Mask mask, Vector x, float* to) {
-        const Mask low = static_cast<Mask>(low_mask(population(mask)));
-        _mm512_mask_storeu_ps(to, low, _mm512_maskz_compress_ps(mask, x));
-    }
-};
-
-template <>
-struct Lanes<double> {
-    static constexpr bool ARE_THERE = true;
-    static constexpr u64 NUMBER = 8;
-    using Mask = __mmask8;
-    using Vector = __m512d;
-
-    static Vector zeros() { return _mm512_setzero_pd(); }
-    static Vector expand(Vector to, Mask mask, const double* from) {
-        return _mm512_mask_expandloadu_pd(to, mask, from);
-    }
-    static Vector add(Vector to, Mask mask, Vector a, Vector b) { return _mm512_mask_add_pd(to, mask, a, b); }
-    static void compress(Mask mask, Vector x, double* to) {
-        const Mask low = static_cast<Mask>(low_mask(population(mask)));
-        _mm512_mask_storeu_pd(to, low, _mm512_maskz_compress_pd(mask, x));
-    }
-};
-
-// Values of so many bytes, as many as fill a vector, moved by a mask. keep: those of `mask` are written one
-// after another. spread: those that stand one after another go to the lanes of `mask`, of the lanes `all`.
-// Both return how many there are, and touch no others.
+// Values of so many bytes, as many as fill a vector, moved by a mask: loaded and stored without touching the
+// lanes that are not in it, and compressed or expanded in registers. A compressing store takes a hundred
+// cycles on some processors.
 template <u64 BYTES>
-struct MovedLanes;
+struct Lanes;
 
 template <>
-struct MovedLanes<2> {
-    static constexpr u64 NUMBER = 32;
+struct Lanes<2> {
     using Mask = __mmask32;
-
-    static u64 keep(const void* from, Mask mask, void* to) {
-        const u64 n = population(mask);
-        const __m512i kept = _mm512_maskz_compress_epi16(mask, _mm512_maskz_loadu_epi16(mask, from));
-        _mm512_mask_storeu_epi16(to, static_cast<Mask>(low_mask(n)), kept);
-        return n;
-    }
-    static u64 spread(const void* from, Mask mask, Mask all, void* to) {
-        const u64 n = population(mask);
-        const __m512i next = _mm512_maskz_loadu_epi16(static_cast<Mask>(low_mask(n)), from);
-        _mm512_mask_storeu_epi16(to, all, _mm512_maskz_expand_epi16(mask, next));
-        return n;
-    }
+    static __m512i load(Mask mask, const void* from) { return _mm512_maskz_loadu_epi16(mask, from); }
+    static void store(void* to, Mask mask, __m512i x) { _mm512_mask_storeu_epi16(to, mask, x); }
+    static __m512i compress(Mask mask, __m512i x) { return _mm512_maskz_compress_epi16(mask, x); }
+    static __m512i expand(__m512i to, Mask mask, __m512i x) { return _mm512_mask_expand_epi16(to, mask, x); }
 };
 
 template <>
-struct MovedLanes<4> {
-    static constexpr u64 NUMBER = 16;
+struct Lanes<4> {
     using Mask = __mmask16;
-
-    static u64 keep(const void* from, Mask mask, void* to) {
-        const u64 n = population(mask);
-        const __m512i kept = _mm512_maskz_compress_epi32(mask, _mm512_maskz_loadu_epi32(mask, from));
-        _mm512_mask_storeu_epi32(to, static_cast<Mask>(low_mask(n)), kept);
-        return n;
-    }
-    static u64 spread(const void* from, Mask mask, Mask all, void* to) {
-        const u64 n = population(mask);
-        const __m512i next = _mm512_maskz_loadu_epi32(static_cast<Mask>(low_mask(n)), from);
-        _mm512_mask_storeu_epi32(to, all, _mm512_maskz_expand_epi32(mask, next));
-        return n;
+    static __m512i load(Mask mask, const void* from) { return _mm512_maskz_loadu_epi32(mask, from); }
+    static void store(void* to, Mask mask, __m512i x) { _mm512_mask_storeu_epi32(to, mask, x); }
+    static __m512i compress(Mask mask, __m512i x) { return _mm512_maskz_compress_epi32(mask, x); }
+    static __m512i expand(__m512i to, Mask mask, __m512i x) { return _mm512_mask_expand_epi32(to, mask, x); }
+    // `to`, and sums of float in the lanes of `mask`.
+    static __m512i add(__m512i to, Mask mask, __m512i a, __m512i b) {
+        return _mm512_castps_si512(_mm512_mask_add_ps(_mm512_castsi512_ps(to), mask, _mm512_castsi512_ps(a),
+                                                      _mm512_castsi512_ps(b)));
     }
 };
 
 template <>
-struct MovedLanes<8> {
-    static constexpr u64 NUMBER = 8;
+struct Lanes<8> {
     using Mask = __mmask8;
-
-    static u64 keep(const void* from, Mask mask, void* to) {
-        const u64 n = population(mask);
-        const __m512i kept = _mm512_maskz_compress_epi64(mask, _mm512_maskz_loadu_epi64(mask, from));
-        _mm512_mask_storeu_epi64(to, static_cast<Mask>(low_mask(n)), kept);
-        return n;
-    }
-    static u64 spread(const void* from, Mask mask, Mask all, void* to) {
-        const u64 n = population(mask);
-        const __m512i next = _mm512_maskz_loadu_epi64(static_cast<Mask>(low_mask(n)), from);
-        _mm512_mask_storeu_epi64(to, all, _mm512_maskz_expand_epi64(mask, next));
-        return n;
+    static __m512i load(Mask mask, const void* from) { return _mm512_maskz_loadu_epi64(mask, from); }
+    static void store(void* to, Mask mask, __m512i x) { _mm512_mask_storeu_epi64(to, mask, x); }
+    static __m512i compress(Mask mask, __m512i x) { return _mm512_maskz_compress_epi64(mask, x); }
+    static __m512i expand(__m512i to, Mask mask, __m512i x) { return _mm512_mask_expand_epi64(to, mask, x); }
+    // The same of double.
+    static __m512i add(__m512i to, Mask mask, __m512i a, __m512i b) {
+        return _mm512_castpd_si512(_mm512_mask_add_pd(_mm512_castsi512_pd(to), mask, _mm512_castsi512_pd(a),
+                                                      _mm512_castsi512_pd(b)));
     }
 };
+
+template <class T>
+constexpr u64 NUMBER_OF_LANES = 64 / sizeof(T);
+
+template <class T>
+using LaneMask = typename Lanes<sizeof(T)>::Mask;
+
+// Values that stand one after another at `from`, in the lanes of `mask`; the others are those of `onto`.
+template <class T>
+inline __m512i spread_lanes(__m512i onto, LaneMask<T> mask, const T* from) {
+    using L = Lanes<sizeof(T)>;
+    return L::expand(onto, mask, L::load(static_cast<LaneMask<T>>(low_mask(population(mask))), from));
+}
+
+// to = the values of the lanes of `mask`, one after another. Returns how many.
+template <class T>
+inline u64 keep_lanes(LaneMask<T> mask, __m512i values, T* to) {
+    using L = Lanes<sizeof(T)>;
+    const u64 n = population(mask);
+    L::store(to, static_cast<LaneMask<T>>(low_mask(n)), L::compress(mask, values));
+    return n;
+}
 
 // The numbers of the set bits of a word, one byte each, ascending.
 inline __m512i bit_numbers(u64 word) {
