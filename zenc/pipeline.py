@@ -25,7 +25,7 @@ from zenc.analysis.scaling import symbolic
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
-from zenc.codegen.call_sequence import CODE, DATA, render_sequence
+from zenc.codegen.call_program import CODE, DATA, render_sequence
 from zenc.codegen.render import UnitInputs
 from zenc.codegen.render import render as render_unit
 from zenc.errors import BuildError, Diagnostic

@@ -36,7 +36,7 @@ plans = {name: compile(name, target="plan").plan for name in names}
 made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
         for file, text in render(UnitInputs.of(plan), target).items()}
 try:
-    from zenc.codegen.call_sequence import CODE, render_sequence
+    from zenc.codegen.call_program import CODE, render_sequence
     from zenc.rank_ir.lower import lower_all
 except ImportError:
     plans = {}  # this revision has none

@@ -12,9 +12,7 @@ from jinja2 import meta
 from tests.rank_ir.test_holders import VARIANTS, programs
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from zenc.codegen.call_program import call_program
-from zenc.codegen.call_sequence import CODE, DATA, SequenceInputs, render_sequence
-from zenc.codegen.owner_subsets import OwnerSubsets, Subset
+from zenc.codegen.call_program import CODE, DATA, OwnerSubsets, SequenceInputs, Subset, call_program, render_sequence
 from zenc.codegen.render import environment
 from zenc.rank_ir import ir
 from zenc.rank_ir.lower import lower, lower_all

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.emulator.build import compiled, engine, kernels
 from zenc.codegen.render import headers, include_dirs
+from zenc.runtime.gpu.device import kernels_for
 from zenc.runtime.gpu.driver import Driver, Nccl, driver, find_nccl
-from zenc.runtime.gpu.kernels import kernels_for
 
 STAND_IN = Path(__file__).with_name("nccl.cpp"), Path(__file__).with_name("all_reduce.h")
 FLAGS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror")

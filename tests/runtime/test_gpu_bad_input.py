@@ -18,8 +18,8 @@ from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import Cubin
+from zenc.runtime.gpu import device
 from zenc.runtime.gpu import driver as driver_module
-from zenc.runtime.gpu import kernels as kernels_module
 from zenc.runtime.gpu.driver import Driver, GpuInfo, find_nccl
 from zenc.runtime.load import Backends
 from zenc.wire.constants import MOST_OWNED_ELEMENTS
@@ -54,7 +54,7 @@ def old_nccl(folder: Path) -> None:
 
 def other_architecture(folder: Path) -> None:
     hopper, ampere = Cubin(Arch(9, 0), b"", "nvcc", 13), GpuInfo(0, "NVIDIA Test", Arch(8, 0))
-    kernels_module.kernels_for(ampere, Driver(driver(folder)), {"kernels.cu": ""}, [hopper])
+    device.kernels_for(ampere, Driver(driver(folder)), {"kernels.cu": ""}, [hopper])
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def bare(monkeypatch):
     monkeypatch.setattr(driver_module, "NCCL", "libnccl_of_nobody.so.2")
     monkeypatch.setattr(driver_module, "_is_loaded", lambda _name: False)
     monkeypatch.setattr(driver_module, "candidates", lambda _name: iter(()))
-    monkeypatch.setattr(kernels_module, "find_compiler", lambda _cuda: (None, ("there is no NVRTC",)))
+    monkeypatch.setattr(device, "find_compiler", lambda _cuda: (None, ("there is no NVRTC",)))
 
 
 @pytest.mark.parametrize(

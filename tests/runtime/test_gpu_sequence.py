@@ -14,7 +14,7 @@ from tests.support.cases import assert_same_bits, sparse_tensor
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact, load_artifact
-from zenc.codegen.call_sequence import CODE, DATA
+from zenc.codegen.call_program import CODE, DATA
 from zenc.runtime.gpu.sequence import load_sequence
 
 WAYS = {"table": DATA, "compiled": CODE}

@@ -20,8 +20,7 @@ import torch
 from tests.emulator.build import compiled
 from tests.emulator.libraries import Libraries
 from tests.gpu.machine import Machine, emulator
-from zenc.codegen.call_program import call_program
-from zenc.codegen.call_sequence import CODE
+from zenc.codegen.call_program import CODE, call_program
 from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram

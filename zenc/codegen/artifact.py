@@ -23,7 +23,7 @@ from typing import Any
 from zenc._version import __version__
 from zenc.codegen.build.arch import named
 from zenc.codegen.build.gpu_kernels import Cubin
-from zenc.codegen.call_sequence import CODE, DATA
+from zenc.codegen.call_program import CODE, DATA
 from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
@@ -72,7 +72,7 @@ class Artifact:
     """A compiled scheme. ``sources`` are the generated files, ``texts`` the scheme and what it imports.
 
     ``cubins`` are the kernels of the target cuda, by ascending architecture, ``sequences`` its call sequences as
-    ``zenc.codegen.call_sequence`` renders them, where the number of ranks is known. Of a scheme that chooses among
+    ``zenc.codegen.call_program`` renders them, where the number of ranks is known. Of a scheme that chooses among
     others this is the artifact of its first candidate, which runs until it has chosen; ``choosing`` has all of them.
     """
 
@@ -126,9 +126,9 @@ class Artifact:
     def raw_module(self, arch: str | None = None) -> Any:
         """The kernels for a GPU ``arch`` (sm_90; None: the current device's) as a ``cupy.RawModule``.
 
-        Raises what ``zenc.codegen.raw_module`` raises.
+        Raises what ``zenc.codegen.build.gpu_kernels`` raises.
         """
-        from zenc.codegen.raw_module import raw_module
+        from zenc.codegen.build.gpu_kernels import raw_module
         from zenc.codegen.render import UnitInputs, render
 
         sources = self.sources if self.target == "cuda" else render(UnitInputs.of(self.plan), "cuda")

@@ -12,13 +12,14 @@ has a cut: which slots of its part those are that its ranks hold.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeAlias
 
-from zenc.codegen.owner_subsets import OwnerSubsets, canonical
+from zenc.codegen.render import environment
 from zenc.rank_ir.ir import (
     WHOLE,
     Agree,
@@ -38,10 +39,62 @@ from zenc.rank_ir.ir import (
 from zenc.scheme.model import Format
 from zenc.wire.constants import (
     NO_CUT,
+    SEQUENCE_VERSION,
     TABLE_ENUMS,
     WIRE_FORMATS,
     WIRE_NUMBERS,
 )
+
+Ranks: TypeAlias = tuple[int, ...]
+Key: TypeAlias = tuple[int, Ranks]
+"""A part, and ranks in ascending order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """``rank`` is -1 where there are ``pieces``."""
+
+    part: int
+    rank: int
+    marked: bool = False
+    pieces: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class OwnerSubsets:
+    """Those that are asked for, by part and ranks, and whether as bitmaps."""
+
+    marked: dict[Key, bool] = field(default_factory=dict)
+
+    def ask(self, of: Key, *, marked: bool) -> None:
+        """Ask for that of a part by ranks; for several of them also for that of each, as bitmaps."""
+        part, ranks = key = canonical(of)
+        several = len(ranks) > 1
+        self.marked[key] = self.marked.get(key, False) or marked or several
+        for rank in ranks if several else ():
+            self.ask((part, (rank,)), marked=True)
+
+    def numbers(self) -> dict[Key, int]:
+        """Key, as ``canonical`` has it, -> the number among those that are ``made``."""
+        order = sorted(self.marked, key=lambda key: (len(key[1]) > 1, not self.marked[key], key))
+        return {key: number for number, key in enumerate(order)}
+
+    def made(self) -> tuple[Subset, ...]:
+        """All that was asked for: first those of one rank, and of these first the marked ones."""
+        numbers = self.numbers()
+        return tuple(
+            Subset(part, ranks[0], self.marked[part, ranks])
+            if len(ranks) == 1
+            else Subset(part, -1, True, tuple(numbers[part, (rank,)] for rank in ranks))
+            for part, ranks in numbers
+        )
+
+
+def canonical(of: Key) -> Key:
+    """The owner alone has all slots that it has with others."""
+    part, ranks = of
+    return part, (part,) if part in ranks else ranks
+
 
 Numbers: TypeAlias = tuple[int, ...]
 Argument: TypeAlias = int | str | Numbers
@@ -178,3 +231,49 @@ class _Statements:
     def _parts(self, segments: Iterable[int]) -> Numbers:
         found = {self.program.segments[segment].part for segment in segments}
         return tuple(sorted(found - {WHOLE}))
+
+
+CODE, DATA = "sequence.cpp", "sequence.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceInputs:
+    """The inputs of both templates: the programs of some ranks of one group of ``size``, of one plan."""
+
+    size: int
+    version: int
+    programs: tuple[CallProgram, ...]
+
+
+def render_sequence(programs: Iterable[RankProgram], name: str = CODE) -> str:
+    """The file ``name`` with the programs of some ranks of one group and plan."""
+    made = tuple(call_program(program) for program in programs)
+    inputs = SequenceInputs(made[0].size, SEQUENCE_VERSION, made)
+    jinja = environment().overlay()
+    jinja.filters.update(cpp=_cpp, json=json.dumps, parts=_parts)
+    return jinja.get_template(f"cuda/host/{name}.j2").render({n: getattr(inputs, n) for n in SequenceInputs.__slots__})
+
+
+def _cpp(argument: Argument) -> str:
+    """An argument, or a word of a row, as C++ has it."""
+    if isinstance(argument, tuple):
+        return f"list({', '.join(map(str, argument))})"
+    return _NAMES.get(argument, "") if isinstance(argument, str) else f"{argument:d}"
+
+
+def _format_name(format: Format) -> str:
+    if format.block:
+        return f"FORMAT_BLOCK + {WIRE_FORMATS.index(format) - WIRE_FORMATS.index(Format.BLOCK_2)}"
+    return f"FORMAT_{format.name}"
+
+
+_NAMES = {
+    **{name: name.upper() for members in TABLE_ENUMS.values() for name in members},
+    **{format.value: _format_name(format) for format in (*WIRE_FORMATS, Format.AUTO)},
+}
+
+
+def _parts(parts: Iterable[int]) -> str:
+    """Parts in words, as a comment."""
+    numbers = [str(part) for part in parts]
+    return f"  // part{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}" if numbers else ""

@@ -10,8 +10,8 @@ from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build.arch import Arch
 from zenc.codegen.build.gpu_kernels import Cubin
 from zenc.errors import ArtifactError
+from zenc.runtime.gpu.device import kernels_for
 from zenc.runtime.gpu.driver import GpuInfo
-from zenc.runtime.gpu.kernels import kernels_for
 
 SOURCES = {"kernels.cu": 'extern "C" __global__ void answer(long long* out) { *out = 42; }\n'}
 SHIPPED = tuple(Cubin(arch, str(arch).encode(), "NVRTC 13.0.88", 13) for arch in (Arch(8, 0), Arch(8, 6), Arch(9, 0)))

@@ -11,7 +11,7 @@ from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, s
 from tests.support.emulated import Emulated, Result, compiled_unit, programs_of
 from tests.support.messages import forget_messages, messages_among
 from tests.support.shipped import SHIPPED, plan_of_shipped
-from zenc.codegen.call_sequence import render_sequence
+from zenc.codegen.call_program import render_sequence
 from zenc.plan.requirements import allowed
 from zenc.runtime.gpu.library import CallLibrary
 

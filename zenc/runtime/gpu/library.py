@@ -14,7 +14,7 @@ from typing import Any
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
-from zenc.codegen.call_sequence import CODE
+from zenc.codegen.call_program import CODE
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
 from zenc.runtime.gpu.call_args import CallArgs
@@ -54,7 +54,7 @@ def interpreter(deadline_s: float = DEADLINE_SECONDS) -> CallLibrary:
 
 
 def compiled(code: str, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallLibrary:
-    """The sequences of some ranks in C++, as ``zenc.codegen.call_sequence`` writes them for ``scheme``.
+    """The sequences of some ranks in C++, as ``zenc.codegen.call_program`` writes them for ``scheme``.
 
     Raises BuildError and CacheError.
     """

@@ -13,8 +13,7 @@ import os
 from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.call_program import call_program
-from zenc.codegen.call_sequence import CODE, DATA, render_sequence
+from zenc.codegen.call_program import CODE, DATA, call_program, render_sequence
 from zenc.errors import ArtifactError, Diagnostic, ZencError
 from zenc.rank_ir.ir import RankProgram
 from zenc.rank_ir.lower import lower, lower_all
