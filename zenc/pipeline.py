@@ -96,11 +96,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Schemes:
-    """A scheme, or the candidates of a ``choice``, by name."""
+    """A scheme, or the candidates of a ``choice``, by name; once lowered also the plan of each."""
 
     schemes: Mapping[str, Scheme]
     warnings: tuple[Diagnostic, ...]
     choice: Choice | None = None
+    plans: Mapping[str, Plan] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -114,14 +115,6 @@ class Schemes:
         able, left_out = able_candidates(self.choice, size)
         schemes = {candidate.name: candidate.scheme for candidate in able}
         return replace(self, schemes=schemes, warnings=(*self.warnings, *left_out))
-
-
-@dataclass(frozen=True, slots=True)
-class Plans:
-    """The plan of each of ``schemes``, by name."""
-
-    schemes: Schemes
-    plans: Mapping[str, Plan]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -218,21 +211,19 @@ def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schem
     return Schemes({resolved.name: resolved}, warnings)
 
 
-def lower(schemes: Schemes, request: Request) -> Plans:
+def lower(schemes: Schemes, request: Request) -> Schemes:
     """Scheme -> Plan, for the ranks of ``request`` or for any number. Raises VerificationError."""
     able = schemes.able(request.size)
-    return Plans(able, {name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
+    return replace(able, plans={name: lower_one(scheme, request.size) for name, scheme in able.schemes.items()})
 
 
-def verify(plans: Plans, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
+def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
     """Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
-    of = plans.schemes
-    reports = {name: _proved(scheme, plans.plans[name], request, gradient) for name, scheme in of.schemes.items()}
-    first = next(iter(reports.values()))
-    of_reports = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
-    return replace(
-        first, warnings=(*of.warnings, *of_reports), choice=of.choice, candidates=reports if of.choice else {}
-    )
+    plans, choice = lowered.plans, lowered.choice
+    reports = {name: _proved(scheme, plans[name], request, gradient) for name, scheme in lowered.schemes.items()}
+    warnings = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
+    first, candidates = next(iter(reports.values())), reports if choice else {}
+    return replace(first, warnings=(*lowered.warnings, *warnings), choice=choice, candidates=candidates)
 
 
 def _proved(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:

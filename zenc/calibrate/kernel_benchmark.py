@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from zenc.runtime.cpu.geometry import words_of
-from zenc.runtime.cpu.holder_kernels import HolderKernels
 from zenc.runtime.cpu.kernels import Kernels
-from zenc.runtime.cpu.ownership import Agreement
+from zenc.runtime.cpu.ownership import Agreement, HolderKernels
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.value_payload import Rows, SparseOutput
 from zenc.runtime.layout import contribution_of, layout_of, sparse_result

@@ -18,9 +18,8 @@ from zenc.runtime.load import deadline_of
 from zenc.runtime.profiler import Profiler, agree
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.handle import Attachment
-from zenc.torch.hook import ZencState
+from zenc.torch.hook import ZencState, take
 from zenc.torch.parameters import UnusedWatch, dense_parameters, sparse_parameters
-from zenc.torch.slot import take
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -17,10 +17,9 @@ from zenc.runtime.collective import Collective
 from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
-from zenc.torch.hook import ZencState
+from zenc.torch.hook import Slot, ZencState
 from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.parameters import UnusedWatch
-from zenc.torch.slot import Slot
 from zenc.torch.summary import TrainingSummary, totals_from_json, totals_to_json
 from zenc.torch.timeline import traced
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.bandwidth import bound, busiest, zipf_holders
 from zenc.runtime.cpu.geometry import Geometry
-from zenc.runtime.cpu.holder_kernels import HolderKernels
+from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.wire.partitioning import owners_of
 
 

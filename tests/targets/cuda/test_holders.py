@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.emulator.device import Device, IndexSets
 from tests.support.pieces import Piece, rubbish, table, words_of
-from zenc.runtime.cpu.holder_kernels import HolderKernels
+from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.wire.constants import SET_WORDS
 
 FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

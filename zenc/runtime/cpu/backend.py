@@ -10,9 +10,9 @@ from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.executor import CpuCall, script_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
-from zenc.runtime.cpu.holder_kernels import HolderKernels
 from zenc.runtime.cpu.inbox import Room
 from zenc.runtime.cpu.kernels import Kernels
+from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import SegmentOps
 from zenc.runtime.cpu.transport import Transport

@@ -1,17 +1,25 @@
-"""The channel of a call: transport, common header, tags and deadline of all its messages.
+"""The channel of a call: transport, common header, tags and deadline of all its messages; and those that are sent.
 
 Every wait has a deadline, and its error names scheme, step, peer and bytes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
+from collections.abc import Sequence
 from typing import TypeAlias
+
+import torch
 
 from zenc.errors import Diagnostic, SynchronisationError, first_line
 from zenc.rank_ir.ir import Exchange
-from zenc.runtime.cpu.headers import CallHeader, message_header
-from zenc.runtime.cpu.transport import Pending, Transport
+from zenc.runtime.cpu.headers import CallHeader, SegmentHeader, message_header
+from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
+from zenc.runtime.cpu.transport import EAGER_BYTES, Pending, Transport
+from zenc.runtime.stats import PhaseStats
+from zenc.scheme.model import Format
+from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 ROUND_BITS = 14
 """Tags are 31 bits: the call modulo 2^16, the round, and which packet of a message."""
@@ -73,3 +81,78 @@ def _lost(toward: str, where: str, error: RuntimeError) -> SynchronisationError:
     notes = (first_line(error),)
     help = "a rank has died or given up: its own output says why"
     return SynchronisationError(Diagnostic("peer-lost", f"{toward} was lost {where}", notes=notes, help=help))
+
+
+class Outbox:
+    """Sends what one rank has to send in one call."""
+
+    def __init__(self, channel: Channel, ops: SegmentOps) -> None:
+        self.channel, self.ops = channel, ops
+        self.sending: list[Sending] = []
+        self.rests: list[tuple[torch.Tensor, int]] = []
+
+    def send(self, step: Exchange, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats) -> None:
+        """Send the first packet of every message of ``step``, which is all of most; ``finish`` waits for them."""
+        send, tag, sending = self.channel.transport.send, self.channel.tag(step, 0), self.sending
+        for message, buffer in zip(step.sends, self._messages(loads, format, stats), strict=True):
+            size, peer = buffer.numel(), message.peer
+            if size <= EAGER_BYTES:
+                sending.append((send(peer, tag, buffer), peer, size, step))
+            else:
+                sending.append((send(peer, tag, buffer[:EAGER_BYTES]), peer, size, step))
+                self.rests.append((buffer, peer))
+
+    def send_rests(self, step: Exchange) -> None:
+        """Send what is left of long messages, once this rank is ready for those of its peers.
+
+        A transport may ask a receiver whether it is ready, as gloo does. An answer that stands behind a long message on
+        the same link comes only after it, so that two ranks would send to each other one after the other.
+        """
+        for buffer, peer in self.rests:
+            rest = self.channel.transport.send(peer, self.channel.tag(step, 1), buffer[EAGER_BYTES:])
+            self.sending.append((rest, peer, buffer.numel(), step))
+        self.rests.clear()
+
+    def finish(self) -> None:
+        """Wait until all that was sent is on its way."""
+        self.channel.wait_all(self.sending)
+
+    def _messages(
+        self, loads: Sequence[Sequence[HeldSegment]], format: Format, stats: PhaseStats
+    ) -> list[torch.Tensor]:
+        """A message of each load; the frames of those of one segment are sealed all at once."""
+        messages: list[torch.Tensor] = []
+        unsealed: list[HeldSegment] = []
+        for segments in loads:
+            frame = segments[0].frame if len(segments) == 1 else None
+            if frame is None or not (frame.asked is format or self._fits(frame, segments[0], format)):
+                messages.append(self._together(segments, format, stats))
+                continue
+            if not frame.sealed:
+                frame.sealed = True
+                unsealed.append(segments[0])
+            stats.body_sent(frame.format, frame.size - HEADER_GAP)
+            messages.append(frame.message())
+        if unsealed:
+            self.ops.seal(unsealed, self.channel.head)
+        stats.sent(sum([message.numel() for message in messages]), len(messages))
+        return messages
+
+    def _fits(self, frame: MessageBuffer, segment: HeldSegment, format: Format) -> bool:
+        """Whether ``frame`` is laid out as ``format`` says."""
+        return frame.format is self.ops.wire_format(segment.part, segment.count, format)
+
+    def _together(self, segments: Sequence[HeldSegment], format: Format, stats: PhaseStats) -> torch.Tensor:
+        formats = [self.ops.wire_format(s.part, s.count, format) for s in segments]
+        headers = [SegmentHeader(s.part, s.origin, f, s.count) for s, f in zip(segments, formats, strict=True)]
+        sizes = [self.ops.measure(h.part, h.count, h.format)[1] for h in headers]
+        at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(headers)
+        buffer = torch.empty(at + sum(sizes), dtype=torch.uint8)
+        address = buffer.data_ptr()
+        head = message_header(self.channel.call, self.channel.transport.rank, headers, buffer.numel())
+        ctypes.memmove(address, head, len(head))
+        for segment, header, size in zip(segments, headers, sizes, strict=True):
+            self.ops.encode(segment, header.format, address + at)
+            stats.body_sent(header.format, size)
+            at += size
+        return buffer

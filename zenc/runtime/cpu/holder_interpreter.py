@@ -13,9 +13,8 @@ from zenc.rank_ir.ir import Agree, Carries, Exchange, Merge, RankPhase, RankProg
 from zenc.runtime.cpu.channel import Channel, Sending
 from zenc.runtime.cpu.executor import Script
 from zenc.runtime.cpu.geometry import words_of
-from zenc.runtime.cpu.holder_kernels import HolderKernels
 from zenc.runtime.cpu.inbox import Room
-from zenc.runtime.cpu.ownership import Agreement
+from zenc.runtime.cpu.ownership import Agreement, HolderKernels
 from zenc.runtime.cpu.segment_interpreter import SegmentInterpreter
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.cpu.transport import Pending

@@ -8,10 +8,9 @@ import torch
 
 from zenc.plan.ir import PhaseKind
 from zenc.rank_ir.ir import Exchange, Fill, Merge, RankPhase, Sparsify, Statement
-from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.channel import Channel, Outbox
 from zenc.runtime.cpu.executor import Script
 from zenc.runtime.cpu.inbox import Inbox, Room
-from zenc.runtime.cpu.outbox import Outbox
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
 from zenc.runtime.layout import Contribution
 from zenc.runtime.stats import PhaseStats
