@@ -18,8 +18,7 @@ from zenc.gradients.profile_io import parsed, read_profiles
 from zenc.pipeline import Request, planners_of
 from zenc.select import search
 from zenc.select.search import TunedScheme
-from zenc.simulator.assumed import Device, assumed, of_gpus
-from zenc.simulator.calibration import Calibration, read_calibration
+from zenc.simulator.calibration import Calibration, Device, assumed, of_gpus, read_calibration
 from zenc.simulator.sweep import Simulation, SweepPoint
 from zenc.simulator.sweep import simulate as sweep
 from zenc.simulator.training import advice as advising

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from zenc.runtime.backend_api import Backend
     from zenc.runtime.communicator import Communicator
-    from zenc.runtime.gpu.fixed_capacity import FixedCapacity
+    from zenc.runtime.gpu.backend import FixedCapacity
     from zenc.simulator.sweep import Planner
     from zenc.topology.model import Topology
 
@@ -177,8 +177,14 @@ def backend(
 
     With a ``capacity`` GPUs use capacity mode. Raises BuildError, VerificationError, TargetError, SynchronisationError.
     """
-    if device.type == "cuda":
-        return _gpu_backend(artifact, device, ranks, deadline, capacity)
+    if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
+        import torch
+
+        from zenc.runtime.gpu.backend import GpuBackend
+        from zenc.runtime.gpu.device import TorchGpu
+
+        with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
+            return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.backend import CpuBackend
 
@@ -187,19 +193,6 @@ def backend(
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
     return CpuBackend(artifact.plan.scheme, program, kernels, ranks.transport, deadline, caution)  # kernels -> Backend
-
-
-def _gpu_backend(
-    artifact: Artifact, device: torch.device, ranks: Communicator, deadline: float, capacity: FixedCapacity | None
-) -> Backend:
-    """The same arrows, but kernels: they are compiled a module at a time, each in the first call that needs it."""
-    import torch
-
-    from zenc.runtime.gpu.backend import GpuBackend
-    from zenc.runtime.gpu.device import TorchGpu
-
-    with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
-        return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
 
 
 def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zenc.codegen.build import cache, cuda_paths, gpu_kernels
+from zenc.codegen.build import cache, gpu_kernels
 from zenc.codegen.build import nvrtc as nvrtc_module
 from zenc.codegen.build.arch import Arch, listed
 from zenc.codegen.build.gpu_kernels import Cubin, cache_key, cubin, cubins, modules_of
@@ -190,7 +190,7 @@ def test_the_finder_of_cupy_is_asked(monkeypatch, tmp_path):
 def test_toolkits_are_those_of_the_environment_and_the_usual_one(monkeypatch):
     monkeypatch.setenv("CUDA_HOME", "/a")
     monkeypatch.setenv("CUDA_PATH", "/b")
-    assert [os.fspath(path) for path in cuda_paths.toolkits()] == ["/a", "/b", "/usr/local/cuda"]
+    assert [os.fspath(path) for path in nvrtc_module.toolkits()] == ["/a", "/b", "/usr/local/cuda"]
 
 
 def test_a_cubin_says_what_it_is_for_and_not_its_bytes():

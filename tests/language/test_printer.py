@@ -9,8 +9,8 @@ from tests.support.fuzz import fuzzed
 from tests.support.schedules import blocks, expressions
 from tests.support.statements import block_lines, block_text
 from zenc.errors import Source
+from zenc.language.formatter import expression_text
 from zenc.language.parse import parse, parse_block, parse_expression
-from zenc.language.printer import expression_text
 from zenc.language.schedule import Block, Expression, Integer
 from zenc.resources import directory
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zenc.language.formatter import expression_text
 from zenc.language.parse import parse_expression
-from zenc.language.printer import expression_text
 from zenc.language.schedule import Apply, Binary, Expression, Integer, Unary, Variable
 from zenc.plan.expressions import LIMIT, EvaluationError, condition, evaluate, scope_of, spread
 

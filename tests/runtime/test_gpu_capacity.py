@@ -18,8 +18,8 @@ from tests.support.cases import assert_same_bits, dense_tensor, sparse_tensor
 from tests.support.emulated_gpu import EmulatedRank, emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.runtime.backend_api import Operation
+from zenc.runtime.gpu.backend import FixedCapacity, capacity_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
-from zenc.runtime.gpu.fixed_capacity import FixedCapacity, capacity_of
 
 UNITS, WIDTH = 300, 3
 MAKERS: dict[str, Callable[..., torch.Tensor]] = {"sparse": sparse_tensor, "dense": dense_tensor}

@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import strategies as st
 
 from tests.support.schedules import expressions
-from zenc.language.printer import expression_text
+from zenc.language.formatter import expression_text
 
 NAMES = st.sampled_from(["gpu", "node", "hub", "network", "a"])
 UNITS = st.sampled_from(["GB/s", "Gbit/s", "us", "ns", "GB", "B", "parsec", "Gb/s"])

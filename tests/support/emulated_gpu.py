@@ -29,9 +29,8 @@ from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu import sequence
-from zenc.runtime.gpu.backend import GpuBackend
+from zenc.runtime.gpu.backend import FixedCapacity, GpuBackend
 from zenc.runtime.gpu.device import ImageOf
-from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.partition import Words
 
 NOT_READY = 600

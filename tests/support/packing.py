@@ -35,6 +35,7 @@ def partition(geometry: Any, seed: int = SEED) -> Partition:
     units, width, parts, tables = geometry.cut
     made = Partition()
     largest = max(geometry.slots_of(part) for part in range(parts))
+    tables = tables if geometry.sizes else 0  # those of permuted blocks are for CPUs
     cut = (units, width, parts, largest, geometry.block, tables or None)
     size = _library().partition(seed, *cut, ctypes.addressof(made))
     assert size == ctypes.sizeof(Partition)
@@ -79,7 +80,7 @@ class Packer:
 
     @property
     def packs_in_one_pass(self) -> bool:
-        return self.tensors.geometry.width == 1 and self.tensors.geometry.tables is None
+        return self.tensors.geometry.width == 1 and not self.tensors.geometry.sizes
 
     def mark_dense(self, tensor: np.ndarray, clears: bool = False) -> Marked:
         geometry = self.tensors.geometry

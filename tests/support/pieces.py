@@ -29,7 +29,7 @@ def ranks_of(slots: int) -> int:
 
 
 def ranks(bitmap: np.ndarray, start: int = 0) -> np.ndarray:
-    """Those of ``templates/shared/zenc/ranks.h``, counted from ``start`` on."""
+    """Those of ``templates/shared/zenc/bits.h``, counted from ``start`` on."""
     kept = ranks_of(64 * len(bitmap))
     counts = np.zeros((kept, RANKED_WORDS), np.uint64)
     counts.reshape(-1)[: len(bitmap)] = np.bitwise_count(bitmap)

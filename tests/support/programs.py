@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.clusters import topologies
 from tests.support.schedules import blocks, expressions, messages
 from tests.support.statements import block_text
-from zenc.language.printer import expression_text
+from zenc.language.formatter import expression_text
 from zenc.language.schedule import Block
 
 _NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "unit", "tier", "choose", "from"])

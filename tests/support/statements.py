@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from zenc.language import schedule as s
-from zenc.language.printer import expression_text, parts_text
+from zenc.language.formatter import expression_text, parts_text
 
 _Lines: TypeAlias = list[str]
 

@@ -26,7 +26,7 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
 from zenc.plurals import count
-from zenc.rank_ir.liveness import last_uses
+from zenc.rank_ir.lower import last_uses
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
 from zenc.verify.provenance import Deliveries

@@ -67,8 +67,7 @@ def calibrations(
     path: Path | None, bandwidth: str | None, cluster: Topology | None, device: Device | None
 ) -> list[Calibration]:
     """One for each of the bandwidths in ``bandwidth``, with commas between them; what is not measured is assumed."""
-    from zenc.simulator.assumed import assumed
-    from zenc.simulator.calibration import read_calibration
+    from zenc.simulator.calibration import assumed, read_calibration
 
     if path and device:
         raise typer.BadParameter("--calibration says what kernels take, and --device has it guessed: give either")

@@ -62,7 +62,10 @@ class Subset:
 
 @dataclass(slots=True)
 class OwnerSubsets:
-    """Those that are asked for, by part and ranks, and whether as bitmaps."""
+    """Those that are asked for, by part and ranks, and whether as bitmaps: the others are needed only as counts.
+
+    The owner of a part holds all of its slots, so what it has contributed to has those of the owner alone.
+    """
 
     marked: dict[Key, bool] = field(default_factory=dict)
 
@@ -246,7 +249,11 @@ class SequenceInputs:
 
 
 def render_sequence(programs: Iterable[RankProgram], name: str = CODE) -> str:
-    """The file ``name`` with the programs of some ranks of one group and plan."""
+    """The file ``name`` with the programs of some ranks of one group and plan, in numbers and names of ours alone.
+
+    sequence.json = {"zenc_sequence": version, "size": n, "ranks": [program*]}     # ``CallProgram`` of each
+    sequence.cpp  = the same as a unit: a function for each rank
+    """
     made = tuple(call_program(program) for program in programs)
     inputs = SequenceInputs(made[0].size, SEQUENCE_VERSION, made)
     jinja = environment().overlay()

@@ -54,7 +54,7 @@ def parse(source: Source) -> File:
 
 
 def parse_expression(text: str, name: str = "<expression>") -> Expression:
-    """The expression that ``text`` is, as ``zenc.language.printer.expression_text`` writes it."""
+    """The expression that ``text`` is, as ``zenc.language.formatter.expression_text`` writes it."""
     return cast(Expression, _read(Source(name, text), "start_expression"))
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from zenc.errors import Diagnostic, VerificationError
-from zenc.language.printer import expression_text
+from zenc.language.formatter import expression_text
 from zenc.language.schedule import Block, If, Let, Require, names_in
 from zenc.plan.expressions import EvaluationError, Scope, condition, evaluate, scope_of
 from zenc.plan.ir import Plan

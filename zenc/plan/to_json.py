@@ -13,7 +13,7 @@ from typing import Any
 
 from zenc.errors import Span
 from zenc.language import schedule as s
-from zenc.language.printer import expression_text, parts_text
+from zenc.language.formatter import expression_text, parts_text
 from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.scheme.model import (
     Contiguous,

@@ -19,7 +19,7 @@ from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
-from zenc.runtime.gpu.fixed_capacity import FixedCapacity, Shares, capacity_of
+from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
 
 log = logging.getLogger("zenc")
 UNKNOWN_TIMEOUT = 1800.0

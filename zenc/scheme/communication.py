@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from zenc.errors import Span
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
-from zenc.language.printer import expression_text
+from zenc.language.formatter import expression_text
 from zenc.language.schedule import BUILTIN_NAMES, Block, Expression, Let, Substitution, names_in
 from zenc.language.syntax import Argument, Number, Parameter, Schedule, Value, Word
 from zenc.scheme import model

@@ -13,7 +13,7 @@ from zenc.api import load
 from zenc.codegen.artifact import Artifact
 from zenc.errors import Diagnostic, SchemeError
 from zenc.pipeline import Parameters
-from zenc.runtime.gpu.fixed_capacity import Shares
+from zenc.runtime.gpu.backend import Shares
 from zenc.runtime.load import deadline_of
 from zenc.runtime.profiler import Profiler, agree
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed

@@ -44,7 +44,10 @@ class Tenant(Protocol):
 
 
 class Slot:
-    """The hook that DDP has; ``tenant`` averages over ``group``. A copied or unpickled one is inert."""
+    """The hook that DDP has, and can't let go of; ``tenant`` averages over ``group``, and may go or be another one.
+
+    Without one gradients go DDP's own way. A copied or unpickled slot is inert.
+    """
 
     def __init__(self, group: dist.ProcessGroup | None = None, tenant: Tenant | None = None) -> None:
         self.group, self.tenant = group, tenant

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "zenc/bits.h"
-#include "zenc/work.h"
+#include "zenc/launch.h"
 #include "zenc_cuda/platform.h"
 
 namespace zenc {

@@ -2,8 +2,7 @@
 // capacity mode, whether there is room for them.
 #pragma once
 
-#include "zenc/control.h"
-#include "zenc/ranks.h"
+#include "zenc/bits.h"
 #include "zenc/segment.h"
 #include "zenc_cuda/platform.h"
 

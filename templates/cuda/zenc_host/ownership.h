@@ -3,10 +3,140 @@
 // counts of the call.
 #pragma once
 
+#include "zenc/launch.h"
+#include "zenc/loads.h"
 #include "zenc_host/jobs.h"
-#include "zenc_host/launch/owned_rows.h"
+#include "zenc_host/segment_kernels.h"
+#include "zenc_host/segments.h"
 
 namespace zenc {
+
+static const Kernel FIND_HOLDERS("zenc_find_holders");
+static const Kernel CHOOSE_OWNERS("zenc_choose_owners");
+static const Kernel DIGEST_OWNERS("zenc_digest_owners");
+static const Kernel COUNT_PARTS("zenc_count_parts");
+static const Kernel BEGIN_PARTS("zenc_begin_parts");
+static const Kernel MARK_PARTS("zenc_mark_parts");
+static const Kernel SPLIT_ROWS("zenc_split_rows");
+static const Kernel JOIN_UNITS("zenc_join_units");
+static const Kernel JOIN_DENSE("zenc_join_dense");
+
+// Who owns the units that somebody holds; on the device. All of it follows from the sets, which stay there,
+// and the owners of the units of several holders.
+struct Owners {
+    Segments sets;
+    IndexSets known = {};
+    u64 blocks = 0;
+    u64 room = 0;           // for so many of them, and their masks
+    u8* masks = nullptr;    // of these units: a bit a rank; until release_masks
+    u64* counts = nullptr;  // [ranks, ranks]: units of the first that the second owns
+    u64* digest = nullptr;  // the same on ranks that chose alike
+
+    // On the device: units of several holders, all together.
+    const u64* all_of_several() const { return counts - 1; }
+};
+
+// Units that several ranks hold, at most.
+inline u64 most_of_several(const Segments& sets) {
+    u64 held = 0;
+    for (const Segment& set : sets) held += set.count;
+    if (sets.size() == 1) return 0;
+    return held / 2 < sets[0].slots ? held / 2 : sets[0].slots;
+}
+
+// Grid and memory for tiles of all sets.
+inline Owners prepare_owners(Queue& queue, const Segments& sets) {
+    Owners made;
+    made.known.ranks = sets.size();
+    made.known.words =
+        words_of_tile(made.known.ranks, sets[0].slots, static_cast<u64>(row_bytes(queue.call)));
+    const u64 tiles = ceil_divide(words_of(sets[0].slots), made.known.words);
+    made.blocks = Queue::blocks_for_tiles(tiles, 1);
+    if (const u64 far = far_words(made.known.ranks)) {
+        made.blocks = made.blocks < FAR_BLOCKS ? made.blocks : FAR_BLOCKS;
+        made.known.far = queue.allocate<u64>(made.blocks * far);
+    }
+    made.known.starts = queue.allocate<u64>(made.known.ranks * tiles);
+    made.room = most_of_several(sets);
+    made.masks = queue.allocate<u8>(mask_bytes(made.known.ranks) * made.room);
+    made.known.owners =
+        queue.allocate<u16>(made.room);  // in front of the masks: what is left of both is one room
+    return made;
+}
+
+// From the sets of all ranks, whose counts are known, and which stay where they are.
+inline Owners choose_owners(Queue& queue, const Segments& sets) {
+    Owners made = prepare_owners(queue, sets);
+    const u64 ranks = made.known.ranks, words = made.known.words,
+              tiles = ceil_divide(words_of(sets[0].slots), words);
+    const u64 numbers = ranks * tiles;
+    const u64 cleared = (tiles + 1) + ranks * ranks + 1 + ranks + scan_words(numbers) + (1 + tiles);
+    made.known.several = queue.allocate<u64>(cleared);
+    queue.clear(made.known.several, 8 * cleared);
+    made.counts = made.known.several + tiles + 1;
+    made.digest = made.counts + ranks * ranks;
+    u64* const alone = made.digest + 1;
+    u64* const scanning = alone + ranks;
+    u64* const finding = scanning + scan_words(numbers);
+    Load* const loads = queue.allocate<Load>(ranks);
+    made.sets = sets;
+    const u64* const number = made.all_of_several();
+    queue.launch(FIND_HOLDERS, made.blocks, 1, sets, made.known, finding, made.masks, made.known.several,
+                 alone);
+    queue.launch(CHOOSE_OWNERS, 1, 1, sets, ranks, made.masks, number, alone, loads, made.known.owners,
+                 made.counts);
+    queue.launch(DIGEST_OWNERS, made.blocks, 1, sets, made.known, made.digest, made.known.starts);
+    queue.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, made.known.starts, numbers, scanning);
+    queue.launch(COUNT_PARTS, Queue::blocks_for(made.room), 1, made.masks, number, ranks, made.known.owners,
+                 made.counts);
+    return made;
+}
+
+// No bitmap is made of them any more.
+inline void release_masks(Queue& queue, Owners& chosen) {
+    queue.release(chosen.masks, mask_bytes(chosen.known.ranks) * chosen.room);
+    chosen.masks = nullptr;
+}
+
+// There are so many owners: the rest of their room is not needed.
+inline void release_rest(Queue& queue, const Owners& chosen, u64 owners) {
+    const u64 used = aligned(sizeof(u16) * owners), all = Queue::whole(sizeof(u16) * chosen.room);
+    if (used < all) queue.release(Room{reinterpret_cast<u8*>(chosen.known.owners) + used, all - used});
+}
+
+// The bitmap of targets[i], and its ranks: the slots of its part that rank of[i] holds. Of each rank and part
+// there is one at most.
+inline void mark_parts(Queue& queue, const Segments& targets, const std::vector<u64>& of,
+                       const Owners& chosen) {
+    if (targets.empty()) return;
+    std::vector<u64> cuts(chosen.known.ranks * chosen.known.ranks, ~0ULL);
+    for (u64 i = 0; i < targets.size(); ++i) cuts[of[i] * chosen.known.ranks + targets[i].part] = i;
+    queue.launch(BEGIN_PARTS, Queue::blocks_for(most_words(targets)), rows_for(targets.size()), targets,
+                 number_of(targets), of);
+    queue.launch(MARK_PARTS, chosen.blocks, 1, chosen.sets, chosen.known, chosen.masks, cuts, targets,
+                 number_of(targets));
+    rank(queue, targets);
+}
+
+// The values of targets[part] = the rows of rank `own` in its slots.
+inline void split_rows(Queue& queue, const Segments& targets, i64 own, const Owners& chosen) {
+    queue.launch(SPLIT_ROWS, chosen.blocks, 1, chosen.sets, chosen.known, own, targets,
+                 row_bytes(queue.call));
+}
+
+// Writes call.ids_out and call.values_out: all units, ascending, from the complete parts.
+inline void join_units(Queue& queue, const Owners& chosen, const Segments& parts) {
+    const Call& call = queue.call;
+    queue.launch(JOIN_UNITS, chosen.blocks, 1, chosen.sets, chosen.known, parts, row_bytes(call),
+                 call.ids_out, call.values_out);
+}
+
+// Writes call.dense_out, but for what is +0 already.
+inline void join_dense(Queue& queue, const Owners& chosen, const Segments& parts) {
+    const Call& call = queue.call;
+    queue.launch(JOIN_DENSE, chosen.blocks, 1, chosen.sets, chosen.known, parts, row_bytes(call),
+                 keeps_absent(call), call.dense_out);
+}
 
 class Agreement {
 public:

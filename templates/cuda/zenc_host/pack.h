@@ -5,8 +5,8 @@
 #include "zenc/hash.h"
 #include "zenc_host/capacity.h"
 #include "zenc_host/driver.h"
-#include "zenc_host/launch/sort_duplicates.h"
 #include "zenc_host/queue.h"
+#include "zenc_host/segment_kernels.h"
 #include "zenc_host/segments.h"
 
 namespace zenc {

@@ -7,9 +7,9 @@
 
 #include <tuple>
 
-#include "zenc/control.h"
 #include "zenc/geometry.h"
 #include "zenc/launch.h"
+#include "zenc/segment.h"
 #include "zenc_host/communicator.h"
 #include "zenc_host/kernels.h"
 

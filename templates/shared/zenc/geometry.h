@@ -2,9 +2,9 @@
 // Parts are cut at multiples of the mapping's block: a block lies in one part, and in one word of its bitmap.
 #pragma once
 
+#include "zenc/bits.h"
 #include "zenc/formats.h"
 #include "zenc/permutation.h"
-#include "zenc/ranks.h"
 
 namespace zenc {
 

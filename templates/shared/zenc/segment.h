@@ -1,7 +1,11 @@
-// The view that a GPU's kernels have of a segment, and the launch that all of them share.
+// What host and kernels of a GPU hand to each other: descriptors of segments, tables of a launch, and the
+// control messages that go ahead of bodies, whose sizes their senders alone know:
+//
+//     control = ControlHeader, and of every segment of the message its count
 #pragma once
 
-#include "zenc/ranks.h"
+#include "zenc/bits.h"
+#include "zenc/constants.h"
 
 namespace zenc {
 
@@ -33,5 +37,34 @@ struct Tables {
 
 static_assert(sizeof(Segment) == 72 && sizeof(Pieces) == 16 && sizeof(Check) == 24,
               "descriptors are uploaded as they are");
+
+struct ControlHeader {
+    u64 magic;  // CONTROL_MAGIC
+    u64 sender;
+    u64 segments;
+    u64 call;
+    u64 signature;
+    u64 units;
+};
+
+static_assert(sizeof(ControlHeader) == 48, "headers have no gaps");
+
+ZENC_HD inline u64 control_bytes(u64 segments) {
+    return sizeof(ControlHeader) + 8 * segments;
+}
+
+// A word on the device, and what it is unless something is wrong.
+struct Expected {
+    const u64* word;
+    u64 right;
+};
+
+// A word that a kernel writes to one place from others: *to = *from; or, of ranks, how many bits are set from
+// the first, which is not null, to that one. Without `from` the address of the first is the word.
+struct Gathered {
+    const u64* from;
+    const u64* first;
+    u64* to;
+};
 
 }  // namespace zenc

@@ -54,7 +54,7 @@ def row_bytes(tensors):
 def cases(kernels, at, dtype):
     """(tensors, bitmap, rows, pieces, where the result begins) of all shapes and densities"""
     for turn, (units, width, parts) in enumerate(SHAPES):
-        tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+        tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
         for more, density in enumerate((0.0, 0.3, 1.0)):
             yield tensors, *drawn(tensors, at, density), (turn + more) % 4
 

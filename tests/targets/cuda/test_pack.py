@@ -57,11 +57,11 @@ def pack(request, library, machine, device, kernels_of, at):
         return None if array is None else device.copy_bytes_in(array.ctypes.data, array.nbytes)
 
     def tables_of(geometry):
-        words = geometry.tables.keep if geometry.tables else None
+        words = geometry.tables.keep if geometry.sizes else None
         return None if words is None else device.copy_bytes_in(ctypes.addressof(words), ctypes.sizeof(words))
 
     def packed(units, width, parts, dtype, ids, values, divisor):
-        tensors = at.Tensors(host, host.geometry(units, width, parts), dtype)
+        tensors = at.Tensors(host, host.geometry(units, width, parts, dense=True), dtype)
         g, message = tensors.geometry, ctypes.create_string_buffer(512)
         part_slots = np.array([g.slots_of(part) for part in range(parts)])
         bitmap, counts, rows = np.zeros(g.words, np.uint64), np.zeros(parts, np.int64), tensors.values(units)

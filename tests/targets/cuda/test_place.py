@@ -39,7 +39,7 @@ def packers(both, at, dtype):
     device, kernels = both
 
     def packer(units, width, parts, blocks=2):
-        return Packer(device, at.Tensors(kernels, kernels.geometry(units, width, parts), dtype), blocks)
+        return Packer(device, at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype), blocks)
 
     return packer
 
@@ -137,7 +137,7 @@ def test_a_kept_tensor_has_no_negative_zero_where_nothing_is_marked(device_of, k
     units, width = data.draw(st.sampled_from([(130, 4), (65, 33), (40, 300), (300, 3), (3000, 1)]))
     seed, zeros = data.draw(st.integers(1, 1 << 30)), data.draw(st.sampled_from([0.5, 0.97, 1.0]))
     kernels, rng = kernels_of(mapping), np.random.default_rng(seed)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, data.draw(st.integers(1, 5))), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, data.draw(st.integers(1, 5)), dense=True), dtype)
     packer = Packer(device_of(mapping), tensors, data.draw(st.integers(1, 4)), seed)
     plain = np.where(rng.random((units, width)) < zeros, dtype.narrow(np.array(-0.0)), drawn(dtype, units, width, rng))
     kept = plain.copy()
@@ -155,7 +155,7 @@ def test_any_shape_in_any_order(device_of, kernels_of, at, data):
     parts, blocks = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 4))
     seed, dtype = data.draw(st.integers(1, 1 << 30)), data.draw(st.sampled_from(at.DTYPES))
     kernels, rng = kernels_of(mapping), np.random.default_rng(seed)
-    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts), dtype)
+    tensors = at.Tensors(kernels, kernels.geometry(units, width, parts, dense=True), dtype)
     packer = Packer(device_of(mapping), tensors, blocks, seed)
     ids = popular_ids(units, data.draw(st.integers(0, 6 * units)), rng)
     check_units(packer, ids, drawn(dtype, len(ids), width, rng), data.draw(st.integers(1, 5)))

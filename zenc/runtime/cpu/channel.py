@@ -84,7 +84,11 @@ def _lost(toward: str, where: str, error: RuntimeError) -> SynchronisationError:
 
 
 class Outbox:
-    """Sends what one rank has to send in one call."""
+    """Sends what one rank has to send in one call.
+
+    A message of one segment is sent from the segment's own frame, without a copy, and to every peer from the same
+    bytes; one that came alone is passed on as it came, under a new header. Those of several are put together.
+    """
 
     def __init__(self, channel: Channel, ops: SegmentOps) -> None:
         self.channel, self.ops = channel, ops

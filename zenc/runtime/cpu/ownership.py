@@ -32,7 +32,11 @@ _KINDS = {"n": c_int64, "p": c_void_p}
 
 
 class HolderKernels:
-    """The entry points in the shared library ``path``. Raises BuildError (``library-broken``) if it lacks them."""
+    """The entry points in the shared library ``path``. Raises BuildError (``library-broken``) if it lacks them.
+
+    Addresses are integers, tables of them addresses of int64 arrays of addresses; bitmaps are uint64 over all units,
+    owners uint16. Rows are bytes. Nothing here checks sizes: that is the caller's care.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         try:

@@ -10,14 +10,13 @@ from typing import TypeAlias
 import torch
 
 from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, TensorError
-from zenc.plan.ir import VALUE_KINDS, PhaseKind
+from zenc.errors import Diagnostic, TensorError, ZencError
+from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
-from zenc.runtime.gpu.fixed_capacity import FixedCapacity
 from zenc.runtime.gpu.library import CallLibrary
 from zenc.runtime.gpu.nccl import nccl_group, tell
 from zenc.runtime.gpu.partition import DevicePartition, DevicePartitions
@@ -27,6 +26,39 @@ from zenc.runtime.ranges import within
 from zenc.runtime.stats import VALUES, PhaseStats
 from zenc.scheme.model import Format
 from zenc.wire.constants import DTYPE_NUMBERS, MOST_OWNED_ELEMENTS, CallOutcome
+
+Shares: TypeAlias = float | tuple[float, float]
+"""As users give it: ``FixedCapacity.own``, or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedCapacity:
+    """Of the units of each part the gradient of a rank occupies a share of ``own`` at most, and any sum ``total``."""
+
+    own: float
+    total: float
+
+    def __str__(self) -> str:
+        return f"capacity {self.own:g}, {self.total:g}"
+
+
+def capacity_of(given: Shares | None, plan: Plan, size: int) -> FixedCapacity | None:
+    """The capacities by ``given`` for ``plan`` among ``size`` ranks. ZencError ``bad-capacity``, ``no-capacity-mode``.
+
+    Without a share for sums they have what all ranks have together.
+    """
+    if given is None:
+        return None
+    if plan.announces:
+        message = f"{plan.scheme} has no capacity mode: who holds what decides about its messages, and is asked first"
+        raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
+    own, total = given if isinstance(given, tuple) else (given, min(1.0, given * size))
+    if not 0 < own <= total <= 1:
+        message = f"capacity={given!r} is no share of the units"
+        help = "give the greatest density of a rank's gradient, above 0 and up to 1, or a pair: with that of the sum"
+        raise ZencError(Diagnostic("bad-capacity", message, help=help))
+    return FixedCapacity(own, total)
+
 
 Counts: TypeAlias = "ctypes.Array[ctypes.c_int64]"
 

@@ -29,7 +29,9 @@ FIRST = "zenc_gather"
 
 
 class LoadedKernels:
-    """The kernels of ``image_of`` in the current context; ``handle`` is what calls take.
+    """The kernels of ``image_of`` in the current context, a module at a time; ``handle`` is what calls take.
+
+    A module that takes a second to compile delays the call that needs it; peers wait for it as for any late rank.
 
     Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
     """

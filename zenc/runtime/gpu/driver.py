@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from zenc.codegen.build.arch import Arch
-from zenc.codegen.build.cuda_paths import candidates
+from zenc.codegen.build.nvrtc import candidates
 from zenc.errors import BuildError, Diagnostic
 from zenc.wire.constants import OLDEST_DRIVER, OLDEST_NCCL
 
