@@ -108,20 +108,17 @@ ZENC_EXPORT u64 replay_kept(u64* bytes) {
     return kept.size();
 }
 
-ZENC_EXPORT ncclResult_t ncclGetVersion(int* version) {
-    return bind_all() ? inner.ncclGetVersion(version) : SYSTEM_ERROR;
-}
-
 ZENC_EXPORT const char* ncclGetErrorString(ncclResult_t result) {
     return inner.ncclGetErrorString(result);
 }
 
 ZENC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-    return inner.ncclGetUniqueId(id);
+    return bind_all() ? inner.ncclGetUniqueId(id) : SYSTEM_ERROR;
 }
 
 ZENC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
                                                 ncclConfig_t* config) {
+    if (!bind_all()) return SYSTEM_ERROR;
     const ncclResult_t result = inner.ncclCommInitRankConfig(communicator, size, id, rank, config);
     const std::lock_guard lock(mutex);
     if (*communicator != nullptr) ranks[*communicator] = rank;

@@ -234,7 +234,7 @@ extern "C" {
 
 ZENC_EXPORT ncclResult_t ncclGetVersion(int* version) {
     *version = VERSION;
-    return bind_driver() ? ncclSuccess : SYSTEM_ERROR;
+    return ncclSuccess;
 }
 
 ZENC_EXPORT const char* ncclGetErrorString(ncclResult_t result) {
@@ -254,6 +254,7 @@ ZENC_EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ZENC_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniqueId id, int rank,
                                                 ncclConfig_t* config) {
+    if (!bind_driver()) return SYSTEM_ERROR;
     if (config == nullptr || config->magic != MAGIC || config->blocking == 0) return INVALID_USAGE;
     std::unique_lock lock(mutex);
     const std::shared_ptr<World> world = world_of(id, size);
