@@ -28,7 +28,9 @@ struct Lanes<2> {
     static __m512i load(Mask mask, const void* from) { return _mm512_maskz_loadu_epi16(mask, from); }
     static void store(void* to, Mask mask, __m512i x) { _mm512_mask_storeu_epi16(to, mask, x); }
     static __m512i compress(Mask mask, __m512i x) { return _mm512_maskz_compress_epi16(mask, x); }
-    static __m512i expand(__m512i to, Mask mask, __m512i x) { return _mm512_mask_expand_epi16(to, mask, x); }
+    static __m512i expand(__m512i to, Mask mask, const void* from) {
+        return _mm512_mask_expandloadu_epi16(to, mask, from);
+    }
 };
 
 template <>
@@ -37,7 +39,9 @@ struct Lanes<4> {
     static __m512i load(Mask mask, const void* from) { return _mm512_maskz_loadu_epi32(mask, from); }
     static void store(void* to, Mask mask, __m512i x) { _mm512_mask_storeu_epi32(to, mask, x); }
     static __m512i compress(Mask mask, __m512i x) { return _mm512_maskz_compress_epi32(mask, x); }
-    static __m512i expand(__m512i to, Mask mask, __m512i x) { return _mm512_mask_expand_epi32(to, mask, x); }
+    static __m512i expand(__m512i to, Mask mask, const void* from) {
+        return _mm512_mask_expandloadu_epi32(to, mask, from);
+    }
     // `to`, and sums of float in the lanes of `mask`.
     static __m512i add(__m512i to, Mask mask, __m512i a, __m512i b) {
         return _mm512_castps_si512(_mm512_mask_add_ps(_mm512_castsi512_ps(to), mask, _mm512_castsi512_ps(a),
@@ -51,7 +55,9 @@ struct Lanes<8> {
     static __m512i load(Mask mask, const void* from) { return _mm512_maskz_loadu_epi64(mask, from); }
     static void store(void* to, Mask mask, __m512i x) { _mm512_mask_storeu_epi64(to, mask, x); }
     static __m512i compress(Mask mask, __m512i x) { return _mm512_maskz_compress_epi64(mask, x); }
-    static __m512i expand(__m512i to, Mask mask, __m512i x) { return _mm512_mask_expand_epi64(to, mask, x); }
+    static __m512i expand(__m512i to, Mask mask, const void* from) {
+        return _mm512_mask_expandloadu_epi64(to, mask, from);
+    }
     // The same of double.
     static __m512i add(__m512i to, Mask mask, __m512i a, __m512i b) {
         return _mm512_castpd_si512(_mm512_mask_add_pd(_mm512_castsi512_pd(to), mask, _mm512_castsi512_pd(a),
@@ -68,8 +74,7 @@ using LaneMask = typename Lanes<sizeof(T)>::Mask;
 // Values that stand one after another at `from`, in the lanes of `mask`; the others are those of `onto`.
 template <class T>
 inline __m512i spread_lanes(__m512i onto, LaneMask<T> mask, const T* from) {
-    using L = Lanes<sizeof(T)>;
-    return L::expand(onto, mask, L::load(static_cast<LaneMask<T>>(low_mask(population(mask))), from));
+    return Lanes<sizeof(T)>::expand(onto, mask, from);
 }
 
 // to = the values of the lanes of `mask`, one after another. Returns how many.
