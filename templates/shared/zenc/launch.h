@@ -1,5 +1,5 @@
-// What launchers and kernels count alike: the share of a segment that one warp or one block works on at a
-// time, and the words of the work space of scans and sorts.
+// Shares of work that launchers and kernels count alike: of a segment, for a warp or a block at a time, and
+// the words of the work space of scans and sorts.
 #pragma once
 
 #include "zenc/segment.h"

@@ -1,5 +1,5 @@
-// What host and kernels of a GPU hand to each other: descriptors of segments, tables of a launch, and the
-// control messages that go ahead of bodies, whose sizes their senders alone know:
+// Descriptors of segments, tables of a launch, and control messages, which host and kernels of a GPU hand to
+// each other. Control messages go ahead of bodies, whose sizes their senders alone know:
 //
 //     control = ControlHeader, and of every segment of the message its count
 #pragma once
