@@ -53,7 +53,7 @@ def old_nccl(folder: Path) -> None:
 
 
 def other_architecture(folder: Path) -> None:
-    hopper, ampere = Cubin(Arch(9, 0), b"", "nvcc", 13), GpuInfo(0, "NVIDIA Test", Arch(8, 0))
+    hopper, ampere = Cubin(Arch(9, 0), b"", "NVRTC", 13), GpuInfo(0, "NVIDIA Test", Arch(8, 0))
     device.kernels_for(ampere, Driver(driver(folder)), {"kernels.cu": ""}, [hopper])
 
 

@@ -1,4 +1,4 @@
-// One text for NVRTC, nvcc and the emulator: how a kernel and its shared memory are declared.
+// One text for NVRTC and the emulator: how a kernel and its shared memory are declared.
 //
 // An emulator compiles this text with a C++ compiler: it is included before everything else, defines
 // ZENC_EMULATOR and the names of CUDA, and its own ZENC_KERNEL, ZENC_TABLES and ZENC_SHARED.

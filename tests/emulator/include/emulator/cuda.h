@@ -1,4 +1,4 @@
-// CUDA C++ for a C++ compiler: force-included (-include) before a kernel's text, in place of nvcc's own
+// CUDA C++ for a C++ compiler: force-included (-include) before a kernel's text, in place of a compiler's own
 // names.
 //
 // What is declared here is what kernels of this project may use. A name that is missing is missing on
