@@ -145,7 +145,7 @@ class _PlanReader:
         data = _of_type(value, dict)
         depth = _in_range(_of_type(data["tier"], int), 0, len(tiers) - 1)
         (tier,) = (tier for tier in tiers if tier.depth == depth)
-        return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, self.place(data))
+        return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, span=self.place(data))
 
     def place(self, data: Json) -> Span | None:
         if "at" not in data:

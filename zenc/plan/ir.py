@@ -6,7 +6,9 @@
             tiers: Tier+                          # inner to outer; a scheme without tiers has one, named ""
             phases: Phase+                        # an announce under Holders; pushes, inner first; pulls, outer first
     Tier  = name size? communication partition aggregation depth    # size: ranks in a group; None: what is left
+            feedback? warmup?                     # as in zenc.scheme.compression
     Phase = kind Block Format Tier                # the moves, in the language of zenc.language.schedule
+            code? select: Selection*              # how values travel; what is contributed, or of a sum handed on
 
 The meaning of a plan, which every target and every proof keeps to. The tensor is cut in ``parts``: the product over
 the tiers of 1 (centralization) or of the tier's size (parallelism). At first every rank holds, of every part, its own
@@ -41,6 +43,7 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
+from zenc.scheme.compression import Code, Feedback, Selection, Warmup
 from zenc.scheme.model import Aggregation, Format, Holders, Mapping, Partition, Unit
 
 PLAN_VERSION = 3
@@ -81,12 +84,18 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Moves of one ``kind`` in one ``tier``, whose segments travel in ``format``."""
+    """Moves of one ``kind`` in one ``tier``, whose segments travel in ``format``.
+
+    ``code``: how their values are encoded; None where they travel as they are. ``select``: what is chosen of the
+    segments that are held when the phase begins, by the rank that holds them; empty where all is.
+    """
 
     kind: PhaseKind
     block: Block
     format: Format
     tier: Tier
+    code: Code | None = None
+    select: tuple[Selection, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -117,6 +126,13 @@ class Plan:
     unit: Unit
     tiers: tuple[Tier, ...]
     phases: tuple[Phase, ...]
+    feedback: Feedback | None = None
+    warmup: Warmup | None = None
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether the sum may differ from that of the gradients: something is selected, or encoded."""
+        return any(phase.code is not None or phase.select for phase in self.phases)
 
     def of(self, *kinds: PhaseKind) -> tuple[Phase, ...]:
         """The phases of ``kinds``, in their order."""

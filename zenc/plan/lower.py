@@ -52,7 +52,7 @@ def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
         return
     whole = Scope(np.zeros(1, dtype=np.int64), {"one_shot": 1, "parts": 1, **({} if size is None else {"size": size})})
     block, span = _settled(scheme.announce.push, whole), scheme.announce.push_span
-    yield Phase(PhaseKind.ANNOUNCE, block, Format.AUTO, tier, span)
+    yield Phase(PhaseKind.ANNOUNCE, block, Format.AUTO, tier, span=span)
 
 
 def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase, Phase]:
@@ -64,8 +64,8 @@ def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase,
         place = places(scheme.tiers)[tier.depth]
         push, pull = rewritten(push, place), rewritten(pull, place)
     return (
-        Phase(PhaseKind.PUSH, _settled(push, known), of.push, tier, moves.push_span),
-        Phase(PhaseKind.PULL, _settled(pull, known), of.pull, tier, moves.pull_span),
+        Phase(PhaseKind.PUSH, _settled(push, known), of.push, tier, span=moves.push_span),
+        Phase(PhaseKind.PULL, _settled(pull, known), of.pull, tier, span=moves.pull_span),
     )
 
 

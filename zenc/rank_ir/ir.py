@@ -1,9 +1,9 @@
 """Rank program: what one rank does in a call, as straight-line statements over numbered segments.
 
-    RankProgram = rank size parts  SegmentSpec*  own: number*  Pack  RankPhase+  Expand
-    SegmentSpec = part origin ranks  block spread  sent_in?  final      # what is known of a segment
+    RankProgram = rank size parts  SegmentSpec*  own: number*  select*  Pack  RankPhase+  Expand
+    SegmentSpec = part origin ranks  block spread  sent_in?  final  code?   # what is known of a segment
     RankPhase   = kind name tier format one_shot carries  Statement*    # one phase of the plan
-    Statement   = Exchange | Merge | Fill | Sparsify | Agree | Split
+    Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Agree | Split
     Message     = peer  number+                                         # segments, in the order in which they travel
 
 The contract between a plan and everything that plays or counts it. Every segment is made once, by one statement, and
@@ -12,8 +12,8 @@ is named by its number. What is unknown before a call is how many slots each seg
 of a program is freed once. What is never sent, and not part of the result, is not made.
 
 A message carries, by its phase, segments (index and values), index sets alone, or rows: values whose index both sides
-know. ``format`` is what the phase asks of an index. Statements that are still to come (Select, Encode, Decode, Update)
-make segments of segments too, and fit in as ``Fill`` does.
+know. ``format`` is what the phase asks of an index. Of a segment with a ``code`` the values travel encoded: its sender
+and its receivers hold the values that the bytes mean, and whoever forwards it forwards the same bytes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from zenc.plan.ir import PhaseKind
+from zenc.scheme.compression import Code, Selection
 from zenc.scheme.model import Format
 
 WHOLE = -1
@@ -47,7 +48,8 @@ class SegmentSpec:
     ``origin``: of what came in a one-shot phase the rank that held it when the phase began; of other segments that came
     their sender; of what this rank made, itself. Of blocks of ``block`` slots it surely has all or none, and every unit
     that was contributed makes it have ``spread`` slots at most, those that were filled up included. ``sent_in`` is the
-    format of the phase that sends it first, None if none does. ``final``: it is part of the result.
+    format of the phase that sends it first, None if none does. ``final``: it is part of the result. ``code``: how its
+    values are encoded; it holds what the bytes mean.
     """
 
     part: int
@@ -57,6 +59,7 @@ class SegmentSpec:
     spread: int = 1
     sent_in: Format | None = None
     final: bool = False
+    code: Code | None = None
 
     @property
     def full(self) -> bool:
@@ -123,6 +126,26 @@ class Sparsify:
 
 
 @dataclass(frozen=True, slots=True)
+class Select:
+    """``result`` is ``segment`` with the units that ``selection`` takes of it; the others stay with this rank."""
+
+    result: int
+    segment: int
+    selection: tuple[Selection, ...]
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Encode:
+    """``result`` is ``segment`` with the values that ``code`` makes of its own; what is lost stays with this rank."""
+
+    result: int
+    segment: int
+    code: Code
+    frees: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Agree:
     """Each rank computes the owner of every unit from the index ``sets`` of all ranks, ascending.
 
@@ -153,7 +176,7 @@ class Expand:
     frees: tuple[int, ...] = ()
 
 
-Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Agree | Split
+Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Select | Encode | Agree | Split
 AnyStatement: TypeAlias = Statement | Pack | Expand
 
 
@@ -164,7 +187,13 @@ def used_by(statement: AnyStatement) -> tuple[int, ...]:
             return tuple(segment for message in sends for segment in message.segments)
         case Merge(segments=segments):
             return segments
-        case Fill(segment=segment) | Sparsify(segment=segment) | Split(segment=segment):
+        case (
+            Fill(segment=segment)
+            | Sparsify(segment=segment)
+            | Select(segment=segment)
+            | Encode(segment=segment)
+            | Split(segment=segment)
+        ):
             return (segment,)
         case Agree(sets=sets):
             return sets
@@ -180,7 +209,13 @@ def made_by(statement: AnyStatement) -> tuple[int, ...]:
             return tuple(segment for message in receives for segment in message.segments)
         case Pack(results=results) | Split(results=results):
             return results
-        case Merge(result=result) | Fill(result=result) | Sparsify(result=result):
+        case (
+            Merge(result=result)
+            | Fill(result=result)
+            | Sparsify(result=result)
+            | Select(result=result)
+            | Encode(result=result)
+        ):
             return (result,)
     return ()
 
@@ -205,7 +240,10 @@ class RankPhase:
 
 @dataclass(frozen=True, slots=True)
 class RankProgram:
-    """The program of ``rank`` among ``size``. ``own[part]`` is its contribution, filled up if the first phase asks."""
+    """The program of ``rank`` among ``size``. ``own[part]`` is its contribution, filled up if the first phase asks.
+
+    ``select``: what is packed of the gradient; all of it where it is empty.
+    """
 
     rank: int
     size: int
@@ -215,6 +253,7 @@ class RankProgram:
     pack: Pack
     phases: tuple[RankPhase, ...]
     expand: Expand
+    select: tuple[Selection, ...] = ()
 
     @property
     def announces(self) -> bool:

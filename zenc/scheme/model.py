@@ -5,6 +5,7 @@
                       mapping: Contiguous | Permutation(seed, block) | HierarchicalHash(k, r1, r2, seed) | Holders
                       unit: Unit                            # what is zero or not
                       announce: Communication?              # under Holders: the push that gathers all index sets
+                      feedback: Feedback? warmup: Warmup?   # as in zenc.scheme.compression: where losses are kept
     Choice          = name doc? parameters every margin patience trials Candidate+    # one of them runs, by tensor
     Candidate       = name Scheme                           # as written, with the values of its arguments
     TierDeclaration = name size?                            # the members of a group; None: all that are left
@@ -12,6 +13,8 @@
                       aggregation: incremental | one_shot   # where sums are made
                       partition: centralization | parallelism    # 1 part, or as many as members
                       push, pull: Format                    # what travels
+                      push_code, pull_code: Code?           # how its values travel; None: as they are
+                      select, reselect: Selection*          # before the push, and before the pull; none: all units
 
 ``zenc.scheme.resolve`` makes them of syntax trees.
 """
@@ -26,6 +29,7 @@ from typing import TypeAlias
 
 from zenc.errors import Source, Span, Spanned
 from zenc.language.schedule import Block
+from zenc.scheme.compression import Code, Feedback, Selection, Warmup
 
 
 class Aggregation(str, Enum):
@@ -159,6 +163,10 @@ class TierDeclaration(Spanned):
     partition: Partition
     push: Format
     pull: Format
+    push_code: Code | None = None
+    pull_code: Code | None = None
+    select: tuple[Selection, ...] = ()
+    reselect: tuple[Selection, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,8 @@ class Scheme(Spanned):
     mapping: Mapping
     unit: Unit
     announce: Communication | None = None
+    feedback: Feedback | None = None
+    warmup: Warmup | None = None
     sources: tuple[Source, ...] = field(default=(), compare=False, repr=False)
 
 

@@ -158,7 +158,9 @@ def _resolve_scheme(
     if contents is None:
         return None
     name = scheme.name
-    return model.Scheme(name.text, scheme.doc or "", _bound(environment), *contents, program.sources, span=name.span)
+    return model.Scheme(
+        name.text, scheme.doc or "", _bound(environment), *contents, sources=program.sources, span=name.span
+    )
 
 
 def _bound(environment: Environment) -> tuple[tuple[str, int | float], ...]:

@@ -1,0 +1,302 @@
+"""Compression: what is contributed, how values travel, and where what is lost is kept.
+
+    Selection   = Support | Linear                    # each takes of what those before it left
+    Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
+    Linear      = Random | Sketch | Probable          # a shorter dense tensor, of the same coordinates on all ranks
+    Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
+    Code        = Rounded | Integers | Levels | Sign | OneBit | Ternary | Fixed     # values as bytes, in one phase
+    Feedback    = Residual | Momentum
+    Warmup      = Dense | Falling
+
+The three ideas do not know of each other. Fields are the arguments in the language, in their order; their metadata
+has the range of each. ``CODES`` and the other tables have the words. What is lost by a selection or a code is kept by
+the rank that lost it, in its residual, where ``feedback`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+DEFAULT_SEED = 0x5EED
+MOST_SEED = (1 << 64) - 1
+MOST_BLOCK = 1 << 20
+
+
+def _within(least: float, most: float, **default: Any) -> Any:
+    """A field whose argument is at least ``least`` and at most ``most``; above 0 where ``least`` is 0.0."""
+    return field(metadata={"range": (least, most)}, **default)
+
+
+def _share(**default: Any) -> Any:
+    """A share of the units: above 0, at most 1."""
+    return _within(0.0, 1.0, **default)
+
+
+def _seed() -> Any:
+    return _within(0, MOST_SEED, default=DEFAULT_SEED)
+
+
+class Summability(Enum):
+    """What may happen to encoded values on their way."""
+
+    EXACT = "exact"
+    """They are integers of one scale, and so add without loss: at every hop, in any order."""
+    ROUNDED = "rounded"
+    """They are rounded anew at each hop."""
+    CODED = "coded"
+    """They are decoded, summed and encoded: at most once a phase on any way."""
+
+
+# ---- Estimators: the threshold of a Top
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Exact: a radix histogram of magnitudes, refined until the threshold is known; of equals the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """The threshold of a sample of ``share`` of the units (DGC, ICLR 2018, section 5)."""
+
+    share: float = _share(default=0.01)
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """The exact threshold of every ``steps``-th call, for those between as well (Ok-Topk, PPoPP 2022)."""
+
+    steps: int = _within(1, 1_000_000, default=32)
+
+
+@dataclass(frozen=True, slots=True)
+class Bisection:
+    """A threshold found in ``steps`` halvings of the range of magnitudes (MSTopK, MLSys 2021)."""
+
+    steps: int = _within(1, 64, default=20)
+
+
+Estimator: TypeAlias = Histogram | Sampled | Reused | Bisection
+
+
+# ---- Selections
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """The ``density`` of all units that are greatest in magnitude, one at least."""
+
+    density: float = _share()
+    by: Estimator = Histogram()
+
+
+@dataclass(frozen=True, slots=True)
+class TopOfParts:
+    """The same of each part on its own: messages are of one size (TopKA2A, ICPP 2024)."""
+
+    density: float = _share()
+    by: Estimator = Histogram()
+
+
+@dataclass(frozen=True, slots=True)
+class TopOfBlocks:
+    """The same of each block of ``block`` units on its own."""
+
+    density: float = _share()
+    block: int = _within(2, MOST_BLOCK, default=1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """The units whose magnitude is ``threshold`` or more."""
+
+    threshold: float = _within(0.0, 3.4e38)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomEach:
+    """Each unit with the chance ``density``, drawn by each rank for itself and anew in each call."""
+
+    density: float = _share()
+    seed: int = _seed()
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """``density`` of the units, the same ones on all ranks, drawn anew in each call."""
+
+    density: float = _share()
+    seed: int = _seed()
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A count sketch of ``rows`` rows, which together have ``share`` times as many cells as there are units.
+
+    What comes back are the medians of the estimates of each unit.
+    """
+
+    rows: int = _within(1, 15, default=3)
+    share: float = _share(default=0.02)
+    seed: int = _seed()
+
+
+@dataclass(frozen=True, slots=True)
+class Probable:
+    """The ``density`` of units that were greatest in the results of late: the same ones on all ranks (OSCAR)."""
+
+    density: float = _share()
+
+
+Support: TypeAlias = Top | TopOfParts | TopOfBlocks | Above | RandomEach
+Linear: TypeAlias = Random | Sketch | Probable
+Selection: TypeAlias = Support | Linear
+
+
+# ---- Codes
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """16-bit floating point: ``f16`` or ``bf16``, to nearest, ties to even."""
+
+    name: str
+
+    summability = Summability.ROUNDED
+
+
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """``bits`` bits a value, scaled by the greatest magnitude of each block; to nearest."""
+
+    bits: int = _within(2, 16, default=8)
+    block: int = _within(8, MOST_BLOCK, default=2048)
+
+    summability = Summability.CODED
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """``s`` levels of the norm of each block, rounded at random so that the mean is right (QSGD, NeurIPS 2017)."""
+
+    s: int = _within(1, 32767, default=64)
+    block: int = _within(8, MOST_BLOCK, default=512)
+    seed: int = _seed()
+
+    summability = Summability.CODED
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """The sign of a value, times the mean magnitude of its block (EF-signSGD, ICML 2019)."""
+
+    block: int = _within(8, MOST_BLOCK, default=2048)
+
+    summability = Summability.CODED
+
+
+@dataclass(frozen=True, slots=True)
+class OneBit:
+    """One bit a value: the mean of those of its block at or above 0, or of those below (1-bit SGD, 2014)."""
+
+    block: int = _within(8, MOST_BLOCK, default=2048)
+
+    summability = Summability.CODED
+
+
+@dataclass(frozen=True, slots=True)
+class Ternary:
+    """-1, 0 or 1 times the greatest magnitude of the block, at random so that the mean is right (TernGrad, 2017)."""
+
+    block: int = _within(8, MOST_BLOCK, default=2048)
+    seed: int = _seed()
+
+    summability = Summability.CODED
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Integers of ``bits`` bits with one scale on all ranks, a power of two, from the greatest magnitude of any rank.
+
+    What is lost is lost before the first hop. Sums of m contributions have ceil(log2(m)) more bits, and lose nothing.
+    ``coder``: ``none``, or ``asc``, a range coder whose model is one of each step and adapts, and does not travel.
+    """
+
+    bits: int = _within(2, 16, default=8)
+    coder: str = "none"
+
+    summability = Summability.EXACT
+
+
+Code: TypeAlias = Rounded | Integers | Levels | Sign | OneBit | Ternary | Fixed
+UNBIASED = (Levels, Ternary)
+"""Codes whose mean is the value: what they lose needs no keeper."""
+
+
+# ---- Feedback and warm-up
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """What a call loses is added to the next gradient of the same name (error feedback)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Momentum:
+    """DGC's (ICLR 2018, section 3): momentum ``m`` is summed before selection, and cleared where units were sent."""
+
+    m: float = _within(0.0, 1.0, default=0.9)
+
+
+Feedback: TypeAlias = Residual | Momentum
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """The first ``steps`` calls of a name contribute everything."""
+
+    steps: int = _within(1, 1_000_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Falling:
+    """Density falls from ``start`` to what the selection says in ``steps`` calls of a name, by equal factors."""
+
+    steps: int = _within(1, 1_000_000_000)
+    start: float = _share(default=0.25)
+
+
+Warmup: TypeAlias = Dense | Falling
+
+
+SELECTIONS: Mapping[str, type[Any]] = {
+    "top": Top,
+    "top_of_parts": TopOfParts,
+    "top_of_blocks": TopOfBlocks,
+    "above": Above,
+    "random_each": RandomEach,
+    "random": Random,
+    "sketch": Sketch,
+    "probable": Probable,
+}
+ESTIMATORS: Mapping[str, type[Any]] = {
+    "histogram": Histogram,
+    "sampled": Sampled,
+    "reused": Reused,
+    "bisection": Bisection,
+}
+CODES: Mapping[str, type[Any]] = {
+    "f16": Rounded,
+    "bf16": Rounded,
+    "int": Integers,
+    "levels": Levels,
+    "sign": Sign,
+    "onebit": OneBit,
+    "ternary": Ternary,
+    "fixed": Fixed,
+}
+FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum}
+WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}
