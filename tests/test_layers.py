@@ -43,6 +43,7 @@ DATA = (
     "zenc.diagnostics",
     "zenc.language.syntax",
     "zenc.language.schedule",
+    "zenc.scheme.compression",
     "zenc.scheme.model",
     "zenc.wire.constants",
     "zenc.wire.structs",

@@ -4,7 +4,7 @@
     Support     = Top | TopOfParts | TopOfBlocks | Above | RandomEach          # units, others on each rank
     Linear      = Random | Sketch | Probable          # a shorter dense tensor, of the same coordinates on all ranks
     Estimator   = Histogram | Sampled | Reused | Bisection                     # how the threshold of a Top is found
-    Code        = Rounded | Integers | Levels | Sign | OneBit | Ternary | Fixed     # values as bytes, in one phase
+    Code        = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed   # values as bytes, in a phase
     Feedback    = Residual | Momentum
     Warmup      = Dense | Falling
 
@@ -40,7 +40,7 @@ def _seed() -> Any:
 
 
 class Summability(Enum):
-    """What may happen to encoded values on their way."""
+    """Ways in which encoded values may be summed."""
 
     EXACT = "exact"
     """They are integers of one scale, and so add without loss: at every hop, in any order."""
@@ -95,7 +95,7 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class TopOfParts:
-    """The same of each part on its own: messages are of one size (TopKA2A, ICPP 2024)."""
+    """The ``density`` of each part on its own that are greatest: messages are of one size (TopKA2A, ICPP 2024)."""
 
     density: float = _share()
     by: Estimator = Histogram()
@@ -103,7 +103,7 @@ class TopOfParts:
 
 @dataclass(frozen=True, slots=True)
 class TopOfBlocks:
-    """The same of each block of ``block`` units on its own."""
+    """The ``density`` of each block of ``block`` units that are greatest."""
 
     density: float = _share()
     block: int = _within(2, MOST_BLOCK, default=1024)
@@ -179,7 +179,7 @@ class Integers:
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class RandomLevels:
     """``s`` levels of the norm of each block, rounded at random so that the mean is right (QSGD, NeurIPS 2017)."""
 
     s: int = _within(1, 32767, default=64)
@@ -231,8 +231,8 @@ class Fixed:
     summability = Summability.EXACT
 
 
-Code: TypeAlias = Rounded | Integers | Levels | Sign | OneBit | Ternary | Fixed
-UNBIASED = (Levels, Ternary)
+Code: TypeAlias = Rounded | Integers | RandomLevels | Sign | OneBit | Ternary | Fixed
+UNBIASED = (RandomLevels, Ternary)
 """Codes whose mean is the value: what they lose needs no keeper."""
 
 
@@ -292,7 +292,7 @@ CODES: Mapping[str, type[Any]] = {
     "f16": Rounded,
     "bf16": Rounded,
     "int": Integers,
-    "levels": Levels,
+    "levels": RandomLevels,
     "sign": Sign,
     "onebit": OneBit,
     "ternary": Ternary,
