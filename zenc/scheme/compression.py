@@ -241,7 +241,7 @@ UNBIASED = (RandomLevels, Ternary)
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """What a call loses is added to the next gradient of the same name (error feedback)."""
+    """Error feedback: losses of a call are added to the next gradient of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
