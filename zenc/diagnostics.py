@@ -158,6 +158,7 @@ _MEANINGS = {
         "cuda-unavailable": "CUDA's driver or NCCL is missing, or too old",
         "no-such-gpu": "a GPU is asked for that this process does not see",
         "forked": "a process was forked from one that had started CUDA, or had loaded a scheme",
+        "no-compression": "a target can't sum by schemes that select or encode values",
         "wrong-arch": "there are no kernels for a GPU, and nothing to compile them with",
     },
     "cache": {

@@ -177,6 +177,9 @@ def backend(
 
     With a ``capacity`` GPUs use capacity mode. Raises BuildError, VerificationError, TargetError, SynchronisationError.
     """
+    if artifact.plan.is_lossy:
+        message = f"scheme '{artifact.plan.scheme}' selects or encodes values, which the run time can't do yet"
+        raise BuildError(Diagnostic("no-compression", message, help="take a scheme without 'select' and 'as'"))
     if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
         import torch
 

@@ -34,6 +34,7 @@ _BEFORE = {
     "from": r"\s*\[",
     "by": r"\s+\w",
     "then": r"\s+\w",
+    "as": r"\s+\w",
     "like": r"\s+[\w\"]",
     "levels": r"\s*:",
     "switch": r"\s+\w",

@@ -21,7 +21,7 @@ from lark.parsers.lalr_analysis import Shift
 from zenc.language.lexer import fingerprint
 from zenc.resources import directory
 
-STARTS = ("start_file", "start_block", "start_expression")
+STARTS = ("start_file", "start_block", "start_expression", "start_phrase")
 WORD = "WORD"
 """The terminal that is read to its end in every state, so that ``total`` is never ``to`` and ``tal``."""
 

@@ -137,7 +137,7 @@ class _OutlineReader:
             return head[-1].text == "]"
         if all(token.text != ":" for token in head):
             return False
-        is_whole = head[-1].text not in (":", "by", "then", "(", ",", "=")
+        is_whole = head[-1].text not in (":", "by", "then", "as", "(", ",", "=")
         starts_tier = self._peek() == "tier" and is_whole and self._peek(2) in (":", "(")
         starts_choice = self._peek() == "choose" and is_whole and self._peek(1) in ("from", "(")
         return self._peek(1) == ":" or starts_tier or starts_choice

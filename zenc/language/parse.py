@@ -11,7 +11,7 @@ from zenc.language.lexer import END, NONE, Lexer, Token, tables
 from zenc.language.recovery import DECLARED, STATEMENTS, Body, resume
 from zenc.language.rules import Step
 from zenc.language.schedule import Block, Expression, children
-from zenc.language.syntax import File
+from zenc.language.syntax import File, Phrase
 from zenc.language.syntax_errors import Situation, complain
 from zenc.language.tree_builder import Builder
 
@@ -34,7 +34,7 @@ _MOST_PROBLEMS = 10
 _DEEPEST_STACK = 2000
 """States of the parser. Far beyond what a text that nests within reason needs."""
 
-_Start = Literal["start_file", "start_block", "start_expression"]
+_Start = Literal["start_file", "start_block", "start_expression", "start_phrase"]
 
 
 def parse(source: Source) -> File:
@@ -61,6 +61,11 @@ def parse_expression(text: str, name: str = "<expression>") -> Expression:
 def parse_block(text: str, name: str = "<block>") -> Block:
     """The statements that ``text`` is, as a schedule has them in a block."""
     return cast(Block, _read(Source(name, text), "start_block"))
+
+
+def parse_phrase(text: str, name: str = "<phrase>") -> Phrase:
+    """The words that ``text`` is, as the value of an entry."""
+    return cast(Phrase, _read(Source(name, text), "start_phrase"))
 
 
 def _read(source: Source, start: _Start) -> Any:

@@ -8,7 +8,7 @@
     ChoiceSyntax = Argument* Word+                             # choose(every = 50) from [balanced, zen(k = 3)]
     Value        = Phrase                                      # balanced by permutation(seed); point_to_point then ring
                  | Schedule                                    # schedule { push { ... } pull { ... } }, without a name
-    Phrase       = Word (("by" | "then") Word)*
+    Phrase       = Word (("by" | "then" | "as") Word)*
     Word         = name (Argument*)
     Literal      = int | float
 

@@ -95,7 +95,7 @@ class Builder(Rules):
 
     # Files
 
-    start_file = start_expression = key = only
+    start_file = start_expression = start_phrase = key = only
     start_block = block = declarations = parameters = arguments = settings = listed
 
     def file(self, span: Span, *items: object) -> syntax.File:

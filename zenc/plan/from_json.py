@@ -9,11 +9,15 @@ from typing import TypeVar
 
 from zenc.errors import ArtifactError, Diagnostic, Source, Span, ZencError
 from zenc.language import schedule as s
-from zenc.language.parse import parse_expression
+from zenc.language.parse import parse_expression, parse_phrase
+from zenc.language.syntax import Phrase
 from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.to_json import Json
+from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
+from zenc.scheme.compression import Selection
+from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
 from zenc.scheme.model import (
     PERMUTED_BLOCKS,
     Aggregation,
@@ -120,6 +124,8 @@ class _PlanReader:
             unit=Unit(data["unit"]),
             tiers=tiers,
             phases=phases,
+            feedback=_words(data, "feedback", read_feedback, None),
+            warmup=_words(data, "warmup", read_warmup, None),
         )
 
     def tier(self, value: object, depth: int) -> Tier:
@@ -145,7 +151,9 @@ class _PlanReader:
         data = _of_type(value, dict)
         depth = _in_range(_of_type(data["tier"], int), 0, len(tiers) - 1)
         (tier,) = (tier for tier in tiers if tier.depth == depth)
-        return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, span=self.place(data))
+        code = _words(data, "code", read_code, None)
+        select: tuple[Selection, ...] = _words(data, "select", read_selection, ())
+        return Phase(kind, self.block(data["moves"]), Format(data["format"]), tier, code, select, self.place(data))
 
     def place(self, data: Json) -> Span | None:
         if "at" not in data:
@@ -214,6 +222,17 @@ def _block(value: object) -> int | None:
     if value != "auto" and value not in PERMUTED_BLOCKS:
         raise ValueError(f"a permutation has no blocks of {value!r:.40}")
     return None if value == "auto" else _of_type(value, int)
+
+
+def _words(data: Json, key: str, read: Callable[[Phrase, Environment, Collector], T], without: T) -> T:
+    """What the words of ``key`` say; ``without`` where the key is missing."""
+    if key not in data:
+        return without
+    report = Collector()
+    found = read(parse_phrase(_of_type(data[key], str)), Environment(), report)
+    if report.found or found == without:
+        raise ValueError(report.found[0].message if report.found else f"{key!r} says nothing")
+    return found
 
 
 def _e(text: object) -> s.Expression:

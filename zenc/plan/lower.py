@@ -43,6 +43,8 @@ def lower(scheme: Scheme, size: int | None = None) -> Plan:
         unit=scheme.unit,
         tiers=tiers,
         phases=(*_announce(scheme, tiers[0], size), *pushes, *reversed(pulls)),
+        feedback=scheme.feedback,
+        warmup=scheme.warmup,
     )
 
 
@@ -64,8 +66,8 @@ def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase,
         place = places(scheme.tiers)[tier.depth]
         push, pull = rewritten(push, place), rewritten(pull, place)
     return (
-        Phase(PhaseKind.PUSH, _settled(push, known), of.push, tier, span=moves.push_span),
-        Phase(PhaseKind.PULL, _settled(pull, known), of.pull, tier, span=moves.pull_span),
+        Phase(PhaseKind.PUSH, _settled(push, known), of.push, tier, of.push_code, of.select, moves.push_span),
+        Phase(PhaseKind.PULL, _settled(pull, known), of.pull, tier, of.pull_code, of.reselect, moves.pull_span),
     )
 
 

@@ -1,4 +1,4 @@
-"""Plans as JSON, which ``zenc.plan.from_json`` reads. The moves are in the language, so that a person can play them.
+"""Plans as JSON, which ``zenc.plan.from_json`` reads. Moves and compression are in the language, for people to play.
 
 {"zenc_plan": 3, "scheme": "balanced", "size": 4, ..., "tiers": [{"name": "", "partition": "parallelism", ...}],
  "pushes": [{"tier": 0, "format": "auto", "moves":
@@ -15,6 +15,7 @@ from zenc.errors import Span
 from zenc.language import schedule as s
 from zenc.language.formatter import expression_text, parts_text
 from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
+from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Contiguous,
     HierarchicalHash,
@@ -24,6 +25,8 @@ from zenc.scheme.model import (
 )
 
 Json = dict[str, Any]
+KEPT = ("feedback", "warmup")
+"""Fields of a plan that its JSON has in the words of the language, where they are there."""
 
 
 def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
@@ -40,6 +43,7 @@ def plan_to_json(plan: Plan, meaning_only: bool = False) -> Json:
         "pushes": [written.phase(phase) for phase in plan.of(PhaseKind.PUSH)],
         "pulls": [written.phase(phase) for phase in plan.of(PhaseKind.PULL)],
         **{phase.kind.value: written.phase(phase) for phase in plan.of(PhaseKind.ANNOUNCE)},
+        **{key: words_of(kept, whole=True) for key in KEPT if (kept := getattr(plan, key)) is not None},
     }
     return data if meaning_only else {**data, "doc": plan.doc}
 
@@ -80,7 +84,9 @@ class _Writer:
 
     def phase(self, phase: Phase) -> Json:
         moves = {"tier": phase.tier.depth, "format": phase.format.value, "moves": self.block(phase.block)}
-        return {**moves, **self.place(phase.span)}
+        code = {"code": words_of(phase.code, whole=True)} if phase.code else {}
+        select = {"select": selection_text(phase.select, whole=True)} if phase.select else {}
+        return {**moves, **code, **select, **self.place(phase.span)}
 
     def block(self, block: s.Block) -> list[Json]:
         return [{**self._statement(statement), **self.place(statement.span)} for statement in block]

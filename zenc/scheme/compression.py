@@ -8,8 +8,9 @@
     Feedback    = Residual | Momentum
     Warmup      = Dense | Falling
 
-The three ideas do not know of each other. Fields are the arguments in the language, in their order; their metadata
-has the range of each. ``CODES`` and the other tables have the words. What is lost by a selection or a code is kept by
+The three ideas do not know of each other. Numeric fields are the arguments in the language, in their order; their
+metadata has the range of each. A field that follows ``by`` has its words in its metadata; ``CODES`` and the other
+tables have all others. What is lost by a selection or a code is kept by
 the rank that lost it, in its residual, where ``feedback`` says so.
 """
 
@@ -81,6 +82,14 @@ class Bisection:
 
 Estimator: TypeAlias = Histogram | Sampled | Reused | Bisection
 
+EXACT = Histogram()
+ESTIMATORS: Mapping[str, type[Any]] = {
+    "histogram": Histogram,
+    "sampled": Sampled,
+    "reused": Reused,
+    "bisection": Bisection,
+}
+
 
 # ---- Selections
 
@@ -90,7 +99,7 @@ class Top:
     """The ``density`` of all units that are greatest in magnitude, one at least."""
 
     density: float = _share()
-    by: Estimator = Histogram()
+    by: Estimator = field(default=EXACT, metadata={"by": ESTIMATORS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +107,7 @@ class TopOfParts:
     """The ``density`` of each part on its own that are greatest: messages are of one size (TopKA2A, ICPP 2024)."""
 
     density: float = _share()
-    by: Estimator = Histogram()
+    by: Estimator = field(default=EXACT, metadata={"by": ESTIMATORS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +226,9 @@ class Ternary:
     summability = Summability.CODED
 
 
+CODERS: Mapping[str, str] = {"asc": "asc"}
+
+
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """Integers of ``bits`` bits with one scale on all ranks, a power of two, from the greatest magnitude of any rank.
@@ -226,7 +238,7 @@ class Fixed:
     """
 
     bits: int = _within(2, 16, default=8)
-    coder: str = "none"
+    coder: str = field(default="none", metadata={"by": CODERS})
 
     summability = Summability.EXACT
 
@@ -281,12 +293,6 @@ SELECTIONS: Mapping[str, type[Any]] = {
     "random": Random,
     "sketch": Sketch,
     "probable": Probable,
-}
-ESTIMATORS: Mapping[str, type[Any]] = {
-    "histogram": Histogram,
-    "sampled": Sampled,
-    "reused": Reused,
-    "bisection": Bisection,
 }
 CODES: Mapping[str, type[Any]] = {
     "f16": Rounded,

@@ -7,7 +7,18 @@ from typing import TypedDict
 
 from zenc.language.files import PRELUDE, load_file
 from zenc.resources import directory
-from zenc.scheme.model import Choice, HierarchicalHash, Holders, Partition, Permutation, Scheme, TierDeclaration
+from zenc.scheme.compression import Code
+from zenc.scheme.compression_words import words_of
+from zenc.scheme.model import (
+    Choice,
+    Format,
+    HierarchicalHash,
+    Holders,
+    Partition,
+    Permutation,
+    Scheme,
+    TierDeclaration,
+)
 from zenc.scheme.resolve import DIMENSIONS, resolve_any
 
 
@@ -81,9 +92,13 @@ def _tier_entry(tier: TierDeclaration) -> TierEntry:
         communication=tier.communication.name,
         aggregation=tier.aggregation.value,
         partition=tier.partition.value,
-        push=tier.push.value,
-        pull=tier.pull.value,
+        push=_format_text(tier.push, tier.push_code),
+        pull=_format_text(tier.pull, tier.pull_code),
     )
+
+
+def _format_text(format: Format, code: Code | None) -> str:
+    return f"{format.value} as {words_of(code)}" if code else format.value
 
 
 def balance_text(scheme: Scheme) -> str | None:

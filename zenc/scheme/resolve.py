@@ -28,6 +28,8 @@ from zenc.scheme.communication import (
     resolve_announce,
     schedules_of,
 )
+from zenc.scheme.compression import Code, Feedback, Selection, Warmup
+from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup, split
 from zenc.scheme.references import Chain, Naming, TierResolver, agreed, resolve_choice
 from zenc.scheme.values import resolve_balance, resolve_format
 
@@ -35,7 +37,8 @@ E = TypeVar("E", bound=Enum)
 
 REQUIRED_KEYS = ("communication", "aggregation", "partition")
 DIMENSIONS = (*REQUIRED_KEYS, "push", "pull")
-KEYS = (*REQUIRED_KEYS, "balance", "announce", "push", "pull", "unit")
+COMPRESSION_KEYS = ("select", "reselect", "feedback", "warmup")
+KEYS = (*REQUIRED_KEYS, "balance", "announce", *COMPRESSION_KEYS, "push", "pull", "unit")
 
 _HELP_WHEN_MISSING = {
     "communication": f"communication: the name of a schedule, or {ON_THE_SPOT}",
@@ -167,8 +170,15 @@ def _bound(environment: Environment) -> tuple[tuple[str, int | float], ...]:
     return tuple((name, value) for name, value in environment.values.items() if value is not None)
 
 
-_Contents: TypeAlias = tuple[tuple[model.TierDeclaration, ...], model.Mapping, model.Unit, model.Communication | None]
-"""The tiers, mapping, unit and announce of a Scheme, which its entries or its tiers say."""
+_Contents: TypeAlias = tuple[
+    tuple[model.TierDeclaration, ...],
+    model.Mapping,
+    model.Unit,
+    model.Communication | None,
+    Feedback | None,
+    Warmup | None,
+]
+"""The tiers, mapping, unit, announce, feedback and warmup of a Scheme, which its entries or its tiers say."""
 
 
 def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | None:
@@ -182,8 +192,8 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     aggregation = reader.one_of("aggregation", model.Aggregation)
     partition = reader.one_of("partition", model.Partition)
     balance = reader.balance()
-    push = reader.format("push")
-    pull = reader.format("pull")
+    push, push_code = reader.format("push")
+    pull, pull_code = reader.format("pull")
     unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
     check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
@@ -191,8 +201,11 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None
-    tier = model.TierDeclaration("", None, communication, aggregation, partition, push, pull)
-    return (tier,), mapping, unit, announce
+    select, reselect = reader.selection("select"), reader.selection("reselect")
+    tier = model.TierDeclaration(
+        "", None, communication, aggregation, partition, push, pull, push_code, pull_code, select, reselect
+    )
+    return (tier,), mapping, unit, announce, reader.feedback(), reader.warmup()
 
 
 def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | None:
@@ -213,7 +226,12 @@ def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | No
     has_parts = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
     partition = model.Partition.PARALLELISM if has_parts else model.Partition.CENTRALIZATION
     mapping = _mapping(balance, partition, entries.get("balance"), report)
-    return (tiers, mapping, unit, None) if mapping and unit and tiers and not report.failed else None
+    feedback, warmup = reader.feedback(), reader.warmup()
+    if "feedback" not in entries:
+        feedback = agreed(resolved, lambda scheme: scheme.feedback, None, "feedback", report)
+    if "warmup" not in entries:
+        warmup = agreed(resolved, lambda scheme: scheme.warmup, None, "warmup", report)
+    return (tiers, mapping, unit, None, feedback, warmup) if mapping and unit and tiers and not report.failed else None
 
 
 def _mapping(
@@ -279,19 +297,38 @@ class _SchemeReader:
 
     def report_dimensions(self) -> None:
         """Report each key that a scheme of tiers can't have, since its tiers say it."""
-        for key in DIMENSIONS:
+        for key in (*DIMENSIONS, "select", "reselect"):
             if key in self.entries:
                 message = f"a scheme of tiers has no {key} of its own: its tiers say it"
                 help = "put it in a scheme, and name that as a tier"
                 self.report.error("tiers-and-dimensions", message, self.entries[key].key.span, help=help)
 
-    def format(self, key: str) -> model.Format | None:
-        """The wire format that the value of ``key`` names; ``auto`` where the key is missing."""
+    def format(self, key: str) -> tuple[model.Format | None, Code | None]:
+        """The wire format that the value of ``key`` names, ``auto`` where it is missing; and the code behind ``as``."""
         entry = self.entries.get(key)
         if entry is None:
-            return model.Format.AUTO
-        word = single_word(key, entry.value, self.report)
-        return resolve_format(key, word, self.environment, self.report) if word else None
+            return model.Format.AUTO, None
+        phrases = split(entry.value, "as")
+        word = single_word(key, phrases[0] if phrases else entry.value, self.report)
+        if len(phrases) > 2:
+            self.report.error("wrong-value", "one code may follow a format", entry.value.span)
+        code = read_code(phrases[1], self.environment, self.report) if len(phrases) > 1 else None
+        return (resolve_format(key, word, self.environment, self.report) if word else None), code
+
+    def selection(self, key: str) -> tuple[Selection, ...]:
+        """The selections that the value of ``key`` names."""
+        entry = self.entries.get(key)
+        return read_selection(entry.value, self.environment, self.report) if entry else ()
+
+    def feedback(self) -> Feedback | None:
+        """The keeper of what is lost."""
+        entry = self.entries.get("feedback")
+        return read_feedback(entry.value, self.environment, self.report) if entry else None
+
+    def warmup(self) -> Warmup | None:
+        """The way in which the first calls differ."""
+        entry = self.entries.get("warmup")
+        return read_warmup(entry.value, self.environment, self.report) if entry else None
 
     def report_missing(self, partition: model.Partition | None) -> None:
         """Report each key that must be there and is not; a key that is misspelt has been reported as such."""

@@ -1,0 +1,207 @@
+"""Words of compression: phrases of the language -> selections, codes and keepers, and these -> the words that say them.
+
+    selection = one ("then" one)*        code, feedback, warmup = one        one = word (ARGUMENTS) ("by" one)?
+
+Which words there are, and their arguments, is in the tables and fields of ``zenc.scheme.compression`` alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from zenc.errors import Span
+from zenc.language.syntax import Argument, Phrase, Value, Word
+from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
+from zenc.scheme.collector import Collector, unknown
+from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS, Code, Feedback, Selection, Warmup
+
+ALL = "all"
+"""The selection of everything."""
+NONE = "none"
+"""The feedback and the warm-up of those that have none."""
+TABLES: Mapping[str, Mapping[str, Any]] = {
+    "selection": SELECTIONS,
+    "code": CODES,
+    "feedback": FEEDBACKS,
+    "warmup": WARMUPS,
+}
+"""The words of each kind, by what an author calls it."""
+
+
+def read_selection(value: Value, environment: Environment, report: Collector) -> tuple[Selection, ...]:
+    """``all``, or selections with ``then`` between them; what is wrong is in ``report``, and left out."""
+    if _is_alone(value, ALL, report):
+        return ()
+    found = [_read("selection", one, SELECTIONS, environment, report, (ALL,)) for one in split(value, "then")]
+    return tuple(one for one in found if one is not None)
+
+
+def read_code(phrase: Phrase, environment: Environment, report: Collector) -> Code | None:
+    """What stands behind ``as``; None, and a diagnostic, where it is no code."""
+    code: Code | None = _read("code", phrase, CODES, environment, report)
+    return code
+
+
+def read_feedback(value: Value, environment: Environment, report: Collector) -> Feedback | None:
+    """``residual`` or ``momentum(M)``; None for ``none``, and with a diagnostic where it is neither."""
+    feedback: Feedback | None = _read_or_none("feedback", value, environment, report)
+    return feedback
+
+
+def read_warmup(value: Value, environment: Environment, report: Collector) -> Warmup | None:
+    """``dense(STEPS)`` or ``falling(STEPS, FROM)``; None for ``none``, and with a diagnostic where it is neither."""
+    warmup: Warmup | None = _read_or_none("warmup", value, environment, report)
+    return warmup
+
+
+def _read_or_none(kind: str, value: Value, environment: Environment, report: Collector) -> Any:
+    if _is_alone(value, NONE, report) or not isinstance(value, Phrase):
+        return None
+    return _read(kind, value, TABLES[kind], environment, report, (NONE,))
+
+
+def _is_alone(value: Value, word: str, report: Collector) -> bool:
+    """Whether ``value`` is ``word``; reports arguments of it, and a schedule in its place."""
+    if not isinstance(value, Phrase):
+        report.error("wrong-value", "these are words, and no schedule", value.span)
+        return False
+    if len(value.words) > 1 or value.words[0].name.text != word:
+        return False
+    match_arguments(value.words[0], (), report)
+    return True
+
+
+def split(value: Value, connective: str) -> list[Phrase]:
+    """The phrases of ``value`` between which ``connective`` stands; none of a schedule."""
+    if not isinstance(value, Phrase):
+        return []
+    places = [place for place, between in enumerate(value.connectives) if between == connective]
+    starts, ends = [0, *(place + 1 for place in places)], [*(place + 1 for place in places), len(value.words)]
+    return [_part(value, start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def _part(phrase: Phrase, start: int, end: int) -> Phrase:
+    words = phrase.words[start:end]
+    first, last = words[0].span, words[-1].span
+    span = Span(first.source, first.start, last.end) if first and last else phrase.span
+    return Phrase(words, phrase.connectives[start : end - 1], span=span)
+
+
+def _read(
+    kind: str,
+    phrase: Phrase,
+    table: Mapping[str, Any],
+    environment: Environment,
+    report: Collector,
+    also: tuple[str, ...] = (),
+) -> Any:
+    """The one of ``table`` that ``phrase`` names; None, and a diagnostic, where it is none. ``also`` are words too."""
+    word, given_by = phrase.words[0], phrase.connectives
+    name = word.name.text
+    if name not in table:
+        report.error("unknown-value", unknown(kind, name, (*table, *also)), word.name.span)
+        return None
+    made = table[name]
+    by = next((field for field in fields(made) if "by" in field.metadata), None)
+    if given_by not in ((), ("by",)) or (given_by and by is None):
+        how = "one 'by' may follow it" if by else "it stands alone"
+        report.error("wrong-value", f"'{name}' is a {kind} by itself: {how}", phrase.span)
+        return None
+    values = _arguments(word, made, environment, report)
+    if by is not None and given_by:
+        values[by.name] = _read_by(by, phrase.words[1], environment, report)
+    return None if values is None or None in values.values() else made(**values)
+
+
+def _read_by(by: Field[Any], word: Word, environment: Environment, report: Collector) -> Any:
+    known: Mapping[str, Any] = by.metadata["by"]
+    if isinstance(known.get(word.name.text), str):
+        match_arguments(word, (), report)
+        return known[word.name.text]
+    return _read("way", Phrase((word,), span=word.span), known, environment, report)
+
+
+def arguments_of(made: Any) -> list[Field[Any]]:
+    """The fields that the arguments of a word give, in their order."""
+    return [field for field in fields(made) if field.type in ("int", "float")]
+
+
+def _arguments(word: Word, made: Any, environment: Environment, report: Collector) -> dict[str, Any]:
+    """Field -> value; None where it has none, which is in ``report``."""
+    known = arguments_of(made)
+    given = match_arguments(word, [field.name for field in known], report)
+    values: dict[str, Any] = {"name": word.name.text} if any(field.name == "name" for field in fields(made)) else {}
+    for field in known:
+        if field.name in given:
+            values[field.name] = _argument(word, field, given[field.name], environment, report)
+        elif field.default is MISSING:
+            message = f"'{word.name.text}' needs a value for '{field.name}'"
+            report.error("wrong-arguments", message, word.span, help=f"write {word.name.text}({_signature(known)})")
+            values[field.name] = None
+    return values
+
+
+def _signature(known: list[Field[Any]]) -> str:
+    return ", ".join(field.name for field in known)
+
+
+def _argument(
+    word: Word, field: Field[Any], given: Argument, environment: Environment, report: Collector
+) -> int | float | None:
+    read = constant_integer if field.type == "int" else constant
+    value = read(given.value, environment, report)
+    least, most = field.metadata["range"]
+    if value is None:
+        return None
+    if not is_within(value, field):
+        above = "above 0" if _is_open(field) else f"{least:,} or more"
+        message = f"'{field.name}' of '{word.name.text}' is {above} and at most {most:,}, not {value}"
+        report.error("wrong-range", message, given.span)
+        return None
+    return value if field.type == "int" else float(value)
+
+
+def _is_open(field: Field[Any]) -> bool:
+    return isinstance(field.metadata["range"][0], float) and field.metadata["range"][0] == 0
+
+
+def is_within(value: float, field: Field[Any]) -> bool:
+    """Whether ``value`` lies within the range of a field."""
+    least, most = field.metadata["range"]
+    return math.isfinite(value) and least <= value <= most and not (_is_open(field) and value == 0)
+
+
+# ---- Data -> words
+
+
+def selection_text(selection: tuple[Selection, ...], whole: bool = False) -> str:
+    """``probable(0.05) then sketch(3, 0.02)``, as an author writes it; under ``whole`` with every argument."""
+    return " then ".join(words_of(one, whole) for one in selection) or ALL
+
+
+def words_of(made: Any, whole: bool = False) -> str:
+    """``sign(2048)``, ``top(0.01) by sampled(0.01)``: the words for one of the tables, without seeds that are usual.
+
+    Under ``whole`` with every argument.
+    """
+    name = getattr(made, "name", None) or _NAMES[type(made)]
+    known = arguments_of(made)
+    while known and not whole and known[-1].name == "seed" and made.seed == known[-1].default:
+        known.pop()
+    given = ", ".join(repr(getattr(made, field.name)) for field in known)
+    by = [f" by {_by_text(getattr(made, field.name), whole)}" for field in fields(made) if _differs(made, field)]
+    return "".join((str(name), f"({given})" if given else "", *by))
+
+
+def _differs(made: Any, field: Field[Any]) -> bool:
+    return "by" in field.metadata and getattr(made, field.name) != field.default
+
+
+def _by_text(value: Any, whole: bool) -> str:
+    return value if isinstance(value, str) else words_of(value, whole)
+
+
+_NAMES = {made: name for table in (*TABLES.values(), ESTIMATORS) for name, made in table.items()}
