@@ -19,7 +19,7 @@ from zenc.runtime.profiler import Profiler, agree
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState, take
-from zenc.torch.parameters import UnusedWatch, dense_parameters, sparse_parameters
+from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,7 +32,9 @@ Scheme: TypeAlias = "str | os.PathLike[str] | Artifact"
 
 class _Options(TypedDict, total=False):
     params: Parameters | None
-    dense: Iterable[str]
+    dense: bool | Iterable[str]
+    exclude: Iterable[str]
+    least_values: int | None
     deadline: float | None
     capacity: Shares | None
     profiler: Profiler | None
@@ -59,13 +61,15 @@ def attach(
     scheme: Scheme = "auto",
     *,
     params: Parameters | None = None,
-    dense: Iterable[str] = (),
+    dense: bool | Iterable[str] = False,
+    exclude: Iterable[str] = (),
+    least_values: int | None = None,
     deadline: float | None = None,
     capacity: Shares | None = None,
     profiler: Profiler | None = None,
     dry_run: bool = False,
 ) -> Attachment | DryRun:
-    """Let a scheme synchronise the sparse gradients of ``ddp_model``; its dense ones stay with DDP, but for ``dense``.
+    """Let a scheme synchronise the sparse gradients of ``ddp_model``, and those dense ones that ``dense`` names.
 
     Call it on all ranks, after the model was wrapped and before the first backward pass. Works with ``no_sync``,
     gradient accumulation, ``static_graph``, and several or tied ``nn.Embedding(sparse=True)``.
@@ -75,7 +79,12 @@ def attach(
         scheme: a ``.zen`` file, a shipped scheme's name, a saved artifact's directory, or an Artifact.
         params: values of the scheme's parameters, by name: ``params={"seed": 7}``; of a scheme that is compiled here.
         dense: names of parameters whose dense gradients go through the scheme too, in rows: large tables of which a
-            step touches few rows, under an optimizer that takes no sparse gradients, such as Adam.
+            step touches few rows, under an optimizer that takes no sparse gradients, such as Adam. True: all dense
+            gradients do, element by element, those of a bucket in one call. A scheme that selects or keeps residuals
+            sums no other gradients, and needs this; sparse ones stay with DDP then, which is said once.
+        exclude: names of parameters that stay with DDP under ``dense=True``; ``*`` stands for anything.
+        least_values: tensors of fewer values stay with DDP under ``dense=True``; default: 1024 where the scheme is
+            lossy, as biases and norms matter more than their bytes, else 1.
         deadline: seconds that any single wait may take; see ``zenc.load``.
         capacity: room instead of counts, on GPUs; see ``zenc.load``.
         profiler: counts on some steps which ranks hold which units: see ``zenc.Profiler``. All ranks give one, or none.
@@ -84,7 +93,7 @@ def attach(
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
-            ``sparse-already`` for one of ``dense`` that has sparse gradients.
+            ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``.
         SynchronisationError: ``different-profilers``.
         ZencError: as ``zenc.load``.
     """
@@ -94,14 +103,18 @@ def attach(
         )
         raise SchemeError(Diagnostic("not-ddp", message, help="wrap it first: ddp = DistributedDataParallel(model)"))
     sparse = sparse_parameters(ddp_model.module)
-    asked = dense_parameters(ddp_model.module, dense, sparse)
+    named = {} if isinstance(dense, bool) else dense_parameters(ddp_model.module, dense, sparse)
+    every = all_dense_parameters(ddp_model.module, exclude, sparse) if dense is True else {}
     names = {parameter: name for name, parameter in ddp_model.module.named_parameters()}
     if dry_run:
-        return observed(ddp_model, names, (*sparse, *asked), deadline, profiler or Profiler(SAMPLED_EVERY))
+        asked = (*sparse, *named, *every)
+        return observed(ddp_model, names, asked, deadline, profiler or Profiler(SAMPLED_EVERY))
     collective = load(scheme, ddp_model.process_group, params=params, deadline=deadline, capacity=capacity)
     agree(profiler, collective.communicator, deadline_of(deadline, ddp_model.process_group))
-    state = ZencState(collective, ddp_model.process_group, names, asked.values(), profiler)
+    served = served_by(collective.artifact.plan, tuple(sparse), named, every, least_values)
+    rows, together = served.rows.values(), served.together.values()
+    state = ZencState(collective, ddp_model.process_group, names, rows, profiler, together)
     slot = take(ddp_model, state)
-    if not sparse and not asked:
+    if not served.names:
         log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")
-    return Attachment(state, (*sparse, *asked), slot, UnusedWatch(ddp_model, sparse))
+    return Attachment(state, served.names, slot, UnusedWatch(ddp_model, sparse))

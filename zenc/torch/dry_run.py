@@ -30,7 +30,8 @@ from zenc.runtime.profiler import Profiler, agree
 from zenc.runtime.sampling import PresenceSampler
 from zenc.scheme.model import Unit
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
-from zenc.torch.hook import Averaged, Slot, own_way, take
+from zenc.torch.bucket import Averaged
+from zenc.torch.hook import Slot, own_way, take
 
 SAMPLED_EVERY = 10
 """Steps; the others are timed."""

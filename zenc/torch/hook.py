@@ -4,16 +4,16 @@ DDP gives every sparse parameter a bucket of its own, whose buffer is one sparse
 takes the future of one sparse tensor of the same shape back. With a hook DDP does not divide by the number of ranks;
 the hook does. Buckets are rebuilt after the first step, so what is kept by parameter is kept by name.
 
-Dense tables whose optimizer refuses sparse gradients, such as Adam, have gradients that are mostly rows of zeros. DDP
-lays the gradients of a bucket one after another in one buffer; of those that go through the scheme all the same, what
-lies between stays with DDP's own all-reduce, in pieces as large as can be.
+Dense gradients stay with DDP's own all-reduce, but for those that are asked for: tables whose optimizer refuses sparse
+gradients, such as Adam, which are mostly rows of zeros; or all but the small ones, under a scheme for such gradients.
+See ``zenc.torch.bucket``.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 import torch
 import torch.distributed as dist
@@ -26,14 +26,14 @@ from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport, CallStats
+from zenc.torch.bucket import Averaged, PlacedGradient, split
 from zenc.torch.metrics import MetricsLog
+from zenc.torch.parameters import takes_dense_only
 from zenc.torch.summary import Totals
 
 # No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 
-
-Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
-"""The buffer of a bucket, averaged over the ranks."""
+log = logging.getLogger("zenc")
 
 
 class Tenant(Protocol):
@@ -88,62 +88,6 @@ def take(ddp_model: DistributedDataParallel, tenant: Tenant) -> Slot:
     return slot
 
 
-# No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
-
-
-log = logging.getLogger("zenc")
-Future: TypeAlias = torch.futures.Future[Any]
-
-
-def reduce_dense(
-    bucket: GradBucket,
-    through_scheme: Collection[int],
-    reduce_rows: Callable[[torch.Tensor, torch.Tensor], Future],
-    group: dist.ProcessGroup | None,
-) -> torch.futures.Future[torch.Tensor]:
-    """Average the buffer [elements] of a dense bucket over the ranks, in place.
-
-    ``reduce_rows(parameter, gradient)`` averages the gradients of the parameters whose ids are in ``through_scheme``;
-    ``group`` all else.
-    """
-    buffer = bucket.buffer()
-    ours = [
-        (parameter, gradient)
-        for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True)
-        if id(parameter) in through_scheme
-    ]
-    futures = [reduce_rows(parameter, gradient) for parameter, gradient in ours]
-    futures += [_average(piece, group) for piece in _between(buffer, [gradient for _, gradient in ours])]
-
-    def whole(ended: torch.futures.Future[list[Future]]) -> torch.Tensor:
-        for future in ended.value():
-            future.wait()  # raises what one of them failed with
-        return buffer
-
-    return torch.futures.collect_all(futures).then(whole)
-
-
-def _between(buffer: torch.Tensor, taken: list[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """The pieces of ``buffer`` [n] that none of ``taken``, contiguous views into it, covers."""
-    first, origin = 0, int(buffer.storage_offset())
-    spans = sorted((int(view.storage_offset()) - origin, view.numel()) for view in taken)
-    for start, length in [*spans, (buffer.numel(), 0)]:
-        if start > first:
-            yield buffer[first:start]
-        first = start + length
-
-
-def _average(piece: torch.Tensor, group: dist.ProcessGroup | None) -> Future:
-    piece.div_(dist.get_world_size(group))
-    work = dist.all_reduce(piece, group=group, async_op=True)
-    assert work is not None
-    future: Future = work.get_future()
-    return future
-
-
-# No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
-
-
 class ZencState:
     """The state of the communication hook: the collective, the names of parameters, and statistics by name.
 
@@ -153,6 +97,7 @@ class ZencState:
         names: parameter -> name, for ``stats``; parameters without one are called by their bucket.
         dense: parameters whose gradients are dense, and go through the scheme all the same, row by row.
         profiler: what counts who holds which units, on some steps; of all ranks the same.
+        together: more parameters with dense gradients, in the order of the model: those of a bucket go in one call.
     """
 
     def __init__(
@@ -162,6 +107,7 @@ class ZencState:
         names: Mapping[torch.Tensor, str] | None = None,
         dense: Iterable[torch.Tensor] = (),
         profiler: Profiler | None = None,
+        together: Iterable[torch.Tensor] = (),
     ) -> None:
         self._collective: Collective | None = collective
         self.profiler = profiler
@@ -170,6 +116,7 @@ class ZencState:
         """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
         self._names = {id(parameter): name for parameter, name in (names or {}).items()}
         self._dense = frozenset(id(parameter) for parameter in dense)
+        self._together = {id(parameter): place for place, parameter in enumerate(together)}
         self._counted: dict[str, CallStats | None] = {}
         self.totals: dict[str, Totals] = {}
         """Parameter name -> sums over all its synchronisations."""
@@ -202,10 +149,12 @@ class ZencState:
         return {name: replace(each, waited=dict(each.waited)) for name, each in self.totals.copy().items()}
 
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Queue the average of ``bucket``'s buffer, in its shape; a sparse one goes through the scheme."""
+        """Queue the average of ``bucket``'s buffer, in its shape; a sparse one goes through the scheme, if it can."""
         buffer = bucket.buffer()
         if not buffer.is_sparse:
             return self.average_dense(bucket)
+        if takes_dense_only(self.collective.artifact.plan):
+            return own_way(bucket, self.process_group)
         parameters = bucket.parameters()
         return self.average(buffer, self._name_of(parameters[0], bucket) if parameters else "")
 
@@ -228,16 +177,21 @@ class ZencState:
             self.profiler.count(marks, self.collective.communicator, work)
         return work.get_future()
 
-    def average_dense(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def average_dense(self, bucket: GradBucket) -> Averaged:
         """The average of a dense bucket's buffer [elements]: what is asked for by the scheme, the rest by DDP."""
-        ours = self._dense and self._dense.intersection(map(id, bucket.parameters()))
-        if not ours:
+        if not any(id(each) in self._dense or id(each) in self._together for each in bucket.parameters()):
             return own_way(bucket, self.process_group)
+        lossy = self.collective.artifact.plan.is_lossy
+        parts = split(bucket, self._dense, self._together, ordered=lossy)
 
-        def by_scheme(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.futures.Future[torch.Tensor]:
-            return self.average(gradient, self._name_of(parameter, bucket), rows=True)
+        def by_rows(piece: PlacedGradient) -> Averaged:
+            return self.average(piece.gradient, self._name_of(piece.parameter, bucket), rows=True)
 
-        return reduce_dense(bucket, ours, by_scheme, self.process_group)
+        def by_pieces(flat: torch.Tensor, pieces: Sequence[PlacedGradient]) -> Averaged:
+            names = [self._name_of(piece.parameter, bucket) for piece in pieces]
+            return self.average(flat, f"{names[0]} ... {names[-1]}" if len(names) > 1 else names[0])
+
+        return parts.reduce(by_rows, by_pieces, self.process_group)
 
     def record(self, name: str, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""
@@ -257,7 +211,8 @@ def _elsewhere() -> ZencState:
     """What a pickled state becomes."""
     state = ZencState.__new__(ZencState)
     state._collective, state.profiler, state.process_group, state.error = None, None, None, None
-    state._names, state._dense, state._counted, state.totals, state.logs = {}, frozenset(), {}, {}, []
+    state._names, state._dense, state._together = {}, frozenset(), {}
+    state._counted, state.totals, state.logs = {}, {}, []
     return state
 
 
@@ -269,9 +224,6 @@ def zenc_hook(state: ZencState, bucket: GradBucket) -> torch.futures.Future[torc
        pass goes on meanwhile. All ranks see the buckets in one order, and so run the calls in one order.
     """
     return state.reduce(bucket)
-
-
-# No "from __future__ import annotations" here: DDP compares the annotations of a hook with its own classes.
 
 
 def noop_hook(state: dist.ProcessGroup | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:

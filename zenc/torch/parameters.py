@@ -11,8 +11,11 @@ So the user's module carries nothing between steps, and is copied and pickled as
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -23,6 +26,9 @@ from torch.utils.hooks import RemovableHandle
 
 from zenc.did_you_mean import closest
 from zenc.errors import Diagnostic, SchemeError, TensorError
+from zenc.plan.ir import Plan
+
+log = logging.getLogger("zenc")
 
 
 def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
@@ -46,6 +52,34 @@ def sparse_parameters(model: nn.Module) -> dict[str, list[nn.Module]]:
     return found
 
 
+LEAST_VALUES = 1024
+"""Values of a dense gradient that goes through a lossy scheme with all others; those of fewer stay with DDP.
+
+They are the biases and norms, which training is sensitive to, and which all together are few bytes."""
+
+
+def all_dense_parameters(
+    model: nn.Module, exclude: Iterable[str], sparse: Collection[str]
+) -> dict[str, torch.nn.Parameter]:
+    """Name -> parameter, of all with dense gradients that no pattern excludes, in the order of the model.
+
+    A pattern of ``exclude`` is a name, in which ``*`` stands for anything. Raises SchemeError (``unknown-parameter``)
+    for one that no name matches.
+    """
+    known = {name: each for name, each in model.named_parameters() if each.requires_grad and name not in sparse}
+    patterns = [exclude] if isinstance(exclude, str) else list(exclude)
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            message = f"the model has no parameter with a dense gradient that is called '{pattern}'"
+            raise SchemeError(Diagnostic("unknown-parameter", message, help=_advice(pattern, known)))
+    return {name: each for name, each in known.items() if not any(fnmatchcase(name, each) for each in patterns)}
+
+
+def _advice(name: str, known: Collection[str]) -> str:
+    near = closest(name, known)
+    return f"did you mean '{near}'?" if near else "model.named_parameters() has the names"
+
+
 def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[str]) -> dict[str, torch.nn.Parameter]:
     """Name -> parameter, of the dense ones that the caller asks for."""
     known = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
@@ -55,12 +89,54 @@ def dense_parameters(model: nn.Module, names: Iterable[str], sparse: Collection[
             message = f"'{name}' has sparse gradients, which go through the scheme anyway"
             raise SchemeError(Diagnostic("sparse-already", message, help="leave it out of dense="))
         if name not in known:
-            near = closest(name, known)
-            help = f"did you mean '{near}'?" if near else "model.named_parameters() has the names"
-            raise SchemeError(
-                Diagnostic("unknown-parameter", f"the model has no parameter '{name}' to train", help=help)
-            )
+            message = f"the model has no parameter '{name}' to train"
+            raise SchemeError(Diagnostic("unknown-parameter", message, help=_advice(name, known)))
     return {name: known[name] for name in wanted}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Parameters whose gradients go through a scheme: ``sparse`` ones; dense ones by ``rows``, or ``together``."""
+
+    sparse: tuple[str, ...]
+    rows: Mapping[str, torch.nn.Parameter]
+    together: Mapping[str, torch.nn.Parameter]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.sparse, *self.rows, *self.together)
+
+
+def served_by(
+    plan: Plan,
+    sparse: tuple[str, ...],
+    named: Mapping[str, torch.nn.Parameter],
+    every: Mapping[str, torch.nn.Parameter],
+    least: int | None,
+) -> Served:
+    """What the scheme of ``plan`` sums of ``sparse`` parameters, of ``named`` dense ones, and of ``every`` other.
+
+    A scheme that selects or keeps residuals sums dense gradients alone. Raises SchemeError (``needs-dense``) where
+    it is given none.
+    """
+    if least is None:
+        least = LEAST_VALUES if plan.is_lossy else 1
+    together = {name: each for name, each in every.items() if each.numel() >= least}
+    if not takes_dense_only(plan):
+        return Served(sparse, named, together)
+    if not named and not together:
+        message = f"{plan.scheme} selects from dense gradients, or keeps what they lose, and is given none"
+        help = "dense=True gives it all but the small ones; dense=[names] some"
+        raise SchemeError(Diagnostic("needs-dense", message, help=help))
+    if sparse:
+        log.warning("zenc.attach: %s sums dense gradients; %s stay with DDP", plan.scheme, ", ".join(sparse))
+    return Served((), {}, {**named, **together})
+
+
+def takes_dense_only(plan: Plan) -> bool:
+    """Whether a sparse gradient can't go through ``plan``: something is selected, or what is lost is kept."""
+    return plan.feedback is not None or any(phase.select for phase in plan.phases)
 
 
 class UnusedWatch:
