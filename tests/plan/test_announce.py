@@ -112,7 +112,7 @@ def test_tiers_have_no_holders_yet(text, words):
 
 def play(plan: Plan, size: int, units_of: list[set[int]], part_of: Callable[[int], int]) -> list[Counter]:
     """Each rank's units in the end, with how often every contribution is in them: moves of whole parts, by hand."""
-    rounds, steps = expand(plan, size), schedules(plan, size, range(size))
+    rounds, steps = expand(plan, size), schedules(plan, size, range(size)).of_rank
     expected: dict[tuple[int, ...], set[int]] = defaultdict(set)
     for step in chain.from_iterable(of_rank["push"] for of_rank in steps.values()):
         for peer, pieces in step.receives.items():

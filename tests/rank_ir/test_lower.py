@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,14 +13,27 @@ from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from tests.support.steps import assert_plays
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import expand
-from zenc.rank_ir.ir import Exchange, Fill, Merge, RankProgram, Sparsify, made_by, used_by
+from zenc.rank_ir.ir import (
+    Decode,
+    Encode,
+    Exchange,
+    Fill,
+    Merge,
+    RankPhase,
+    RankProgram,
+    Select,
+    Sparsify,
+    made_by,
+    used_by,
+)
 from zenc.rank_ir.lower import lower, lower_all
+from zenc.scheme.compression import Code, Integers, Residual, Rounded, Selection, Top
 from zenc.scheme.model import Format
 from zenc.wire.formats import FILLING
 
 WITH_A_CUT = [name for name in SHIPPED if not plan_of_shipped(name).announces]
 Tree = Any
-"""A rank, or the tuple of trees that were added, in order; a pair ("filled", tree) or ("sparse", tree)."""
+"""A rank, or the tuple of trees that were added, in order; else what was done to a tree, which comes last."""
 
 
 class Player:
@@ -52,6 +66,13 @@ class Player:
                         self.make(result, ("filled", format, self.trees[segment]), segment)
                     case Sparsify(result, segment):
                         self.make(result, ("sparse", self.trees[segment]), segment)
+                    case Select(result, segment, selection):
+                        self.make(result, ("selected", selection, self.trees[segment]), segment)
+                    case Encode(result, segment, code):
+                        self.make(result, ("encoded", phase.name, code, self.trees[segment]), segment)
+                    case Decode(result, segment):
+                        assert self.what.segments[segment].code is not None
+                        self.make(result, ("decoded", self.trees[segment]), segment)
                 self.free(statement.frees)
 
 
@@ -66,7 +87,7 @@ def play(programs: tuple[RankProgram, ...]) -> list[Player]:
         current = [entry for entry in now if entry[3] and entry[3].number == number]
         for player, _, phase, exchange in current:
             for message in exchange.sends:
-                assert_sendable(player, phase.format, message.segments)
+                assert_sendable(player, phase, message.segments)
                 specs = [player.what.segments[s] for s in message.segments]
                 carried = [(s.part, s.ranks, player.trees[n]) for n, s in zip(message.segments, specs, strict=True)]
                 assert (player.what.rank, message.peer, number) not in under_way
@@ -84,17 +105,22 @@ def play(programs: tuple[RankProgram, ...]) -> list[Player]:
     return players
 
 
-def assert_sendable(player: Player, format: Format, segments: tuple[int, ...]) -> None:
-    """What a filling format carries has been filled up for it, whatever was added since."""
+def assert_sendable(player: Player, phase: RankPhase, segments: tuple[int, ...]) -> None:
+    """What a filling format carries has been filled up for it, whatever was added since; under a code it is encoded."""
     for segment in segments:
-        if format in FILLING:
-            assert is_filled(player.trees[segment], format), (player.what.rank, segment)
+        tree = player.trees[segment]
+        assert player.what.segments[segment].code == phase.code
+        assert (isinstance(tree, tuple) and tree[0] == "encoded") == (phase.code is not None)
+        if phase.format in FILLING:
+            assert is_filled(tree, phase.format), (player.what.rank, segment)
 
 
 def is_filled(tree: Tree, format: Format) -> bool:
     match tree:
-        case int() | ("sparse", _):
+        case int() | ("sparse", _) | ("selected", _, _):
             return False
+        case ("encoded", _, _, inner) | ("decoded", inner):
+            return is_filled(inner, format)
         case ("filled", Format() as done, inner):
             return done is Format.DENSE or 0 < format.block <= done.block or is_filled(inner, format)
     if format is Format.DENSE:
@@ -107,7 +133,7 @@ def sum_of(tree: Tree) -> Tree:
     match tree:
         case int():
             return tree
-        case ("filled", _, inner) | ("sparse", inner):
+        case (str(), *_, inner):
             return sum_of(inner)
     return tuple(sum_of(branch) for branch in tree)
 
@@ -165,6 +191,41 @@ def test_tiers(number):
     formats = [(FORMATS[number % 7], FORMATS[(number + 3) % 7]), (FORMATS[(number + 5) % 7], FORMATS[number % 4])]
     plan = plan_of(tiered_text([2], [INNER[number], COMBINATIONS[number]], formats), scheme="tiered")
     assert_same_sums(plan, 6)
+
+
+TOP = (Top(0.01),)
+
+
+def lossy(plan: Plan, *codes: Code | None, select: tuple[Selection, ...] = TOP) -> Plan:
+    """``plan`` with a code of each phase, in their order, and what is selected before it; the last of them repeat."""
+    codes += codes[-1:] * (len(plan.phases) - len(codes))
+    phases = [replace(phase, code=code, select=select) for phase, code in zip(plan.phases, codes, strict=True)]
+    return replace(plan, phases=tuple(phases), feedback=Residual())
+
+
+HALF, BYTE = Rounded("bf16"), Integers(8)
+
+
+@pytest.mark.parametrize("number", range(len(COMBINATIONS)))
+def test_codes_and_selections(number):
+    """Every combination, with codes in the push, the pull, and both, and all pairs of formats in turn."""
+    pair = FORMATS[number % 7], FORMATS[(number + number // 7) % 7]
+    plan = plan_of(scheme_text(*COMBINATIONS[number], *pair))
+    for codes in ((HALF, None), (None, BYTE), (HALF, BYTE), (BYTE, BYTE)):
+        assert_same_sums(lossy(plan, *codes), 2 + number % 4)
+
+
+@pytest.mark.parametrize("number", range(len(INNER)))
+def test_codes_of_tiers(number):
+    """What another tier brought encoded is forwarded as it is, decoded, or encoded in another way."""
+    plan = plan_of(tiered_text([2], [INNER[number], COMBINATIONS[number]]), scheme="tiered")
+    for codes in (
+        (HALF, None, BYTE, None),
+        (None, BYTE, None, BYTE),
+        (None, None, BYTE, BYTE),
+        (BYTE, HALF, BYTE, HALF),
+    ):
+        assert_same_sums(lossy(plan, *codes), 6)
 
 
 def merges_of(program: RankProgram) -> list[Merge]:

@@ -72,9 +72,18 @@ RankSchedule: TypeAlias = dict[str, list[RankStep]]
 """The steps of one rank by the name of their phase; a step without messages of this rank is left out."""
 
 
-def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> dict[int, RankSchedule]:
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """``of_rank``: schedules by their rank. ``encoded``: by phase with a code, the parts that any rank sends in it."""
+
+    of_rank: dict[int, RankSchedule]
+    encoded: dict[str, set[int]]
+
+
+def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
     """The steps of each of ``ranks`` in all phases of ``plan``; raises VerificationError."""
     found = {rank: {phase.name: list[RankStep]() for phase in plan.phases} for rank in ranks}
+    encoded: dict[str, set[int]] = {phase.name: set() for phase in plan.phases if phase.code is not None}
     wanted = np.zeros(size, dtype=bool)
     wanted[list(found)] = True
     played = 0
@@ -84,9 +93,11 @@ def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> dict[int, RankSche
         played += 1
         for step in _steps(exchange_table(phase, moved, size), played, wanted):
             found[step.rank][phase.name].append(step)
+        if phase.code is not None:
+            encoded[phase.name].update(np.unique(moved.part).tolist())
 
     verify(plan, size, observe)
-    return found
+    return Schedules(found, encoded)
 
 
 def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep]:

@@ -2,8 +2,8 @@
 
     RankProgram = rank size parts  SegmentSpec*  own: number*  select*  Pack  RankPhase+  Expand
     SegmentSpec = part origin ranks  block spread  sent_in?  final  code?   # what is known of a segment
-    RankPhase   = kind name tier format one_shot carries  Statement*    # one phase of the plan
-    Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Agree | Split
+    RankPhase   = kind name tier format code? one_shot carries  Statement*    # one phase of the plan
+    Statement   = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Agree | Split
     Message     = peer  number+                                         # segments, in the order in which they travel
 
 The contract between a plan and everything that plays or counts it. Every segment is made once, by one statement, and
@@ -176,7 +176,16 @@ class Expand:
     frees: tuple[int, ...] = ()
 
 
-Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Select | Encode | Agree | Split
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """``result`` is ``segment``, whose values a later phase sends as they are, or in another code."""
+
+    result: int
+    segment: int
+    frees: tuple[int, ...] = ()
+
+
+Statement: TypeAlias = Exchange | Merge | Fill | Sparsify | Select | Encode | Decode | Agree | Split
 AnyStatement: TypeAlias = Statement | Pack | Expand
 
 
@@ -192,6 +201,7 @@ def used_by(statement: AnyStatement) -> tuple[int, ...]:
             | Sparsify(segment=segment)
             | Select(segment=segment)
             | Encode(segment=segment)
+            | Decode(segment=segment)
             | Split(segment=segment)
         ):
             return (segment,)
@@ -215,6 +225,7 @@ def made_by(statement: AnyStatement) -> tuple[int, ...]:
             | Sparsify(result=result)
             | Select(result=result)
             | Encode(result=result)
+            | Decode(result=result)
         ):
             return (result,)
     return ()
@@ -222,7 +233,10 @@ def made_by(statement: AnyStatement) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RankPhase:
-    """One phase of the plan. ``tier`` is the place among the plan's tiers; ``name`` is in words, with its tier."""
+    """One phase of the plan. ``tier`` is the place among the plan's tiers; ``name`` is in words, with its tier.
+
+    ``code``: that of the segments that its messages carry; None where values travel as they are.
+    """
 
     kind: PhaseKind
     name: str
@@ -231,6 +245,7 @@ class RankPhase:
     one_shot: bool
     carries: Carries
     statements: tuple[Statement, ...]
+    code: Code | None = None
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:

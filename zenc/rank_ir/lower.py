@@ -2,6 +2,10 @@
 
 What it would do is written down. The meaning of phases and moves is that of ``zenc.plan.ir``: pieces of a part are
 added in the order of the ranks that held them, at once or, under one-shot aggregation, when the phase ends.
+
+In a push with a code a segment is encoded where it is first sent, and the encoded one takes its place, here as well.
+In a pull with one all that hold a part complete when it begins encode it, where any of them sends it: so all ranks
+have the values that the bytes mean. What arrived encoded is forwarded as it is; a sum has no code.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +28,8 @@ from zenc.rank_ir.ir import (
     Agree,
     AnyStatement,
     Carries,
+    Decode,
+    Encode,
     Exchange,
     Expand,
     Fill,
@@ -33,17 +39,22 @@ from zenc.rank_ir.ir import (
     RankPhase,
     RankProgram,
     SegmentSpec,
+    Select,
     Sparsify,
     Split,
     Statement,
     made_by,
     used_by,
 )
+from zenc.scheme.compression import Code, Selection
 from zenc.scheme.model import Format
 from zenc.verify.provenance import by_part
 from zenc.wire.formats import FILLING
 
 AnyStatementT = TypeVar("AnyStatementT", bound=AnyStatement)
+Encoded: TypeAlias = Mapping[str, set[int]]
+"""Parts that any rank sends in a phase, by its name, where it has a code."""
+_Changes = Merge | Fill | Sparsify | Select | Encode | Decode
 
 
 def with_uses(program: RankProgram) -> RankProgram:
@@ -62,7 +73,7 @@ def _kept(phase: RankPhase, used: set[int], own: frozenset[int]) -> RankPhase:
     """``phase`` without what is not needed; ``used`` are segments that later statements use, and grows by its own."""
     found: list[Statement] = []
     for statement in reversed(phase.statements):
-        makes = statement.result if isinstance(statement, Merge | Fill | Sparsify) else None
+        makes = statement.result if isinstance(statement, _Changes) else None
         if makes is None or makes in used or makes in own:
             found.append(_freeing(statement, used))
     return replace(phase, statements=tuple(reversed(found)))
@@ -125,11 +136,11 @@ def lower(plan: Plan, size: int, rank: int) -> RankProgram:
 def lower_all(plan: Plan, size: int, ranks: Iterable[int] | None = None) -> tuple[RankProgram, ...]:
     """The programs of ``ranks`` of ``size``, or of all of them, by one proof; raises VerificationError."""
     chosen = tuple(range(size) if ranks is None else ranks)
-    of_rank = schedules(plan, size, chosen)
-    return tuple([_lowered(plan, rank, size, of_rank[rank]) for rank in chosen])
+    of = schedules(plan, size, chosen)
+    return tuple([_lowered(plan, rank, size, of.of_rank[rank], of.encoded) for rank in chosen])
 
 
-def _lowered(plan: Plan, rank: int, size: int, schedule: RankSchedule) -> RankProgram:
+def _lowered(plan: Plan, rank: int, size: int, schedule: RankSchedule, encoded: Encoded) -> RankProgram:
     lowering = _Lowering(plan, rank, size, plan.parts(size))
     needless = _needless(plan, schedule)
     if not plan.announces:
@@ -138,9 +149,11 @@ def _lowered(plan: Plan, rank: int, size: int, schedule: RankSchedule) -> RankPr
         if phase.kind is PhaseKind.ANNOUNCE:
             lowering.announce(phase, schedule)
             continue
+        if phase.kind is PhaseKind.PULL and phase.code is not None:
+            lowering.encode_sums(phase.code, encoded[phase.name])
         lowering.play(phase, schedule[phase.name])
         if following is not None:
-            lowering.reshape(needless[phase.name], following.format)
+            lowering.reshape(needless[phase.name], following)
         lowering.close(phase)
     return with_uses(lowering.done())
 
@@ -175,6 +188,7 @@ class _Lowering:
     statements: list[Statement] = field(default_factory=list)
     kind: PhaseKind = PhaseKind.PUSH
     format: Format = Format.AUTO
+    code: Code | None = None
     one_shot: bool = False
     spread: int = 1
 
@@ -200,37 +214,48 @@ class _Lowering:
 
     def play(self, phase: Phase, steps: Iterable[RankStep]) -> None:
         """The steps of a phase."""
-        self.kind, self.format, self.one_shot = phase.kind, phase.format, phase.one_shot
+        self.kind, self.format, self.code, self.one_shot = phase.kind, phase.format, phase.code, phase.one_shot
         self.spread = max(self.spread, self._block)
         for step in steps:
             self._step(step)
 
-    def reshape(self, needless: frozenset[int], following: Format) -> None:
+    def encode_sums(self, code: Code, parts: Iterable[int]) -> None:
+        """Encode what this rank holds complete of ``parts``, which are sent in the next phase."""
+        for part in sorted(parts):
+            if all(len(self.segments[segment].ranks) == self.size for segment in self.held[part].values()):
+                self._encode(code, part, self.rank)
+
+    def reshape(self, needless: frozenset[int], following: Phase) -> None:
         """Merge what was collected, but for parts that are ``needless``, and take the form of the next phase.
 
         Statements of one kind come in a row: a target may do them at once.
         """
-        sparse = self.format is Format.DENSE and following is not Format.DENSE and not self._bare
+        sparse = self.format is Format.DENSE and following.format is not Format.DENSE and not self._bare
         parts = [part for part in range(len(self.held)) if part not in needless]
         segments = [self._merged(self.held[part]) for part in parts]
         if sparse:
             segments, self.spread = [self._sparse(segment) for segment in segments], 1
+        if following.select:
+            segments = [self._selected(segment, following.select) for segment in segments]
+        segments = [self._filled(segment, following.format) for segment in segments]
         for part, segment in zip(parts, segments, strict=True):
-            self.held[part] = {self.rank: self._filled(segment, following)}
+            self.held[part] = {self.rank: self._decoded(segment, following.code)}
 
     def close(self, phase: Phase) -> None:
         """What was written down since the last one is a phase."""
         announcing, depth = phase.kind is PhaseKind.ANNOUNCE, phase.tier.depth
         carries = Carries.SETS if announcing else Carries.ROWS if self._bare else Carries.SEGMENTS
         statements = tuple(self.statements)
-        self.phases.append(RankPhase(phase.kind, phase.name, depth, phase.format, phase.one_shot, carries, statements))
+        head = phase.kind, phase.name, depth, phase.format, phase.one_shot
+        self.phases.append(RankPhase(*head, carries, statements, phase.code))
         self.statements = []
 
     def done(self) -> RankProgram:
         """All that was played; every part is held complete, in one piece."""
         expand = Expand(tuple(segment for (segment,) in (of.values() for of in self.held)), self.sets)
         segments, phases = tuple(self.segments), tuple(self.phases)
-        return RankProgram(self.rank, self.size, self.parts, segments, self.own, self.packed, phases, expand)
+        select = self.plan.of(PhaseKind.PUSH)[0].select
+        return RankProgram(self.rank, self.size, self.parts, segments, self.own, self.packed, phases, expand, select)
 
     @property
     def _bare(self) -> bool:
@@ -247,6 +272,9 @@ class _Lowering:
 
     def _step(self, step: RankStep) -> None:
         """Exchange the messages of a step, and join what arrives to what is held, or replace that."""
+        if self.code is not None:
+            for piece in chain.from_iterable(step.sends.values()):
+                self._encode(self.code, piece.part, piece.origin)
         sends = tuple(
             [Message(peer, tuple([self.held[p.part][p.origin] for p in of])) for peer, of in step.sends.items()]
         )
@@ -261,7 +289,7 @@ class _Lowering:
         found = list[int]()
         for part, origin, ranks in pieces:
             what = WHOLE if self.kind is PhaseKind.ANNOUNCE else part
-            found.append(self._made(what, origin, ranks, self._block, self.spread))
+            found.append(self._made(what, origin, ranks, self._block, self.spread, self.code))
             arrived[part][origin] = found[-1]
         return tuple(found)
 
@@ -273,10 +301,37 @@ class _Lowering:
         else:
             self.held[part] = {self.rank: self._merged(self.held[part] | pieces)}
 
-    def _made(self, part: int, origin: int, ranks: tuple[int, ...], block: int = 1, spread: int = 1) -> int:
+    def _made(
+        self, part: int, origin: int, ranks: tuple[int, ...], block: int = 1, spread: int = 1, code: Code | None = None
+    ) -> int:
         """The number of a new segment."""
-        self.segments.append(SegmentSpec(part, origin, ranks, block, spread))
+        self.segments.append(SegmentSpec(part, origin, ranks, block, spread, code=code))
         return len(self.segments) - 1
+
+    def _encode(self, code: Code, part: int, origin: int) -> None:
+        """Hold the piece of ``origin`` encoded, unless it is already."""
+        segment = self.held[part][origin]
+        if self.segments[segment].code is None:
+            self.held[part][origin] = self._changed(segment, code=code)
+            self.statements.append(Encode(self.held[part][origin], segment, code))
+
+    def _changed(self, segment: int, **changes: Any) -> int:
+        """The number of a new segment of the same contributions, which this rank makes."""
+        self.segments.append(replace(self.segments[segment], **changes))
+        return len(self.segments) - 1
+
+    def _selected(self, segment: int, selection: tuple[Selection, ...]) -> int:
+        result = self._changed(segment, origin=self.rank, block=1, code=None)
+        self.statements.append(Select(result, segment, selection))
+        return result
+
+    def _decoded(self, segment: int, code: Code | None) -> int:
+        """``segment``, ready to be sent in ``code``: as it is where it travels so already."""
+        if self.segments[segment].code in (None, code):
+            return segment
+        result = self._changed(segment, origin=self.rank, code=None)
+        self.statements.append(Decode(result, segment))
+        return result
 
     def _merged(self, pieces: Mapping[int, int]) -> int:
         """The sum of segments in the order of their origins; of blocks it has all that each of them has."""

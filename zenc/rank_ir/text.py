@@ -12,6 +12,7 @@ from zenc.rank_ir.ir import (
     WHOLE,
     Agree,
     AnyStatement,
+    Encode,
     Exchange,
     Expand,
     Fill,
@@ -20,9 +21,11 @@ from zenc.rank_ir.ir import (
     RankPhase,
     RankProgram,
     SegmentSpec,
+    Select,
     made_by,
     used_by,
 )
+from zenc.scheme.compression_words import selection_text, words_of
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
@@ -46,11 +49,12 @@ class ShownProgram:
         lines = [
             f"{self.scheme} on rank {program.rank} of {program.size}: {count(program.parts, 'part')}, {made} segments",
             "",
+            *([f"  select     {selection_text(program.select)}"] if program.select else []),
             self._line(program.pack),
         ]
         for phase in program.phases:
             how = "one-shot" if phase.one_shot else "incremental"
-            lines += ["", f"{phase.name}: {phase.carries.value} in {phase.format.value}, {how}"]
+            lines += ["", f"{phase.name}: {phase.carries.value} in {_format(phase)}, {how}"]
             lines += [self._line(statement) for statement in phase.statements]
         return "\n".join([*lines, "", self._line(program.expand)])
 
@@ -62,6 +66,7 @@ class ShownProgram:
             "rank": program.rank,
             "size": program.size,
             "parts": program.parts,
+            **({"select": selection_text(program.select)} if program.select else {}),
             "segments": [_segment_json(spec) for spec in program.segments],
             "own": list(program.own),
             "pack": self._statement_json(program.pack),
@@ -93,7 +98,7 @@ class ShownProgram:
     def _message_bytes(self, message: Message) -> int | None:
         """With headers, where it is known before a call: of segments that are full."""
         specs = [self.program.segments[segment] for segment in message.segments]
-        if not all(spec.full for spec in specs):
+        if not all(spec.full and spec.code is None for spec in specs):
             return None
         bodies = [padded(self.slots[spec.part] * self.unit_bytes) for spec in specs]
         return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(bodies) + sum(bodies)
@@ -103,6 +108,7 @@ class ShownProgram:
             "kind": phase.kind.value,
             "name": phase.name,
             "format": phase.format.value,
+            **({"code": words_of(phase.code)} if phase.code else {}),
             "one_shot": phase.one_shot,
             "carries": phase.carries.value,
             "statements": [self._statement_json(statement) for statement in phase.statements],
@@ -117,8 +123,13 @@ class ShownProgram:
                 found |= {"of": list(sets), "peers": list(peers)}
             case _:
                 found |= {"makes": list(made_by(statement)), "of": list(used_by(statement))}
-        if isinstance(statement, Fill):
-            found["format"] = statement.format.value
+        match statement:
+            case Fill(format=format):
+                found["format"] = format.value
+            case Select(selection=selection):
+                found["selection"] = selection_text(selection)
+            case Encode(code=code):
+                found["code"] = words_of(code)
         return {**found, "frees": list(statement.frees)}
 
     def _messages(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -138,12 +149,20 @@ def _body(statement: AnyStatement) -> str:
             return f"step {number}: {', '.join(messages)}"
         case Fill(result, segment, format):
             return f"%{result} = %{segment} to {format.value}"
+        case Select(result, segment, selection):
+            return f"%{result} = {selection_text(selection)} of %{segment}"
+        case Encode(result, segment, code):
+            return f"%{result} = %{segment} as {words_of(code)}"
         case Agree(sets, peers):
             return f"{_named(sets)} with {runs_text(peers)}" if peers else _named(sets)
         case Expand(segments):
             return _named(segments)
     made, used = made_by(statement), used_by(statement)
     return f"{_named(made)} = {' + '.join(f'%{each}' for each in used)}" if used else _named(made)
+
+
+def _format(phase: RankPhase) -> str:
+    return f"{phase.format.value} as {words_of(phase.code)}" if phase.code else phase.format.value
 
 
 def _contents(specs: Sequence[SegmentSpec]) -> str:
@@ -165,4 +184,5 @@ def _segment_json(spec: SegmentSpec) -> dict[str, Any]:
         "full": spec.full,
         "sent_in": spec.sent_in and spec.sent_in.value,
         "final": spec.final,
+        **({"code": words_of(spec.code)} if spec.code else {}),
     }
