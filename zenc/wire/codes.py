@@ -1,0 +1,83 @@
+"""Codes: the byte layout of encoded values, and its size without writing it.
+
+    values   = scales | codes                       # in place of plain values in a body; padded to 8 bytes there
+    scales   = f16, bf16: nothing                                    # codes: the values, 2 bytes each
+               int, levels: the step of each block, float32          # codes: multiples of it, by their offset from the
+               ternary: the greatest magnitude of each block                 # least, in bits or, ternary, in trits
+               sign: the mean magnitude of each block                # codes: a bit, set below 0
+               onebit: of each block the mean at or above 0, and the mean below
+               fixed: the exponent of the step, int32, of all values # codes: multiples of it, as those of int
+               fixed by asc: bytes in all, int64 | exponent | 0, int32 | lengths of chunks, uint32 | chunks
+    codes    = windows of 1,024 values | the values that are left
+    window   = 32 lanes: lane i has values i, i + 32, i + 64, ... in its words, low bits first; word j of all lanes
+               stands before word j + 1
+    trits    = windows of 160 values, 5 a byte: lane i has values i, i + 32, ...; the first one counts most
+    left     = one value after another, low bits first; of trits 5 a byte
+
+A step of ``int`` and ``levels`` has so few significant bits that its multiples are float32 exactly; a block that is not
+finite has the scale NaN, and ``fixed`` the exponent ``NOT_FINITE``. ``asc`` codes chunks of ``CHUNK`` values by
+themselves, each with a new model; a chunk that this would not make smaller is stored as ``codes``, and the upper bit of
+its length is set. Nothing stands for no values.
+"""
+
+from __future__ import annotations
+
+from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
+
+CHUNK = 1 << 14
+"""Values of a chunk of ``asc``, which starts with a new model."""
+NOT_FINITE = (1 << 31) - 1
+"""The exponent of ``fixed`` values that are not finite: all of them are NaN."""
+_TRITS = 5
+
+
+def is_static(code: Code) -> bool:
+    """Whether the bytes of encoded values depend on their number alone."""
+    return not (isinstance(code, Fixed) and code.coder != "none")
+
+
+def encoded_bytes(code: Code, count: int, contributions: int = 1) -> int:
+    """The bytes of ``count`` values, each a sum of ``contributions``, in a code of static size; not padded."""
+    assert is_static(code), "the bytes of asc depend on the values"
+    return most_encoded_bytes(code, count, contributions)
+
+
+def most_encoded_bytes(code: Code, count: int, contributions: int = 1) -> int:
+    """The most bytes that ``count`` values, each a sum of ``contributions``, take in ``code``; not padded."""
+    if not count:
+        return 0
+    match code:
+        case Rounded():
+            return 2 * count
+        case Integers(bits, block):
+            return _scales(count, block) + packed_bytes(bits, count)
+        case RandomLevels(s, block):
+            return _scales(count, block) + packed_bytes((2 * s).bit_length(), count)
+        case Sign(block):
+            return _scales(count, block) + packed_bytes(1, count)
+        case OneBit(block):
+            return 2 * _scales(count, block) + packed_bytes(1, count)
+        case Ternary(block):
+            return _scales(count, block) + -(-count // _TRITS)
+        case Fixed(coder="none"):
+            return 4 + packed_bytes(sum_bits(code, contributions), count)
+    return _most_asc_bytes(count, sum_bits(code, contributions))
+
+
+def packed_bytes(bits: int, count: int) -> int:
+    """The bytes of ``count`` integers of ``bits`` bits."""
+    return (bits * count + 7) // 8
+
+
+def sum_bits(code: Fixed, contributions: int) -> int:
+    """The bits of a sum of ``contributions`` values: ``bits`` and ceil(log2(contributions)) more."""
+    return code.bits + (contributions - 1).bit_length()
+
+
+def _scales(count: int, block: int) -> int:
+    return 4 * -(-count // block)
+
+
+def _most_asc_bytes(count: int, bits: int) -> int:
+    chunks, rest = divmod(count, CHUNK)
+    return 16 + chunks * packed_bytes(bits, CHUNK) + packed_bytes(bits, rest) + 4 * (chunks + (rest > 0))
