@@ -67,6 +67,10 @@ _MEANINGS = {
         "unused-name": "a parameter or a let is used nowhere (warning)",
         "no-effect": "an entry changes nothing (warning)",
         "not-with-holders": "an entry makes no sense beside 'balanced by holders'",
+        "conflicting-compression": "a scheme says in two ways how it compresses",
+        "not-linear": "a selection can't be summed where it stands",
+        "needs-feedback": "something is lost in one direction, and nothing is said of where it is kept",
+        "no-gain": "what is selected takes as many bytes as all of it (warning)",
     },
     "topology": {
         "no-topology": "the file has no topology",

@@ -19,6 +19,7 @@ from zenc.errors import SchemeError
 from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.resources import directory
+from zenc.scheme.compression import CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
 from zenc.scheme.resolve import KEYS
 
 SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen"))
@@ -54,6 +55,13 @@ def split(marked: str) -> tuple[Document, int]:
         ("topology t { like |", {"dgx", "nodes"}, {"levels"}),
         ("topology t { levels: gpu(2) link gpu(0) - gpu(1): 3 |", {"GB/s", "us"}, {"levels"}),
         ('scheme a { "push: |', set(), {"coo"}),
+        ("compress a { |", {"select", "code", "feedback"}, {"push", "tier"}),
+        ("scheme a(d = 0.1) { select: |", {"top", "sketch", "all"}, {"sign", "residual"}),
+        ("scheme a { select: top(0.01) by |", {"sampled", "reused"}, {"permutation", "top"}),
+        ("scheme a { select: probable(0.05) then sketch(|", {"rows", "share", "seed"}, {"top"}),
+        ("scheme a { push: dense as |", {"sign", "fixed"}, {"coo", "top"}),
+        ("scheme a { push: dense as fixed(8) by |", {"asc"}, {"permutation"}),
+        ("compress mine { feedback: residual } scheme a { compress: |", {"dgc", "onebit"}, {"coo"}),
     ],
 )
 def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[str]) -> None:
@@ -64,6 +72,7 @@ def test_completions_fit_the_place(marked: str, there: set[str], not_there: set[
 
 def test_every_word_of_the_language_is_explained() -> None:
     words = {*tables().words, *KEYS, *BUILTIN_NAMES, *FUNCTIONS, "coo", "holders", "one_shot", "row", "centralization"}
+    words |= {*SELECTIONS, *ESTIMATORS, *CODES, *FEEDBACKS, *WARMUPS, "code", "compress"}
     assert words - set(glossary()) == set()
 
 
@@ -75,6 +84,9 @@ def test_every_word_of_the_language_is_explained() -> None:
         ("schedule s { push { for st|ep_ in 0 .. 1 { step { send all to step_ } } } pull { } }", "variable `step_`"),
         ("scheme a { tier node(2): bal|anced tier rack: balanced }", "near-optimal"),
         ("scheme a { push: bit|map", "one bit for each unit"),
+        ("scheme a { select: top(0.1) by samp|led(0.01)", "a sample of this share"),
+        ("scheme a { push: dense as si|gn(64)", "mean magnitude of the block"),
+        ("compress mine(d = 0.1) { select: top(d) } scheme a { compress: mi|ne }", "compressor mine(d)"),
     ],
 )
 def test_what_stands_there_is_explained(marked: str, words: str) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from zenc.errors import Source, Span
+from zenc.language.files import LIBRARIES
 from zenc.language.parse import parse
 from zenc.resources import directory
 
-SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen") if path.stem != "patterns")
+SHIPPED = sorted(path for path in directory("schemes").rglob("*.zen") if path.name not in LIBRARIES)
 
 
 def lines(node: object, label: str = "", indent: int = 0) -> Iterator[str]:

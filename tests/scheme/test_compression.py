@@ -22,7 +22,7 @@ from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
 from zenc.scheme.compression_words import TABLES, arguments_of, read_selection, selection_text, words_of
 from zenc.scheme.model import Scheme
-from zenc.scheme.resolve import resolve
+from zenc.scheme.resolve import resolve, resolve_any
 
 REST = "communication: point_to_point aggregation: incremental partition: parallelism balance: imbalanced"
 
@@ -43,18 +43,21 @@ def problems(entries: str, parameters: str = "") -> tuple[Diagnostic, ...]:
         ("push: coo as f16", "push_code", c.Rounded("f16")),
         ("push: dense as sign(2048)", "push_code", c.Sign(2048)),
         ("pull: dense as int(4, 512)", "pull_code", c.Integers(4, 512)),
-        ("pull: dense as fixed(8) by asc", "pull_code", c.Fixed(8, "asc")),
+        ("push: dense as fixed(8) by asc", "push_code", c.Fixed(8, "asc")),
         ("push: auto as levels(block = 64)", "push_code", c.RandomLevels(64, 64)),
         ("select: top(0.01)", "select", (c.Top(0.01),)),
         ("select: top(1) by sampled(0.02)", "select", (c.Top(1.0, c.Sampled(0.02)),)),
         ("select: probable(0.05) then sketch(3, 0.02)", "select", (c.Probable(0.05), c.Sketch(3, 0.02))),
         ("select: all", "select", ()),
+        ("compress: dgc(0.02)", "select", (c.Top(0.02, c.Sampled(0.01)),)),
+        ("compress: sign(64) push: dense", "pull_code", c.Sign(64)),
         ("reselect: top(0.01)", "reselect", (c.Top(0.01),)),
         ("push: dense as f16", "push_code", c.Rounded("f16")),
     ],
 )
 def test_what_the_words_of_a_tier_mean(entries: str, field: str, meaning: object) -> None:
-    (tier,) = scheme_of(entries + " feedback: residual").tiers
+    feedback = "" if "compress" in entries else " feedback: residual"
+    (tier,) = scheme_of(entries + feedback).tiers
     assert getattr(tier, field) == meaning
 
 
@@ -62,7 +65,9 @@ def test_what_the_words_of_a_tier_mean(entries: str, field: str, meaning: object
     ("entries", "field", "meaning"),
     [
         ("feedback: residual", "feedback", c.Residual()),
-        ("feedback: momentum(0.9)", "feedback", c.Momentum(0.9)),
+        ("select: top(0.1) feedback: momentum(0.9)", "feedback", c.Momentum(0.9)),
+        ("compress: dgc(m = 0.5)", "feedback", c.Momentum(0.5)),
+        ("compress: qsgd push: dense", "feedback", None),
         ("feedback: none", "feedback", None),
         ("warmup: dense(500)", "warmup", c.Dense(500)),
         ("warmup: falling(2000, 0.25)", "warmup", c.Falling(2000, 0.25)),
@@ -141,13 +146,13 @@ def test_words_say_what_they_are_of(selection: tuple[c.Selection, ...]) -> None:
     code=ONE["code"],
     feedback=st.none() | ONE["feedback"],
     warmup=st.none() | ONE["warmup"],
-    selection=st.lists(ONE["selection"], min_size=1, max_size=2).map(tuple),
+    selection=st.lists(one_of(c.Top) | one_of(c.Above) | one_of(c.RandomEach), min_size=1, max_size=2).map(tuple),
 )
 def test_plans_keep_it(
     code: c.Code, feedback: c.Feedback | None, warmup: c.Warmup | None, selection: tuple[c.Selection, ...]
 ) -> None:
     keepers = {"feedback": feedback, "warmup": warmup}
-    kept = " ".join(f"{key}: {words_of(value)}" for key, value in keepers.items() if value)
+    kept = " ".join(f"{key}: {words_of(value) if value else 'none'}" for key, value in keepers.items())
     text = f"select: {selection_text(selection)} push: coo as {words_of(code)} pull: dense {kept}"
     plan = lower(scheme_of(text), 3)
     assert (plan.phases[0].code, plan.phases[0].select, plan.phases[1].code) == (code, selection, None)
@@ -180,3 +185,121 @@ def test_a_forged_phase_is_refused(key: str, words: str) -> None:
     data["pushes"][0][key] = words
     with pytest.raises(ArtifactError):
         plan_from_json(data)
+
+
+MINE = "compress mine(d, bits = 4) { select: top(d) code: none then int(bits) feedback: residual }"
+
+
+def found_in(text: str) -> list[tuple[str, str]]:
+    """Ids and severities of all that is said of a text."""
+    try:
+        return [(each.id, each.severity) for each in resolve(load_text(text, "t.zen"), "mine")[1]]
+    except SchemeError as error:
+        return [(each.id, each.severity) for each in error.diagnostics]
+
+
+def test_a_compressor_of_the_text_comes_first() -> None:
+    text = f"compress dgc {{ code: f16 }} {MINE} scheme mine {{ {REST} compress: dgc }}"
+    (tier,) = resolve(load_text(text, "t.zen"), "mine")[0].tiers
+    assert tier.select == () and (tier.push_code, tier.pull_code) == (c.Rounded("f16"), c.Rounded("f16"))
+    (tier,) = resolve(load_text(f"{MINE} scheme mine {{ {REST} compress: mine(0.1) }}", "t.zen"), "mine")[0].tiers
+    assert (tier.select, tier.push_code, tier.pull_code) == ((c.Top(0.1),), None, c.Integers(4))
+
+
+def test_only_programs_that_compress_read_the_compressors() -> None:
+    names = [[file.source.name for file in load_text(text, "t.zen").files] for text in (f"scheme a {{ {REST} }}", MINE)]
+    assert names == [["t.zen", "schemes/patterns.zen"]] * 2
+    compressing = load_text(f"scheme a {{ {REST} compress: half }}", "t.zen")
+    assert "schemes/compressors.zen" in [source.name for source in compressing.sources]
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("compress: mine", "wrong-arguments"),
+        ("compress: mine(0.1, 2, 3)", "wrong-arguments"),
+        ("compress: mine(2)", "wrong-range"),
+        ("compress: mine(0.1) feedback: residual", "conflicting-compression"),
+        ("compress: mine(0.1) pull: auto as f16", "conflicting-compression"),
+        ("compress: half then half", "wrong-value"),
+        ("compress: hlaf", "unknown-value"),
+        ("select: random(0.1) then top(0.1) feedback: residual", "not-linear"),
+        ("select: probable(0.1) pull: bitmap feedback: residual", "not-linear"),
+        ("select: top(0.1) reselect: random(0.1) feedback: residual", "not-linear"),
+        ("push: dense as sign", "needs-feedback"),
+        ("push: dense as fixed(8) pull: dense as fixed(4) feedback: residual", "conflicting-compression"),
+        ("pull: dense as fixed(8) feedback: residual", "conflicting-compression"),
+        ("push: dense as sign feedback: momentum", "wrong-value"),
+        ("compress: qsgd select: top(0.1)", None),
+        ("push: dense as f16", None),
+        ("push: dense as ternary", None),
+        ("push: dense as sign feedback: none", None),
+        ("select: sketch(3, 0.02) push: dense pull: auto as f16 feedback: residual", None),
+    ],
+)
+def test_what_may_stand_beside_what(text: str, id: str | None) -> None:
+    assert found_in(f"{MINE} scheme mine {{ {REST} {text} }}") == ([(id, "error")] if id else [])
+
+
+def test_what_changes_or_gains_nothing_is_warned_of() -> None:
+    for entries, id in [
+        ("feedback: residual", "no-effect"),
+        ("warmup: dense(5) push: auto as f16", "no-effect"),
+        ("select: top(0.1) feedback: residual push: dense", "no-gain"),
+        ("select: top(0.3) then random_each(0.2) feedback: residual push: coo", "no-gain"),
+        ("select: top(0.1) reselect: top(0.6) feedback: residual pull: coo", "no-gain"),
+        ("select: probable(0.5) then sketch(3, 0.5) feedback: residual push: dense", "no-gain"),
+    ]:
+        assert found_in(f"scheme mine {{ {REST} {entries} }}") == [(id, "warning")], entries
+
+
+HOLDERS = "communication: point_to_point aggregation: incremental partition: parallelism balance: balanced by holders"
+TOP = f"scheme top {{ {REST} select: top(0.1) feedback: residual }}"
+PLAIN = f"scheme plain {{ {REST} push: dense pull: dense }}"
+FIXED = f"scheme exact {{ {REST} push: dense as fixed(8) feedback: residual }}"
+DRAWN = f"scheme drawn {{ {REST} push: dense pull: dense select: random(0.1) feedback: residual }}"
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        (f"scheme mine {{ {HOLDERS} push: auto as f16 }}", ["not-with-holders"]),
+        (f"scheme mine {{ {HOLDERS} select: top(0.1) reselect: top(0.1) feedback: residual }}", ["not-with-holders"]),
+        (f"scheme mine {{ {HOLDERS} select: random(0.1) feedback: residual }}", ["not-with-holders"]),
+        (f"scheme mine {{ {HOLDERS} select: top(0.1) feedback: residual }}", []),
+        (f"{PLAIN} {TOP} scheme mine {{ tier a(2): plain tier b: top }}", []),
+        (f"{PLAIN} {TOP} scheme mine {{ tier a(2): top tier b: plain }}", []),
+        (f"{PLAIN} {DRAWN} scheme mine {{ tier a(2): plain tier b: drawn }}", ["not-linear"]),
+        (f"{PLAIN} {DRAWN} scheme mine {{ tier a(2): drawn tier b: plain }}", []),
+        (f"{PLAIN} {FIXED} scheme mine {{ tier a(2): plain tier b: exact }}", ["conflicting-compression"]),
+        (f"{FIXED} scheme mine {{ tier a(2): exact tier b: exact }}", []),
+        (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain compress: topk }}", ["tiers-and-dimensions"]),
+        (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain select: all }}", ["tiers-and-dimensions"]),
+    ],
+)
+def test_holders_and_tiers(text: str, ids: list[str]) -> None:
+    assert [id for id, _ in found_in(text)] == ids
+
+
+def test_tiers_agree_on_a_keeper_or_the_scheme_says_one() -> None:
+    momentum = TOP.replace("top {", "dgc {").replace("residual", "momentum")
+    tiers = f"{TOP} {momentum} scheme mine {{ tier a(2): top tier b: dgc"
+    assert found_in(f"{tiers} }}") == [("conflicting-tiers", "error")]
+    assert resolve(load_text(f"{tiers} feedback: residual }}", "t.zen"), "mine")[0].feedback == c.Residual()
+    assert (
+        resolve(load_text(f"{PLAIN} {TOP} scheme mine {{ tier a(2): plain tier b: top }}", "t.zen"), "mine")[0].feedback
+        == c.Residual()
+    )
+
+
+def test_candidates_keep_the_same() -> None:
+    for other, ids in (
+        (TOP, ["conflicting-candidates"] * 2),
+        (PLAIN.replace("plain", "top").replace("dense", "coo"), []),
+    ):
+        text = f"{PLAIN} {other} scheme mine {{ choose from [plain, top] }}"
+        try:
+            found = [each.id for each in resolve_any(load_text(text, "t.zen"), "mine")[1]]
+        except SchemeError as error:
+            found = [each.id for each in error.diagnostics]
+        assert found == ids

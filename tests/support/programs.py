@@ -17,6 +17,12 @@ from zenc.language.schedule import Block
 
 _NAMES = st.sampled_from(["a", "b", "mine", "dense_ring", "balanced", "ring", "unit", "tier", "choose", "from"])
 _PATTERNS = ["ring", "hierarchy", "point_to_point", "point_to_point then ring", "mine", "mine(k = 2)"]
+_LOSSES = {
+    "select": ["top(0.01) by sampled(0.01)", "probable(0.05) then sketch(3, share = 0.02)", "all", "above(-2.5)"],
+    "reselect": ["top(k)", "all"],
+    "feedback": ["residual", "momentum(0.9)", "none"],
+    "warmup": ["dense(500)", "falling(2000, 0.25)"],
+}
 _VALUES = {
     "communication": _PATTERNS,
     "aggregation": ["incremental", "one_shot"],
@@ -29,9 +35,20 @@ _VALUES = {
         "balanced by permutation(seed = 0x5eed)",
     ],
     "announce": _PATTERNS,
-    "push": ["auto", "coo", "block(8)", "block(7)", "dense"],
-    "pull": ["auto", "bitmap", "elias_fano"],
+    "push": [
+        "auto",
+        "coo",
+        "block(8)",
+        "block(7)",
+        "dense",
+        "dense as sign(k)",
+        "coo as fixed(8) by asc",
+        "auto as as",
+    ],
+    "pull": ["auto", "bitmap", "elias_fano", "dense as f16"],
     "unit": ["auto", "row", "element"],
+    "compress": ["dgc(0.01)", "mine(k = 2)", "half", "a"],
+    **_LOSSES,
 }
 _REQUIRED = ("communication", "aggregation", "partition", "balance")
 
@@ -101,9 +118,23 @@ def _schedules() -> st.SearchStrategy[str]:
     )
 
 
+def _compressors() -> st.SearchStrategy[str]:
+    values = {**_LOSSES, "code": ["sign", "int(4, 512) then none", "fixed(k) by asc"]}
+    inside = st.fixed_dictionaries({}, optional={key: st.sampled_from(known) for key, known in values.items()})
+    return st.builds(
+        lambda name, given, doc, found: (
+            f"compress {name}{given} {{ {doc}" + "\n".join(f"{key}: {value}" for key, value in found.items()) + " }"
+        ),
+        _NAMES,
+        _parameters(),
+        _docs(),
+        inside,
+    )
+
+
 @cache
 def programs() -> st.SearchStrategy[str]:
     """One to four declarations."""
     imports = st.sampled_from(["balanced.zen", "patterns.zen", "no such.zen"]).map(lambda path: f'import "{path}"')
-    declaration = _schemes() | _schemes() | _schedules() | topologies() | imports
+    declaration = _schemes() | _schemes() | _schedules() | _compressors() | topologies() | imports
     return st.lists(declaration, min_size=1, max_size=4).map("\n".join)

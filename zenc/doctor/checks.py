@@ -22,13 +22,14 @@ from zenc.codegen.build.nvrtc import find_compiler
 from zenc.codegen.build.toolchain import PROBE_SECONDS, Toolchain, install_help, toolchain
 from zenc.doctor import Finding, of_error
 from zenc.errors import ZencError
+from zenc.language.files import LIBRARIES
 from zenc.resources import directory
 
 
 def own_files() -> Finding:
     """The grammar, templates, manual and schemes. Raises InternalError ``broken-installation``."""
     folders = [directory(name) for name in ("grammar", "templates", "docs", "schemes")]
-    schemes = sum(1 for _ in folders[-1].glob("*.zen")) - 1  # patterns.zen is none
+    schemes = sum(path.name not in LIBRARIES for path in folders[-1].glob("*.zen"))
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     return Finding("zenc", "good", f"{__version__} with {schemes} schemes, {python}")
 

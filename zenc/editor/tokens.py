@@ -69,7 +69,7 @@ def rules() -> tuple[TokenRule, ...]:
         *(TokenRule(rf"\b{name}\b(?={following})", ("keyword",)) for name, following in _BEFORE.items()),
         TokenRule(r"\b(send)(\s+)(parts)\b", ("keyword", "", "keyword")),
         TokenRule(rf"\b(?:{word})(?=\s*:)", ("key",)),
-        TokenRule(rf"\b(scheme|schedule|topology)(\s+)({word})", ("keyword", "", "declared")),
+        TokenRule(rf"\b(scheme|schedule|compress|topology)(\s+)({word})", ("keyword", "", "declared")),
         TokenRule(rf"\b(?:{_any(OPERATOR_WORDS)})\b", ("operator",)),
         TokenRule(rf"\b(?:{keyword})\b", ("keyword",)),
         TokenRule(rf"\b(?:{_any(FUNCTIONS)})(?=\s*\()", ("builtin",)),

@@ -1,6 +1,7 @@
 """Files and what they import -> a program.
 
 SourceFiles = main: File, files: File*              # files[0] is main; then what it imports, prelude last
+                                                    # before it the shipped compressors, where a scheme compresses
               shipped: SourceFiles*                 # shipped schemes that tiers and choices name
 """
 
@@ -14,11 +15,15 @@ from pathlib import Path
 
 from zenc.errors import Diagnostic, SchemeError, SchemeSyntaxError, Source, Span, ZencError, raise_if_any
 from zenc.language.parse import DEEPEST, parse
-from zenc.language.syntax import File, Import
+from zenc.language.syntax import File, Import, SchemeSyntax
 from zenc.resources import directory
 
 PRELUDE = "patterns.zen"
-"""The shipped schemes file that every program imports without saying so."""
+"""The shipped schedules, which every program imports without saying so."""
+COMPRESSORS = "compressors.zen"
+"""The shipped compressors, which every program with a ``compress`` entry imports without saying so."""
+LIBRARIES = (PRELUDE, COMPRESSORS)
+"""Files beside the shipped schemes that hold none."""
 
 _MOST_BYTES = 1 << 24
 
@@ -88,11 +93,16 @@ class _Loader:
         self._add(source, path, (path.resolve(),) if path else ())
         for kind in (SchemeSyntaxError, SchemeError):  # a file that does not parse says nothing sure about its imports
             raise_if_any(kind, [d for error in self.problems if isinstance(error, kind) for d in error.diagnostics])
-        prelude = directory("schemes") / PRELUDE
-        if prelude.resolve() not in self.files:
-            self.files[prelude.resolve()] = _parse_prelude(read(prelude))
+        compresses = any("compress" in {entry.key.text for entry in scheme.entries} for scheme in self._schemes())
+        for library in (COMPRESSORS, PRELUDE) if compresses else (PRELUDE,):
+            place = directory("schemes") / library
+            if place.resolve() not in self.files:
+                self.files[place.resolve()] = _parse_library(read(place))
         files = tuple(self.files.values())
         return SourceFiles(files[0], files, _shipped(files))
+
+    def _schemes(self) -> list[SchemeSyntax]:
+        return [scheme for file in self.files.values() for scheme in file.schemes]
 
     def _add(self, source: Source, path: Path | None, chain: tuple[Path, ...]) -> None:
         try:
@@ -129,7 +139,7 @@ def near_name(name: str | os.PathLike[str]) -> str:
 
 def shipped_names() -> list[str]:
     """The names by which the shipped schemes are known: those of their files."""
-    return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+    return sorted(path.stem for path in directory("schemes").glob("*.zen") if path.name not in LIBRARIES)
 
 
 def locate(name: str | os.PathLike[str]) -> Path:
@@ -154,8 +164,8 @@ def _shipped(files: tuple[File, ...]) -> tuple[SourceFiles, ...]:
     return tuple(load_file(directory("schemes") / f"{name}.zen") for name in missing if name in known)
 
 
-_parse_prelude = lru_cache(maxsize=1)(parse)
-"""The parser of the prelude, which comes with every program, once. It imports nothing."""
+_parse_library = lru_cache(maxsize=len(LIBRARIES))(parse)
+"""The parser of what comes with programs, once. It imports nothing."""
 
 
 def _find(statement: Import, beside: Path) -> Path:

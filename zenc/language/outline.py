@@ -171,7 +171,7 @@ class _OutlineReader:
 
 def _held_by(kind: Kind, first: OutlineToken) -> Kind:
     if kind == "file":
-        return "topology" if first.text == "topology" else "scheme" if first.text == "scheme" else "schedule"
+        return "topology" if first.text == "topology" else "schedule" if first.text == "schedule" else "scheme"
     if kind == "topology":
         return kind
     return "schedule" if kind == "scheme" else "block"

@@ -44,7 +44,7 @@ def parse(source: Source) -> File:
         SchemeSyntaxError: with all errors that can be told apart.
     """
     file = cast(File, _read(source, "start_file"))
-    if not (file.imports or file.schedules or file.schemes or file.topologies):
+    if not (file.imports or file.schedules or file.schemes or file.topologies or file.compressors):
         message = f"{source.name} {'holds nothing but comments' if source.text.strip() else 'is empty'}"
         start = Span(source, 0, 0)
         raise SchemeSyntaxError(

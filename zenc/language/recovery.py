@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 Body = Literal["scheme", "schedule", "block", "topology"]
 """Kind of an open brace, by what is in it: entries, phases, statements, or what is declared of a topology."""
 
-DECLARATIONS = ("scheme", "schedule", "topology", "import")
+DECLARATIONS = ("scheme", "schedule", "compress", "topology", "import")
 STATEMENTS = ("step", "for", "if", "let", "require", "send")
 DECLARED = ("like", "levels", "switch", "link", "unlink", "memory", "for", "if", "let", "require")
 """Declarations of a topology. Inside of topologies these words can't name anything either."""
@@ -48,8 +48,10 @@ def pieces(text: str, start: int = 0) -> Iterator[Lexeme]:
 
 
 def starts_declaration(text: str, piece: Lexeme) -> bool:
-    """Whether a declaration must start here: its word stands at the very start of a line."""
-    return piece.text in DECLARATIONS and (piece.offset == 0 or text[piece.offset - 1] == "\n")
+    """Whether a declaration must start here: its word stands at the very start of a line, and is no key."""
+    is_first = piece.offset == 0 or text[piece.offset - 1] == "\n"
+    is_key = text[piece.offset + len(piece.text) :][:40].lstrip().startswith(":")
+    return piece.text in DECLARATIONS and is_first and not is_key
 
 
 def resume(text: str, start: int, body: Body | None) -> Resumption | None:

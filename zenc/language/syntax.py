@@ -1,7 +1,8 @@
 """The syntax tree: names and values as they were written, before they have a meaning.
 
-    File         = Import* Schedule* SchemeSyntax* TopologySyntax*  # in any order in the text
+    File         = Import* Schedule* SchemeSyntax* TopologySyntax* CompressSyntax*   # in any order in the text
     SchemeSyntax = name Parameter* doc? EntrySyntax* TierSyntax* ChoiceSyntax*
+    CompressSyntax = name Parameter* doc? EntrySyntax*         # a compressor: compress dgc(m = 0.9) { ... }
     Schedule     = name Parameter* doc? push: Block pull: Block
     EntrySyntax  = key ":" Value
     TierSyntax   = name size? ":" Word                         # tier node(8): dense_ring
@@ -145,6 +146,16 @@ class SchemeSyntax(Spanned):
 
 
 @dataclass(frozen=True, slots=True)
+class CompressSyntax(Spanned):
+    """``compress NAME(PARAMETERS) { "DOC" ... }``: entries that schemes have in common, under a name."""
+
+    name: Name
+    parameters: tuple[Parameter, ...]
+    doc: str | None
+    entries: tuple[EntrySyntax, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Import(Spanned):
     """``import "PATH"``; ``path`` is sought beside the importing file, then among the shipped schemes."""
 
@@ -160,6 +171,7 @@ class File:
     schedules: tuple[Schedule, ...] = ()
     schemes: tuple[SchemeSyntax, ...] = ()
     topologies: tuple[TopologySyntax, ...] = ()
+    compressors: tuple[CompressSyntax, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

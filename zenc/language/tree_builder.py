@@ -99,7 +99,7 @@ class Builder(Rules):
     start_block = block = declarations = parameters = arguments = settings = listed
 
     def file(self, span: Span, *items: object) -> syntax.File:
-        kinds = (syntax.Import, syntax.Schedule, syntax.SchemeSyntax, syntax.TopologySyntax)
+        kinds = (syntax.Import, syntax.Schedule, syntax.SchemeSyntax, syntax.TopologySyntax, syntax.CompressSyntax)
         return syntax.File(self.source, *(_of_kind(kind, items) for kind in kinds))
 
     def import_(self, span: Span, path: Token) -> syntax.Import:
@@ -110,6 +110,11 @@ class Builder(Rules):
     ) -> syntax.SchemeSyntax:
         kinds = (syntax.EntrySyntax, syntax.TierSyntax, syntax.ChoiceSyntax)
         return syntax.SchemeSyntax(name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span)
+
+    def compress(
+        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *entries: syntax.EntrySyntax
+    ) -> syntax.CompressSyntax:
+        return syntax.CompressSyntax(name, parameters or (), doc, entries, span=span)
 
     def schedule(
         self, span: Span, name: syntax.Name | None, parameters: Any, doc: str | None, *phases: _Phase

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Span
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS, Apply, Binary, Expression, Integer, Unary, Variable
-from zenc.language.syntax import Argument, Number, Parameter, SchemeSyntax, TopologySyntax, Word
+from zenc.language.syntax import Argument, CompressSyntax, Number, Parameter, SchemeSyntax, TopologySyntax, Word
 from zenc.plurals import count
 from zenc.scheme.collector import Collector, listed, unknown
 
@@ -176,11 +176,14 @@ def check_parameters(parameters: Sequence[Parameter], report: Collector) -> None
         seen.add(parameter.name.text)
 
 
+_KINDS = {SchemeSyntax: "scheme", TopologySyntax: "topology", CompressSyntax: "compressor"}
+
+
 def bind_parameters(
-    declared: SchemeSyntax | TopologySyntax, given: Mapping[str, int | float | str], report: Collector
+    declared: SchemeSyntax | TopologySyntax | CompressSyntax, given: Mapping[str, int | float | str], report: Collector
 ) -> Environment:
     """The parameters of ``declared`` with the values ``given``, which may be strings, or else their defaults."""
-    kind = "scheme" if isinstance(declared, SchemeSyntax) else "topology"
+    kind = _KINDS[type(declared)]
     check_parameters(declared.parameters, report)
     names = [parameter.name.text for parameter in declared.parameters]
     for name in given:

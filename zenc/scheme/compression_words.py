@@ -33,15 +33,15 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
 
 def read_selection(value: Value, environment: Environment, report: Collector) -> tuple[Selection, ...]:
     """``all``, or selections with ``then`` between them; what is wrong is in ``report``, and left out."""
-    if _is_alone(value, ALL, report):
+    if is_alone(value, ALL, report):
         return ()
     found = [_read("selection", one, SELECTIONS, environment, report, (ALL,)) for one in split(value, "then")]
     return tuple(one for one in found if one is not None)
 
 
-def read_code(phrase: Phrase, environment: Environment, report: Collector) -> Code | None:
-    """What stands behind ``as``; None, and a diagnostic, where it is no code."""
-    code: Code | None = _read("code", phrase, CODES, environment, report)
+def read_code(phrase: Phrase, environment: Environment, report: Collector, also: tuple[str, ...] = ()) -> Code | None:
+    """What stands behind ``as``; None, and a diagnostic, where it is no code. ``also`` are words too."""
+    code: Code | None = _read("code", phrase, CODES, environment, report, also)
     return code
 
 
@@ -58,12 +58,12 @@ def read_warmup(value: Value, environment: Environment, report: Collector) -> Wa
 
 
 def _read_or_none(kind: str, value: Value, environment: Environment, report: Collector) -> Any:
-    if _is_alone(value, NONE, report) or not isinstance(value, Phrase):
+    if is_alone(value, NONE, report) or not isinstance(value, Phrase):
         return None
     return _read(kind, value, TABLES[kind], environment, report, (NONE,))
 
 
-def _is_alone(value: Value, word: str, report: Collector) -> bool:
+def is_alone(value: Value, word: str, report: Collector) -> bool:
     """Whether ``value`` is ``word``; reports arguments of it, and a schedule in its place."""
     if not isinstance(value, Phrase):
         report.error("wrong-value", "these are words, and no schedule", value.span)

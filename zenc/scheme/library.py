@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
-from zenc.language.files import PRELUDE, load_file
+from zenc.language.files import load_file, shipped_names
 from zenc.resources import directory
 from zenc.scheme.compression import Code
 from zenc.scheme.compression_words import words_of
@@ -58,7 +58,7 @@ class ShippedScheme(TypedDict):
 
 def shipped() -> list[ShippedScheme]:
     """The shipped schemes by name, with their default parameters."""
-    paths = sorted(path for path in directory("schemes").glob("*.zen") if path.name != PRELUDE)
+    paths = [directory("schemes") / f"{name}.zen" for name in shipped_names()]
     return [_entry(path, scheme.name.text) for path in paths for scheme in load_file(path).main.schemes]
 
 

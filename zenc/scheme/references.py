@@ -152,12 +152,25 @@ def _candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candi
 
 
 def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Collector) -> None:
-    """What is counted in a gradient must be the same for all candidates."""
+    """What is counted in a gradient, contributed and kept must be the same for all candidates."""
     for candidate in candidates[1:]:
         if candidate.scheme.unit is not candidates[0].scheme.unit:
             message = f"candidates '{candidates[0].name}' and '{candidate.name}' differ in their unit"
             help = "schemes of one unit can be compared: make a choice of those"
             report.error("conflicting-candidates", message, candidate.span, help=help)
+        for what, value in _KEPT_BY_NAME.items():
+            if value(candidate.scheme) != value(candidates[0].scheme):
+                message = f"candidates '{candidates[0].name}' and '{candidate.name}' differ in their {what}"
+                help = "what is left out and kept must not depend on the choice: make one of those that agree"
+                report.error("conflicting-candidates", message, candidate.span, help=help)
+
+
+_KEPT_BY_NAME: dict[str, Callable[[model.Scheme], object]] = {
+    "select": lambda scheme: [(tier.select, tier.reselect) for tier in scheme.tiers if tier.select or tier.reselect],
+    "feedback": lambda scheme: scheme.feedback,
+    "warmup": lambda scheme: scheme.warmup,
+}
+"""Keys whose values decide what a call leaves out, and what the next one gets of it."""
 
 
 T = TypeVar("T")

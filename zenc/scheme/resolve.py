@@ -28,16 +28,24 @@ from zenc.scheme.communication import (
     resolve_announce,
     schedules_of,
 )
-from zenc.scheme.compression import Code, Feedback, Selection, Warmup
-from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup, split
+from zenc.scheme.compression import Feedback, Warmup
+from zenc.scheme.compression_checks import check_compressed_tiers, check_compression
+from zenc.scheme.compression_words import split
+from zenc.scheme.compressors import (
+    COMPRESS,
+    COMPRESSION_KEYS,
+    Compression,
+    check_compressors,
+    read_compression,
+    resolve_compressor,
+)
 from zenc.scheme.references import Chain, Naming, TierResolver, agreed, resolve_choice
-from zenc.scheme.values import resolve_balance, resolve_format
+from zenc.scheme.values import by_key, resolve_balance, resolve_format, single_word
 
 E = TypeVar("E", bound=Enum)
 
 REQUIRED_KEYS = ("communication", "aggregation", "partition")
 DIMENSIONS = (*REQUIRED_KEYS, "push", "pull")
-COMPRESSION_KEYS = ("select", "reselect", "feedback", "warmup")
 KEYS = (*REQUIRED_KEYS, "balance", "announce", *COMPRESSION_KEYS, "push", "pull", "unit")
 
 _HELP_WHEN_MISSING = {
@@ -84,6 +92,7 @@ def resolve_any(
     """``resolve``, also of a scheme that chooses among others."""
     report = Collector()
     chosen = choose(program, scheme, report)
+    check_compressors(program, report)
     resolve_chosen = _resolve_choice if chosen.choices else _resolve_scheme
     resolved = resolve_chosen(program, (chosen,), parameters or {}, levels or {}, report)
     warnings = report.close()
@@ -151,7 +160,7 @@ def _resolve_scheme(
     """The last scheme of ``chain``, in which each is a tier of the one before."""
     scheme = chain[-1]
     environment = bind_parameters(scheme, parameters, report)
-    reader = _SchemeReader(scheme, _entries(scheme, report), environment, report)
+    reader = _SchemeReader(scheme, by_key(scheme.entries, KEYS, report), environment, report)
     if scheme.tiers:
         contents = _with_tiers(reader, TierResolver(program, chain, environment, levels, report, _resolve_scheme))
     else:
@@ -192,8 +201,9 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     aggregation = reader.one_of("aggregation", model.Aggregation)
     partition = reader.one_of("partition", model.Partition)
     balance = reader.balance()
-    push, push_code = reader.format("push")
-    pull, pull_code = reader.format("pull")
+    push = reader.format("push")
+    pull = reader.format("pull")
+    compression = reader.compression(program)
     unit = reader.one_of("unit", model.Unit, model.Unit.AUTO)
     reader.report_missing(partition)
     check_holders(balance, partition, {"push": push, "pull": pull}, entries, report)
@@ -201,11 +211,21 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
     mapping = _mapping(balance, partition, entries.get("balance"), report)
     if not (communication and aggregation and partition and mapping and push and pull and unit):
         return None
-    select, reselect = reader.selection("select"), reader.selection("reselect")
     tier = model.TierDeclaration(
-        "", None, communication, aggregation, partition, push, pull, push_code, pull_code, select, reselect
+        "",
+        None,
+        communication,
+        aggregation,
+        partition,
+        push,
+        pull,
+        compression.push_code,
+        compression.pull_code,
+        compression.select,
+        compression.reselect,
     )
-    return (tier,), mapping, unit, announce, reader.feedback(), reader.warmup()
+    check_compression(compression, tier, mapping, report)
+    return (tier,), mapping, unit, announce, compression.feedback, compression.warmup
 
 
 def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | None:
@@ -226,11 +246,13 @@ def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | No
     has_parts = any(tier.partition is model.Partition.PARALLELISM for tier in tiers) or report.failed
     partition = model.Partition.PARALLELISM if has_parts else model.Partition.CENTRALIZATION
     mapping = _mapping(balance, partition, entries.get("balance"), report)
-    feedback, warmup = reader.feedback(), reader.warmup()
+    own = read_compression(entries, reader.environment, report)
+    feedback, warmup = own.feedback, own.warmup
     if "feedback" not in entries:
         feedback = agreed(resolved, lambda scheme: scheme.feedback, None, "feedback", report)
     if "warmup" not in entries:
         warmup = agreed(resolved, lambda scheme: scheme.warmup, None, "warmup", report)
+    check_compressed_tiers(resolved, report)
     return (tiers, mapping, unit, None, feedback, warmup) if mapping and unit and tiers and not report.failed else None
 
 
@@ -247,21 +269,6 @@ def _mapping(
         message = "balance has no effect under centralization: there is one part only"
         report.warn("no-effect", message, entry.span, help="leave it out")
     return model.Contiguous()
-
-
-def _entries(scheme: syntax.SchemeSyntax, report: Collector) -> dict[str, syntax.EntrySyntax]:
-    """The entries by key, in the order of the text; of a key that is there twice the first."""
-    entries: dict[str, syntax.EntrySyntax] = {}
-    for entry in scheme.entries:
-        key = entry.key.text
-        if key not in KEYS:
-            report.error("unknown-key", unknown("key", key, KEYS), entry.key.span)
-        elif key in entries:
-            notes = (f"the other one: {entries[key].key.span}",)
-            report.error("duplicate-key", f"'{key}' is here twice", entry.key.span, notes=notes)
-        else:
-            entries[key] = entry
-    return entries
 
 
 @dataclass
@@ -297,38 +304,29 @@ class _SchemeReader:
 
     def report_dimensions(self) -> None:
         """Report each key that a scheme of tiers can't have, since its tiers say it."""
-        for key in (*DIMENSIONS, "select", "reselect"):
+        for key in (*DIMENSIONS, COMPRESS, "select", "reselect"):
             if key in self.entries:
                 message = f"a scheme of tiers has no {key} of its own: its tiers say it"
                 help = "put it in a scheme, and name that as a tier"
                 self.report.error("tiers-and-dimensions", message, self.entries[key].key.span, help=help)
 
-    def format(self, key: str) -> tuple[model.Format | None, Code | None]:
-        """The wire format that the value of ``key`` names, ``auto`` where it is missing; and the code behind ``as``."""
+    def format(self, key: str) -> model.Format | None:
+        """The wire format that the value of ``key`` names; ``auto`` where the key is missing."""
         entry = self.entries.get(key)
         if entry is None:
-            return model.Format.AUTO, None
+            return model.Format.AUTO
         phrases = split(entry.value, "as")
         word = single_word(key, phrases[0] if phrases else entry.value, self.report)
-        if len(phrases) > 2:
-            self.report.error("wrong-value", "one code may follow a format", entry.value.span)
-        code = read_code(phrases[1], self.environment, self.report) if len(phrases) > 1 else None
-        return (resolve_format(key, word, self.environment, self.report) if word else None), code
+        return resolve_format(key, word, self.environment, self.report) if word else None
 
-    def selection(self, key: str) -> tuple[Selection, ...]:
-        """The selections that the value of ``key`` names."""
-        entry = self.entries.get(key)
-        return read_selection(entry.value, self.environment, self.report) if entry else ()
-
-    def feedback(self) -> Feedback | None:
-        """The keeper of what is lost."""
-        entry = self.entries.get("feedback")
-        return read_feedback(entry.value, self.environment, self.report) if entry else None
-
-    def warmup(self) -> Warmup | None:
-        """The way in which the first calls differ."""
-        entry = self.entries.get("warmup")
-        return read_warmup(entry.value, self.environment, self.report) if entry else None
+    def compression(self, program: SourceFiles) -> Compression:
+        """What its entries say of compression, and the compressor that one of them names."""
+        own = read_compression(self.entries, self.environment, self.report)
+        if COMPRESS not in self.entries:
+            return own
+        entry = self.entries[COMPRESS]
+        compressor = resolve_compressor(entry, program, self.environment, self.report)
+        return own.joined(compressor, entry.value.span, self.report) if compressor else own
 
     def report_missing(self, partition: model.Partition | None) -> None:
         """Report each key that must be there and is not; a key that is misspelt has been reported as such."""
@@ -338,12 +336,3 @@ class _SchemeReader:
             if key not in self.entries and key not in misspelt:
                 message = f"scheme '{self.scheme.name.text}' does not say its {key}"
                 self.report.error("missing-key", message, self.scheme.name.span, help=_HELP_WHEN_MISSING[key])
-
-
-def single_word(key: str, value: syntax.Value, report: Collector) -> syntax.Word | None:
-    """The only word of ``value``; None, and a diagnostic, where it is more than that."""
-    if isinstance(value, syntax.Phrase) and len(value.words) == 1:
-        return value.words[0]
-    what = "one word" if isinstance(value, syntax.Phrase) else "a word, and no schedule"
-    report.error("wrong-value", f"the value of '{key}' is {what}", value.span)
-    return None

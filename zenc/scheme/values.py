@@ -1,10 +1,10 @@
-"""Values of entries: of balance the mapping of units to slots, of push and pull the wire format."""
+"""Entries by their keys, and values: of balance the mapping of units to slots, of push and pull the wire format."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from zenc.language.syntax import Argument, Phrase, Value, Word
+from zenc.language.syntax import Argument, EntrySyntax, Phrase, Value, Word
 from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.model import (
@@ -171,3 +171,27 @@ def _help(size: int) -> str | None:
     above = min((known for known in _OF_SIZE if known > size), default=None)
     near = [f"block({known})" for known in (below, above) if known is not None]
     return f"write {' or '.join(near)}"
+
+
+def by_key(entries: Sequence[EntrySyntax], keys: Sequence[str], report: Collector) -> dict[str, EntrySyntax]:
+    """The entries by key, in the order of the text; of a key that is there twice the first. Others are reported."""
+    found: dict[str, EntrySyntax] = {}
+    for entry in entries:
+        key = entry.key.text
+        if key not in keys:
+            report.error("unknown-key", unknown("key", key, keys), entry.key.span)
+        elif key in found:
+            notes = (f"the other one: {found[key].key.span}",)
+            report.error("duplicate-key", f"'{key}' is here twice", entry.key.span, notes=notes)
+        else:
+            found[key] = entry
+    return found
+
+
+def single_word(key: str, value: Value, report: Collector) -> Word | None:
+    """The only word of ``value``; None, and a diagnostic, where it is more than that."""
+    if isinstance(value, Phrase) and len(value.words) == 1:
+        return value.words[0]
+    what = "one word" if isinstance(value, Phrase) else "a word, and no schedule"
+    report.error("wrong-value", f"the value of '{key}' is {what}", value.span)
+    return None

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from lsprotocol import types
 
 from zenc.editor.server.known import Document
 from zenc.editor.server.symbols import Symbol
-from zenc.language.files import shipped_names
+from zenc.language.files import COMPRESSORS, read, shipped_names
 from zenc.language.lexer import tables
+from zenc.language.parse import parse
 from zenc.language.recovery import DECLARATIONS, DECLARED, STATEMENTS
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.manual import pages
+from zenc.resources import directory
+from zenc.scheme.compression import CODERS, CODES, ESTIMATORS, FEEDBACKS, SELECTIONS, WARMUPS
+from zenc.scheme.compression_words import ALL, NONE, arguments_of
+from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Partition, Unit
 from zenc.scheme.resolve import KEYS
 from zenc.scheme.values import MAPPINGS
@@ -81,8 +87,16 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "push": _FORMATS,
     "pull": _FORMATS,
     "unit": tuple(value.value for value in Unit),
+    "select": (ALL, *SELECTIONS),
+    "reselect": (ALL, *SELECTIONS),
+    "code": (NONE, *CODES),
+    "feedback": (NONE, *FEEDBACKS),
+    "warmup": (NONE, *WARMUPS),
 }
-_LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=]*\b(?:by|then)\s+)?\w*$")
+_AFTER_BY = {"balance": tuple(MAPPINGS), "select": tuple(ESTIMATORS), "reselect": tuple(ESTIMATORS)}
+"""Words that may follow ``by`` in the value of a key; of all others those of codes may."""
+_COMPRESSION: Mapping[str, Any] = {**SELECTIONS, **ESTIMATORS, **CODES, **FEEDBACKS, **WARMUPS}
+_LINE = re.compile(r"(\w+)\s*:\s*(?:[\w\s(),=.]*\b(?:by|then|as)\s+)?\w*$")
 
 
 def explain(document: Document, offset: int) -> str | None:
@@ -117,8 +131,8 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
         yield from _items([unit for units in UNITS.values() for unit in units], _KINDS.Unit)
     elif inside == "":
         yield from _items(DECLARATIONS, _KINDS.Keyword)
-    elif inside == "scheme":
-        yield from _in_scheme(document, before)
+    elif inside in ("scheme", "compress"):
+        yield from _in_scheme(document, before, COMPRESSOR_KEYS if inside == "compress" else KEYS)
     elif inside == "schedule":
         yield from _items(("push", "pull"), _KINDS.Keyword)
     elif "topology" in around:
@@ -127,7 +141,7 @@ def _completions(document: Document, before: str) -> Iterator[types.CompletionIt
         yield from _in_block(document, before)
 
 
-def _in_scheme(document: Document, before: str) -> Iterator[types.CompletionItem]:
+def _in_scheme(document: Document, before: str, keys: Iterable[str]) -> Iterator[types.CompletionItem]:
     line = before.rpartition("\n")[2]
     key = _LINE.search(line)
     if re.search(r"\btier\s+\w+[^:]*:\s*\w*$|\bfrom\s*\[[^\]]*$", before):
@@ -135,16 +149,36 @@ def _in_scheme(document: Document, before: str) -> Iterator[types.CompletionItem
         yield from _items(shipped_names(), _KINDS.Module)
     elif re.search(r"\bchoose\s*\([^)]*$", before):
         yield from _items(SETTINGS, _KINDS.Property)
-    elif re.search(r"\b\w+\([^)]*$", line):
+    elif given := re.search(r"\b(\w+)\([^)]*$", line):
         yield from _symbols(document, "parameter")
+        if given[1] in _COMPRESSION:
+            names = (field.name for field in arguments_of(_COMPRESSION[given[1]]))
+            yield from _items(names, _KINDS.Property, behind=" = ")
     elif key and key[1] in ("communication", "announce"):
         yield from _symbols(document, "schedule")
         yield from _items(["schedule"], _KINDS.Keyword)
+    elif key and key[1] == "compress":
+        yield from _symbols(document, "compressor")
+        yield from _items(shipped_compressors(), _KINDS.Module)
     elif key and key[1] in _VALUES:
-        yield from _items(MAPPINGS if re.search(r"\bby\s+\w*$", line) else _VALUES[key[1]], _KINDS.EnumMember)
+        yield from _items(_words_for(key[1], line), _KINDS.EnumMember)
     else:
-        yield from _items(KEYS, _KINDS.Property, behind=": ")
-        yield from _items(("tier", "choose from"), _KINDS.Keyword)
+        yield from _items(keys, _KINDS.Property, behind=": ")
+        yield from _items(("tier", "choose from") if keys is KEYS else (), _KINDS.Keyword)
+
+
+def _words_for(key: str, line: str) -> Iterable[str]:
+    """What may stand at the end of ``line``, in the value of ``key``."""
+    if re.search(r"\bby\s+\w*$", line):
+        return _AFTER_BY.get(key, CODERS)
+    return CODES if re.search(r"\bas\s+\w*$", line) else _VALUES[key]
+
+
+@cache
+def shipped_compressors() -> tuple[str, ...]:
+    """The names of the compressors that come with zenc."""
+    text = read(directory("schemes") / COMPRESSORS)
+    return tuple(compressor.name.text for compressor in parse(text).compressors)
 
 
 def _in_topology(document: Document, before: str) -> Iterator[types.CompletionItem]:
@@ -172,7 +206,12 @@ def _in_block(document: Document, before: str) -> Iterator[types.CompletionItem]
 
 def _symbols(document: Document, *kinds: str) -> Iterator[types.CompletionItem]:
     """Names of all of the program that can be used anywhere; parameters and variables of the text itself alone."""
-    of_symbol = {"scheme": _KINDS.Module, "schedule": _KINDS.Function, "topology": _KINDS.Struct}
+    of_symbol = {
+        "scheme": _KINDS.Module,
+        "schedule": _KINDS.Function,
+        "compressor": _KINDS.Module,
+        "topology": _KINDS.Struct,
+    }
     for symbol in document.symbols:
         own = symbol.declared.source.name == str(document.path)
         if symbol.kind in kinds and (own or symbol.kind in of_symbol):
@@ -201,7 +240,7 @@ def _around(before: str) -> list[str]:
             opened = opened[:-1]
         else:
             words = re.findall(
-                r"\b(?:scheme|schedule|topology|push|pull|step|for|if|else)\b", before[start : brace.start()]
+                r"\b(?:scheme|schedule|compress|topology|push|pull|step|for|if|else)\b", before[start : brace.start()]
             )
             opened.append(words[-1] if words else "?")
         start = brace.end()

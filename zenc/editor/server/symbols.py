@@ -1,7 +1,7 @@
 """The names of a program: where each is declared, and where it is used.
 
 Symbol = kind x name x Span x doc x Span*               # uses; the declaration is one of them
-Kind   = scheme | schedule | topology | parameter | variable
+Kind   = scheme | schedule | compressor | topology | parameter | variable
 """
 
 from __future__ import annotations
@@ -15,11 +15,22 @@ from zenc.errors import Source, Span
 from zenc.language import syntax
 from zenc.language.files import SourceFiles
 from zenc.language.schedule import For, If, Let, Step, Variable
-from zenc.language.syntax import Argument, EntrySyntax, File, Name, Parameter, Phrase, Schedule, SchemeSyntax, Word
+from zenc.language.syntax import (
+    Argument,
+    CompressSyntax,
+    EntrySyntax,
+    File,
+    Name,
+    Parameter,
+    Phrase,
+    Schedule,
+    SchemeSyntax,
+    Word,
+)
 
-Kind = Literal["scheme", "schedule", "topology", "parameter", "variable"]
-_OF_SCHEDULES = ("communication", "announce")
-"""Keys of a scheme whose values name schedules."""
+Kind = Literal["scheme", "schedule", "compressor", "topology", "parameter", "variable"]
+_NAMES: dict[str, Kind] = {"communication": "schedule", "announce": "schedule", "compress": "compressor"}
+"""Keys of a scheme whose values name what is declared."""
 
 
 @dataclass
@@ -95,6 +106,9 @@ class _Walker:
                     self._visit(parameter.default, scope)
                 if isinstance(declaration, SchemeSyntax):
                     self._scheme(declaration, scope)
+                elif isinstance(declaration, CompressSyntax):
+                    for entry in declaration.entries:
+                        self._entry(entry, scope)
                 elif isinstance(declaration, Schedule):
                     self._blocks(declaration, scope)
                 else:
@@ -116,7 +130,7 @@ class _Walker:
             self._blocks(entry.value, scope)
         elif isinstance(entry.value, Phrase):
             for word in entry.value.words:
-                self._word(word, "schedule" if entry.key.text in _OF_SCHEDULES else None, scope)
+                self._word(word, _NAMES.get(entry.key.text), scope)
 
     def _blocks(self, schedule: Schedule, scope: Scope) -> None:
         self._block(schedule.push, scope)
@@ -177,8 +191,9 @@ class _Walker:
 
 def _declarations(
     file: File,
-) -> Iterator[tuple[Kind, tuple[SchemeSyntax | Schedule | syntax.TopologySyntax, ...]]]:
+) -> Iterator[tuple[Kind, tuple[SchemeSyntax | Schedule | CompressSyntax | syntax.TopologySyntax, ...]]]:
     yield "schedule", file.schedules
+    yield "compressor", file.compressors
     yield "scheme", file.schemes
     yield "topology", file.topologies
 

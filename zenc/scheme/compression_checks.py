@@ -1,0 +1,156 @@
+"""Checks of compression that the text alone decides: what may stand beside what, and that a loss has a keeper.
+
+    linear     Random, Sketch, Probable: dense phases only, before the first push, without a selection of units
+    support    the other selections: a phase that sends an index, or nothing is gained
+    exact      Fixed: one scale for all ranks, made once, so in the first push if it is anywhere
+
+What depends on the moves, how often a contribution is encoded on its way, is for the proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zenc.scheme import model
+from zenc.scheme.collector import Collector
+from zenc.scheme.compression import UNBIASED, Fixed, Linear, Momentum, Rounded, Selection
+from zenc.scheme.compression_words import words_of
+from zenc.scheme.compressors import Compression
+from zenc.scheme.references import Resolved
+
+_INDEXED = (model.Format.COO, model.Format.BITMAP, model.Format.ELIAS_FANO, *model.BLOCKS)
+
+
+def check_compression(of: Compression, tier: model.TierDeclaration, mapping: model.Mapping, report: Collector) -> None:
+    """Report what in ``of`` can't stand together, or beside the formats of its only ``tier``."""
+    check = _Check(of, tier, report)
+    if isinstance(mapping, model.Holders):
+        check.holders()
+    check.linear()
+    check.owners()
+    check.scales()
+    if not report.failed:
+        check.keeper()
+        check.effects()
+        check.gains()
+
+
+class _Check:
+    """Checks of what one tier says."""
+
+    def __init__(self, of: Compression, tier: model.TierDeclaration, report: Collector) -> None:
+        self.of, self.tier, self.report = of, tier, report
+        self.units = [one for one in of.select if not isinstance(one, Linear)]
+        self.linear_ones = [one for one in of.select if isinstance(one, Linear)]
+
+    def error(self, id: str, message: str, key: str, help: str) -> None:
+        """Report an error at the entry that says ``key``."""
+        self.report.error(id, message, self.of.said.get(key), help=help)
+
+    def holders(self) -> None:
+        """Values travel alone under holders, by indices that all ranks know."""
+        for key in ("push_code", "pull_code", "reselect"):
+            if getattr(self.of, key):
+                what = "what is selected again" if key == "reselect" else "codes"
+                message = f"{what} can't stand beside 'balanced by holders': values travel alone there"
+                self.error("not-with-holders", message, key, "write balance: balanced by permutation")
+        if self.linear_ones:
+            message = f"'{words_of(self.linear_ones[0])}' makes a dense tensor, which all ranks hold all of"
+            self.error("not-with-holders", message, "select", "write balance: imbalanced")
+
+    def linear(self) -> None:
+        """A linear selection makes a shorter dense tensor, of the same coordinates on all ranks."""
+        if not self.linear_ones:
+            return
+        word = words_of(self.linear_ones[0])
+        if self.units:
+            message = f"'{word}' makes a dense tensor, and '{words_of(self.units[0])}' a sparse one: one plan sums one"
+            self.error("not-linear", message, "select", "keep selections of one kind")
+        for phase, format in (("push", self.tier.push), ("pull", self.tier.pull)):
+            if format in _INDEXED:
+                message = (
+                    f"'{word}' makes a dense tensor, and the {phase} would send an index with it, as {format.value}"
+                )
+                self.error("not-linear", message, "select", f"write {phase}: dense")
+
+    def owners(self) -> None:
+        """What is selected again is selected by the one owner of a part."""
+        if any(isinstance(one, Linear) for one in self.of.reselect):
+            message = "what is selected of a sum are units, such as top(0.01)"
+            self.error("not-linear", message, "reselect", "a sketch, and units that all ranks know, are for 'select'")
+        if self.of.reselect and self.tier.partition is model.Partition.CENTRALIZATION:
+            message = "'reselect' is for the owner of a part, and under centralization there are no owners"
+            self.error("wrong-value", message, "reselect", "write partition: parallelism")
+
+    def scales(self) -> None:
+        """``fixed`` makes integers of the gradient once, before the first push."""
+        if isinstance(self.of.pull_code, Fixed) and self.of.pull_code != self.of.push_code:
+            message = f"the sums can't travel as '{words_of(self.of.pull_code)}': the contributions don't"
+            help = "write the same code for the push: its scale is made before, once for all ranks"
+            self.error("conflicting-compression", message, "pull_code", help)
+        if isinstance(self.of.feedback, Momentum) and not self.units:
+            message = "momentum is cleared where units were sent, so there must be a selection of units"
+            self.error("wrong-value", message, "feedback", "write feedback: residual, or select: top(0.01)")
+
+    def keeper(self) -> None:
+        """Everything that is lost, and not right in the mean, is kept, or given up by name."""
+        if "feedback" in self.of.said:
+            return
+        for key in ("select", "reselect", "push_code", "pull_code"):
+            loss = getattr(self.of, key)
+            if loss and not isinstance(loss, (*UNBIASED, Rounded)):
+                word = words_of(loss[0] if isinstance(loss, tuple) else loss)
+                message = f"what '{word}' loses is kept nowhere, so sums stay wrong in one direction"
+                help = "write feedback: residual; or feedback: none, where it may be lost"
+                self.error("needs-feedback", message, key, help)
+                return
+
+    def effects(self) -> None:
+        """Warn of what changes nothing."""
+        losses = [self.of.select, self.of.reselect, self.of.push_code, self.of.pull_code]
+        if self.of.feedback and not any(losses):
+            self.report.warn("no-effect", "nothing is lost, so there is nothing to keep", self.of.said.get("feedback"))
+        if self.of.warmup and not self.of.select:
+            message = "nothing is selected, so the first calls contribute everything as well"
+            self.report.warn("no-effect", message, self.of.said.get("warmup"))
+
+    def gains(self) -> None:
+        """Warn where the bytes are those of a dense sum, or more, whatever the gradient."""
+        for key, selection, phase, format in (
+            ("select", self.units, "push", self.tier.push),
+            ("reselect", self.of.reselect, "pull", self.tier.pull),
+        ):
+            share = _share(selection)
+            if selection and format is model.Format.DENSE:
+                message = f"a dense {phase} sends all units, +0 for those that are left out"
+            elif format is model.Format.COO and share is not None and share >= 0.5:
+                message = f"{share:g} of the units with 4 bytes of index each are no less than a dense {phase}"
+            else:
+                continue
+            self.report.warn("no-gain", message, self.of.said.get(key), help=f"{phase}: auto takes the smallest format")
+        share = _share(self.linear_ones)
+        if self.linear_ones and share is not None and share >= 1:
+            message = f"what is sent is {share:g} times as much as the tensor itself"
+            self.report.warn("no-gain", message, self.of.said.get("select"))
+
+
+def _share(selection: Sequence[Selection]) -> float | None:
+    """Values that are sent for each unit of a dense gradient; None where the gradient decides it."""
+    shares = [getattr(one, "density", getattr(one, "share", None)) for one in selection]
+    return None if None in shares else sum(share for share in shares if share is not None)
+
+
+def check_compressed_tiers(tiers: Sequence[Resolved], report: Collector) -> None:
+    """Report what can't stand in a tier that others are inside of."""
+    inner: list[model.TierDeclaration] = []
+    for named, scheme, stand_for in tiers:
+        for tier in stand_for:
+            linear = next((one for one in tier.select if isinstance(one, Linear)), None)
+            if inner and linear is not None:
+                message = f"'{words_of(linear)}' of '{scheme.name}' makes another tensor, which all tiers must sum"
+                report.error("not-linear", message, named.scheme.span, help="put it in the innermost tier")
+            fixed = next((one for one in (tier.push_code, tier.pull_code) if isinstance(one, Fixed)), None)
+            if fixed is not None and any(fixed != other.push_code for other in inner):
+                message = f"the sums of the tiers inside can't travel as '{words_of(fixed)}': their contributions don't"
+                report.error("conflicting-compression", message, named.scheme.span, help="use it in all tiers")
+            inner.append(tier)
