@@ -13,11 +13,10 @@ import numpy as np
 
 from tests.emulator.build import compiled
 from tests.emulator.device import Device, Partition
-from tests.support.pieces import Piece, ranks, ranks_of, rubbish, set_between, table, words_of
+from tests.support.pieces import Piece, ranks, ranks_of, rubbish, set_between, table, to_rank, words_of
 from zenc.codegen.render import headers, include_dirs
-from zenc.wire.constants import DIGIT_BITS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
+from zenc.wire.constants import DIGIT_BITS, FEW_INPUTS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
 
-NOWHERE = (1 << 64) - 1
 SEED = 0x5EED
 SOURCE = Path(__file__).parents[1] / "targets" / "cuda" / "partition.cpp"
 
@@ -71,12 +70,19 @@ class Packer:
 
     def mark_units(self, ids: np.ndarray) -> Marked:
         """Raises IndexError with the position of an id out of range."""
-        bitmap, status = np.zeros(self.tensors.geometry.words, np.uint64), np.full(1, NOWHERE, np.uint64)
-        slots = np.full(len(ids), -1, np.int64)
-        self.launch("zenc_mark_units", [*self.cut, ids.astype(np.int64), len(ids), bitmap, slots, status])
-        if status[0] != NOWHERE:
-            raise IndexError(int(status[0]))
-        return Marked(self, bitmap, slots)
+        marked, status = self.cleared(), np.zeros(1, np.uint64)
+        slots, work = np.full(len(ids), -1, np.int64), to_rank(marked.slots)
+        marks = [table([marked]), slots, status, work]
+        self.launch("zenc_mark_units", [*self.cut, ids.astype(np.int64), len(ids), *marks])
+        if status[0] != 0:
+            raise IndexError(int(~status[0]))
+        assert np.array_equal(marked.ranks, ranks(marked.bitmap))
+        return Marked(self, marked.bitmap, slots)
+
+    def cleared(self) -> Piece:
+        """The bitmap of all parts, with room for its ranks."""
+        words = self.tensors.geometry.words
+        return Piece(64 * words, np.zeros(words, np.uint64), rubbish(ranks_of(64 * words)))
 
     @property
     def packs_in_one_pass(self) -> bool:
@@ -91,8 +97,10 @@ class Packer:
                 row[: len(part.bitmap)] = part.bitmap
             bitmap = bitmap.reshape(-1)
         else:
-            bitmap = np.zeros(geometry.words, np.uint64)
-            self.launch_typed("zenc_mark_dense", [tensor, clears, bitmap])
+            marked = self.cleared()
+            bitmap = marked.bitmap
+            self.launch_typed("zenc_mark_dense", [tensor, clears, table([marked]), to_rank(marked.slots)])
+            assert np.array_equal(marked.ranks, ranks(bitmap))
         return Marked(self, bitmap, np.empty(0, np.int64))
 
     def pack_values(self, tensor: np.ndarray, room: int, divisor: int = 1, clears: bool = False) -> list[Piece]:
@@ -161,10 +169,9 @@ class Marked:
             self.packer.launch_typed("zenc_place_once", [*arguments, n, values, divisor])
         else:
             keys, shift, starts, popular = self.grouped()
-            inputs = [*arguments, values, divisor, keys, shift, starts]
-            rows = -(-values.shape[1] // 64) if values.size else 1
-            self.packer.launch_typed("zenc_place_summed", [*inputs, np.array([self.distinct], np.uint64)], rows)
-            self.packer.launch_typed("zenc_place_popular", [*inputs, popular], rows)
+            rows, distinct = -(-values.shape[1] // 64) if values.size else 1, np.array([self.distinct], np.uint64)
+            inputs = [*arguments, values, divisor, keys, shift, starts, distinct, popular]
+            self.packer.launch_typed("zenc_place_summed", inputs, rows)
         return self.joined()
 
     def place_dense(self, tensor: np.ndarray, divisor: int = 1) -> np.ndarray:
@@ -177,14 +184,19 @@ class Marked:
             assert (piece.values[-1:].view(np.uint8) == 0xA5).all()
         return np.concatenate([piece.values[:-1] for piece in self.parts])
 
-    def grouped(self) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
+    def grouped(self, most_of_few: int = FEW_INPUTS) -> tuple[np.ndarray, int, np.ndarray, np.ndarray]:
         """(sorted keys, bits of a position, where each row begins, the list of popular rows)"""
-        n = len(self.slots)
+        packer, n, bits = self.packer, len(self.slots), (self.distinct - 1).bit_length()
         shift, keys = (n - 1).bit_length(), rubbish(n)
-        self.packer.launch("zenc_make_keys", [*self.packer.cut, table(self.parts), self.slots, n, shift, keys])
-        for digit in range(shift, shift + (self.distinct - 1).bit_length(), DIGIT_BITS):
-            keys = self.packer.sort(keys, digit)
         starts, popular = rubbish(self.distinct + 1), rubbish(1 + n // (MOST_INPUTS + 1))
+        inputs = [*packer.cut, table(self.parts), self.slots, n, shift]
+        if n <= most_of_few:
+            grouped = [*inputs, keys, starts, popular]
+            packer.device.launch("zenc_group_few", (1, 1), grouped, seed=packer.seed)
+            return keys, shift, starts, popular
+        packer.launch("zenc_make_keys", [*inputs, keys])
+        for digit in range(shift, shift + bits, DIGIT_BITS):
+            keys = packer.sort(keys, digit)
         popular[0] = 0
-        self.packer.launch("zenc_row_starts", [keys, n, shift, starts, popular])
+        packer.launch("zenc_row_starts", [keys, n, shift, starts, popular])
         return keys, shift, starts, popular

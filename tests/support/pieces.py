@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.emulator.device import Segment
 from zenc.scheme.model import Format
-from zenc.wire.constants import RANK_BITS, RANKED_WORDS, WIRE_FORMATS
+from zenc.wire.constants import RANK_BITS, RANKED_WORDS, SCAN_TILE, WIRE_FORMATS
 
 RUBBISH = 0xA5A5A5A5A5A5A5A5
 
@@ -78,6 +78,11 @@ def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
     made = (Segment * max(len(pieces), 1))(*descriptors)
     made.arrays = [array for descriptor in descriptors for array in descriptor.arrays]
     return made
+
+
+def to_rank(slots: int) -> np.ndarray:
+    """Work space for a kernel that ranks what it marks."""
+    return np.zeros(2 + words_of(slots) // SCAN_TILE + 1, np.uint64)
 
 
 def high_words(piece: Piece) -> Piece:

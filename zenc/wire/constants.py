@@ -69,6 +69,8 @@ SCAN_TILE = 8 * THREADS
 """Numbers that a block scans at a time."""
 SORT_TILE = 16 * THREADS
 """Keys that a block ranks at a time."""
+FEW_INPUTS = 32 * THREADS
+"""Inputs that one block sorts, in shared memory; fewer than 2^16, so that a row and a position have 32 bits."""
 DIGIT_BITS = 8
 """Of a key, that are sorted at a time."""
 MOST_INPUTS = 64

@@ -11,111 +11,116 @@ namespace zenc {
 // the input; a stable sort by the digits of the row, least significant digits first, leaves the inputs of a
 // row in their order. A pass over one digit is three launches: digit_counts, scan, sort_by_digit.
 
-// Reads 8 bytes of slots, one or two words of the bitmap and one of ranks an input; writes 8.
-template <class Mapping>
+// Of few inputs one block does all of it at once.
+
+// Reads 8 bytes of slots, one or two words of the bitmap and one of ranks an input; writes a key.
+template <class Mapping, class Key>
 ZENC_DEVICE void make_keys(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
-                           i64 shift, u64* keys) {
+                           i64 shift, Key* keys) {
     const Places<Mapping> places{geometry, parts};
+#pragma unroll 2
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
-        keys[i] = places.row_of(static_cast<u64>(slots[i])) << shift | i;
+        keys[i] = static_cast<Key>(places.row_of(static_cast<u64>(slots[i])) << shift | i);
 }
 
-// A tile of keys in a block: each warp has EACH times 32 of them, which follow each other.
+static_assert(THREADS == DIGITS, "a thread a digit");
+
+// Keys of a block, of which each warp has as many that follow each other.
+template <class Key>
 class DigitTile {
 public:
-    static constexpr u32 EACH = SORT_TILE / THREADS;
-
-    // What warps count apart, [WARPS][DIGITS].
-    using Counts = u32*;
-
-    ZENC_DEVICE DigitTile(const u64* keys, u64 n, u64 tile, i64 shift, Counts counts)
-        : first_(tile * SORT_TILE + threadIdx.x / WARP * WARP * EACH + lane()),
-          n_(n),
-          shift_(static_cast<u32>(shift)),
-          mine_(counts + threadIdx.x / WARP * DIGITS) {
-        for (u32 k = 0; k < EACH; ++k) keys_[k] = first_ + k * WARP < n_ ? keys[first_ + k * WARP] : 0;
+    // keys [n] by the digit from bit `shift` on; `counts` [WARPS][DIGITS] are in shared memory.
+    ZENC_DEVICE DigitTile(const Key* keys, u64 n, i64 shift, u32* counts)
+        : keys_(keys), shift_(static_cast<u32>(shift)), mine_(counts + threadIdx.x / WARP * DIGITS) {
+        const u64 share = ceil_divide(n, THREADS) * WARP;
+        first_ = threadIdx.x / WARP * share + lane();
+        end_ = first_ - lane() + share < n ? first_ - lane() + share : n;
         for (u32 digit = lane(); digit < DIGITS; digit += WARP) mine_[digit] = 0;
         __syncwarp();
-        for (u32 k = 0; k < EACH; ++k) ranks_[k] = rank(k);
+#pragma unroll 4
+        for (u64 i = first_; i < end_; i += WARP) atomicAdd(mine_ + digit_of(keys_[i]), 1U);
         __syncthreads();
     }
 
-    // visit(key, digit, rank among the keys of this digit in this warp) for the keys of this thread.
+    // visit(key, digit, number) for all keys: what is counted now are numbers of the first keys of digits,
+    // and those of others follow each other. Lanes with the same digit find each other.
     template <class Visit>
     ZENC_DEVICE void for_each(Visit visit) const {
-        for (u32 k = 0; k < EACH; ++k)
-            if (first_ + k * WARP < n_) visit(keys_[k], digit(k), ranks_[k]);
+        Key next = load(first_);
+        for (u64 i = first_; i - lane() < end_; i += WARP) {
+            const Key key = next;
+            next = load(i + WARP);
+            const u32 digit = i < end_ ? digit_of(key) : static_cast<u32>(DIGITS);
+            const u32 peers = __match_any_sync(ALL_LANES, digit);
+            const u32 before = static_cast<u32>(__popc(peers & ((1U << lane()) - 1)));
+            const u32 number = i < end_ ? mine_[digit] : 0;
+            __syncwarp();
+            if (i < end_ && before == 0) mine_[digit] = number + static_cast<u32>(__popc(peers));
+            __syncwarp();
+            if (i < end_) visit(key, digit, number + before);
+        }
     }
 
 private:
-    ZENC_DEVICE u32 digit(u32 k) const { return static_cast<u32>(keys_[k] >> shift_) % DIGITS; }
+    ZENC_DEVICE Key load(u64 i) const { return i < end_ ? keys_[i] : 0; }
+    ZENC_DEVICE u32 digit_of(Key key) const { return static_cast<u32>(key >> shift_) % DIGITS; }
 
-    // Counts the keys of round k. Lanes with the same digit find each other; the first of them counts for
-    // all.
-    ZENC_DEVICE u32 rank(u32 k) {
-        const bool there = first_ + k * WARP < n_;
-        const u32 peers = __match_any_sync(ALL_LANES, there ? digit(k) : static_cast<u32>(DIGITS));
-        const u32 leader = static_cast<u32>(__ffs(static_cast<int>(peers))) - 1;
-        u32 before = 0;
-        if (there && lane() == leader) {
-            before = mine_[digit(k)];
-            mine_[digit(k)] = before + static_cast<u32>(__popc(peers));
-        }
-        __syncwarp();
-        before = __shfl_sync(ALL_LANES, before, leader);
-        return before + static_cast<u32>(__popc(peers & ((1U << lane()) - 1)));
-    }
-
-    u64 first_;
-    u64 n_;
+    const Key* keys_;
     u32 shift_;
-    Counts mine_;
-    u64 keys_[EACH];
-    u32 ranks_[EACH];
+    u32* mine_;
+    u64 first_;
+    u64 end_;
 };
 
-static_assert(THREADS == DIGITS, "a thread a digit");
+// The counts of this thread's digit become those of the warps before each one. Returns that of all.
+ZENC_DEVICE u32 sum_over_warps(u32* counts) {
+    u32 sum = 0;
+    for (u32 warp = 0; warp < WARPS; ++warp) {
+        u32& count = counts[warp * DIGITS + threadIdx.x];
+        const u32 own = count;
+        count = sum;
+        sum += own;
+    }
+    return sum;
+}
+
+// Of n keys those of a tile.
+ZENC_DEVICE u64 keys_of_tile(u64 n, u64 tile) {
+    return n - tile * SORT_TILE < SORT_TILE ? n - tile * SORT_TILE : SORT_TILE;
+}
 
 // counts[digit * tiles + tile] = keys of the tile with this digit, the bits from `shift` on. Reads 8 bytes a
 // key.
 ZENC_DEVICE void digit_counts(const u64* keys, i64 n, i64 shift, u64* counts) {
     ZENC_SHARED(u32, of_warps, WARPS * DIGITS);
-    const u64 tiles = ceil_divide(static_cast<u64>(n), SORT_TILE);
+    const u64 all = static_cast<u64>(n), tiles = ceil_divide(all, SORT_TILE);
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const DigitTile counted(keys, static_cast<u64>(n), tile, shift, of_warps);
-        u64 sum = 0;
-        for (u32 warp = 0; warp < WARPS; ++warp) sum += of_warps[warp * DIGITS + threadIdx.x];
-        counts[threadIdx.x * tiles + tile] = sum;
+        const DigitTile<u64> counted(keys + tile * SORT_TILE, keys_of_tile(all, tile), shift, of_warps);
+        counts[threadIdx.x * tiles + tile] = sum_over_warps(of_warps);
         __syncthreads();
     }
 }
 
-// out = keys, stably sorted by this digit. `starts` are the counts, scanned. Reads and writes 8 bytes a key.
+// out = keys, stably sorted by this digit. `starts` are the counts, scanned. Reads 8 bytes a key, and again
+// from a cache; writes 8.
 ZENC_DEVICE void sort_by_digit(const u64* keys, i64 n, i64 shift, const u64* starts, u64* out) {
     ZENC_SHARED(u32, of_warps, WARPS * DIGITS);
     ZENC_SHARED(u64, of_digits, DIGITS);
-    const u64 tiles = ceil_divide(static_cast<u64>(n), SORT_TILE);
+    const u64 all = static_cast<u64>(n), tiles = ceil_divide(all, SORT_TILE);
     for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        const DigitTile ranked(keys, static_cast<u64>(n), tile, shift, of_warps);
+        const DigitTile<u64> counted(keys + tile * SORT_TILE, keys_of_tile(all, tile), shift, of_warps);
         of_digits[threadIdx.x] = starts[threadIdx.x * tiles + tile];
-        u32 sum = 0;
-        for (u32 warp = 0; warp < WARPS; ++warp) {
-            u32& count = of_warps[warp * DIGITS + threadIdx.x];
-            const u32 own = count;
-            count = sum;
-            sum += own;
-        }
+        sum_over_warps(of_warps);
         __syncthreads();
-        const u32* const mine = of_warps + threadIdx.x / WARP * DIGITS;
-        ranked.for_each(
-            [&](u64 key, u32 digit, u32 rank) { out[of_digits[digit] + mine[digit] + rank] = key; });
+        counted.for_each([&](u64 key, u32 digit, u32 number) { out[of_digits[digit] + number] = key; });
         __syncthreads();
     }
 }
 
 // starts[row] = the place of a row's first key among n sorted keys, and starts[distinct] = n. The rows of
-// more than MOST_INPUTS keys are listed in `popular`, in any order. Reads 8 bytes a key, writes 8 a row.
-ZENC_DEVICE void row_starts(const u64* keys, i64 n, i64 shift, u64* starts, u64* popular) {
+// more than MOST_INPUTS keys are listed in `popular`, in any order. Reads a key, writes 8 bytes a row.
+template <class Key>
+ZENC_DEVICE void row_starts(const Key* keys, i64 n, i64 shift, u64* starts, u64* popular) {
     const u64 end = static_cast<u64>(n);
     for (u64 i = thread_of_row(); i < end; i += threads_of_row()) {
         const u64 row = keys[i] >> shift;
@@ -127,11 +132,55 @@ ZENC_DEVICE void row_starts(const u64* keys, i64 n, i64 shift, u64* starts, u64*
     }
 }
 
+// The number that all threads before this one have together.
+ZENC_DEVICE u32 sum_of_threads_before(u32 own) {
+    ZENC_SHARED(u32, sums, WARPS);
+    const u32 up_to = inclusive_in_warp(own);
+    if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
+    __syncthreads();
+    u32 before = up_to - own;
+    for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) before += sums[warp];
+    return before;
+}
+
+// to = from, stably sorted by the block by the digit from bit `shift` on.
+ZENC_DEVICE void sort_in_block(const u32* from, u64 n, i64 shift, u32* counts, u32* to) {
+    const DigitTile<u32> counted(from, n, shift, counts);
+    const u32 before = sum_of_threads_before(sum_over_warps(counts));
+    for (u32 warp = 0; warp < WARPS; ++warp) counts[warp * DIGITS + threadIdx.x] += before;
+    __syncthreads();
+    counted.for_each([&](u32 key, u32, u32 number) { to[number] = key; });
+    __syncthreads();
+}
+
+// All of the above by one block, of at most FEW_INPUTS inputs: then a key has 32 bits here, and its row two
+// digits.
+//
+// Reads 8 bytes of slots, one or two words of the bitmap and one of ranks an input; writes 8 an input and a
+// row, and 4 an input that it reads again.
+template <class Mapping>
+ZENC_DEVICE void group_few(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
+                           i64 shift, u64* sorted, u64* starts, u64* popular) {
+    ZENC_SHARED(u32, keys, FEW_INPUTS);
+    ZENC_SHARED(u32, counts, WARPS * DIGITS);
+    u32* const half_sorted = reinterpret_cast<u32*>(sorted);
+    const u64 all = static_cast<u64>(n);
+    make_keys(geometry, parts, slots, n, shift, keys);
+    if (threadIdx.x == 0) popular[0] = 0;
+    __syncthreads();
+    sort_in_block(keys, all, shift, counts, half_sorted);
+    sort_in_block(half_sorted, all, shift + static_cast<i64>(DIGIT_BITS), counts, keys);
+    row_starts(keys, n, shift, starts, popular);
+    for (u64 i = threadIdx.x; i < all; i += THREADS) sorted[i] = keys[i];
+}
+
+static_assert(FEW_INPUTS <= 1 << 2 * DIGIT_BITS, "a row and a position have 32 bits");
+
 // Placing the rows of units that come several times: each is the sum of its inputs in their order, added in
 // the type that sums are made in and rounded once, as on the CPU; no atomics. A row that comes once is
 // copied.
 
-// The inputs of all rows, by sorted keys (sort.h): those of a row follow each other.
+// The inputs of all rows, by sorted keys: those of a row follow each other.
 template <class T>
 struct SummedInputs {
     using Sum = typename Type<T>::Sum;
@@ -202,41 +251,6 @@ ZENC_DEVICE T* row_address(const Places<Mapping>& places, const i64* slots, cons
     return places.template address<T>(places.geometry.part_of(slot), row);
 }
 
-// Those of the `distinct` rows that are not popular, from sorted keys and where those of each row begin.
-// `slots` are those of the inputs.
-//
-// Reads each input once and 8 bytes of key for it, writes each row once; reads 40 bytes a row.
-template <class T, class Mapping>
-ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
-                              const T* values, i64 divisor, const u64* sorted, i64 shift, const u64* starts,
-                              const u64* distinct_) {
-    const Places<Mapping> places{geometry, parts};
-    const SummedInputs<T> inputs(sorted, shift, values, geometry.width, divisor);
-    const u64 distinct = *distinct_;
-    ZENC_SHARED(u64, keys, THREADS);
-    ZENC_SHARED(u64, numbers, THREADS);
-    ZENC_SHARED(T*, addresses, THREADS);
-    const u64 fair = ceil_divide(distinct, gridDim.x);
-    const u64 tile = fair < THREADS ? fair : THREADS;
-    for (u64 first = blockIdx.x * tile; first < distinct; first += gridDim.x * tile) {
-        const u64 rows = distinct - first < tile ? distinct - first : tile;
-        if (const u64 row = first + threadIdx.x; threadIdx.x < rows) {  // each thread finds one
-            keys[threadIdx.x] = starts[row];
-            numbers[threadIdx.x] = starts[row + 1] - starts[row];
-            addresses[threadIdx.x] = row_address(places, slots, inputs, row, starts[row]);
-        }
-        __syncthreads();
-        for_each_range(inputs.width, [&](u64 column, u64 columns) {
-            const ColumnThreads threads(columns, WARP);
-            for (u64 row = threads.number(); row < rows; row += threads.in_block())
-                if (numbers[row] <= MOST_INPUTS)
-                    for (u64 i = column + threads.column(); i < column + columns; i += threads.size)
-                        addresses[row][i] = inputs.sum(keys[row], numbers[row], i);
-        });
-        __syncthreads();
-    }
-}
-
 // The sum of n inputs in some columns, by the block: all threads load, and those of the first input add what
 // the others have loaded. The next inputs are under way meanwhile.
 template <class T>
@@ -275,19 +289,44 @@ ZENC_DEVICE void sum_by_block(const SummedInputs<T>& inputs, u64 first, u64 n, u
     if (mine && threads.number() == 0) to[column + threads.column()] = Type<T>::round(sum);
 }
 
-// The popular rows, as place_summed does the others. Reads and writes the same, by blocks.
+// The `distinct` rows, from sorted keys and where those of each row begin. `slots` are those of the inputs.
+//
+// Reads each input once and 8 bytes of key for it, writes each row once; reads 40 bytes a row.
 template <class T, class Mapping>
-ZENC_DEVICE void place_popular(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
-                               const T* values, i64 divisor, const u64* keys, i64 shift, const u64* starts,
-                               const u64* popular) {
+ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
+                              const T* values, i64 divisor, const u64* sorted, i64 shift, const u64* starts,
+                              const u64* distinct_, const u64* popular) {
     const Places<Mapping> places{geometry, parts};
-    const SummedInputs<T> inputs(keys, shift, values, geometry.width, divisor);
-    for (u64 i = blockIdx.x; i < popular[0]; i += gridDim.x) {
+    const SummedInputs<T> inputs(sorted, shift, values, geometry.width, divisor);
+    for (u64 i = blockIdx.x; i < popular[0]; i += gridDim.x) {  // first, since these take longest
         const u64 row = popular[1 + i];
         T* const to = row_address(places, slots, inputs, row, starts[row]);
         for_each_range(inputs.width, [&](u64 column, u64 columns) {
             sum_by_block(inputs, starts[row], starts[row + 1] - starts[row], column, columns, to);
         });
+    }
+    const u64 distinct = *distinct_;
+    ZENC_SHARED(u64, keys, THREADS);
+    ZENC_SHARED(u64, numbers, THREADS);
+    ZENC_SHARED(T*, addresses, THREADS);
+    const u64 fair = ceil_divide(distinct, gridDim.x);
+    const u64 tile = fair < THREADS ? fair : THREADS;
+    for (u64 first = blockIdx.x * tile; first < distinct; first += gridDim.x * tile) {
+        const u64 rows = distinct - first < tile ? distinct - first : tile;
+        if (const u64 row = first + threadIdx.x; threadIdx.x < rows) {  // each thread finds one
+            keys[threadIdx.x] = starts[row];
+            numbers[threadIdx.x] = starts[row + 1] - starts[row];
+            addresses[threadIdx.x] = row_address(places, slots, inputs, row, starts[row]);
+        }
+        __syncthreads();
+        for_each_range(inputs.width, [&](u64 column, u64 columns) {
+            const ColumnThreads threads(columns, WARP);
+            for (u64 row = threads.number(); row < rows; row += threads.in_block())
+                if (numbers[row] <= MOST_INPUTS)
+                    for (u64 i = column + threads.column(); i < column + columns; i += threads.size)
+                        addresses[row][i] = inputs.sum(keys[row], numbers[row], i);
+        });
+        __syncthreads();
     }
 }
 

@@ -96,17 +96,20 @@ ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* 
     }
 }
 
-// Sets the bits of the occupied units of all parts in a bitmap over units, which is cleared.
+// Sets the bits of the occupied units of all parts in a bitmap over units, which is cleared, and ranks it if
+// there is `work`.
 template <class Mapping>
-ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* segments, u64* bitmap) {
+ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* segments, const Segment* found,
+                            u64* work) {
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         RowBatches batch(segments[part], 1);
         while (batch.next()) {
             if (!batch.has_row()) continue;
             const u64 unit = geometry.mapping.unit(geometry.first_slot(part) + 64 * batch.word + batch.bit);
-            atomicOr(bitmap + unit / 64, 1ULL << (unit % 64));
+            atomicOr(found->bitmap + unit / 64, 1ULL << (unit % 64));
         }
     });
+    rank_by_last_block(*found, work);
 }
 
 // The occupied units and their rows, from a bitmap of them with its ranks: row by row of the result.

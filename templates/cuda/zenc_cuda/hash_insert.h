@@ -51,27 +51,19 @@ private:
     }
 };
 
-// Puts n units into the memory, and slots_out[i] = slot of ids[i]; *status as of mark_units. The bitmap, of
-// which only bits of units without room are set, is cleared before.
+// Puts n units into the memory; slots and status as of for_each_unit. The bitmap, of which only bits of units
+// without room are set, is cleared before.
 //
 // Reads 8 bytes and an entry of the tables a unit, and up to K cells; writes 8 bytes and a cell.
 template <int K>
 ZENC_DEVICE void collect_units(const Geometry<HierarchicalHash<K>>& geometry, const i64* ids, i64 n,
-                               u64* cells, i64 parallel, i64 serial, u64* bitmap, i64* slots_out,
+                               u64* cells, i64 parallel, i64 serial, const Segment* marked, i64* slots_out,
                                u64* status) {
     const Collection memory(cells, geometry.parts, parallel, serial);
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
-        const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
-        if (unit >= geometry.units) {
-            atomicMin(status, i);
-            slots_out[i] = 0;
-            continue;
-        }
-        const u64 part = geometry.mapping.part(unit);
-        const u64 slot = geometry.mapping.slot(part, unit);
-        slots_out[i] = static_cast<i64>(slot);
-        if (!memory.insert(geometry.mapping.family, part, unit)) set_bit(bitmap, geometry.bit_of(slot));
-    }
+    for_each_unit(geometry, ids, n, slots_out, status, [&](u64 unit, u64 slot) {
+        if (!memory.insert(geometry.mapping.family, geometry.part_of(slot), unit))
+            set_bit(marked->bitmap, geometry.bit_of(slot));
+    });
 }
 
 // Sets the bits of all units in the memory. Row y of the grid has part y.
@@ -79,15 +71,16 @@ ZENC_DEVICE void collect_units(const Geometry<HierarchicalHash<K>>& geometry, co
 // Reads the filled cells, and an entry of the tables for each unit; sets a bit a unit.
 template <int K>
 ZENC_DEVICE void mark_collected(const Geometry<HierarchicalHash<K>>& geometry, u64* cells, i64 parallel,
-                                i64 serial, u64* bitmap) {
+                                i64 serial, const Segment* marked, u64* work) {
     const Collection memory(cells, geometry.parts, parallel, serial);
     const u32* const local_of = geometry.mapping.tables.local_of;
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         const u32* const row = memory.row(part);
-        u64* const words = bitmap + part * geometry.part_words;
+        u64* const words = marked->bitmap + part * geometry.part_words;
         for (u64 i = thread_of_row(); i < memory.filled(part); i += threads_of_row())
             if (row[i] != 0) set_bit(words, local_of[row[i] - 1]);
     });
+    rank_by_last_block(*marked, work);
 }
 
 }  // namespace zenc

@@ -44,7 +44,7 @@ struct Places {
 };
 
 // Marking: a bit for every occupied slot, from unit ids or from the values of a dense tensor. The bitmap of
-// all parts is cleared before.
+// all parts, which is one segment, is cleared before. Where there is `work` it is ranked, too.
 
 // A popular unit is asked for first: its atomics would wait for each other.
 ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
@@ -53,24 +53,30 @@ ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
     if ((load_relaxed(word) & mask) == 0) atomicOr(word, mask);
 }
 
-// Sets the bits of the slots of n units, and slots_out[i] = slot of ids[i]. *status, which is ~0 before,
-// becomes the smallest i whose id is out of range; its slot is 0.
-//
-// Reads 8 and writes 8 bytes a unit, and reads and sets a bit.
-template <class Mapping>
-ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i64 n, u64* bitmap,
-                            i64* slots_out, u64* status) {
+// slots_out[i] = slot of ids[i], and visit(unit, slot). *status, which is 0 before, becomes the complement
+// of the smallest i whose id is out of range; its slot is 0.
+template <class Mapping, class Visit>
+ZENC_DEVICE void for_each_unit(const Geometry<Mapping>& geometry, const i64* ids, i64 n, i64* slots_out,
+                               u64* status, Visit visit) {
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
         const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
-        if (unit >= geometry.units) {
-            atomicMin(status, i);
-            slots_out[i] = 0;
-            continue;
-        }
-        const u64 slot = geometry.slot_of(unit);
+        const bool there = unit < geometry.units;
+        const u64 slot = there ? geometry.slot_of(unit) : 0;
         slots_out[i] = static_cast<i64>(slot);
-        set_bit(bitmap, geometry.bit_of(slot));
+        if (there)
+            visit(unit, slot);
+        else
+            atomicMax(status, ~i);
     }
+}
+
+// Sets the bits of the slots of n units. Reads 8 and writes 8 bytes a unit, and reads and sets a bit.
+template <class Mapping>
+ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i64 n, const Segment* marked,
+                            i64* slots_out, u64* status, u64* work) {
+    for_each_unit(geometry, ids, n, slots_out, status,
+                  [&](u64, u64 slot) { set_bit(marked->bitmap, geometry.bit_of(slot)); });
+    rank_by_last_block(*marked, work);
 }
 
 // Not 0 if anything in a vector of Bits is neither +0 nor -0.
@@ -138,14 +144,16 @@ ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, Vector* tensor, u6
 //
 // Reads the tensor once, of an occupied row often only the beginning. Sets a bit a row.
 template <class T, class Mapping>
-ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, T* tensor, bool clears, u64* bitmap) {
+ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, T* tensor, bool clears, const Segment* marked,
+                            u64* work) {
     using Bits = typename Type<T>::Bits;
     const u64 row_bytes = geometry.width * sizeof(T);
     if ((row_bytes | reinterpret_cast<u64>(tensor)) % sizeof(uint4) == 0)
         mark_rows<Bits>(geometry, reinterpret_cast<uint4*>(tensor), row_bytes / sizeof(uint4), clears,
-                        bitmap);
+                        marked->bitmap);
     else
-        mark_rows<Bits>(geometry, reinterpret_cast<Bits*>(tensor), geometry.width, clears, bitmap);
+        mark_rows<Bits>(geometry, reinterpret_cast<Bits*>(tensor), geometry.width, clears, marked->bitmap);
+    rank_by_last_block(*marked, work);
 }
 
 // Placing: the values of marked units, moved to where their parts keep them, in the order of their slots.

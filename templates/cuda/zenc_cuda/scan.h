@@ -132,20 +132,40 @@ ZENC_DEVICE u64 store_words(const Segment& to, u64 at, u64 word, u64 tile, u64* 
     return before;
 }
 
-// The ranks of all segments. Segment i scans in the words from work + i * work_words on, which are 0 before:
-// scan_words(words_ranked(slots)) of them.
+// By all blocks that call it, in words that are 0 before: scan_words(words_ranked(slots)) of them.
+ZENC_DEVICE void rank_one(const Segment& segment, u64* work) {
+    const u64 words = words_of(segment.slots), ranked = words_ranked(segment.slots);
+    scan<u32>(
+        ranked, work, [&](u64 w) { return w < words ? population(segment.bitmap[w]) : 0; },
+        [&](u64 w, u64 sum) { store_ranks(segment.ranks, w, ranked, sum); });
+}
+
+// The ranks of all segments. Segment i scans in the words from work + i * work_words on.
 //
 // Reads 64 bytes of bitmap and writes 8 of ranks for every 512 slots.
 ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words) {
-    for_each_segment(n, [&](u64 i) {
-        const u64* const bitmap = segments[i].bitmap;
-        u64* const ranks = segments[i].ranks;
-        const u64 words = words_of(segments[i].slots), ranked = words_ranked(segments[i].slots);
-        scan<u32>(
-            ranked, work + i * static_cast<u64>(work_words),
-            [&](u64 w) { return w < words ? population(bitmap[w]) : 0; },
-            [&](u64 w, u64 sum) { store_ranks(ranks, w, ranked, sum); });
-    });
+    for_each_segment(n, [&](u64 i) { rank_one(segments[i], work + i * static_cast<u64>(work_words)); });
+}
+
+// Whether this block is the last of `blocks` to come here, and so finds what all of them have written;
+// `arrived` is 0 before.
+ZENC_DEVICE bool is_last_block(u64* arrived, u64 blocks) {
+    ZENC_SHARED(u64, before, 1);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        before[0] = atomicAdd(arrived, 1ULL);
+        __threadfence();
+    }
+    __syncthreads();
+    return before[0] + 1 == blocks;
+}
+
+// The ranks of a bitmap that this kernel has set the bits of, by its last block; unless there is no `work`,
+// whose words are 0 before: work_of_last_block(slots) of them.
+ZENC_DEVICE void rank_by_last_block(const Segment& marked, u64* work) {
+    if (work != nullptr && is_last_block(work, static_cast<u64>(gridDim.x) * gridDim.y))
+        rank_one(marked, work + 1);
 }
 
 }  // namespace zenc

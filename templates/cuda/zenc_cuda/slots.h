@@ -125,33 +125,29 @@ ZENC_DEVICE void fill(const Segment* from, const Segment* to, i64 n) {
 // `raised` is 0 until anything does not fit: then the call is made again, and what it does until then must
 // only stay inside of its memory.
 
-// Raises if a word is not what it should be.
-ZENC_DEVICE void raise(const Expected* words, i64 n, u64* raised) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
-        if (*words[i].word != words[i].right) atomicOr(raised, 1ULL);
-}
-
-// Raises if a segment, which is marked and ranked, has more slots than room.
-ZENC_DEVICE void weigh(const Segment* segments, i64 n, u64* raised) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
-        if (const Slots slots(segments[i]); slots.below(slots.words) > segments[i].count)
-            atomicOr(raised, 1ULL);
-}
-
-// Writes how many slots segments have. Once `raised` they have none, as if they had never been marked.
+// Raises unless all segments, which are marked and ranked, have room, and words are what they should be. Then
+// writes how many slots segments have; once `raised` they have none, as if they had never been marked. By one
+// block, since nothing else is to be done.
 //
-// Writes 8 bytes a segment; bitmap and ranks if raised.
-ZENC_DEVICE void admit(const Segment* segments, i64 n, const u64* raised_) {
-    const bool raised = *raised_ != 0;
-    for_each_segment(n, [&](u64 i) {
+// Reads 16 bytes a segment and a word, writes 8 a segment; bitmap and ranks if raised.
+ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i64 m, u64* raised) {
+    bool wrong = false;
+    for (u64 i = threadIdx.x; i < static_cast<u64>(m); i += THREADS)
+        wrong |= *words[i].word != words[i].right;
+    for (u64 i = threadIdx.x; i < static_cast<u64>(n); i += THREADS) {
         const Slots slots(segments[i]);
-        if (thread_of_row() == 0) *segments[i].actual = raised ? 0 : slots.below(slots.words);
-        if (!raised) return;
-        for (u64 w = thread_of_row(); w < slots.words; w += threads_of_row()) segments[i].bitmap[w] = 0;
-        // The last rank of a part may be the first of the next one.
-        for (u64 k = thread_of_row(); k < ranks_of(segments[i].slots); k += threads_of_row())
-            atomicExch(segments[i].ranks + k, 0ULL);
-    });
+        *segments[i].actual = slots.below(slots.words);
+        wrong |= *segments[i].actual > segments[i].count;
+    }
+    if (wrong) atomicOr(raised, 1ULL);
+    __syncthreads();
+    if (load_relaxed(raised) == 0) return;
+    for (u64 i = 0; i < static_cast<u64>(n); ++i) {
+        if (threadIdx.x == 0) *segments[i].actual = 0;
+        for (u64 w = threadIdx.x; w < words_of(segments[i].slots); w += THREADS) segments[i].bitmap[w] = 0;
+        for (u64 k = threadIdx.x; k < ranks_of(segments[i].slots); k += THREADS) segments[i].ranks[k] = 0;
+        __syncthreads();  // the last rank of a part may be the first of the next one
+    }
 }
 
 // Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole.

@@ -7,8 +7,6 @@
 
 namespace zenc {
 
-static const Kernel RAISE("zenc_raise");
-static const Kernel WEIGH("zenc_weigh");
 static const Kernel ADMIT("zenc_admit");
 
 class Capacity {
@@ -35,21 +33,11 @@ public:
         gather(queue_, {literal(signature, agreed_ + 1), literal(~signature, agreed_ + 2)});
     }
 
-    // Raises unless segments, which are marked and ranked, have room.
-    void weigh(const Segments& segments) {
-        queue_.launch(WEIGH, Queue::blocks_for(segments.size()), 1, segments, number_of(segments), raised());
-    }
-
-    // Writes how many slots segments have: none once it is raised.
-    void admit(const Segments& segments) {
-        queue_.launch(ADMIT, Queue::blocks_for(most_words(segments) + 1), rows_for(segments.size()), segments,
-                      number_of(segments), raised());
-    }
-
-    // Raises if a word on the device is not what it should be.
-    void expect(const std::vector<Expected>& words) {
-        if (words.empty()) return;
-        queue_.launch(RAISE, Queue::blocks_for(words.size()), 1, words, static_cast<i64>(words.size()),
+    // Raises unless segments, which are marked and ranked, have room, and words on the device are what they
+    // should be. Then writes how many slots segments have: none once it is raised.
+    void admit(const Segments& segments, const std::vector<Expected>& words = {}) {
+        if (segments.empty() && words.empty()) return;
+        queue_.launch(ADMIT, 1, 1, segments, number_of(segments), words, static_cast<i64>(words.size()),
                       raised());
     }
 
@@ -59,7 +47,7 @@ public:
         if (group.size == 1) return;
         all_reduce_max(queue_, group, agreed_, AGREED);
         const u64 signature = queue_.call.signature;
-        expect({{agreed_ + 1, signature}, {agreed_ + 2, ~signature}});
+        admit({}, {{agreed_ + 1, signature}, {agreed_ + 2, ~signature}});
     }
 
 private:

@@ -47,8 +47,7 @@ public:
         if (way == Way::PLACE)
             pack_.admit(roomy);
         else
-            capacity_.weigh(roomy);
-        capacity_.admit(roomy);
+            capacity_.admit(roomy);
     }
 
 private:

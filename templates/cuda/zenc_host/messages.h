@@ -226,9 +226,9 @@ private:
 
     void look_at(const Watched& each, u64 found) {
         if (found == each.right || !queue_.ok()) return;
-        queue_.call.detail = static_cast<i64>(found);
+        queue_.call.detail = static_cast<i64>(each.otherwise == BAD_UNIT ? ~found : found);
         if (each.otherwise == BAD_UNIT)
-            fail(queue_.call, BAD_UNIT, -1, "the unit id at position %llu is out of range", found);
+            fail(queue_.call, BAD_UNIT, -1, "the unit id at position %llu is out of range", ~found);
         else
             fail(queue_.call, each.otherwise, each.peer,
                  "part %lld from rank %lld is not the segment that was announced", each.part, each.peer);

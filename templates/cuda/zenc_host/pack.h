@@ -14,18 +14,18 @@ namespace zenc {
 static const Kernel COLLECT_UNITS("zenc_collect_units");
 static const Kernel MARK_COLLECTED("zenc_mark_collected");
 
-// Sets the bits of the call's ids in the bitmap of all parts, which is cleared; slots [n] and *status are
-// those of zenc_mark_units.
-inline void collect_units(Queue& queue, u64* bitmap, i64* slots, u64* status) {
+// Sets the bits of the call's ids in `marked`, which is cleared; slots [n], *status and work are those of
+// zenc_mark_units.
+inline void collect_units(Queue& queue, const Segment& marked, i64* slots, u64* status, u64* work) {
     const Call& call = queue.call;
     const u64 n = static_cast<u64>(call.n), rows = queue.partition.parts;
     const HashRows memory_of(call.r1, call.r2, n, rows);
     u64* const memory = queue.allocate<u64>(memory_of.words(rows));
     queue.clear(memory, 8 * memory_of.words(rows));
     queue.launch(COLLECT_UNITS, Queue::blocks_for(n), 1, queue.partition, call.ids, call.n, memory,
-                 memory_of.parallel, memory_of.serial, bitmap, slots, status);
+                 memory_of.parallel, memory_of.serial, Segments{marked}, slots, status);
     queue.launch(MARK_COLLECTED, Queue::blocks_for(memory_of.cells()), rows_for(rows), queue.partition,
-                 memory, memory_of.parallel, memory_of.serial, bitmap);
+                 memory, memory_of.parallel, memory_of.serial, Segments{marked}, work);
     queue.release(memory, memory_of.words(rows));
 }
 
@@ -33,7 +33,6 @@ static const Kernel MARK_UNITS("zenc_mark_units");
 static const Kernel MARK_DENSE("zenc_mark_dense", Typed::YES);
 static const Kernel PLACE_ONCE("zenc_place_once", Typed::YES);
 static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::YES);
-static const Kernel PLACE_POPULAR("zenc_place_popular", Typed::YES);
 static const Kernel PLACE_DENSE("zenc_place_dense", Typed::YES);
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::YES);
 
@@ -48,8 +47,7 @@ public:
 
     // The bitmap of all parts and its ranks; of what is packed in one pass, the memory for them.
     void mark() {
-        const u64 words = queue_.partition.parts * part_words_, work = scan_words(words_ranked(64 * words));
-        const u64 ranks = ranks_bytes() / 8;
+        const u64 words = queue_.partition.parts * part_words_, ranks = ranks_bytes() / 8;
         ranks_ = queue_.allocate<u64>(ranks + words);
         bitmap_ = ranks_ + ranks;
         queue_.keep_for_bitmaps({reinterpret_cast<u8*>(bitmap_), 8 * words});
@@ -59,12 +57,12 @@ public:
         whole_.bitmap = bitmap_;
         whole_.ranks = ranks_;
         whole_.slots = whole_.count = 64 * words;
+        u64* const work = work_to_rank(queue_, whole_);
         if (queue_.call.ids != nullptr)
-            mark_units();
+            mark_units(work);
         else
-            mark_dense();
-        queue_.launch(RANK, Queue::blocks_for_tiles(words, SCAN_TILE), 1, Segments{whole_}, i64{1},
-                      queue_.allocate_cleared<u64>(work), work);
+            mark_dense(work);
+        if (work == nullptr) rank(queue_, {whole_});
     }
 
     // Gives the segment of part segment.part its bitmap and ranks.
@@ -110,17 +108,19 @@ public:
         for (const Held* held : parts) most = held->at.count > most ? held->at.count : most;
     }
 
-    // On the device: the smallest position of an id that is out of range, or ~0. Null for a dense tensor.
+    // On the device: the complement of the smallest position of an id that is out of range, or 0. Null for a
+    // dense tensor.
     const u64* status() const { return status_; }
 
-    // Before values are placed in capacity mode: all of them have room, or no part has any.
-    void admit(const Segments& parts) {
-        if (is_one_pass()) return capacity_.weigh(parts);
+    // Before values are placed in capacity mode: all of `parts` have room, or none has any rows.
+    void admit(Segments parts) {
+        if (is_one_pass()) return capacity_.admit(parts);
         whole_.actual = queue_.allocate<u64>(1);
         if (!queue_.ok()) return;
-        if (status_ != nullptr) capacity_.expect({{status_, ~0ULL}});
-        capacity_.weigh(parts);
-        capacity_.admit({whole_});
+        parts.push_back(whole_);
+        std::vector<Expected> ids;
+        if (status_ != nullptr) ids.push_back({status_, 0});
+        capacity_.admit(parts, ids);
     }
 
     // The values of the segments of all parts, whose counts are known, or their room.
@@ -152,25 +152,24 @@ private:
             place_summed(parts, rows);
     }
 
-    void mark_units() {
+    void mark_units(u64* work) {
         const Call& call = queue_.call;
         const u64 n = static_cast<u64>(call.n);
-        u64* const status = queue_.allocate<u64>(1);
-        queue_.fill(status, 0xFF, sizeof *status);
+        u64* const status = queue_.allocate_cleared<u64>(1);
         status_ = status;
         slots_ = queue_.allocate<i64>(n);
         if (call.tables != nullptr)
-            collect_units(queue_, bitmap_, slots_, status);
+            collect_units(queue_, whole_, slots_, status, work);
         else
-            queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, queue_.partition, call.ids, call.n, bitmap_,
-                          slots_, status);
+            queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, queue_.partition, call.ids, call.n,
+                          Segments{whole_}, slots_, status, work);
     }
 
-    void mark_dense() {
+    void mark_dense(u64* work) {
         const Call& call = queue_.call;
         const u64 values = static_cast<u64>(call.units) * static_cast<u64>(call.width);
         queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, queue_.partition, call.values,
-                      keeps_absent(call), bitmap_);
+                      keeps_absent(call), Segments{whole_}, work);
     }
 
     void place_once(const Segments& parts) const {
@@ -183,18 +182,17 @@ private:
     // There are `most` rows, or fewer in capacity mode.
     void place_summed(const Segments& parts, u64 most) const {
         const Call& call = queue_.call;
-        const Grouped by_row = group(queue_, parts, slots_, most);
+        Grouping grouping(queue_, parts, slots_, most);
+        const Grouped& by_row = grouping.by_row;
         const u64* const distinct = capacity_.on() ? whole_.actual : ranks_ + ranks_of(whole_.slots) - 1;
-        const u64 width = static_cast<u64>(call.width), rows = rows_for(ceil_divide(width, SUM_COLUMNS));
-        const u64 lanes = width < 32 ? width : 32;
-        queue_.launch(PLACE_SUMMED, Queue::blocks_for(lanes * most), rows, queue_.partition, parts, slots_,
-                      call.values, call.divisor, by_row.keys, by_row.shift, by_row.starts, distinct);
-        if (const u64 popular = popular_words(static_cast<u64>(call.n)) - 1)
-            queue_.launch(PLACE_POPULAR, popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS, rows,
-                          queue_.partition, parts, slots_, call.values, call.divisor, by_row.keys,
-                          by_row.shift, by_row.starts, by_row.popular);
-        queue_.release(by_row.keys, static_cast<u64>(call.n));
-        queue_.release(by_row.starts, most + 1);
+        const u64 width = static_cast<u64>(call.width), lanes = width < 32 ? width : 32;
+        const u64 popular = popular_words(static_cast<u64>(call.n)) - 1,
+                  blocks = Queue::blocks_for(lanes * most);
+        const u64 for_popular = popular < POPULAR_BLOCKS ? popular : POPULAR_BLOCKS;
+        queue_.launch(PLACE_SUMMED, blocks < for_popular ? for_popular : blocks,
+                      rows_for(ceil_divide(width, SUM_COLUMNS)), queue_.partition, parts, slots_, call.values,
+                      call.divisor, by_row.keys, by_row.shift, by_row.starts, distinct, by_row.popular);
+        grouping.release();
     }
 
     void place_dense(const Segments& parts) const {

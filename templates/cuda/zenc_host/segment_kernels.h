@@ -19,6 +19,11 @@ inline void rank(Queue& queue, const Segments& segments) {
                  number_of(segments), work, words);
 }
 
+// Work space for a kernel that ranks what it marks; null if that has many slots.
+inline u64* work_to_rank(Queue& queue, const Segment& marked) {
+    return queue.allocate_cleared<u64>(work_of_last_block(marked.slots));
+}
+
 static const Kernel ENCODE_INDEX("zenc_encode_index");
 static const Kernel DECODE_INDEX("zenc_decode_index");
 
@@ -135,9 +140,10 @@ inline Segment find_units(Queue& queue, const Segments& parts) {
     found.bitmap = queue.allocate_bitmap(words_of(found.slots));
     found.ranks = queue.allocate<u64>(ranks_of(found.slots));
     queue.clear(found.bitmap, 8 * words_of(found.slots));
+    u64* const work = work_to_rank(queue, found);
     queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), queue.partition, parts,
-                 found.bitmap);
-    rank(queue, {found});
+                 Segments{found}, work);
+    if (work == nullptr) rank(queue, {found});
     return found;
 }
 
@@ -153,6 +159,7 @@ inline void expand_units(Queue& queue, const Segments& parts) {
                  call.values_out);
 }
 
+static const Kernel GROUP_FEW("zenc_group_few");
 static const Kernel MAKE_KEYS("zenc_make_keys");
 static const Kernel DIGIT_COUNTS("zenc_digit_counts");
 static const Kernel SCAN("zenc_scan");
@@ -167,66 +174,61 @@ struct Grouped {
     u64* popular;  // the number of rows of more than MOST_INPUTS inputs, and they
 };
 
-// Sorts n keys by the bits of the row, as many as numbers below `distinct` have. Needs 16 bytes a key, and an
-// eighth of that for counts.
-class Sorter {
+// The inputs in `slots` [n], which have `distinct` rows, or fewer, in the segments of `parts`.
+class Grouping {
 public:
-    Sorter(Queue& queue, u64 n, u64 shift, u64 distinct)
-        : queue_(queue),
-          n_(n),
-          shift_(shift),
-          passes_(ceil_divide(bits_below(distinct), DIGIT_BITS)),
-          work_words_(scan_words(digit_words(n))) {
-        keys_ = queue.allocate<u64>(n);
-        other_ = queue.allocate<u64>(n);
-        counts_ = queue.allocate<u64>(digit_words(n));
-        work_ = queue.allocate<u64>(passes_ * work_words_);
-        queue.clear(work_, 8 * passes_ * work_words_);
+    Grouping(Queue& queue, const Segments& parts, const i64* slots, u64 distinct)
+        : queue_(queue), n_(static_cast<u64>(queue.call.n)), distinct_(distinct) {
+        const u64 shift = bits_below(n_), bits = bits_below(distinct);
+        if (shift + bits > 64)
+            fail(queue.call, OUT_OF_MEMORY, -1, "%llu units are too many, of which some come several times",
+                 n_);
+        by_row = {queue.allocate<u64>(n_), shift, queue.allocate<u64>(distinct + 1),
+                  queue.allocate<u64>(popular_words(n_))};
+        if (n_ <= FEW_INPUTS)
+            queue.launch(GROUP_FEW, 1, 1, queue.partition, parts, slots, n_, shift, by_row.keys,
+                         by_row.starts, by_row.popular);
+        else
+            group_many(parts, slots, ceil_divide(bits, DIGIT_BITS));
     }
 
-    u64* keys() const { return keys_; }
-
-    // All but the keys.
+    // Nothing uses them any more.
     void release() {
-        queue_.release(other_, n_);
-        queue_.release(counts_, digit_words(n_));
-        queue_.release(work_, passes_ * work_words_);
+        queue_.release(by_row.keys, n_);
+        queue_.release(by_row.starts, distinct_ + 1);
     }
 
-    void sort() {
-        for (u64 pass = 0; pass < passes_; ++pass)
-            sort_by(shift_ + pass * DIGIT_BITS, work_ + pass * work_words_);
-    }
+    Grouped by_row;
 
 private:
-    void sort_by(u64 bit, u64* work) {
+    // Needs 8 more bytes a key, and a quarter of that for counts.
+    void group_many(const Segments& parts, const i64* slots, u64 digits) {
+        const u64 counted = digit_words(n_), work_words = scan_words(counted);
+        u64* other = queue_.allocate<u64>(n_);
+        u64* const counts = queue_.allocate<u64>(counted);
+        u64* const work = queue_.allocate_cleared<u64>(digits * work_words);
+        queue_.launch(MAKE_KEYS, Queue::blocks_for(n_), 1, queue_.partition, parts, slots, n_, by_row.shift,
+                      by_row.keys);
+        for (u64 digit = 0; digit < digits; ++digit) {
+            sort_by(by_row.shift + digit * DIGIT_BITS, other, counts, work + digit * work_words);
+            std::swap(by_row.keys, other);
+        }
+        queue_.release(other, n_);
+        queue_.release(counts, counted);
+        queue_.clear(by_row.popular, 8);
+        queue_.launch(ROW_STARTS, Queue::blocks_for(n_), 1, by_row.keys, n_, by_row.shift, by_row.starts,
+                      by_row.popular);
+    }
+
+    void sort_by(u64 bit, u64* to, u64* counts, u64* work) {
         const u64 blocks = Queue::blocks_for_tiles(n_, SORT_TILE), numbers = digit_words(n_);
-        queue_.launch(DIGIT_COUNTS, blocks, 1, keys_, n_, bit, counts_);
-        queue_.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, counts_, numbers, work);
-        queue_.launch(SORT_BY_DIGIT, blocks, 1, keys_, n_, bit, counts_, other_);
-        std::swap(keys_, other_);
+        queue_.launch(DIGIT_COUNTS, blocks, 1, by_row.keys, n_, bit, counts);
+        queue_.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, counts, numbers, work);
+        queue_.launch(SORT_BY_DIGIT, blocks, 1, by_row.keys, n_, bit, counts, to);
     }
 
     Queue& queue_;
-    const u64 n_, shift_, passes_, work_words_;
-    u64 *keys_, *other_, *counts_, *work_;
+    const u64 n_, distinct_;
 };
-
-// The inputs in `slots` [n], which have `distinct` rows, or fewer, in the segments of `parts` .
-inline Grouped group(Queue& queue, const Segments& parts, const i64* slots, u64 distinct) {
-    const Call& call = queue.call;
-    const u64 n = static_cast<u64>(call.n), shift = bits_below(n);
-    if (shift + bits_below(distinct) > 64)
-        fail(queue.call, OUT_OF_MEMORY, -1, "%llu units are too many, of which some come several times", n);
-    Sorter sorter(queue, n, shift, distinct);
-    queue.launch(MAKE_KEYS, Queue::blocks_for(n), 1, queue.partition, parts, slots, n, shift, sorter.keys());
-    sorter.sort();
-    sorter.release();
-    const Grouped made = {sorter.keys(), shift, queue.allocate<u64>(distinct + 1),
-                          queue.allocate<u64>(popular_words(n))};
-    queue.clear(made.popular, 8);
-    queue.launch(ROW_STARTS, Queue::blocks_for(n), 1, made.keys, n, shift, made.starts, made.popular);
-    return made;
-}
 
 }  // namespace zenc

@@ -42,7 +42,7 @@ public:
         }
         pack_.pack_values(packed_);
         if (const u64* const status = pack_.status(); status != nullptr && !capacity_.on())
-            jobs_.watch({status, ~0ULL, BAD_UNIT, -1, -1});
+            jobs_.watch({status, 0, BAD_UNIT, -1, -1});
     }
 
     // Opens a phase, in which messages are asked to be in `format`.
@@ -218,7 +218,7 @@ private:
     // Whether the call has to be made again, on all ranks.
     void agree_on_capacity() {
         if (!queue_.ok()) return;
-        capacity_.expect(jobs_.watched());
+        capacity_.admit({}, jobs_.watched());
         capacity_.agree(group_);
     }
 

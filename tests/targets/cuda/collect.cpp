@@ -14,7 +14,9 @@ extern "C" void shape(double r1, double r2, u64 n, u64 parts, u64* out) {
 extern "C" i64 collect(Call* call, i64 parts, u64* bitmap, i64* slots, u64* status) {
     Communicator alone;
     Queue queue(*call, alone, parts);
-    collect_units(queue, bitmap, slots, status);
+    Segment marked = {};
+    marked.bitmap = bitmap;
+    collect_units(queue, marked, slots, status, nullptr);
     CUevent event = nullptr;
     check(*call, api.cuEventCreate(&event, 0), "cuEventCreate");
     check(*call, api.cuEventRecord(event, static_cast<CUstream>(call->stream)), "cuEventRecord");

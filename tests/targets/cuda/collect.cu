@@ -9,15 +9,16 @@ ZENC_DEVICE Geometry<HierarchicalHash<K>> geometry(i64 units, i64 parts, u64* ta
     return {units, 1, parts, mapping};
 }
 
-#define KERNELS(K)                                                                                          \
-    ZENC_KERNEL(collect_units_##K, (i64 units, i64 parts, u64 * tables, const i64* ids, i64 n, u64* memory, \
-                                    i64 parallel, i64 serial, u64* bitmap, i64* slots, u64* status)) {      \
-        collect_units(geometry<K>(units, parts, tables), ids, n, memory, parallel, serial, bitmap, slots,   \
-                      status);                                                                              \
-    }                                                                                                       \
-    ZENC_KERNEL(mark_collected_##K, (i64 units, i64 parts, u64 * tables, u64 * memory, i64 parallel,        \
-                                     i64 serial, u64 * bitmap)) {                                           \
-        mark_collected(geometry<K>(units, parts, tables), memory, parallel, serial, bitmap);                \
+#define KERNELS(K)                                                                                        \
+    ZENC_KERNEL(collect_units_##K,                                                                        \
+                (i64 units, i64 parts, u64 * tables, const i64* ids, i64 n, u64* memory, i64 parallel,    \
+                 i64 serial, const Segment* marked, i64* slots, u64* status)) {                           \
+        collect_units(geometry<K>(units, parts, tables), ids, n, memory, parallel, serial, marked, slots, \
+                      status);                                                                            \
+    }                                                                                                     \
+    ZENC_KERNEL(mark_collected_##K, (i64 units, i64 parts, u64 * tables, u64 * memory, i64 parallel,      \
+                                     i64 serial, const Segment* marked, u64* work)) {                     \
+        mark_collected(geometry<K>(units, parts, tables), memory, parallel, serial, marked, work);        \
     }
 
 KERNELS(1)

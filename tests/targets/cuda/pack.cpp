@@ -62,7 +62,7 @@ extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* row
     }
     pack.pack_values(all);
     wait(call);
-    const u64 status = pack.status() == nullptr ? ~0ULL : word(call, pack.status());
+    const u64 status = pack.status() == nullptr ? ~0ULL : ~word(call, pack.status());
     Segments segments;
     bool had_room_for_all = true;
     for (Held& each : held) {

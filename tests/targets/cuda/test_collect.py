@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.emulator.device import Device
 from tests.support.packing import Packer
+from tests.support.pieces import Piece, ranks, ranks_of, rubbish, table, to_rank
 
 SOURCE = Path(__file__).with_name("collect.cu")
-FINE = (1 << 64) - 1
 FUNCTIONS = (1, 2, 3, 16)
 
 
@@ -40,12 +40,14 @@ def collect(device, tensors, ids, k, parallel, serial, blocks=2, seed=None) -> C
     g, tables = tensors.geometry, tensors.geometry.tables.keep
     cells = g.parts * (parallel + serial)
     memory = np.zeros(g.parts + -(-cells // 2), np.uint64)
-    bitmap, slots = np.zeros(g.words, np.uint64), np.full(len(ids), -1, np.int64)
-    status, shape = np.full(1, FINE, np.uint64), [memory, parallel, serial, bitmap]
+    marked = Piece(64 * g.words, np.zeros(g.words, np.uint64), rubbish(ranks_of(64 * g.words)))
+    bitmap, slots = marked.bitmap, np.full(len(ids), -1, np.int64)
+    status, shape = np.zeros(1, np.uint64), [memory, parallel, serial, table([marked])]
     inputs = [g.units, g.parts, tables, ids, len(ids), *shape, slots, status]
     device.launch(f"collect_units_{k}", (blocks, 1), inputs, seed=seed)
     late, rows = bitmap.copy(), max(g.parts - 1, 1)
-    device.launch(f"mark_collected_{k}", (blocks, rows), [g.units, g.parts, tables, *shape], seed=seed)
+    device.launch(f"mark_collected_{k}", (blocks, rows), [g.units, g.parts, tables, *shape, to_rank(marked.slots)], seed=seed)
+    assert np.array_equal(marked.ranks, ranks(bitmap))
     return Collected(memory, late, bitmap, slots, int(status[0]))
 
 
@@ -97,7 +99,7 @@ def test_what_is_collected_is_marked(collecting, hashing, at, k, units, parts, d
     parallel, serial = share(r1, len(ids), parts), share(r2, len(ids), parts)
     found = collect(collecting, tensors, ids, k, parallel, serial, blocks, seed)
     bitmap, slots = tensors.mark_slots(ids)
-    assert found.status == FINE
+    assert found.status == 0
     assert np.array_equal(found.slots, slots) and np.array_equal(found.bitmap, bitmap)
     check_memory(tensors, at, found, ids, parallel, serial)
 
@@ -134,7 +136,7 @@ def test_the_first_unit_out_of_range_is_named(collecting, hashing, at, bad):
     tensors = at.Tensors(hashing, hashing.geometry(10, 1, 2), at.DTYPES[0])
     found = collect(collecting, tensors, np.array([3, 9, bad, 0, bad]), 3, 5, 1)
     good = tensors.slots(np.array([3, 9, 0]))
-    assert found.status == 2 and found.slots.tolist() == [good[0], good[1], 0, good[2], 0]
+    assert found.status == (1 << 64) - 3 and found.slots.tolist() == [good[0], good[1], 0, good[2], 0]
 
 
 @pytest.mark.parametrize(("units", "parts"), [(1, 1), (63, 9), (700, 3), (700, 1)])

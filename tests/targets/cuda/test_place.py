@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.packing import MOST_INPUTS, Packer
+from tests.support.packing import FEW_INPUTS, MOST_INPUTS, Packer
 
 SHAPES = [
     (0, 1, 2),
@@ -171,6 +171,16 @@ def test_where_rows_become_popular(device, kernels_of, at, inputs):
         packer.seed, rng = seed, np.random.default_rng(seed)
         ids = rng.permutation(np.repeat([0, 1, 2], [inputs, 2, inputs]))
         check_units(packer, ids, drawn(dtype, len(ids), 64, rng), 1)
+
+
+@pytest.mark.parametrize(("n", "units"), [(2, 1), (300, 200), (5000, 4000), (FEW_INPUTS, FEW_INPUTS)])
+def test_one_block_groups_few_inputs_as_many_kernels_do(device, kernels_of, at, n, units):
+    kernels, rng = kernels_of("contiguous"), np.random.default_rng(n)
+    packer = Packer(device, at.Tensors(kernels, kernels.geometry(units, 1, 3), at.DTYPES[0]), seed=1)
+    marked = packer.mark_units(rng.permutation(popular_ids(units, n, rng)))
+    (keys, shift, starts, popular), (*others, listed) = marked.grouped(), marked.grouped(most_of_few=0)
+    assert all(np.array_equal(mine, other) for mine, other in zip((keys, shift, starts), others, strict=True))
+    assert popular[0] == listed[0] and set(popular[1 : 1 + popular[0]]) == set(listed[1 : 1 + listed[0]])
 
 
 @pytest.mark.parametrize("width", [4, 64, 999])
