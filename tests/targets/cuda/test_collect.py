@@ -46,7 +46,8 @@ def collect(device, tensors, ids, k, parallel, serial, blocks=2, seed=None) -> C
     inputs = [g.units, g.parts, tables, ids, len(ids), *shape, slots, status]
     device.launch(f"collect_units_{k}", (blocks, 1), inputs, seed=seed)
     late, rows = bitmap.copy(), max(g.parts - 1, 1)
-    device.launch(f"mark_collected_{k}", (blocks, rows), [g.units, g.parts, tables, *shape, to_rank(marked.slots)], seed=seed)
+    arguments = [g.units, g.parts, tables, *shape, to_rank(marked.slots)]
+    device.launch(f"mark_collected_{k}", (blocks, rows), arguments, seed=seed)
     assert np.array_equal(marked.ranks, ranks(bitmap))
     return Collected(memory, late, bitmap, slots, int(status[0]))
 
