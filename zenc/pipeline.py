@@ -38,6 +38,7 @@ from zenc.plan.requirements import able_candidates, ensure_all, nearest_allowed
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.rank_ir.text import ShownProgram
+from zenc.scheme.compression import Linear
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
@@ -177,9 +178,7 @@ def backend(
 
     With a ``capacity`` GPUs use capacity mode. Raises BuildError, VerificationError, TargetError, SynchronisationError.
     """
-    if artifact.plan.is_lossy:
-        message = f"scheme '{artifact.plan.scheme}' selects or encodes values, which the run time can't do yet"
-        raise BuildError(Diagnostic("no-compression", message, help="take a scheme without 'select' and 'as'"))
+    _ensure_able(artifact.plan)
     if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
         import torch
 
@@ -196,6 +195,17 @@ def backend(
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
     return CpuBackend(artifact.plan.scheme, program, kernels, ranks.transport, deadline, caution)  # kernels -> Backend
+
+
+def _ensure_able(plan: Plan) -> None:
+    """Raise BuildError (``no-compression``) for what of compression the run time can't do yet."""
+    coded = any(phase.code is not None for phase in plan.phases)
+    later = any(phase.select for phase in plan.phases[1:])
+    linear = any(isinstance(selection, Linear) for phase in plan.phases for selection in phase.select)
+    if coded or later or linear:
+        what = "encodes values" if coded else "selects within a call" if later else "selects by a linear map"
+        message = f"scheme '{plan.scheme}' {what}, which the run time can't do yet"
+        raise BuildError(Diagnostic("no-compression", message, help="take a scheme without"))
 
 
 def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:

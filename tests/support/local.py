@@ -16,6 +16,7 @@ from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.load import collective_of
 
 
 class _Mailboxes:
@@ -85,16 +86,18 @@ def collectives(
         group: Any = _NoGroup()
         communicator = Communicator(group, group, transport, Worker("test"))
         made_here = backend(artifact, torch.device("cpu"), communicator, deadline)
-        made.append(Collective(artifact, communicator, lambda _, made_here=made_here: made_here))
+        made.append(collective_of(artifact, communicator, lambda _, made_here=made_here: made_here))
     return made
 
 
 _POOL = ThreadPoolExecutor(max_workers=16)
 
 
-def run_all(ranks: list[Collective], tensors: list[torch.Tensor], op: Any = "sum") -> list[torch.Tensor]:
+def run_all(
+    ranks: list[Collective], tensors: list[torch.Tensor], op: Any = "sum", **options: Any
+) -> list[torch.Tensor]:
     """``all_reduce`` on all ranks at once; raises the error of the lowest rank that failed."""
-    calls = [_POOL.submit(rank.all_reduce, tensor, op) for rank, tensor in zip(ranks, tensors, strict=True)]
+    calls = [_POOL.submit(rank.all_reduce, tensor, op, **options) for rank, tensor in zip(ranks, tensors, strict=True)]
     errors = [call.exception() for call in calls]
     for error in errors:
         if error is not None:

@@ -26,6 +26,7 @@ from zenc.runtime.backend_api import Operation, OpLike
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression.residual_store import TensorName, text_of
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
 from zenc.runtime.sampling import Probe, SparsityProbe
@@ -73,7 +74,7 @@ class ChoosingCollective(Collective):
         """All decisions so far, by tensor and then by call; the same on all ranks."""
         return tuple(decision for tensor in self._tensors.values() for decision in tensor.deciding.decisions)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, together: bool = False) -> dict[str, Any]:
         """The decision of each tensor, as JSON data; without those of which candidates are still tried."""
         found = {repr(key): known.deciding.state() for key, known in self._tensors.items()}
         return {**self._restored, **{key: state for key, state in found.items() if state is not None}}
@@ -98,11 +99,11 @@ class ChoosingCollective(Collective):
         help = "load the scheme that it chose: see collective.decisions"
         raise TensorError(Diagnostic("not-capturable", message, help=help))
 
-    def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
+    def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         layout = super().prepared(tensor, op, rows).layout  # raises for a bad tensor before anything is sent
         if self.size == 1 or not layout.units or not layout.width:
             return super()._plan_call(tensor, op, rows, name)
-        known = self._tensor(tensor, layout, name, rows)
+        known = self._tensor(tensor, layout, text_of(name), rows)
 
         def run(number: int, work: Work) -> torch.Tensor:
             return self._choose_and_run(known, tensor, layout, op, rows, number, work)

@@ -97,11 +97,11 @@ class PreparedCall:
     signature: int
     divisor: int
 
-    def start(self, number: int) -> Call:
-        """Call ``number`` of the group."""
-        return self.prepared.start(CallHeader(number, self.signature, self.layout.units))
+    def start(self, number: int, salt: int = 0) -> Call:
+        """Call ``number`` of the group, whose ranks have the same ``salt``: 64 bits of what else they must agree on."""
+        return self.prepared.start(CallHeader(number, self.signature ^ salt, self.layout.units))
 
-    def run(self, tensor: torch.Tensor, number: int) -> tuple[torch.Tensor, CallStats | None]:
+    def run(self, tensor: torch.Tensor, number: int, salt: int = 0) -> tuple[torch.Tensor, CallStats | None]:
         """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's turn.
 
         A call that fails here breaks the communicator: peers wait for it.
@@ -111,7 +111,7 @@ class PreparedCall:
         if not layout.units or not layout.width:
             return (tensor.coalesce() if layout.is_sparse else tensor), None
         started = time.perf_counter()
-        call = self.start(number)
+        call = self.start(number, salt)
         try:
             found = call.reduce(tensor, self.divisor)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same

@@ -18,6 +18,7 @@ from zenc.codegen.artifact import Artifact
 from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall, operation_of, signature_of
 from zenc.runtime.call_queue import Work, on_stream
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression.residual_store import TensorName, no_residual, text_of
 from zenc.runtime.layout import Exchangeable, as_tensor, layout_of
 from zenc.runtime.ranges import Recorder, of_call
 from zenc.runtime.stats import CallReport, CallStats
@@ -81,21 +82,27 @@ class Collective:
 
     @overload
     def all_reduce(
-        self, tensor: Array, op: OpLike = ..., async_op: Literal[False] = ..., rows: bool = ..., name: str = ...
+        self, tensor: Array, op: OpLike = ..., async_op: Literal[False] = ..., rows: bool = ..., name: TensorName = ...
     ) -> Array: ...
 
     @overload
     def all_reduce(
-        self, tensor: Exchangeable, op: OpLike = ..., *, async_op: Literal[True], rows: bool = ..., name: str = ...
+        self,
+        tensor: Exchangeable,
+        op: OpLike = ...,
+        *,
+        async_op: Literal[True],
+        rows: bool = ...,
+        name: TensorName = ...,
     ) -> Work: ...
 
     @overload
     def all_reduce(
-        self, tensor: Array, op: OpLike = ..., async_op: bool = ..., rows: bool = ..., name: str = ...
+        self, tensor: Array, op: OpLike = ..., async_op: bool = ..., rows: bool = ..., name: TensorName = ...
     ) -> Array | Work: ...
 
     def all_reduce(
-        self, tensor: Array, op: OpLike = "sum", async_op: bool = False, rows: bool = False, name: str = ""
+        self, tensor: Array, op: OpLike = "sum", async_op: bool = False, rows: bool = False, name: TensorName = ""
     ) -> Array | Work:
         """Sum ``tensor`` over all ranks.
 
@@ -111,7 +118,8 @@ class Collective:
             rows: take the rows of a dense tensor for its units where the scheme's unit is ``auto``, which else takes
                 single elements. All ranks must say the same.
             name: what the tensor is called, the same on all ranks. A scheme that chooses among others does so for
-                each name and shape.
+                each name and shape; one with ``feedback`` keeps by it what it leaves out. Of a tensor of several
+                pieces, one after another, it is a sequence of pairs: the name of each, and its elements or shape.
 
         Raises:
             TensorError: for a tensor that can't be summed; nothing was sent.
@@ -124,7 +132,7 @@ class Collective:
         number, work = self.communicator.next_call(), Work(summand.device)
 
         def run() -> torch.Tensor:
-            with of_call(self.recorder, name, number):
+            with of_call(self.recorder, text_of(name), number):
                 return call(number, work)
 
         job = on_stream(run, summand, async_op)
@@ -149,14 +157,30 @@ class Collective:
         """The scheme of each tensor, and why, where the scheme chooses among others; else there are none."""
         return ()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The learned state as JSON data: the decisions of a scheme that chooses; of others, nothing."""
+    def residual(self, name: str) -> torch.Tensor:
+        """A copy of what the calls of ``name`` have left out so far, float32, in the shape of its tensor.
+
+        Of this rank, after all calls that were made before. Raises TensorError (``no-residual``).
+        """
+        raise no_residual(self.artifact.plan.scheme, name)
+
+    def state_dict(self, together: bool = False) -> dict[str, Any]:
+        """The learned state, for a checkpoint: the decisions of a scheme that chooses, as JSON data.
+
+        Of a scheme with ``feedback`` what it has left out, as plain values and tensors. It is a rank's own, to go on
+        from on the same rank of as many; ``together`` all ranks ask for sums, from which any number of them goes on.
+        Of other schemes, nothing.
+        """
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from ``state``, before the first call, on all ranks alike."""
+        """Go on from ``state``, before the first call, on all ranks.
 
-    def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: str) -> PlannedCall:
+        Raises CostError (``bad-state``) for what is no state of such a scheme, and TensorError for one of other tensors
+        (``other-model``) or of another rank (``other-world``).
+        """
+
+    def _plan_call(self, tensor: torch.Tensor, op: Operation, rows: bool, name: TensorName) -> PlannedCall:
         """The call of ``tensor``, for the worker to run; raises TensorError for a tensor that can't be summed.
 
         ``name`` is for schemes that choose: they decide for each name and shape.

@@ -142,6 +142,16 @@ class Communicator:
         self._run_together(lambda group: group.allreduce([marks]), purpose, marks)
         return marks, torch.cat(self._allgather(torch.tensor([number]), purpose))
 
+    def summed(self, values: torch.Tensor) -> torch.Tensor:
+        """The sum of ``values`` [n] float32 over the ranks, added as float64; the same bits on all of them.
+
+        On the worker's turn, by all ranks. Raises SynchronisationError (``deadline``) where ranks stay away.
+        """
+        total = values.to(torch.float64)
+        if self.size > 1:
+            self._run_together(lambda group: group.allreduce([total]), "sum what they keep", total)
+        return total.to(torch.float32)
+
     def gather(self, data: bytes) -> list[bytes]:
         """The bytes that every rank gives, of any length, in rank order.
 

@@ -19,6 +19,7 @@ from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator, communicator_for, in_a_line
+from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.gpu.backend import FixedCapacity, Shares, capacity_of
 
 log = logging.getLogger("zenc")
@@ -53,6 +54,21 @@ def load_collective(
     device = _usual_device(communicator)
     collective = loading.load(first, device, artifact)
     return ChoosingCollective(choosing, communicator, collective, loading.load, device) if choosing else collective
+
+
+def collective_of(
+    artifact: Artifact, communicator: Communicator, backend_on: Callable[[torch.device], Backend]
+) -> Collective:
+    """The collective of ``artifact``: one that keeps residuals where the scheme loses something."""
+    plan = artifact.plan
+    kind = LossyCollective if plan.is_lossy or plan.feedback is not None else Collective
+    return kind(artifact, communicator, backend_on)
+
+
+def _ensure_no_capacity(artifact: Artifact, shares: Shares | None) -> None:
+    if shares is not None and artifact.plan.is_lossy:
+        message = f"{artifact.plan.scheme} has no capacity mode: it selects or encodes what it sends"
+        raise ZencError(Diagnostic("no-capacity-mode", message, help="leave out capacity="))
 
 
 class Backends:
@@ -110,6 +126,7 @@ class _Loading:
         All at the same place among their calls: between two of them, or within one.
         """
         try:
+            _ensure_no_capacity(artifact, self.shares)
             capacity = capacity_of(self.shares, artifact.plan, self.communicator.size)
             backends = Backends(artifact, self.make, self.communicator, self.deadline, capacity)
             if device.type == "cpu":
@@ -122,7 +139,7 @@ class _Loading:
         self._agree(f"{scheme} ({whole.digest[:12]})")
         if device.type != "cpu":
             backends.on(device)  # has an agreement of its own
-        return Collective(artifact, self.communicator, backends.on)
+        return collective_of(artifact, self.communicator, backends.on)
 
     def tell(self, failure: Exception) -> None:
         """Let the other ranks fail with the name of this one."""

@@ -34,9 +34,22 @@ class ChoiceReport(TypedDict):
     seconds_expected: float | None
 
 
-class CallReport(TypedDict, total=False):
-    """``Collective.stats``: empty before the first call. ``choice`` is that of a scheme that chooses alone.
+class LossReport(TypedDict):
+    """The loss of a call on this rank: norms of its gradient, and of what it keeps for the next call.
 
+    ``compression_ratio``: bytes of a dense ring all-reduce over those that were sent.
+    """
+
+    gradient_norm: float
+    residual_norm: float
+    residual_over_gradient: float
+    compression_ratio: float
+
+
+class CallReport(TypedDict, total=False):
+    """``Collective.stats``: empty before the first call.
+
+    ``choice`` is that of a scheme that chooses alone, ``loss`` of one that selects or keeps residuals.
     ``waited``: peer -> seconds of waiting for it; empty where that is not measured.
     """
 
@@ -55,6 +68,7 @@ class CallReport(TypedDict, total=False):
     call: int
     made_again: bool
     choice: ChoiceReport
+    loss: LossReport
 
 
 @dataclass(slots=True)
@@ -128,6 +142,7 @@ class CallStats:
     waited: dict[int, float] | None = None
     choice: ChoiceReport | None = None
     """Of a scheme that chooses: the candidate that ran, and the seconds that it was expected to take."""
+    loss: LossReport | None = None
 
     @property
     def units(self) -> int:
@@ -179,4 +194,6 @@ class CallStats:
             "call": self.call,
             "made_again": self.made_again,
         }
+        if self.loss:
+            report["loss"] = self.loss
         return {**report, "choice": self.choice} if self.choice else report

@@ -306,3 +306,8 @@ CODES: Mapping[str, type[Any]] = {
 }
 FEEDBACKS: Mapping[str, type[Any]] = {"residual": Residual, "momentum": Momentum}
 WARMUPS: Mapping[str, type[Any]] = {"dense": Dense, "falling": Falling}
+
+
+def count_of(density: float, units: int) -> int:
+    """How many of ``units`` a selection of ``density`` takes: one at least, where there is one."""
+    return min(units, max(1, round(density * units)))

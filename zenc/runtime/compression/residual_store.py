@@ -1,0 +1,247 @@
+"""Residual store: what the calls of each name have left out, and how many there were.
+
+    ResidualStore = Entry*                                      # by name
+    Entry         = shape  step  FlatState  first               # the place of its values in the state
+    FlatState     = NamedPiece+  now: KeptVectors  next: KeptVectors          # of a call: its pieces, one after another
+    KeptVectors   = residual  velocity?                         # float32 [elements]
+    NamedPiece         = name  shape
+
+A call sums one tensor: one piece, or several that lie one after another in it, as the parameters in a bucket of DDP do.
+What is kept is kept by name, in a flat vector of all pieces of a call. Where the pieces of a call are others than
+before, it is laid out anew of what the names have, so that buckets may be rebuilt without loss.
+
+A call reads ``now`` and writes ``next``; ``commit`` exchanges them once the sum is known to be finite on all ranks, and
+until then nothing has changed. Afterwards ``next`` is what was before that call, so that ``take_back`` can undo it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TypeAlias
+
+import torch
+
+from zenc.errors import Diagnostic, TensorError
+
+Shape: TypeAlias = tuple[int, ...]
+TensorName: TypeAlias = "str | Sequence[tuple[str, int | Sequence[int]]]"
+"""The name of a tensor; or those of its pieces, with how many elements each has, or its shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPiece:
+    """A named part of what is summed, of ``shape``."""
+
+    name: str
+    shape: Shape
+
+    @property
+    def numel(self) -> int:
+        """The number of its elements."""
+        return math.prod(self.shape)
+
+
+Pieces: TypeAlias = tuple[NamedPiece, ...]
+Threshold: TypeAlias = tuple[int, int]
+"""A key of magnitudes, and the step in which it was found."""
+
+
+def pieces_of(name: TensorName, tensor: torch.Tensor) -> Pieces:
+    """The pieces of ``tensor``, of any shape if it has one name. Raises TensorError (``wrong-pieces``)."""
+    if isinstance(name, str):
+        return (NamedPiece(name, tuple(tensor.shape)),)
+    if not name:
+        raise TensorError(Diagnostic("wrong-pieces", "a tensor of several pieces has one at least"))
+    pieces = tuple(NamedPiece(each, (of,) if isinstance(of, int) else tuple(of)) for each, of in name)
+    if sum(piece.numel for piece in pieces) != tensor.numel():
+        message = f"the named pieces have {sum(p.numel for p in pieces)} elements, and the tensor {tensor.numel()}"
+        raise TensorError(Diagnostic("wrong-pieces", message))
+    if len({piece.name for piece in pieces}) < len(pieces):
+        raise TensorError(Diagnostic("wrong-pieces", "two pieces of one tensor have one name"))
+    return pieces
+
+
+def text_of(name: TensorName) -> str:
+    """The name, or those of all pieces, for people."""
+    return name if isinstance(name, str) else ", ".join(each for each, _ in name)
+
+
+@dataclass(slots=True)
+class KeptVectors:
+    """Vectors that are kept from call to call, float32 [elements]; None is zeros.
+
+    ``residual``: what was left out so far. ``velocity``: DGC's momentum. ``history``: the running mean of the
+    magnitudes of what was summed, by which probable units are found.
+    """
+
+    residual: torch.Tensor | None = None
+    velocity: torch.Tensor | None = None
+    history: torch.Tensor | None = None
+
+    def part(self, first: int, count: int) -> KeptVectors:
+        """Views of ``count`` elements from ``first`` on."""
+        return KeptVectors(*[None if each is None else each[first : first + count] for each in self.all])
+
+    @property
+    def all(self) -> tuple[torch.Tensor | None, ...]:
+        """In the order of the fields; each [elements]."""
+        return self.residual, self.velocity, self.history
+
+
+VECTORS = tuple(KeptVectors.__slots__)
+
+
+@dataclass(slots=True)
+class FlatState:
+    """The state of the calls of some ``pieces``. ``threshold``: of magnitudes, the one found last, and its step.
+
+    A call writes room for every vector that is kept.
+    """
+
+    pieces: Pieces
+    device: torch.device
+    now: KeptVectors = field(default_factory=KeptVectors)
+    next: KeptVectors = field(default_factory=KeptVectors)
+    threshold: Threshold | None = None
+    changed: bool = False
+    """Whether ``next`` is what was before the last call."""
+
+    @property
+    def elements(self) -> int:
+        """Of all pieces."""
+        return sum(piece.numel for piece in self.pieces)
+
+    def room(self, vector: str) -> torch.Tensor:
+        """Room [elements] for the next values of ``vector``, a field of KeptVectors; its content is undefined."""
+        room: torch.Tensor | None = getattr(self.next, vector)
+        if room is None:
+            room = torch.empty(self.elements, dtype=torch.float32, device=self.device)
+            setattr(self.next, vector, room)
+        self.changed = False
+        return room
+
+    def commit(self) -> None:
+        """Keep what the call has written."""
+        self.now, self.next, self.changed = self.next, self.now, True
+
+    def take_back(self) -> None:
+        """Keep what was kept before the last call, if that changed it."""
+        if self.changed:
+            self.now, self.next, self.changed = self.next, KeptVectors(), False
+
+    @property
+    def firsts(self) -> list[int]:
+        """The place of each piece."""
+        return [0, *accumulate(piece.numel for piece in self.pieces)][:-1]
+
+
+@dataclass(slots=True)
+class Entry:
+    """The state of a name: ``step`` calls so far, and ``state``, in which its values begin at ``first``."""
+
+    shape: Shape
+    step: int
+    state: FlatState
+    first: int
+
+    @property
+    def vectors(self) -> KeptVectors:
+        """Views of its own values in what is kept now."""
+        return self.state.now.part(self.first, math.prod(self.shape))
+
+
+class ResidualStore:
+    """The states of all names of one collective on one rank."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.closed = False
+        """Whether a state was loaded: names that it does not have are errors from then on."""
+
+    def ensure_fit(self, pieces: Pieces) -> None:
+        """Raise TensorError (``needs-name``, ``other-model``) for pieces whose state can't be kept here."""
+        for piece in pieces:
+            if not piece.name:
+                message = "this scheme keeps what it leaves out by the name of the tensor, and this one has none"
+                raise TensorError(Diagnostic("needs-name", message, help='pass name="...", the same on all ranks'))
+            known = self.entries.get(piece.name)
+            if known is None and self.closed:
+                message = f"the state that was loaded has no tensor '{piece.name}'"
+                help = "load the state of this model, or none"
+                raise TensorError(Diagnostic("other-model", message, notes=_names(self.entries), help=help))
+            if known is not None and known.shape != piece.shape:
+                message = f"'{piece.name}' has the shape {piece.shape}, and had {known.shape} before"
+                raise TensorError(Diagnostic("other-model", message, help="give each tensor a name of its own"))
+
+    def state_of(self, pieces: Pieces, device: torch.device) -> FlatState:
+        """The state of a call of ``pieces`` on ``device``, laid out anew where they were in other calls before."""
+        first = self.entries.get(pieces[0].name)
+        if first is not None and first.state.pieces == pieces and first.state.device == device:
+            return first.state
+        state = self._gathered(pieces, device)
+        for piece, at in zip(pieces, state.firsts, strict=True):
+            known = self.entries.get(piece.name)
+            self.entries[piece.name] = Entry(piece.shape, known.step if known else 0, state, at)
+        return state
+
+    def _gathered(self, pieces: Pieces, device: torch.device) -> FlatState:
+        state, first = FlatState(pieces, device), self.entries.get(pieces[0].name)
+        if first is not None and first.first == 0:
+            state.threshold = first.state.threshold
+        for piece, at in zip(pieces, state.firsts, strict=True):
+            known = self.entries.get(piece.name)
+            for name in VECTORS if known else ():
+                assert known is not None
+                values = getattr(known.vectors, name)
+                if values is None:
+                    continue
+                if getattr(state.now, name) is None:
+                    setattr(state.now, name, torch.zeros(state.elements, dtype=torch.float32, device=device))
+                getattr(state.now, name)[at : at + piece.numel] = values
+        return state
+
+    def steps(self, pieces: Pieces) -> tuple[int, ...]:
+        """How many calls there were of each of ``pieces``, after ``state_of``."""
+        return tuple([self.entries[piece.name].step for piece in pieces])
+
+    def count(self, pieces: Pieces) -> None:
+        """A call of ``pieces`` has ended."""
+        for piece in pieces:
+            self.entries[piece.name].step += 1
+
+    def states(self, names: Iterable[str] | None = None) -> Iterator[FlatState]:
+        """Each state that ``names`` have a part in, once; of all names without them."""
+        chosen = self.entries.values() if names is None else [self.entries[name] for name in names]
+        yield from {id(entry.state): entry.state for entry in chosen}.values()
+
+    def take_back(self, names: Iterable[str]) -> None:
+        """Undo the last call of ``names``, but for its being counted."""
+        for state in self.states(names):
+            state.take_back()
+
+    def scale(self, factor: float) -> None:
+        """Multiply all that is kept by ``factor``, as where gradients are scaled by another one from now on."""
+        for state in self.states():
+            for vectors in (state.now, state.next) if state.changed else (state.now,):
+                for vector in vectors.all:
+                    if vector is not None:
+                        vector.mul_(factor)
+
+    def restore(self, name: str, shape: Shape, step: int, vectors: KeptVectors, threshold: Threshold | None) -> None:
+        """Begin with ``vectors`` [elements] of ``name``, which become its own, after ``step`` calls."""
+        state = FlatState((NamedPiece(name, shape),), torch.device("cpu"), vectors, threshold=threshold)
+        self.entries[name] = Entry(shape, step, state, 0)
+
+
+def _names(entries: Iterable[str]) -> tuple[str, ...]:
+    names = sorted(entries)
+    return (f"it has {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}",)
+
+
+def no_residual(scheme: str, name: str) -> TensorError:
+    """The error of a question for what is not kept."""
+    message = f"{scheme} keeps nothing under the name '{name}'"
+    return TensorError(Diagnostic("no-residual", message, help="residuals are kept by schemes with 'feedback'"))

@@ -1,0 +1,138 @@
+"""Saved state of residuals: plain values and tensors for a checkpoint, and what is read back of it.
+
+    state  = zenc_residuals: 1  feedback: str  ranks: int  rank: int | None  tensors: {name: tensor}
+    tensor = shape: [int]  step: int  threshold: [number, int] | None  residual velocity history: float32 | None
+
+``rank`` is None in a state that the ranks have made together: it holds the sums over them, of which each rank takes an
+equal share. The history of what was summed is the same on all ranks, and is no sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
+from zenc.plan.ir import Plan
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
+from zenc.scheme.compression import Momentum, Probable
+
+VERSION = 1
+SUMMED = ("residual", "velocity")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedTensor:
+    """The state of one name, as ``Entry`` has it; ``vectors`` [elements] are this rank's own."""
+
+    shape: Shape
+    step: int
+    threshold: Threshold | None
+    vectors: KeptVectors
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """State of each name, as it was read."""
+
+    tensors: Mapping[str, SavedTensor]
+
+
+def kept_by(plan: Plan) -> tuple[str, ...]:
+    """The vectors that calls of ``plan`` keep, by their names."""
+    has = {
+        "residual": plan.feedback is not None,
+        "velocity": isinstance(plan.feedback, Momentum),
+        "history": any(isinstance(one, Probable) for one in plan.phases[0].select),
+    }
+    return tuple(vector for vector in VECTORS if has[vector])
+
+
+def _kind(plan: Plan) -> str:
+    return " ".join(kept_by(plan)) or "none"
+
+
+def write_state(store: ResidualStore, plan: Plan, communicator: Communicator, together: bool) -> dict[str, Any]:
+    """The state of ``store``; of all ranks ``together``, on the turn of their workers."""
+    if together:
+        _ensure_alike(store, communicator)
+    tensors = {name: _written(entry, plan, communicator if together else None) for name, entry in store.entries.items()}
+    rank = None if together else communicator.rank
+    own = {"feedback": _kind(plan), "ranks": communicator.size, "rank": rank}
+    return {"zenc_residuals": VERSION, **own, "tensors": tensors}
+
+
+def _ensure_alike(store: ResidualStore, communicator: Communicator) -> None:
+    told = repr([(name, entry.shape, entry.step) for name, entry in store.entries.items()])
+    if communicator.size > 1 and len(set(communicator.gather(hashlib.sha256(told.encode()).digest()))) > 1:
+        message = "the ranks keep residuals of different tensors, or have summed them differently often"
+        help = "all ranks must make the same calls, and ask for their state together between two of them"
+        raise SynchronisationError(Diagnostic("different-calls", message, help=help))
+
+
+def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dict[str, Any]:
+    vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
+    for name in kept_by(plan):
+        kept = getattr(entry.vectors, name)
+        values = torch.zeros(math.prod(entry.shape)) if kept is None else kept.detach().to("cpu", copy=True)
+        if communicator is not None and name in SUMMED:
+            values = communicator.summed(values)
+        vectors[name] = values
+    threshold = entry.state.threshold if entry.first == 0 and communicator is None else None
+    told = list(threshold) if threshold else None
+    return {"shape": list(entry.shape), "step": entry.step, "threshold": told, **vectors}
+
+
+def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
+    """What ``state`` has for ``rank`` of ``size`` under ``plan``.
+
+    Raises CostError (``bad-state``), and TensorError (``other-world``) for the own state of another rank.
+    """
+    if not isinstance(state, Mapping) or state.get("zenc_residuals") != VERSION:
+        raise _bad("this is no state of a scheme that leaves something out, or of another version of zenc")
+    ranks, of, tensors = state.get("ranks"), state.get("rank", -1), state.get("tensors")
+    if state.get("feedback") != _kind(plan):
+        raise _bad(f"it keeps {state.get('feedback')}, and {plan.scheme} keeps {_kind(plan)}")
+    if not _is_count(ranks) or not (of is None or _is_count(of)) or not isinstance(tensors, Mapping):
+        raise _bad("it is cut short: ranks, rank or tensors are missing")
+    if of is not None and (of, ranks) != (rank, size):
+        message = f"the state is that of rank {of} of {ranks}, and this is rank {rank} of {size}"
+        help = "load each rank's own; or save state_dict(together=True), which any number of ranks can load"
+        raise TensorError(Diagnostic("other-world", message, help=help))
+    share = size if of is None else 1
+    return SavedState({str(name): _read(str(name), entry, plan, share) for name, entry in tensors.items()})
+
+
+def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
+    if not isinstance(entry, Mapping) or not _is_count(entry.get("step")) or not isinstance(entry.get("shape"), list):
+        raise _bad(f"what it has of '{name}' is cut short")
+    shape, threshold = tuple(entry["shape"]), entry.get("threshold")
+    if not all(_is_count(extent) for extent in shape):
+        raise _bad(f"'{name}' has the shape {shape}")
+    if not (
+        threshold is None or (isinstance(threshold, list) and len(threshold) == 2 and all(map(_is_count, threshold)))
+    ):
+        raise _bad(f"the threshold of '{name}' is {threshold!r}")
+    vectors = KeptVectors()
+    for vector in kept_by(plan):
+        values = entry.get(vector)
+        if not isinstance(values, torch.Tensor) or values.dtype != torch.float32 or values.dim() != 1:
+            raise _bad(f"the {vector} of '{name}' is missing, or no float32 vector")
+        if values.numel() != math.prod(shape):
+            raise _bad(f"the {vector} of '{name}' has {values.numel()} elements, and its shape {math.prod(shape)}")
+        setattr(vectors, vector, values / share if share > 1 and vector in SUMMED else values.clone())
+    return SavedTensor(shape, entry["step"], (threshold[0], threshold[1]) if threshold else None, vectors)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _bad(why: str) -> CostError:
+    return CostError(Diagnostic("bad-state", f"this state can't be gone on from: {why}"))
