@@ -225,6 +225,7 @@ _MEANINGS = {
         "unknown-writer": "metrics can't be written to what was given",
         "bad-trace": "a file holds no timeline to be laid beside a measured one",
         "sparse-already": "a parameter with sparse gradients was asked for as a dense one",
+        "momentum-twice": "a scheme sums momentum, and so does the optimizer",
         "needs-dense": "a scheme for dense gradients is given none",
         "tied-to-dense": "a sparse embedding shares its weights with a dense layer",
         "unused-parameter": "a sparse parameter took no part in a forward pass",

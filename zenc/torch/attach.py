@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, overload
 
+import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from zenc.api import load
@@ -17,6 +18,7 @@ from zenc.runtime.gpu.backend import Shares
 from zenc.runtime.load import deadline_of
 from zenc.runtime.profiler import Profiler, agree
 from zenc.torch.dry_run import SAMPLED_EVERY, DryRun, observed
+from zenc.torch.feedback import ScaleWatch, ensure_momentum_once
 from zenc.torch.handle import Attachment
 from zenc.torch.hook import ZencState, take
 from zenc.torch.parameters import UnusedWatch, all_dense_parameters, dense_parameters, served_by, sparse_parameters
@@ -38,6 +40,8 @@ class _Options(TypedDict, total=False):
     deadline: float | None
     capacity: Shares | None
     profiler: Profiler | None
+    scaler: Any
+    optimizer: torch.optim.Optimizer | None
 
 
 @overload
@@ -67,6 +71,8 @@ def attach(
     deadline: float | None = None,
     capacity: Shares | None = None,
     profiler: Profiler | None = None,
+    scaler: Any = None,
+    optimizer: torch.optim.Optimizer | None = None,
     dry_run: bool = False,
 ) -> Attachment | DryRun:
     """Let a scheme synchronise the sparse gradients of ``ddp_model``, and those dense ones that ``dense`` names.
@@ -88,12 +94,16 @@ def attach(
         deadline: seconds that any single wait may take; see ``zenc.load``.
         capacity: room instead of counts, on GPUs; see ``zenc.load``.
         profiler: counts on some steps which ranks hold which units: see ``zenc.Profiler``. All ranks give one, or none.
+        scaler: the ``torch.amp.GradScaler`` that scales the loss, if one does: what the scheme keeps from step to step
+            follows its scale, and steps that it skips leave no trace there.
+        optimizer: the one that ``ddp_model`` is trained by, to be told where momentum would be summed twice.
         dry_run: change nothing, and load no scheme: DDP goes on its own way, and the handle's ``profile`` says what
             gradients hold, how long steps take, and what share of that is synchronisation. See ``DryRun``.
 
     Raises:
         SchemeError: ``not-ddp``, ``hook-taken`` (DDP has a hook already), ``tied-to-dense``, ``unknown-parameter``, or
-            ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``.
+            ``sparse-already`` for one of ``dense`` that has sparse gradients; ``needs-dense``;
+            ``momentum-twice``.
         SynchronisationError: ``different-profilers``.
         ZencError: as ``zenc.load``.
     """
@@ -112,8 +122,11 @@ def attach(
     collective = load(scheme, ddp_model.process_group, params=params, deadline=deadline, capacity=capacity)
     agree(profiler, collective.communicator, deadline_of(deadline, ddp_model.process_group))
     served = served_by(collective.artifact.plan, tuple(sparse), named, every, least_values)
+    ensure_momentum_once(collective.artifact.plan, optimizer)
     rows, together = served.rows.values(), served.together.values()
     state = ZencState(collective, ddp_model.process_group, names, rows, profiler, together)
+    state.scaling = ScaleWatch(collective, scaler) if scaler is not None else None
+    state.unused = bool(ddp_model.find_unused_parameters or ddp_model.static_graph)
     slot = take(ddp_model, state)
     if not served.names:
         log.warning("zenc.attach: the model has no nn.Embedding(sparse=True); every gradient stays with DDP")

@@ -11,7 +11,7 @@ what stays with DDP stands between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -51,11 +51,12 @@ def pieces_of(bucket: GradBucket) -> list[PlacedGradient]:
 
 @dataclass(frozen=True, slots=True)
 class SplitBucket:
-    """The gradients of a bucket by the way that they go; what is in neither list stays with DDP."""
+    """The gradients of a bucket by the way that they go; what is in no list stays with DDP. ``idle`` ones stay at 0."""
 
     buffer: torch.Tensor
     rows: Sequence[PlacedGradient]
     together: Sequence[PlacedGradient]
+    idle: Sequence[PlacedGradient] = ()
 
     def reduce(
         self,
@@ -85,9 +86,9 @@ class SplitBucket:
         return torch.futures.collect_all(futures).then(whole)
 
     def between(self) -> Iterator[slice]:
-        """The spans of the buffer that neither list covers."""
+        """The spans of the buffer that no list covers."""
         first = 0
-        taken = sorted((piece.first, piece.numel) for piece in (*self.rows, *self.together))
+        taken = sorted((piece.first, piece.numel) for piece in (*self.rows, *self.together, *self.idle))
         for start, length in [*taken, (self.buffer.numel(), 0)]:
             if start > first:
                 yield slice(first, start)
@@ -119,16 +120,3 @@ def average(flat: torch.Tensor, group: dist.ProcessGroup | None) -> Future:
     assert work is not None
     future: Future = work.get_future()
     return future
-
-
-def split(bucket: GradBucket, rows: frozenset[int], together: Mapping[int, int], ordered: bool) -> SplitBucket:
-    """The gradients of ``bucket``: ``rows`` and ``together`` are the ids of parameters.
-
-    ``together`` has the place of each in the model. ``ordered``: those that go together stand in the order of the
-    model, the same before and after DDP has rebuilt its buckets; else in that of the buffer, which saves a copy.
-    """
-    pieces = pieces_of(bucket)
-    ours = [piece for piece in pieces if id(piece.parameter) in together]
-    if ordered:
-        ours.sort(key=lambda piece: together[id(piece.parameter)])
-    return SplitBucket(bucket.buffer(), [piece for piece in pieces if id(piece.parameter) in rows], ours)

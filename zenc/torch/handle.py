@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from zenc.errors import CostError, Diagnostic, SynchronisationError
 from zenc.runtime.collective import Collective
+from zenc.runtime.compression.lossy_collective import LossyCollective
 from zenc.runtime.ranges import Recorder
 from zenc.runtime.stats import CallReport
 from zenc.select.online import Decision
 from zenc.torch.hook import Slot, ZencState
+from zenc.torch.loadable import STATE_VERSION, completed, ensure_loadable
 from zenc.torch.metrics import MetricsLog, log_for
 from zenc.torch.parameters import UnusedWatch
 from zenc.torch.summary import TrainingSummary, totals_from_json, totals_to_json
 from zenc.torch.timeline import traced
-
-STATE_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,40 +105,50 @@ class Attachment:
         self.state.logs.append(log)
         return log
 
-    def state_dict(self) -> dict[str, Any]:
-        """The learned state for a checkpoint: decisions of a scheme that chooses, and the profiler's counts.
+    def state_dict(self, together: bool = False) -> dict[str, Any]:
+        """The state for a checkpoint: decisions of a scheme that chooses, the profiler's counts, and what is kept.
 
-        Plain values and tensors, which ``torch.load(..., weights_only=True)`` reads. The same on all ranks, so rank 0's
-        is enough, between two steps.
+        Plain values and tensors, which ``torch.load(..., weights_only=True)`` reads. Of a scheme with ``feedback`` each
+        rank has residuals of its own, which it goes on from among as many ranks. ``together`` all ranks call this, and
+        get the sums over the ranks, from which any number of them goes on. All else is the same on all ranks, so rank
+        0's is enough. Between two steps. Raises SynchronisationError where ranks stay away.
         """
-        collective, profiler = self.collective, self.state.profiler
-        own = {"scheme": collective.artifact.digest, "ranks": collective.size, "choices": collective.state_dict()}
-        return {"zenc_state": STATE_VERSION, **own, "profiler": profiler.state_dict() if profiler else None}
+        collective, profiler, scaling = self.collective, self.state.profiler, self.state.scaling
+        kept = collective.state_dict(together)
+        lossy = isinstance(collective, LossyCollective)
+        own = {"scheme": collective.artifact.digest, "ranks": collective.size, "choices": {} if lossy else kept}
+        residuals = {}
+        if lossy:
+            kept = completed(kept, self.state, self.parameters)
+            residuals = {"residuals": kept, "scale": scaling.scale if scaling else None}
+        counts = profiler.state_dict() if profiler else None
+        return {"zenc_state": STATE_VERSION, **own, **residuals, "profiler": counts}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the ``state`` of an earlier run, before the first step. All ranks call it, with the same one.
+        """Go on from the ``state`` of an earlier run, before the first step.
 
-        Decisions of another scheme, of other candidates or for tensors of other shapes are left out; so is what was
-        counted if this handle has no profiler.
+        All ranks call it: each with its own, or all with one that was made together. Decisions of another scheme, of
+        other candidates or for tensors of other shapes are left out; so is what was counted if this handle has no
+        profiler. Residuals are never left out, and never begin at zero where they are missing.
 
         Raises:
-            CostError: ``bad-state``, for what no handle gave.
-            SynchronisationError: ``different-states``, on all ranks, if they were given different ones.
+            CostError: ``bad-state``, for what no handle gave, and for one without the residuals that the scheme keeps.
+            TensorError: ``other-model``, for residuals of other parameters or shapes; ``other-world``, for those of
+                another rank, or of another number of ranks.
+            SynchronisationError: ``different-states``, on all ranks, if they were given different ones; on those that
+                could go on, if another rank could not.
         """
         collective, profiler = self.collective, self.state.profiler
-        told = json.dumps(state, sort_keys=True, default=_told).encode()
-        communicator = collective.communicator
-        digests = communicator.worker.within(lambda: communicator.gather(hashlib.sha256(told).digest()))
-        if len(set(digests)) > 1:
-            message = "the ranks were given different states to go on from"
-            help = "load the same checkpoint on all ranks"
-            raise SynchronisationError(Diagnostic("different-states", message, help=help))
-        if not isinstance(state, Mapping) or state.get("zenc_state") != STATE_VERSION:
-            raise CostError(Diagnostic("bad-state", "this is no state of a handle, or of another version of zenc"))
+        ensure_loadable(state, self.state, self.parameters)
         if profiler is not None and state.get("profiler") is not None:
             profiler.load_state_dict(state["profiler"])
         same = (state.get("scheme"), state.get("ranks")) == (collective.artifact.digest, collective.size)
-        if same and isinstance(state.get("choices"), Mapping):
+        if isinstance(collective, LossyCollective):
+            if collective.keeps:
+                collective.load_state_dict(state["residuals"])
+            if self.state.scaling:
+                self.state.scaling.scale = state.get("scale")
+        elif same and isinstance(state.get("choices"), Mapping):
             collective.load_state_dict(state["choices"])
 
     def detach(self) -> None:
@@ -160,8 +165,3 @@ class Attachment:
     def __repr__(self) -> str:
         how = "" if self.is_attached else " (detached)"
         return f"<zenc.Attachment {', '.join(self.parameters) or 'of no parameter'}: {self.state!r}{how}>"
-
-
-def _told(value: object) -> object:
-    """A tensor in a state, for its digest."""
-    return value.tolist() if isinstance(value, torch.Tensor) else repr(value)

@@ -24,9 +24,11 @@ from torch.nn.parallel import DistributedDataParallel
 from zenc.errors import Diagnostic, SchemeError, ZencError, first_line
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective
+from zenc.runtime.compression.residual_store import TensorName
 from zenc.runtime.profiler import Profiler
 from zenc.runtime.stats import CallReport, CallStats
-from zenc.torch.bucket import Averaged, PlacedGradient, split
+from zenc.torch.bucket import Averaged, PlacedGradient, SplitBucket, pieces_of
+from zenc.torch.feedback import ScaleWatch, used_somewhere
 from zenc.torch.metrics import MetricsLog
 from zenc.torch.parameters import takes_dense_only
 from zenc.torch.summary import Totals
@@ -115,13 +117,20 @@ class ZencState:
         self.error: BaseException | None = None
         """What ended the last synchronisation, if it failed; DDP shows it as the text of a RuntimeError."""
         self._names = {id(parameter): name for parameter, name in (names or {}).items()}
+        self.shapes = {name: tuple(parameter.shape) for parameter, name in (names or {}).items()}
+        """Parameter name -> shape."""
         self._dense = frozenset(id(parameter) for parameter in dense)
         self._together = {id(parameter): place for place, parameter in enumerate(together)}
         self._counted: dict[str, CallStats | None] = {}
+        self._called_in: dict[str, str] = {}
         self.totals: dict[str, Totals] = {}
         """Parameter name -> sums over all its synchronisations."""
         self.logs: list[MetricsLog] = []
         """What hears of all calls."""
+        self.scaling: ScaleWatch | None = None
+        """The watch over the scale of gradients, if they have one."""
+        self.unused = False
+        """Whether there may be parameters that no rank uses in a step, whose averages DDP drops."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy keeps no process group, as it may be made in another process: it has to be attached anew."""
@@ -151,6 +160,8 @@ class ZencState:
     def reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Queue the average of ``bucket``'s buffer, in its shape; a sparse one goes through the scheme, if it can."""
         buffer = bucket.buffer()
+        if self.scaling and not bucket.index():  # DDP calls for its buckets in their order
+            self.scaling.step_begins()
         if not buffer.is_sparse:
             return self.average_dense(bucket)
         if takes_dense_only(self.collective.artifact.plan):
@@ -162,11 +173,15 @@ class ZencState:
         """What ``stats`` calls a parameter of ``bucket``."""
         return self._names.get(id(parameter), f"bucket {bucket.index()}")
 
-    def average(self, gradient: torch.Tensor, name: str, rows: bool = False) -> torch.futures.Future[torch.Tensor]:
-        """Queue the average of ``gradient`` over the ranks by the scheme. What it counts goes to ``stats[name]``."""
-        marks = self.profiler.marks(name, gradient) if self.profiler else None
+    def average(self, gradient: torch.Tensor, name: TensorName, rows: bool = False) -> Averaged:
+        """Queue the average of ``gradient``, of any shape, over the ranks by the scheme.
+
+        What it counts goes to ``stats``: under its name, or ``"first ... last"`` of those of its pieces.
+        """
+        key = _key_of(name)
+        marks = self.profiler.marks(key, gradient) if self.profiler else None
         for log in self.logs:
-            log.begins(name)
+            log.begins(key)
         try:
             work = self.collective.all_reduce(gradient, "mean", async_op=True, rows=rows, name=name)
         except ZencError as error:
@@ -181,38 +196,71 @@ class ZencState:
         """The average of a dense bucket's buffer [elements]: what is asked for by the scheme, the rest by DDP."""
         if not any(id(each) in self._dense or id(each) in self._together for each in bucket.parameters()):
             return own_way(bucket, self.process_group)
-        lossy = self.collective.artifact.plan.is_lossy
-        parts = split(bucket, self._dense, self._together, ordered=lossy)
 
         def by_rows(piece: PlacedGradient) -> Averaged:
             return self.average(piece.gradient, self._name_of(piece.parameter, bucket), rows=True)
 
         def by_pieces(flat: torch.Tensor, pieces: Sequence[PlacedGradient]) -> Averaged:
-            names = [self._name_of(piece.parameter, bucket) for piece in pieces]
-            return self.average(flat, f"{names[0]} ... {names[-1]}" if len(names) > 1 else names[0])
+            named = [(self._name_of(each.parameter, bucket), tuple(each.parameter.shape)) for each in pieces]
+            if self.scaling:
+                self.scaling.sums(name for name, _ in named)
+            return self.average(flat, named)
 
-        return parts.reduce(by_rows, by_pieces, self.process_group)
+        return self._split(bucket).reduce(by_rows, by_pieces, self.process_group)
 
-    def record(self, name: str, work: Work) -> None:
+    def _split(self, bucket: GradBucket) -> SplitBucket:
+        """The gradients of ``bucket`` by the way that they go.
+
+        Under a lossy scheme those that go together stand in the order of the model, the same before and after DDP has
+        rebuilt its buckets; else in that of the buffer, which saves a copy.
+        """
+        pieces, plan = pieces_of(bucket), self.collective.artifact.plan
+        rows = [piece for piece in pieces if id(piece.parameter) in self._dense]
+        asked = [piece for piece in pieces if id(piece.parameter) in self._together]
+        if plan.is_lossy:
+            asked.sort(key=lambda piece: self._together[id(piece.parameter)])
+        used = used_somewhere(asked, self.process_group) if self.unused and plan.feedback is not None else asked
+        left = {id(piece) for piece in asked} - {id(piece) for piece in used}
+        return SplitBucket(bucket.buffer(), rows, used, [piece for piece in asked if id(piece) in left])
+
+    def record(self, name: TensorName, work: Work) -> None:
         """Keep what a finished call counted, or why it failed."""
         try:
             work.wait()
         except BaseException as error:
             self.error = error
         else:
-            self._counted[name] = work.counted
+            key = _key_of(name)
+            self._forget_others(key, name)
+            self._counted[key] = work.counted
             if work.counted:
-                self.totals.setdefault(name, Totals()).add(work.counted)
+                self.totals.setdefault(key, Totals()).add(work.counted)
                 for log in self.logs:
-                    log.ended(name, work.counted)
+                    log.ended(key, work.counted)
+
+    def _forget_others(self, key: str, name: TensorName) -> None:
+        """Forget the last calls that had a parameter of this one among others: DDP has rebuilt its buckets since."""
+        for each in [] if isinstance(name, str) else [each for each, _ in name]:
+            before = self._called_in.get(each)
+            if before is not None and before != key:
+                self._counted.pop(before, None)
+            self._called_in[each] = key
+
+
+def _key_of(name: TensorName) -> str:
+    """The name of a call in ``stats``."""
+    if isinstance(name, str):
+        return name
+    return name[0][0] if len(name) == 1 else f"{name[0][0]} ... {name[-1][0]}"
 
 
 def _elsewhere() -> ZencState:
     """What a pickled state becomes."""
     state = ZencState.__new__(ZencState)
     state._collective, state.profiler, state.process_group, state.error = None, None, None, None
-    state._names, state._dense, state._together = {}, frozenset(), {}
-    state._counted, state.totals, state.logs = {}, {}, []
+    state._names, state._dense, state._together, state.shapes = {}, frozenset(), {}, {}
+    state._counted, state._called_in, state.totals, state.logs = {}, {}, {}, []
+    state.scaling, state.unused = None, False
     return state
 
 

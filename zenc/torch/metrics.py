@@ -74,6 +74,9 @@ def metrics_of(call: CallStats) -> dict[str, float]:
         "density_in": sum(call.counts_in) / units,
         "density_out": sum(call.counts_out) / units,
     }
+    if call.loss is not None:
+        found["residual_over_gradient"] = call.loss["residual_over_gradient"]
+        found["compression_ratio"] = call.loss["compression_ratio"]
     return found if call.waited is None else {**found, "seconds_waiting": sum(call.waited.values())}
 
 
@@ -113,7 +116,7 @@ class StepLog:
         for parameter, call in calls.items():
             for metric, value in metrics_of(call).items():
                 found[f"{self._prefix}/{parameter}/{metric}"] = value
-                if not metric.startswith("density"):
+                if metric.startswith(("bytes", "seconds")):
                     whole = f"{self._prefix}/{metric}"
                     found[whole] = found.get(whole, 0.0) + value
         return found
@@ -139,6 +142,15 @@ class PrometheusLog:
         self._gauges = {
             "density_in": Gauge(f"{prefix}_density_in", "Share of units that are held.", labels, registry=registry),
             "density_out": Gauge(f"{prefix}_density_out", "The same of the sum.", labels, registry=registry),
+            "residual_over_gradient": Gauge(
+                f"{prefix}_residual_over_gradient",
+                "Norm of what is kept, over the gradient's.",
+                labels,
+                registry=registry,
+            ),
+            "compression_ratio": Gauge(
+                f"{prefix}_compression_ratio", "Bytes of a dense sum over those sent.", labels, registry=registry
+            ),
         }
 
     def begins(self, parameter: str) -> None:

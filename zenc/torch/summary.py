@@ -19,13 +19,15 @@ from zenc.runtime.stats import CallStats
 
 _SUMMED = ("calls", "bytes_sent", "bytes_received", "bytes_ddp_sparse", "bytes_ddp_dense", "seconds", "measured")
 _HEAD = ("parameter", "calls", "sent", "DDP sparse", "DDP dense", "time", "waiting")
+_KEPT = "kept / gradient"
 
 
 @dataclass(slots=True)
 class Totals:
     """Sums over calls: bytes sent and received, those that DDP would have sent, seconds, and of these waiting by peer.
 
-    ``measured`` are the seconds of the calls whose waiting was measured, which on GPUs it is not.
+    ``measured`` are the seconds of the calls whose waiting was measured, which on GPUs it is not. ``kept`` is the norm
+    of what the last call has kept for the next one, over that of its gradient; None under schemes that keep nothing.
     """
 
     calls: int = 0
@@ -36,6 +38,7 @@ class Totals:
     seconds: float = 0.0
     measured: float = 0.0
     waited: dict[int, float] = field(default_factory=dict)
+    kept: float | None = None
 
     def add(self, call: CallStats) -> None:
         """Take what ``call`` counted."""
@@ -45,6 +48,8 @@ class Totals:
         self.bytes_ddp_sparse += call.gathered_bytes
         self.bytes_ddp_dense += call.dense_bytes
         self.seconds += call.seconds
+        if call.loss is not None:
+            self.kept = call.loss["residual_over_gradient"]
         if call.waited is not None:
             self.measured += call.seconds
             for peer, seconds in call.waited.items():
@@ -57,13 +62,15 @@ class Totals:
 
 
 def summed(several: Iterable[Totals]) -> Totals:
-    """The sums of ``several`` totals, waiting by peer included."""
+    """The sums of ``several`` totals, waiting by peer included, and the greatest of what they have kept."""
     total = Totals()
     for each in several:
         for name in _SUMMED:
             setattr(total, name, getattr(total, name) + getattr(each, name))
         for peer, seconds in each.waited.items():
             total.waited[peer] = total.waited.get(peer, 0.0) + seconds
+        if each.kept is not None:
+            total.kept = max(total.kept or 0.0, each.kept)
     return total
 
 
@@ -127,8 +134,9 @@ class TrainingSummary:
         if not total.calls:
             yield "nothing was synchronised yet"
             return
-        rows = [_HEAD, *(_row(name, each) for name, each in self.parameters.items()), _row("total", total)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+        rows = [(*_HEAD, _KEPT), *(_row(name, each) for name, each in self.parameters.items()), _row("total", total)]
+        rows = rows if total.kept is not None else [row[:-1] for row in rows]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for name, *cells in rows:
             yield "  ".join([name.ljust(widths[0]), *(c.rjust(w) for c, w in zip(cells, widths[1:], strict=True))])
         for way, bytes in self.saved.items():
@@ -147,7 +155,8 @@ class TrainingSummary:
 def _row(name: str, of: Totals) -> Sequence[str]:
     share = of.waiting_share
     bytes = (size_text(each) for each in (of.bytes_sent, of.bytes_ddp_sparse, of.bytes_ddp_dense))
-    return name, str(of.calls), *bytes, seconds_text(of.seconds), "not measured" if share is None else share_text(share)
+    waited = "not measured" if share is None else share_text(share)
+    return name, str(of.calls), *bytes, seconds_text(of.seconds), waited, "" if of.kept is None else f"{of.kept:.2f}"
 
 
 def totals_to_json(of: Mapping[str, Totals]) -> bytes:

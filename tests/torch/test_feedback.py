@@ -1,0 +1,65 @@
+"""Lossy schemes under DDP, on real gloo processes: nothing is lost, restarts go on, and what can't be is refused."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from tests.support.ranks import RanksFailed
+from tests.torch.feedback_jobs import TOP
+
+JOBS = "tests.torch.feedback_jobs:"
+RESIDUAL = TOP + "residual"
+
+
+@pytest.mark.parametrize(
+    ("entries", "options"),
+    [(RESIDUAL, {}), (RESIDUAL, {"bucket_cap_mb": 0.004}), (RESIDUAL, {"accumulate": True}),
+     (RESIDUAL, {"static_graph": True, "gradient_as_bucket_view": True}), (RESIDUAL, {"shared": True}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
+    results = four.run(JOBS + "conserved", entries=entries, **options)
+    assert all(result == results[0] for result in results)
+
+
+@pytest.mark.parametrize("entries", [RESIDUAL, TOP + "momentum(0.9)"], ids=["residual", "momentum"])
+def test_a_restart_goes_on_to_the_bit(two, entries):
+    two.run(JOBS + "restarted", entries=entries)
+
+
+def test_another_number_of_ranks_has_the_same_sum_and_other_states_are_refused(four):
+    saved = four.run(JOBS + "saved_together", entries=RESIDUAL)[0]
+    for size in (1, 2, 4):
+        four.run(JOBS + "gone_on", size=size, entries=RESIDUAL, saved=copy.deepcopy(saved))
+    expected = {"name": "other-model", "shape": "other-model", "cut": "bad-state", "all": "bad-state"}
+    for damage, id in expected.items():
+        found = four.run(JOBS + "loads", size=2, entries=RESIDUAL, saved=saved, damage=damage)
+        assert found == ["different-states", id], damage
+
+
+@pytest.mark.parametrize("bad", [0, 2])
+def test_a_scaler_is_followed_and_skipped_steps_leave_no_trace(two, bad):
+    two.run(JOBS + "scaled", bad=bad)
+
+
+def test_parameters_that_nobody_uses_keep_what_they_have(two):
+    two.run(JOBS + "unused")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"entries": TOP + "momentum(0.9)", "dense": True, "momentum": 0.9}, "error[momentum-twice]"),
+     ({"entries": RESIDUAL, "dense": False}, "error[needs-dense]")],
+    ids=lambda of: of if isinstance(of, str) else "",
+)  # fmt: skip
+def test_what_can_not_be_is_refused(two, arguments, said):
+    with pytest.raises(RanksFailed) as caught:
+        two.run(JOBS + "refused", **arguments)
+    assert all(said in str(error) for error in caught.value.errors.values())
+
+
+def test_sparse_gradients_stay_with_ddp(two):
+    assert two.run(JOBS + "beside_sparse") == [(("1.weight",), 0.0)] * 2

@@ -1,0 +1,70 @@
+"""Residuals beside a GradScaler, an optimizer with momentum, and parameters that no rank used in a step.
+
+A GradScaler multiplies the loss by its scale, and so do residuals come multiplied. Where it finds a gradient that is
+not finite it skips the step and lowers the scale: of that step nothing is to be kept, neither of the gradients that
+were not finite nor of those in other buckets that were. Both is seen when the next step begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from zenc.errors import Diagnostic, SchemeError
+from zenc.plan.ir import Plan
+from zenc.runtime.collective import Collective
+from zenc.runtime.compression.lossy_collective import LossyCollective
+from zenc.scheme.compression import Momentum
+from zenc.torch.bucket import PlacedGradient
+
+
+class ScaleWatch:
+    """Keeps what ``collective`` keeps in the scale of ``scaler``, a ``torch.amp.GradScaler`` or its like."""
+
+    def __init__(self, collective: Collective, scaler: Any) -> None:
+        self._collective = collective if isinstance(collective, LossyCollective) else None
+        self._scaler = scaler
+        self._summed: list[str] = []
+        self.scale: float | None = None
+        """The scale of what is kept; None before the first step."""
+
+    def step_begins(self) -> None:
+        """Undo the calls of a step that was skipped, and follow the scale; before the first call of a step."""
+        before, self.scale = self.scale, float(self._scaler.get_scale())
+        summed, self._summed = self._summed, []
+        if self._collective is None or before is None or before == self.scale:
+            return
+        if self.scale < before and summed:
+            self._collective.take_back(summed)
+        self._collective.rescale(self.scale / before)
+
+    def sums(self, names: Iterable[str]) -> None:
+        """A call of ``names`` is made in this step."""
+        self._summed += names
+
+
+def ensure_momentum_once(plan: Plan, optimizer: torch.optim.Optimizer | None) -> None:
+    """Raise SchemeError (``momentum-twice``) where both ``plan`` and ``optimizer`` sum momentum."""
+    if optimizer is None or not isinstance(plan.feedback, Momentum):
+        return
+    for group in optimizer.param_groups:
+        own = group.get("momentum") or group.get("betas", (0.0,))[0]
+        if own:
+            message = f"{plan.scheme} sums momentum {plan.feedback.m:g}, and {type(optimizer).__name__} {own:g} again"
+            help = "give the optimizer no momentum; or take a scheme with 'feedback: residual'"
+            raise SchemeError(Diagnostic("momentum-twice", message, help=help))
+
+
+def used_somewhere(pieces: list[PlacedGradient], group: dist.ProcessGroup | None) -> list[PlacedGradient]:
+    """Those of ``pieces`` whose gradient is not zero on all ranks. All ranks ask together, in the backward pass.
+
+    DDP drops the average of a parameter that no rank used, and what a rank has kept of it would be lost with it.
+    """
+    if not pieces:
+        return pieces
+    used = torch.stack([piece.gradient.any() for piece in pieces]).to(torch.uint8)
+    dist.all_reduce(used, dist.ReduceOp.MAX, group=group)
+    return [piece for piece, any_rank in zip(pieces, used.tolist(), strict=True) if any_rank]
