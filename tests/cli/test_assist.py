@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from tests.support.shipped import SHIPPED
+from tests.support.shipped import ALL
 from zenc.cli import app
 from zenc.diagnostics import DIAGNOSTICS
 from zenc.manual import diagnostic, pages
@@ -78,7 +78,7 @@ def test_the_schedule_in_its_comments_is_right() -> None:
     assert proved("own.zen")[0] == "own"
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", ALL)
 def test_new_begins_with_any_shipped_scheme(name: str) -> None:
     assert zenc("new", "own.zen", "--from", name).exit_code == 0
     assert proved("own.zen", "--ranks", "8") == ("own", [8])

@@ -13,7 +13,7 @@ from tests.support.cases import COMBINATIONS, FORMATS, scheme_text
 from tests.support.damage import damaged_json
 from tests.support.fuzz import fuzzed
 from tests.support.plans import DIRECT_PULL, DIRECT_PUSH, plan_of, plan_with
-from tests.support.shipped import SHIPPED
+from tests.support.shipped import ALL
 from tests.support.survival import assert_planned
 from zenc.errors import ArtifactError
 from zenc.language.files import load_file, locate
@@ -43,7 +43,7 @@ def test_every_combination_comes_back(combination):
 
 
 @fuzzed(60)
-@given(name=st.sampled_from(SHIPPED), size=st.none() | st.integers(1, 2000))
+@given(name=st.sampled_from(ALL), size=st.none() | st.integers(1, 2000))
 def test_shipped_schemes_come_back(name, size):
     plan = shipped_plan(name, size)
     again = there_and_back(plan)
@@ -77,7 +77,7 @@ def test_the_digest_is_of_the_meaning_alone():
 
 
 def test_plans_are_small_for_large_groups():
-    for name in SHIPPED:
+    for name in ALL:
         assert len(plan_text(shipped_plan(name, 1024))) < 8000
 
 

@@ -57,7 +57,7 @@ def test_no_shipped_scheme_is_better(sparse: TunedScheme) -> None:
 def test_drafts_of_shipped_schemes_are_those_schemes() -> None:
     drafts = {draft.label: draft for draft in of_shipped(8, {"node": 4})}
     for entry in shipped():
-        if not entry["candidates"]:
+        if not entry["candidates"] and not entry["compression"]:
             program = load_text(drafts[entry["name"]].text(NAME))
             found, _ = resolve(program, NAME)
             own, _ = resolve(load_text(f'import "{entry["name"]}.zen"'), entry["name"])

@@ -12,8 +12,12 @@ from zenc.plan.requirements import allowed
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
 
-SHIPPED = [entry["name"] for entry in shipped() if not entry["candidates"]]
-"""Those of one plan. ``auto`` chooses among them."""
+ALL = [entry["name"] for entry in shipped() if not entry["candidates"]]
+"""Those of one plan."""
+LOSSY = [entry["name"] for entry in shipped() if entry["compression"]]
+"""Those that select or encode: what is true of their sums is in the tests of compression."""
+SHIPPED = [name for name in ALL if name not in LOSSY]
+"""Those whose sums are those of the gradients. ``auto`` chooses among them."""
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import zenc
-from tests.support.shipped import SHIPPED, cases, plan_of_shipped
+from tests.support.shipped import ALL, LOSSY, cases, plan_of_shipped
 from tests.support.steps import assert_plays
 from zenc.errors import VerificationError
 from zenc.plan.ir import VALUE_KINDS, PhaseKind
@@ -21,7 +21,7 @@ MOST_SECONDS, MOST_BYTES = 10, 1_000_000
 """Of compiling for 1,024 ranks, and of what that makes."""
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", ALL)
 def test_it_is_proved_for_every_size_it_allows(name):
     sizes = allowed(plan_of_shipped(name), SIZES)
     assert len(sizes) >= 4 and 64 in sizes
@@ -29,7 +29,7 @@ def test_it_is_proved_for_every_size_it_allows(name):
         assert len(proof.owners) == proof.parts
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", ALL)
 def test_another_executor_agrees(name):
     plan = plan_of_shipped(name)
     sizes = allowed(plan, range(1, 10))
@@ -38,9 +38,7 @@ def test_another_executor_agrees(name):
         assert_plays(plan, expand(plan, size))
 
 
-@pytest.mark.parametrize(
-    "name", [*SHIPPED[::2], *(pytest.param(name, marks=pytest.mark.slow) for name in SHIPPED[1::2])]
-)
+@pytest.mark.parametrize("name", [*ALL[::2], *(pytest.param(name, marks=pytest.mark.slow) for name in ALL[1::2])])
 def test_1024_ranks_compile_quickly_to_little(name):
     started = time.process_time()
     artifact = zenc.compile(name, ranks=1024)
@@ -49,7 +47,8 @@ def test_1024_ranks_compile_quickly_to_little(name):
 
 
 ANY = ("agsparse", "balanced", "dense_halving_doubling", "dense_ring", "double_binary_tree",
-       "hierarchical_centralization", "omnireduce", "sparcml", "sparcml_split", "sparse_ps", "topk_a2a")  # fmt: skip
+       "hierarchical_centralization", "omnireduce", "sparcml", "sparcml_split", "sparse_ps",
+       "sparse_then_dense", *LOSSY)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ANY)

@@ -49,6 +49,8 @@ def _show(entries: list[ShippedScheme]) -> None:
                 words = ", ".join(cell for cell in cells if cell not in ("", "-"))
                 told = (words,) if name == entry["name"] else (name, words)
                 console.print(f"  {': '.join(filter(None, told))}")
+            if entry["compression"]:
+                console.print(f"  {entry['compression']}")
             console.print(f"  {entry['summary']}")
         return
     heading, *rows = _table([HEADINGS, *(row for entry in entries for row in _rows(entry))])
@@ -56,6 +58,8 @@ def _show(entries: list[ShippedScheme]) -> None:
     for entry in entries:
         for _ in _rows(entry):
             console.print(rows.pop(0), soft_wrap=True)
+        if entry["compression"]:
+            console.print(f"  {entry['compression']}", soft_wrap=True)
         if console.is_terminal:
             console.print(f"  {entry['summary']}", style="dim", soft_wrap=True)
 

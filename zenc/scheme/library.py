@@ -7,11 +7,9 @@ from typing import TypedDict
 
 from zenc.language.files import load_file, shipped_names
 from zenc.resources import directory
-from zenc.scheme.compression import Code
-from zenc.scheme.compression_words import words_of
+from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Choice,
-    Format,
     HierarchicalHash,
     Holders,
     Partition,
@@ -37,7 +35,8 @@ class TierEntry(TypedDict):
 class ShippedScheme(TypedDict):
     """One line of the list. ``balance`` is None under centralization, where there is nothing to balance.
 
-    ``push`` and ``pull`` are wire formats, ``parameters`` those of the scheme with their defaults. ``tiers`` is
+    ``push`` and ``pull`` are wire formats, ``compression`` is what the scheme selects, encodes and keeps, empty where
+    its sums are those of the gradients; ``parameters`` are those of the scheme with their defaults. ``tiers`` is
     empty for a scheme without them; where they differ, a dimension has theirs with plus signs between. A scheme that
     chooses has ``candidates`` and no dimensions: these are empty strings.
     """
@@ -50,6 +49,7 @@ class ShippedScheme(TypedDict):
     balance: str | None
     push: str
     pull: str
+    compression: str
     parameters: dict[str, int | float]
     tiers: list[TierEntry]
     candidates: list[str]
@@ -78,6 +78,7 @@ def _entry(path: Path, name: str) -> ShippedScheme:
         balance=None if isinstance(scheme, Choice) else balance_text(scheme),
         push=push,
         pull=pull,
+        compression="" if isinstance(scheme, Choice) else compression_text(scheme),
         parameters=dict(scheme.parameters),
         tiers=[entry for entry in entries if entry["name"]],
         candidates=[candidate.name for candidate in scheme.candidates] if isinstance(scheme, Choice) else [],
@@ -92,13 +93,21 @@ def _tier_entry(tier: TierDeclaration) -> TierEntry:
         communication=tier.communication.name,
         aggregation=tier.aggregation.value,
         partition=tier.partition.value,
-        push=_format_text(tier.push, tier.push_code),
-        pull=_format_text(tier.pull, tier.pull_code),
+        push=tier.push.value,
+        pull=tier.pull.value,
     )
 
 
-def _format_text(format: Format, code: Code | None) -> str:
-    return f"{format.value} as {words_of(code)}" if code else format.value
+def compression_text(scheme: Scheme) -> str:
+    """``select top(0.01), push as f16, feedback residual``: the words of compression; empty where there are none."""
+    told: dict[str, None] = {}
+    for tier in scheme.tiers:
+        selected = {"select": tier.select, "reselect": tier.reselect}
+        told |= {f"{key} {selection_text(value)}": None for key, value in selected.items() if value}
+        codes = {"push": tier.push_code, "pull": tier.pull_code}
+        told |= {f"{key} as {words_of(code)}": None for key, code in codes.items() if code}
+    kept = {"feedback": scheme.feedback, "warmup": scheme.warmup}
+    return ", ".join([*told, *(f"{key} {words_of(value)}" for key, value in kept.items() if value)])
 
 
 def balance_text(scheme: Scheme) -> str | None:

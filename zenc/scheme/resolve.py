@@ -116,9 +116,13 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
         message = f"{file} has no scheme '{name}'{did_you_mean(name, by_name)}"
         raise SchemeError(Diagnostic("unknown-scheme", message, notes=notes))
     if not in_main:
-        names = [schedule.name.text for schedule in program.main.schedules if schedule.name]
-        has = (f"it has schedules: {', '.join(names)}",) if names else ()
-        place = next((other.span for other in (*program.main.schedules, *program.main.imports)), None)
+        main = program.main
+        names = {
+            "schedules": [schedule.name.text for schedule in main.schedules if schedule.name],
+            "compressors": [compressor.name.text for compressor in main.compressors],
+        }
+        has = tuple(f"it has {kind}: {', '.join(known)}" for kind, known in names.items() if known)
+        place = next((other.span for other in (*main.schedules, *main.compressors, *main.imports)), None)
         raise SchemeError(Diagnostic("no-scheme", f"{file} has no scheme", place, has, "write scheme NAME { ... }"))
     if len({scheme.name.text for scheme in in_main}) == 1:
         return in_main[0]

@@ -74,8 +74,8 @@ class SchemeDraft:
 
 
 def of_shipped(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:
-    """The shipped schemes, each with values of its parameters that make sense for ``size`` ranks."""
-    for name in (entry["name"] for entry in shipped() if not entry["candidates"]):
+    """The shipped schemes whose sums are exact, each with values of its parameters that suit ``size`` ranks."""
+    for name in (entry["name"] for entry in shipped() if not entry["candidates"] and not entry["compression"]):
         file = load_file(locate(name)).main
         (scheme,) = (each for each in file.schemes if each.name.text == name)
         base = _draft(file, scheme)
