@@ -1,0 +1,234 @@
+// Kernels of compression for CPUs: one unit for all mappings, since none of them depends on one.
+#include "zenc/constants.h"
+#include "zenc_cpu/compress/fixed.h"
+#include "zenc_cpu/compress/linear.h"
+
+namespace {
+
+using zenc::i64;
+using zenc::u32;
+using zenc::u64;
+using zenc::u8;
+
+u64 size(i64 n) {
+    return static_cast<u64>(n);
+}
+
+zenc::Threshold threshold_of(i64 magnitude, i64 equal) {
+    return {static_cast<u32>(magnitude), size(equal)};
+}
+
+i64 write_threshold(bool done, const zenc::Threshold& found, i64* out) {
+    out[0] = found.magnitude;
+    out[1] = static_cast<i64>(found.equal);
+    return done ? 0 : zenc::NO_MEMORY;
+}
+
+i64 write_taken(const zenc::Taken& taken, double* squares) {
+    *squares = taken.squares;
+    return taken.count < 0 ? zenc::NO_MEMORY : taken.count;
+}
+
+enum Code { INT, LEVELS, SIGN, ONEBIT, TERNARY, ROUNDED_F16, ROUNDED_BF16 };
+
+template <class To, class T>
+i64 encode_rounded(const T* values, u64 n, u8* out, T* decoded, float* loss) {
+    float x[zenc::STRETCH], y[zenc::STRETCH];
+    To rounded[zenc::STRETCH];
+    for (u64 first = 0; first < n; first += zenc::STRETCH) {
+        const u64 length = n - first < zenc::STRETCH ? n - first : zenc::STRETCH;
+        zenc::widen_all(values + first, length, x);
+        for (u64 i = 0; i < length; ++i) rounded[i] = zenc::Type<To>::round(x[i]);
+        std::memcpy(out + first * sizeof(To), rounded, length * sizeof(To));
+        if (!decoded && !loss) continue;
+        zenc::widen_all(rounded, length, y);
+        zenc::write_decoded(x, y, length, decoded ? decoded + first : nullptr, loss ? loss + first : nullptr);
+    }
+    return static_cast<i64>(n * sizeof(To));
+}
+
+template <class From, class T>
+i64 decode_rounded(const u8* in, u64 n, T* values) {
+    for (u64 i = 0; i < n; ++i) {
+        From value;
+        std::memcpy(&value, in + i * sizeof value, sizeof value);
+        values[i] = zenc::Type<T>::round(zenc::Type<From>::widen(value));
+    }
+    return static_cast<i64>(n * sizeof(From));
+}
+
+// use(code, packing) for the code of a number: `levels` of a step, `bits` of an integer.
+template <class Use>
+i64 with_code(i64 code, i64 levels, i64 bits, Use use) {
+    const auto most = static_cast<u32>(levels);
+    const zenc::Bits packing{static_cast<u32>(bits)};
+    switch (code) {
+        case INT:
+            return use(zenc::Multiples{most}, packing);
+        case LEVELS:
+            return use(zenc::RandomMultiples<true>{most}, packing);
+        case SIGN:
+            return use(zenc::Signs{}, packing);
+        case ONEBIT:
+            return use(zenc::Means{}, packing);
+        default:
+            return use(zenc::RandomMultiples<false>{1}, zenc::Trits{});
+    }
+}
+
+template <class T>
+i64 encode(i64 code, i64 levels, i64 bits, i64 block, u64 key, const T* values, u64 n, u8* out, T* decoded,
+           float* loss) {
+    if (code == ROUNDED_F16) return encode_rounded<zenc::f16>(values, n, out, decoded, loss);
+    if (code == ROUNDED_BF16) return encode_rounded<zenc::bf16>(values, n, out, decoded, loss);
+    return with_code(code, levels, bits, [&](const auto& by, const auto& packing) {
+        return static_cast<i64>(
+            zenc::encode_blocks(by, packing, values, n, size(block), key, out, decoded, loss));
+    });
+}
+
+template <class T>
+i64 decode(i64 code, i64 levels, i64 bits, i64 block, const u8* in, u64 n, T* values) {
+    if (code == ROUNDED_F16) return decode_rounded<zenc::f16>(in, n, values);
+    if (code == ROUNDED_BF16) return decode_rounded<zenc::bf16>(in, n, values);
+    return with_code(code, levels, bits, [&](const auto& by, const auto& packing) {
+        zenc::decode_blocks(by, packing, in, n, size(block), values);
+        return i64{0};
+    });
+}
+
+}  // namespace
+
+extern "C" {
+
+i64 zenc_abi_version() {
+    return ZENC_ABI_VERSION;
+}
+
+// The random words of n slots from `first` on.
+i64 zenc_random_words(i64 key, i64 first, i64 n, u32* out) {
+    for (i64 i = 0; i < n; ++i) out[i] = zenc::random_word(size(key), size(first + i));
+    return n;
+}
+
+i64 zenc_philox(i64 key, i64 low, i64 high, u32* out) {
+    const zenc::Philox drawn = zenc::philox(size(key), size(low), size(high));
+    std::memcpy(out, drawn.word, sizeof drawn.word);
+    return 4;
+}
+
+i64 zenc_row_magnitudes(const float* values, i64 rows, i64 width, float* out) {
+    zenc::row_magnitudes(values, size(rows), size(width), out);
+    return rows;
+}
+
+i64 zenc_exact_threshold(const float* values, i64 n, i64 k, const u64* histogram, i64* out) {
+    zenc::Threshold found{};
+    const bool done = zenc::exact_threshold(values, size(n), size(k), histogram, found);
+    return write_threshold(done, found, out);
+}
+
+i64 zenc_sampled_threshold(const float* values, i64 n, i64 k, i64 drawn, i64 key, i64* out) {
+    zenc::Threshold found{};
+    const bool done = zenc::sampled_threshold(values, size(n), size(k), size(drawn), size(key), found);
+    return write_threshold(done, found, out);
+}
+
+i64 zenc_bisected_threshold(const float* values, i64 n, i64 k, i64 steps, i64* out) {
+    return write_threshold(true, zenc::bisected_threshold(values, size(n), size(k), steps), out);
+}
+
+i64 zenc_list_taken(const float* values, i64 n, i64 magnitude, i64 equal, i64* out) {
+    return static_cast<i64>(zenc::list_taken(values, size(n), threshold_of(magnitude, equal), out));
+}
+
+i64 zenc_draw_units(i64 n, i64 k, i64 key, i64* out) {
+    zenc::draw_units(size(n), size(k), size(key), out);
+    return k;
+}
+
+i64 zenc_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key, i64* work, float* out) {
+    zenc::sketch(values, size(n), static_cast<u32>(rows), size(cells), size(key), work, out);
+    return rows * cells;
+}
+
+#define ZENC_TYPED(name, type)                                                                               \
+    i64 zenc_accumulate_##name(const type* gradient, i64 n, const float* residual, float* out,               \
+                               const float* velocity, double m, float* velocity_out, u64* histogram,         \
+                               zenc::Accumulated* found) {                                                   \
+        *found = zenc::accumulate(gradient, size(n), residual, out, velocity, static_cast<float>(m),         \
+                                  velocity_out, histogram);                                                  \
+        return n;                                                                                            \
+    }                                                                                                        \
+    i64 zenc_take_##name(float* left, i64 n, i64 magnitude, i64 equal, type* gradient, float* velocity,      \
+                         double* squares) {                                                                  \
+        const zenc::Threshold at = threshold_of(magnitude, equal);                                           \
+        return write_taken(zenc::take(left, size(n), at, gradient, velocity), squares);                      \
+    }                                                                                                        \
+    i64 zenc_take_rows_##name(float* left, i64 rows, i64 width, const float* magnitudes, i64 magnitude,      \
+                              i64 equal, type* gradient, float* velocity, double* squares) {                 \
+        const zenc::Threshold at = threshold_of(magnitude, equal);                                           \
+        return write_taken(                                                                                  \
+            zenc::take_rows(left, size(rows), size(width), magnitudes, at, gradient, velocity), squares);    \
+    }                                                                                                        \
+    i64 zenc_take_of_blocks_##name(float* left, i64 units, i64 width, const float* magnitudes, i64 block,    \
+                                   i64 k, type* gradient, float* velocity, double* squares) {                \
+        return write_taken(zenc::take_of_blocks(left, size(units), size(width), magnitudes, size(block),     \
+                                                size(k), gradient, velocity),                                \
+                           squares);                                                                         \
+    }                                                                                                        \
+    i64 zenc_take_random_##name(float* left, i64 units, i64 width, i64 chance, i64 key, type* gradient,      \
+                                float* velocity, double* squares) {                                          \
+        return write_taken(                                                                                  \
+            zenc::take_random(left, size(units), size(width), size(chance), size(key), gradient, velocity),  \
+            squares);                                                                                        \
+    }                                                                                                        \
+    i64 zenc_take_units_##name(float* left, const i64* units, i64 k, i64 width, type* out,                   \
+                               float* velocity) {                                                            \
+        zenc::take_units(left, units, size(k), size(width), out, velocity);                                  \
+        return k;                                                                                            \
+    }                                                                                                        \
+    i64 zenc_put_units_##name(const type* values, const i64* units, i64 k, i64 width, i64 n, type* out) {    \
+        zenc::put_units(values, units, size(k), size(width), size(n), out);                                  \
+        return k;                                                                                            \
+    }                                                                                                        \
+    i64 zenc_remember_##name(const type* result, i64 n, double beta, float* history) {                       \
+        zenc::remember(result, size(n), static_cast<float>(beta), history);                                  \
+        return n;                                                                                            \
+    }                                                                                                        \
+    i64 zenc_query_sketch_##name(const float* sketch, i64 n, i64 rows, i64 cells, i64 key, type* out) {      \
+        zenc::query_sketch(sketch, size(n), static_cast<u32>(rows), size(cells), size(key), out);            \
+        return n;                                                                                            \
+    }                                                                                                        \
+    i64 zenc_is_finite_##name(const type* values, i64 n) {                                                   \
+        return zenc::all_finite(values, size(n));                                                            \
+    }                                                                                                        \
+    i64 zenc_encode_##name(i64 code, i64 levels, i64 bits, i64 block, i64 key, const type* values, i64 n,    \
+                           u8* out, type* decoded, float* loss) {                                            \
+        return encode(code, levels, bits, block, size(key), values, size(n), out, decoded, loss);            \
+    }                                                                                                        \
+    i64 zenc_decode_##name(i64 code, i64 levels, i64 bits, i64 block, const u8* in, i64 n, type* values) {   \
+        return decode(code, levels, bits, block, in, size(n), values);                                       \
+    }                                                                                                        \
+    i64 zenc_quantise_fixed_##name(float* left, i64 n, i64 exponent, i64 levels, type* gradient) {           \
+        zenc::quantise_fixed(left, size(n), static_cast<int>(exponent), static_cast<u32>(levels), gradient); \
+        return n;                                                                                            \
+    }                                                                                                        \
+    i64 zenc_encode_fixed_##name(const type* values, i64 n, i64 bits, u8* out) {                             \
+        return zenc::encode_fixed(values, size(n), static_cast<u32>(bits), out);                             \
+    }                                                                                                        \
+    i64 zenc_decode_fixed_##name(const u8* in, i64 n, i64 bits, type* values) {                              \
+        return zenc::decode_fixed(in, size(n), static_cast<u32>(bits), values);                              \
+    }                                                                                                        \
+    i64 zenc_encode_adaptive_##name(const type* values, i64 n, i64 bits, u8* out) {                          \
+        return zenc::encode_adaptive(values, size(n), static_cast<u32>(bits), out);                          \
+    }                                                                                                        \
+    i64 zenc_decode_adaptive_##name(const u8* in, i64 bytes, i64 n, i64 bits, type* values) {                \
+        return zenc::decode_adaptive(in, size(bytes), size(n), static_cast<u32>(bits), values);              \
+    }
+
+ZENC_TYPED(f32, float)
+ZENC_TYPED(f16, zenc::f16)
+ZENC_TYPED(bf16, zenc::bf16)
+
+}  // extern "C"

@@ -1,0 +1,93 @@
+// Selections of the same coordinates on all ranks: drawn at random, sketched, or probable by what was summed.
+#pragma once
+
+#include "zenc/compress/sketch.h"
+#include "zenc_cpu/compress/take.h"
+
+namespace zenc {
+
+// One unit of each of k stretches of as equal a length as there is, for 1 <= k <= n.
+inline void draw_units(u64 n, u64 k, u64 key, i64* out) {
+    for (u64 i = 0; i < k; ++i) {
+        const u64 first = static_cast<u64>(static_cast<u128>(i) * n / k);
+        const u64 end = static_cast<u64>(static_cast<u128>(i + 1) * n / k);
+        out[i] = static_cast<i64>(first + random_below(random_word(key, i), end - first));
+    }
+}
+
+// out [k, width] = the rows of `units`; what is left of them stays.
+template <class T>
+inline void take_units(float* left, const i64* units, u64 k, u64 width, T* out, float* velocity) {
+    for (u64 i = 0; i < k; ++i) {
+        const u64 at = static_cast<u64>(units[i]) * width;
+        take_row(left + at, width, true, out + i * width, velocity ? velocity + at : nullptr);
+    }
+}
+
+// out [n, width] = the rows of `values`, at their units; +0 else.
+template <class T>
+inline void put_units(const T* values, const i64* units, u64 k, u64 width, u64 n, T* out) {
+    std::memset(static_cast<void*>(out), 0, n * width * sizeof(T));
+    for (u64 i = 0; i < k; ++i)
+        std::memcpy(static_cast<void*>(out + static_cast<u64>(units[i]) * width), values + i * width,
+                    width * sizeof(T));
+}
+
+// history = beta * history + (1 - beta) * |result|.
+template <class T>
+inline void remember(const T* result, u64 n, float beta, float* history) {
+    const float fresh = 1 - beta;
+    for (u64 i = 0; i < n; ++i)
+        history[i] = beta * history[i] + fresh * float_of(magnitude_of(Type<T>::widen(result[i])));
+}
+
+constexpr u64 SKETCHED_TOGETHER = 256;
+
+// visit(unit, row, word) for n units and all rows.
+template <class Visit>
+inline void for_sketch_words(u64 key, u64 n, u32 rows, Visit visit) {
+    u32 words[ROWS_DRAWN_TOGETHER][SKETCHED_TOGETHER];
+    for (u64 first = 0; first < n; first += SKETCHED_TOGETHER) {
+        const u64 length = n - first < SKETCHED_TOGETHER ? n - first : SKETCHED_TOGETHER;
+        for (u32 row = 0; row < rows; row += ROWS_DRAWN_TOGETHER) {
+            for (u64 i = 0; i < SKETCHED_TOGETHER; ++i) {
+                const Philox drawn = sketch_words(key, first + i, row);
+                for (u32 word = 0; word < ROWS_DRAWN_TOGETHER; ++word) words[word][i] = drawn.word[word];
+            }
+            for (u32 r = row; r < rows && r < row + ROWS_DRAWN_TOGETHER; ++r)
+                visit(first, length, r, words[r - row]);
+        }
+    }
+}
+
+// out [rows, cells] = the sketch of `values` [n]. `work` [rows * cells] is written over.
+inline void sketch(const float* values, u64 n, u32 rows, u64 cells, u64 key, i64* work, float* out) {
+    const u32 greatest = greatest_magnitude(values, n);
+    if (greatest >= INFINITE) {
+        for (u64 i = 0; i < rows * cells; ++i) out[i] = not_a_number();
+        return;
+    }
+    const int exponent = sketch_exponent(float_of(greatest), n);
+    const double per_unit = wide_power_of_two(-exponent), unit = wide_power_of_two(exponent);
+    std::memset(work, 0, rows * cells * sizeof(i64));
+    for_sketch_words(key, n, rows, [&](u64 first, u64 length, u32 row, const u32* words) {
+        i64* const counts = work + row * cells;
+        for (u64 i = 0; i < length; ++i)
+            counts[cell_of(words[i], cells)] += counted(signed_by(words[i], values[first + i]), per_unit);
+    });
+    for (u64 i = 0; i < rows * cells; ++i) out[i] = static_cast<float>(static_cast<double>(work[i]) * unit);
+}
+
+// out [n] = the median of each unit's estimates.
+template <class T>
+inline void query_sketch(const float* sketch, u64 n, u32 rows, u64 cells, u64 key, T* out) {
+    float estimates[SKETCHED_TOGETHER][MOST_SKETCH_ROWS];
+    for_sketch_words(key, n, rows, [&](u64 first, u64 length, u32 row, const u32* words) {
+        for (u64 i = 0; i < length; ++i)
+            estimates[i][row] = signed_by(words[i], sketch[row * cells + cell_of(words[i], cells)]);
+        if (row + 1 != rows) return;
+        for (u64 i = 0; i < length; ++i) out[first + i] = Type<T>::round(median_of(estimates[i], rows));
+    });
+}
+
+}  // namespace zenc

@@ -1,0 +1,420 @@
+"""Kernels of compression on CPUs, which depend on no mapping: compiled once for a version of zenc and a machine.
+
+Arrays are addresses of contiguous memory: ``gradient`` and other ``values`` of ``dtype`` ("f32", "f16" or "bf16"),
+residuals, velocities and everything that has a magnitude float32; 0 is the address of nothing. Units are rows of
+``width`` values; a row's magnitude is that of its greatest value. NaN is above infinity, and that above others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from ctypes import c_double, c_int64, c_void_p
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+from zenc.codegen.build.host import build
+from zenc.codegen.render import templates_dir
+from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
+from zenc.runtime.cpu.bindings import Function
+from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Sign, Ternary
+from zenc.wire.codes import NOT_FINITE, is_static, most_encoded_bytes, sum_bits
+from zenc.wire.constants import KernelStatus
+
+SOURCE = "compress.cpp"
+BINS = 2048
+"""Counts of a histogram of magnitudes, int64: by their upper 11 bits."""
+LOSSY_DTYPES = ("f32", "f16", "bf16")
+"""The dtypes that can be compressed with loss."""
+MOST_SUM_BITS = 25
+"""Bits of a sum of ``fixed`` values, which has to be exact in float32."""
+_INFINITE = 0x7F800000
+
+_ARGUMENTS = {
+    "philox": "nnnp",
+    "random_words": "nnnp",
+    "row_magnitudes": "pnnp",
+    "exact_threshold": "pnnpp",
+    "sampled_threshold": "pnnnnp",
+    "bisected_threshold": "pnnnp",
+    "list_taken": "pnnnp",
+    "draw_units": "nnnp",
+    "sketch": "pnnnnpp",
+}
+_TYPED_ARGUMENTS = {
+    "accumulate": "pnpppdppp",
+    "take": "pnnnppp",
+    "take_rows": "pnnpnnppp",
+    "take_of_blocks": "pnnpnnppp",
+    "take_random": "pnnnnppp",
+    "take_units": "ppnnpp",
+    "put_units": "ppnnnp",
+    "remember": "pndp",
+    "query_sketch": "pnnnnp",
+    "is_finite": "pn",
+    "encode": "nnnnnpnppp",
+    "decode": "nnnnpnp",
+    "quantise_fixed": "pnnnp",
+    "encode_fixed": "pnnp",
+    "decode_fixed": "pnnp",
+    "encode_adaptive": "pnnp",
+    "decode_adaptive": "pnnnp",
+}
+_KINDS = {"n": c_int64, "p": c_void_p, "d": c_double}
+_PLACES = {Integers: 0, RandomLevels: 1, Sign: 2, OneBit: 3, Ternary: 4}
+_ROUNDED = {"f16": 5, "bf16": 6}
+
+_Parameters: TypeAlias = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulated:
+    """A pass of ``accumulate``: the sum of squares of the gradient, and the greatest magnitude of its result.
+
+    ``greatest`` is NaN or infinity unless all values are finite.
+    """
+
+    squares: float
+    greatest: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether all values are finite."""
+        return abs(self.greatest) < float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The units to be taken: those above ``magnitude``, and the first ``equal`` of those that are equal to it.
+
+    ``magnitude`` is the bits of a float32 without its sign.
+    """
+
+    magnitude: int
+    equal: int
+
+    @classmethod
+    def of(cls, value: float) -> Threshold:
+        """The threshold that takes every unit whose magnitude is ``value`` or more."""
+        return cls(array("I", array("f", [value]).tobytes())[0] & 0x7FFFFFFF, 1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A pass of a selection: units that were taken, and the sum of squares of what is left."""
+
+    count: int
+    squares: float
+
+
+class CompressionKernels:
+    """The kernels in the shared library ``path``, which ``compression_kernels`` compiles.
+
+    Methods that need memory raise TensorError ``out-of-memory``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        library = ctypes.CDLL(str(path))
+        self._functions = {name: _bind(library, name, kinds) for name, kinds in _ARGUMENTS.items()}
+        self._typed = {
+            dtype: {name: _bind(library, f"{name}_{dtype}", kinds) for name, kinds in _TYPED_ARGUMENTS.items()}
+            for dtype in LOSSY_DTYPES
+        }
+
+    # ---- What there is to contribute
+
+    def accumulate(
+        self,
+        dtype: str,
+        n: int,
+        gradient: int,
+        residual: int,
+        out: int,
+        velocity: int = 0,
+        velocity_out: int = 0,
+        m: float = 0.0,
+        histogram: int = 0,
+    ) -> Accumulated:
+        """Write ``out`` [n] float32 = ``residual`` + ``gradient``, in one pass; ``out`` may be ``residual``.
+
+        With ``velocity_out`` it is ``residual`` + v, where v = ``m`` * ``velocity`` + ``gradient`` is written there.
+        Where ``histogram`` is given, BINS counts are added to those there.
+        """
+        found = array("q", bytes(16))
+        at = found.buffer_info()[0]
+        self._typed[dtype]["accumulate"](gradient, n, residual, out, velocity, m, velocity_out, histogram, at)
+        squares, greatest = array("d", found.tobytes())[0], array("f", found[1:].tobytes())[0]
+        return Accumulated(squares, greatest)
+
+    def row_magnitudes(self, values: int, rows: int, width: int, out: int) -> None:
+        """Write ``out`` [rows] float32: the greatest magnitude of each row of ``values`` [rows, width] float32."""
+        self._functions["row_magnitudes"](values, rows, width, out)
+
+    def is_finite(self, dtype: str, n: int, values: int) -> bool:
+        """Whether all of ``values`` [n] are finite."""
+        return bool(self._typed[dtype]["is_finite"](values, n))
+
+    # ---- Thresholds, of float32 whose signs do not matter
+
+    def exact_threshold(self, values: int, n: int, k: int, histogram: int = 0) -> Threshold:
+        """The threshold of exactly the ``k`` greatest of ``values`` [n], 1 <= k <= n; of equals the first ones.
+
+        ``histogram``: that of these values, by ``accumulate``.
+        """
+        return self._threshold("exact_threshold", values, n, k, histogram)
+
+    def sampled_threshold(self, values: int, n: int, k: int, drawn: int, key: int) -> Threshold:
+        """The exact threshold, at the same share, of a sample of ``drawn`` <= n values (DGC, ICLR 2018, section 5)."""
+        return self._threshold("sampled_threshold", values, n, k, drawn, _signed(key))
+
+    def bisected_threshold(self, values: int, n: int, k: int, steps: int) -> Threshold:
+        """A threshold that at least ``k`` reach, in ``steps`` halvings of the magnitudes (MSTopK, MLSys 2021)."""
+        return self._threshold("bisected_threshold", values, n, k, steps)
+
+    def _threshold(self, name: str, *arguments: int) -> Threshold:
+        found = array("q", bytes(16))
+        _count(self._functions[name](*arguments, found.buffer_info()[0]))
+        return Threshold(*found)
+
+    # ---- Selections: what is taken goes to `gradient`, +0 else; `left` becomes what is left
+
+    def take(
+        self,
+        dtype: str,
+        units: int,
+        left: int,
+        threshold: Threshold,
+        gradient: int,
+        velocity: int = 0,
+        width: int = 1,
+        magnitudes: int = 0,
+    ) -> Taken:
+        """Move the units that ``threshold`` takes from ``left`` [units, width] to ``gradient``; velocities become 0.
+
+        What rounding to ``dtype`` loses is left. Rows of several values need their ``magnitudes``.
+        """
+        by, squares = (threshold.magnitude, threshold.equal), c_double()
+        into = gradient, velocity, ctypes.addressof(squares)
+        if width == 1:
+            count = self._typed[dtype]["take"](left, units, *by, *into)
+        else:
+            count = self._typed[dtype]["take_rows"](left, units, width, magnitudes, *by, *into)
+        return Taken(_count(count), squares.value)
+
+    def take_of_blocks(
+        self,
+        dtype: str,
+        units: int,
+        left: int,
+        block: int,
+        k: int,
+        gradient: int,
+        velocity: int = 0,
+        width: int = 1,
+        magnitudes: int = 0,
+    ) -> Taken:
+        """Move the ``k`` greatest units of each block of ``block``; of a short last one in proportion, at least 1."""
+        squares = c_double()
+        into = gradient, velocity, ctypes.addressof(squares)
+        count = self._typed[dtype]["take_of_blocks"](left, units, width, magnitudes, block, k, *into)
+        return Taken(_count(count), squares.value)
+
+    def take_random(
+        self,
+        dtype: str,
+        units: int,
+        left: int,
+        density: float,
+        key: int,
+        gradient: int,
+        velocity: int = 0,
+        width: int = 1,
+    ) -> Taken:
+        """Move each unit with the chance ``density``, rounded to a multiple of 2^-32."""
+        squares, chance = c_double(), round(density * 2**32)
+        into = gradient, velocity, ctypes.addressof(squares)
+        count = self._typed[dtype]["take_random"](left, units, width, chance, _signed(key), *into)
+        return Taken(_count(count), squares.value)
+
+    def list_taken(self, values: int, n: int, threshold: Threshold, out: int) -> int:
+        """Write ``out`` int64: the units of ``values`` [n] that ``threshold`` takes, ascending. Returns how many."""
+        return _count(self._functions["list_taken"](values, n, threshold.magnitude, min(threshold.equal, n), out))
+
+    # ---- Selections of the same units on all ranks
+
+    def draw_units(self, n: int, k: int, key: int, out: int) -> None:
+        """Write ``out`` [k] int64, ascending: of ``k`` stretches of the ``n`` units one each, 1 <= k <= n < 2^32 k."""
+        self._functions["draw_units"](n, k, _signed(key), out)
+
+    def take_units(
+        self, dtype: str, units: int, k: int, left: int, out: int, velocity: int = 0, width: int = 1
+    ) -> None:
+        """Move the rows of ``units`` [k] int64 from ``left`` to ``out`` [k, width]; what rounding loses is left."""
+        self._typed[dtype]["take_units"](left, units, k, width, out, velocity)
+
+    def put_units(self, dtype: str, units: int, k: int, values: int, n: int, out: int, width: int = 1) -> None:
+        """Write ``out`` [n, width]: the rows of ``values`` [k, width] at their ``units`` [k] int64, +0 else."""
+        self._typed[dtype]["put_units"](values, units, k, width, n, out)
+
+    def remember(self, dtype: str, n: int, result: int, beta: float, history: int) -> None:
+        """Change ``history`` [n] float32 to ``beta`` * itself + (1 - ``beta``) * the magnitudes of ``result`` [n]."""
+        self._typed[dtype]["remember"](result, n, beta, history)
+
+    def sketch(self, values: int, n: int, rows: int, cells: int, key: int, work: int, out: int) -> None:
+        """Write ``out`` [rows, cells] float32: a count sketch of ``values`` [n] float32; rows <= 15, cells < 2^32.
+
+        Cells are sums of multiples of a power of two, in ``work`` [rows, cells] int64, and rounded once. That power is
+        of the greatest magnitude here: ranks add sketches as any float32, and need not share it.
+        """
+        self._functions["sketch"](values, n, rows, cells, _signed(key), work, out)
+
+    def query_sketch(self, dtype: str, n: int, sketch: int, rows: int, cells: int, key: int, out: int) -> None:
+        """Write ``out`` [n]: the median of what each unit's cells in ``sketch`` [rows, cells] float32 say of it."""
+        self._typed[dtype]["query_sketch"](sketch, n, rows, cells, _signed(key), out)
+
+    # ---- Codes
+
+    def encode(
+        self,
+        code: Code,
+        dtype: str,
+        count: int,
+        values: int,
+        out: int,
+        decoded: int = 0,
+        loss: int = 0,
+        key: int = 0,
+        contributions: int = 1,
+    ) -> int:
+        """Write ``values`` [count] to ``out``, which has room for ``most_encoded_bytes``. Returns the bytes.
+
+        ``decoded`` [count] of ``dtype``, which may be ``values``: what the bytes mean. To ``loss`` [count] float32 is
+        added what they do not. ``key``: that of random words, by slot. ``fixed`` takes sums of ``contributions`` of
+        multiples that ``quantise_fixed`` made, finds the power of two that all are multiples of, loses nothing, and
+        writes neither ``decoded`` nor ``loss``. Raises InternalError for values that have more bits.
+        """
+        if not count:
+            return 0
+        typed = self._typed[dtype]
+        if isinstance(code, Fixed):
+            name = "encode_fixed" if is_static(code) else "encode_adaptive"
+            return _exact(typed[name](values, count, _sum_bits(code, contributions), out))
+        return _count(typed["encode"](*_parameters(code), _signed(key), values, count, out, decoded, loss))
+
+    def decode(
+        self, code: Code, dtype: str, count: int, data: int, size: int, values: int, contributions: int = 1
+    ) -> None:
+        """Write ``values`` [count]: what the ``size`` bytes at ``data`` mean.
+
+        Raises SynchronisationError ``corrupt-segment`` for fewer bytes or more, and for such as nobody writes.
+        """
+        most = most_encoded_bytes(code, count, contributions)
+        if size != most if is_static(code) else size > most:
+            raise _corrupt(code, count, f"it has {size} bytes, not {most}")
+        if not count:
+            return
+        typed, read = self._typed[dtype], size
+        if not isinstance(code, Fixed):
+            typed["decode"](*_parameters(code), data, count, values)
+        elif is_static(code):
+            read = typed["decode_fixed"](data, count, _sum_bits(code, contributions), values)
+        else:
+            read = typed["decode_adaptive"](data, size, count, _sum_bits(code, contributions), values)
+        if read != size:
+            raise _corrupt(code, count, "its bytes contradict each other")
+
+    def quantise_fixed(self, code: Fixed, dtype: str, n: int, left: int, exponent: int, gradient: int) -> None:
+        """Write ``gradient`` [n]: ``left`` [n] float32 as multiples of 2 ** ``exponent``; what is lost is left.
+
+        ``exponent`` is that of ``shared_exponent`` for a magnitude that no value on any rank is above.
+        """
+        self._typed[dtype]["quantise_fixed"](left, n, exponent, (1 << (code.bits - 1)) - 1, gradient)
+
+    # ---- Random words
+
+    def random_words(self, key: int, first: int, n: int, out: int) -> None:
+        """Write ``out`` [n] uint32: the random words of slots from ``first`` on."""
+        self._functions["random_words"](_signed(key), first, n, out)
+
+    def philox(self, key: int, low: int, high: int, out: int) -> None:
+        """Write ``out`` [4] uint32: Philox4x32-10 of a key of 64 bits and the counter ``low`` + 2^64 ``high``."""
+        self._functions["philox"](_signed(key), _signed(low), _signed(high), out)
+
+
+@cache
+def compression_kernels() -> CompressionKernels:
+    """The kernels, compiled when a process first wants them, unless the cache has them.
+
+    Raises BuildError and CacheError.
+    """
+    text = (templates_dir() / "cpu" / SOURCE).read_text("utf-8")
+    return CompressionKernels(build({SOURCE: text}, scheme="compression"))
+
+
+def shared_exponent(code: Fixed, greatest: float) -> int:
+    """The exponent of the least power of two of which ``bits`` - 1 bits reach ``greatest`` >= 0, at least -149.
+
+    ``NOT_FINITE`` if ``greatest`` is not.
+    """
+    if not greatest < float("inf"):
+        return NOT_FINITE
+    numerator, denominator = greatest.as_integer_ratio()
+    levels = (1 << (code.bits - 1)) - 1
+    exponent = -149
+    while (levels * denominator << max(exponent, 0)) < (numerator << max(-exponent, 0)):
+        exponent += 1
+    return exponent
+
+
+def _bind(library: ctypes.CDLL, name: str, kinds: str) -> Function:
+    function = getattr(library, f"zenc_{name}")
+    function.argtypes = [_KINDS[kind] for kind in kinds]
+    function.restype = c_int64
+    return function
+
+
+def _parameters(code: Code) -> _Parameters:
+    """(number, levels of a step, bits of an integer, values of a block), as kernels want them."""
+    match code:
+        case Integers(bits, block):
+            return _PLACES[Integers], (1 << (bits - 1)) - 1, bits, block
+        case RandomLevels(s, block):
+            return _PLACES[RandomLevels], s, (2 * s).bit_length(), block
+        case Sign(block) | OneBit(block) | Ternary(block):
+            return _PLACES[type(code)], 1, 1, block
+        case Fixed():
+            raise AssertionError("fixed has kernels of its own")
+    return _ROUNDED[code.name], 1, 16, 1
+
+
+def _sum_bits(code: Fixed, contributions: int) -> int:
+    bits = sum_bits(code, contributions)
+    if bits > MOST_SUM_BITS:
+        message = f"sums of {contributions} values of {code.bits} bits have {bits}, and float32 has {MOST_SUM_BITS}"
+        raise InternalError(Diagnostic("internal", message))
+    return bits
+
+
+def _signed(word: int) -> int:
+    """A word of 64 bits as ctypes passes it on."""
+    return (word & ((1 << 64) - 1)) - ((word & (1 << 63)) << 1)
+
+
+def _count(status: int) -> int:
+    if status == KernelStatus.NO_MEMORY:
+        raise TensorError(Diagnostic("out-of-memory", "there is no memory left for a kernel's work space"))
+    return status
+
+
+def _exact(status: int) -> int:
+    if status < 0:
+        message = "values were to be encoded that are no integers of the bits of their code"
+        raise InternalError(Diagnostic("internal", message))
+    return status
+
+
+def _corrupt(code: Code, count: int, why: str) -> SynchronisationError:
+    message = f"{count} values encoded as {type(code).__name__.lower()} can't be read: {why}"
+    return SynchronisationError(Diagnostic("corrupt-segment", message))
