@@ -178,7 +178,7 @@ def backend(
 
     With a ``capacity`` GPUs use capacity mode. Raises BuildError, VerificationError, TargetError, SynchronisationError.
     """
-    _ensure_able(artifact.plan)
+    _ensure_able(artifact.plan, device)
     if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
         import torch
 
@@ -187,6 +187,7 @@ def backend(
 
         with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
             return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
+    from zenc.runtime.compression.coder import coder_for
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.backend import CpuBackend
 
@@ -194,18 +195,23 @@ def backend(
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
-    return CpuBackend(artifact.plan.scheme, program, kernels, ranks.transport, deadline, caution)  # kernels -> Backend
+    coder = coder_for(artifact.plan) if artifact.plan.is_lossy else None
+    at = artifact.plan.scheme, program, kernels, ranks.transport
+    return CpuBackend(*at, deadline, caution, coder)  # kernels -> Backend
 
 
-def _ensure_able(plan: Plan) -> None:
-    """Raise BuildError (``no-compression``) for what of compression the run time can't do yet."""
-    coded = any(phase.code is not None for phase in plan.phases)
-    later = any(phase.select for phase in plan.phases[1:])
-    linear = any(isinstance(selection, Linear) for phase in plan.phases for selection in phase.select)
-    if coded or later or linear:
-        what = "encodes values" if coded else "selects within a call" if later else "selects by a linear map"
-        message = f"scheme '{plan.scheme}' {what}, which the run time can't do yet"
-        raise BuildError(Diagnostic("no-compression", message, help="take a scheme without"))
+def _ensure_able(plan: Plan, device: torch.device) -> None:
+    """Raise BuildError (``no-compression``) for what of compression can't be done on ``device`` yet."""
+    what = ""
+    if any(isinstance(selection, Linear) for phase in plan.phases for selection in phase.select):
+        what = "selects by a linear map, which the run time can't do yet"
+    elif device.type == "cuda" and any(phase.code or phase.select for phase in plan.phases[1:]):
+        what = "encodes or selects within a call, which calls on GPUs can't do yet"
+    elif device.type == "cuda" and plan.phases[0].code:
+        what = "encodes values, which calls on GPUs can't do yet"
+    if what:
+        message = f"scheme '{plan.scheme}' {what}"
+        raise BuildError(Diagnostic("no-compression", message, help="take a scheme without, or sum on CPUs"))
 
 
 def resolve(syntax: SourceFiles, request: Request, alone: bool = False) -> Schemes:

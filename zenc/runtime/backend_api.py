@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from zenc.errors import Diagnostic, TensorError
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats, PhaseStats
@@ -53,8 +54,8 @@ class Call(Protocol):
 class Prepared(Protocol):
     """A backend, ready for tensors of one layout."""
 
-    def start(self, header: CallHeader) -> Call:
-        """A call whose messages carry ``header``."""
+    def start(self, header: CallHeader, losses: CallLosses | None = None) -> Call:
+        """A call whose messages carry ``header``, and which selects and encodes as ``losses`` says."""
 
 
 class Backend(Protocol):
@@ -97,11 +98,15 @@ class PreparedCall:
     signature: int
     divisor: int
 
-    def start(self, number: int, salt: int = 0) -> Call:
-        """Call ``number`` of the group, whose ranks have the same ``salt``: 64 bits of what else they must agree on."""
-        return self.prepared.start(CallHeader(number, self.signature ^ salt, self.layout.units))
+    def start(self, number: int, losses: CallLosses | None = None) -> Call:
+        """Call ``number`` of the group, of ranks that have the same salt of ``losses``."""
+        if losses is None:
+            return self.prepared.start(CallHeader(number, self.signature, self.layout.units))
+        return self.prepared.start(CallHeader(number, self.signature ^ losses.salt, self.layout.units), losses)
 
-    def run(self, tensor: torch.Tensor, number: int, salt: int = 0) -> tuple[torch.Tensor, CallStats | None]:
+    def run(
+        self, tensor: torch.Tensor, number: int, losses: CallLosses | None = None
+    ) -> tuple[torch.Tensor, CallStats | None]:
         """The sum of ``tensor``, in its shape, and what was counted; None without elements. On the worker's turn.
 
         A call that fails here breaks the communicator: peers wait for it.
@@ -111,7 +116,7 @@ class PreparedCall:
         if not layout.units or not layout.width:
             return (tensor.coalesce() if layout.is_sparse else tensor), None
         started = time.perf_counter()
-        call = self.start(number, salt)
+        call = self.start(number, losses)
         try:
             found = call.reduce(tensor, self.divisor)
         except BaseException as error:  # an interrupted call leaves peers waiting just the same

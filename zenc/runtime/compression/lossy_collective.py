@@ -27,6 +27,7 @@ from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.contribution import Contributed, Marker, contribute
+from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore, TensorName, no_residual, pieces_of
 from zenc.runtime.compression.saved_state import SavedState, read_state, write_state
 from zenc.runtime.compression.supports import Draw, marks_of, warmed
@@ -63,6 +64,9 @@ class LossyCollective(Collective):
         super().__init__(artifact, communicator, backend_on)
         self._store = ResidualStore()
         self._selection = artifact.plan.phases[0].select
+        self._loses_within = any(phase.code or phase.select for phase in artifact.plan.phases[1:]) or bool(
+            artifact.plan.phases[0].code
+        )
         self._parts: dict[tuple[int, int], Sequence[range | torch.Tensor]] = {}
 
     @property
@@ -174,42 +178,56 @@ class LossyCollective(Collective):
             state = self._store.state_of(call.pieces, gradient.device)
             steps = self._store.steps(call.pieces)
             salt = _salt(call, steps)
-            contributed = self._contribute(call, gradient, state, min(steps), salt)
+            losses = CallLosses(salt, min(steps), self.rank, self.artifact.plan.warmup, None)
+            contributed = self._contribute(call, gradient, state, losses)
         except BaseException as error:
             self.communicator.call_failed(error, None)
             raise
-        result, counted = call.prepared.run(gradient, number, salt)
+        result, counted = call.prepared.run(gradient, number, losses)
         self._store.count(call.pieces)
         if self.artifact.plan.feedback is not None and bool(torch.isfinite(result).all()):
             state.commit()
         if call.op == "mean":
             result.div_(self.size)
         if counted is not None:
-            counted.loss = _report(contributed, counted) if contributed else None
+            counted.loss = self._report(contributed, losses, counted) if contributed else None
             self._stats = work.counted = counted
         if tensor.is_sparse or tensor.is_contiguous():
             return result
         return tensor.detach().copy_(result)
 
     def _contribute(
-        self, call: LossyCall, gradient: torch.Tensor, state: FlatState, step: int, salt: int
+        self, call: LossyCall, gradient: torch.Tensor, state: FlatState, losses: CallLosses
     ) -> Contributed | None:
         plan = self.artifact.plan
         if not self._selection and plan.feedback is None:
             return None
-        selections = warmed(self._selection, plan.warmup, step) if self.size > 1 else ()
+        selections = warmed(self._selection, plan.warmup, losses.step) if self.size > 1 else ()
         momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
         kept = state if plan.feedback is not None else None
         units = gradient.view(call.layout.units, call.layout.width)
-        return contribute(units, kept, momentum, self._marker(call, selections, state, step, salt))
+        found = contribute(units, kept, momentum, self._marker(call, selections, state, losses))
+        losses.residual = kept.next.residual if kept else None
+        return found
+
+    def _report(self, contributed: Contributed, losses: CallLosses, counted: CallStats) -> LossReport:
+        gradient, residual = contributed.gradient**0.5, contributed.residual**0.5
+        if self._loses_within and losses.residual is not None:
+            residual = float(torch.linalg.vector_norm(losses.residual))
+        return {
+            "gradient_norm": gradient,
+            "residual_norm": residual,
+            "residual_over_gradient": residual / gradient if gradient else 0.0,
+            "compression_ratio": counted.dense_bytes / counted.bytes_sent if counted.bytes_sent else 1.0,
+        }
 
     def _marker(
-        self, call: LossyCall, selections: Sequence[Selection], state: FlatState, step: int, salt: int
+        self, call: LossyCall, selections: Sequence[Selection], state: FlatState, losses: CallLosses
     ) -> Marker | None:
         if not selections:
             return None
         parts = self._parts_of(call.layout) if any(isinstance(one, TopOfParts) for one in selections) else ()
-        draw = Draw(step, salt, self.rank, parts)
+        draw = Draw(losses.step, losses.salt, self.rank, parts)
         return lambda values: marks_of(values, selections, draw, state)
 
     def _parts_of(self, layout: Layout) -> Sequence[range | torch.Tensor]:

@@ -6,7 +6,9 @@ import logging
 from dataclasses import dataclass, replace
 
 from zenc.rank_ir.ir import RankProgram
+from zenc.runtime.compression.losses import CallLosses, Coder
 from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.executor import CpuCall, script_of
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.cpu.holder_interpreter import HolderInterpreter, HolderOps, wanted_by
@@ -24,7 +26,8 @@ log = logging.getLogger("zenc")
 class CpuBackend:
     """The ``program`` of a plan of ``scheme``, for this rank of ``transport``.
 
-    ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes.
+    ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes. ``coder``: the kernels
+    of codes, for plans that select or encode.
     """
 
     def __init__(
@@ -35,11 +38,12 @@ class CpuBackend:
         transport: Transport,
         deadline: float,
         caution: str = "",
+        coder: Coder | None = None,
     ) -> None:
         self.script, self.room = script_of(program), Room()
         self.scheme, self.transport, self.deadline = scheme, transport, deadline
         self.code = str(kernels.path)
-        self._kernels, self._caution = kernels, caution
+        self._kernels, self._caution, self._coder = kernels, caution, coder
         self._by_holders = (HolderKernels(kernels.path), wanted_by(program)) if program.announces else None
 
     def prepare(self, layout: Layout) -> CpuPrepared:
@@ -48,7 +52,8 @@ class CpuBackend:
             log.warning("%s", self._caution)
             self._caution = ""
         if self._by_holders is None:
-            return CpuPrepared(self, layout, self._ops(layout, self.script.program.parts))
+            ops = self._ops(layout, self.script.program.parts)
+            return CpuPrepared(self, layout, ops, CodedOps(ops, self._coder))
         whole, sets = self._ops(layout, 1), self._ops(replace(layout, width=0), 1)
         return CpuPrepared(self, layout, HolderOps(whole, sets, *self._by_holders))
 
@@ -64,11 +69,13 @@ class CpuPrepared:
     backend: CpuBackend
     layout: Layout
     ops: SegmentOps | HolderOps
+    coded: CodedOps | None = None
 
-    def start(self, header: CallHeader) -> CpuCall:
-        """A call whose messages carry ``header``."""
+    def start(self, header: CallHeader, losses: CallLosses | None = None) -> CpuCall:
+        """A call whose messages carry ``header``, and which loses what ``losses`` says."""
         of = self.backend
         channel = Channel(of.scheme, of.deadline, of.transport, header)
         if isinstance(self.ops, HolderOps):
             return CpuCall(of.script, HolderInterpreter(of.script, channel, self.ops, of.room), channel, self.layout)
-        return CpuCall(of.script, SegmentInterpreter(of.script, channel, self.ops, of.room), channel, self.layout)
+        interpreter = SegmentInterpreter(of.script, channel, self.ops, of.room, self.coded, losses)
+        return CpuCall(of.script, interpreter, channel, self.layout)

@@ -149,7 +149,10 @@ class Outbox:
     def _together(self, segments: Sequence[HeldSegment], format: Format, stats: PhaseStats) -> torch.Tensor:
         formats = [self.ops.wire_format(s.part, s.count, format) for s in segments]
         headers = [SegmentHeader(s.part, s.origin, f, s.count) for s, f in zip(segments, formats, strict=True)]
-        sizes = [self.ops.measure(h.part, h.count, h.format)[1] for h in headers]
+        sizes = [
+            self.ops.measure(h.part, h.count, h.format, s.bytes_of_values(self.ops.unit_bytes))[1]
+            for s, h in zip(segments, headers, strict=True)
+        ]
         at = MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(headers)
         buffer = torch.empty(at + sum(sizes), dtype=torch.uint8)
         address = buffer.data_ptr()

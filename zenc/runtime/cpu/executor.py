@@ -26,6 +26,7 @@ from zenc.rank_ir.ir import (
     RankPhase,
     RankProgram,
     SegmentSpec,
+    Select,
     Sparsify,
     Split,
     Statement,
@@ -80,11 +81,11 @@ def script_of(program: RankProgram) -> Script:
 def _first_formats(program: RankProgram) -> tuple[Format | None, ...]:
     """By number of a segment, the format of the phase that sends it first; None if none does.
 
-    Fill and Sparsify return the segment itself where there is nothing to change, so that it is sent as their result.
+    Fill, Sparsify and Select return the segment itself where there is nothing to change: it is sent as their result.
     """
     formats = [spec.sent_in for spec in program.segments]
     for statement in reversed(list(program.statements)):
-        if isinstance(statement, Fill | Sparsify):
+        if isinstance(statement, Fill | Sparsify | Select):
             formats[statement.segment] = formats[statement.segment] or formats[statement.result]
     return tuple(formats)
 

@@ -15,13 +15,15 @@ import torch
 
 from zenc.rank_ir.ir import Exchange, Message, SegmentSpec
 from zenc.runtime.cpu.channel import Channel
+from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.headers import SegmentHeader, bytes_of_message, corrupt, read_headers
 from zenc.runtime.cpu.kernels import Expected
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
 from zenc.runtime.cpu.transport import EAGER_BYTES, Pending
 from zenc.runtime.stats import PhaseStats
+from zenc.scheme.compression import Code
 from zenc.wire.constants import WIRE_FORMATS
-from zenc.wire.formats import most_body_bytes
+from zenc.wire.formats import most_body_bytes, padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
 
@@ -51,9 +53,13 @@ class Inbox:
 
     by_origin = False
     """Whether headers of this phase say whose a segment is: the order of the sum, and its last bits, depend on it."""
+    code: Code | None = None
+    """The code of the values that come in this phase."""
 
-    def __init__(self, channel: Channel, ops: SegmentOps, room: Room, specs: Sequence[SegmentSpec]) -> None:
-        self.channel, self.ops, self.room, self.specs = channel, ops, room, specs
+    def __init__(
+        self, channel: Channel, ops: SegmentOps, room: Room, specs: Sequence[SegmentSpec], coded: CodedOps | None = None
+    ) -> None:
+        self.channel, self.ops, self.room, self.specs, self.coded = channel, ops, room, specs, coded
 
     def post(self, step: Exchange) -> list[Pending]:
         """Be ready for the first packet of every message of ``step``."""
@@ -90,6 +96,11 @@ class Inbox:
         if not step.receives:
             return found
         ops, specs, buffers = self.ops, self.specs, self._places(step)[0]
+        if self.code is not None:
+            for message, buffer in zip(step.receives, buffers, strict=True):
+                came = long.get(message.peer) or self._looked_at(step, message, buffer)
+                found.update(zip(message.segments, self._take(step, came, stats), strict=True))
+            return found
         expected = ops.expect(step, buffers, specs)
         bitmaps = torch.empty(expected.count * ops.part_words, dtype=torch.int64)
         bitmap = bitmaps.data_ptr()
@@ -131,9 +142,13 @@ class Inbox:
 
     def _most_bytes(self, message: Message) -> int:
         """The bytes of the heaviest segments of the message's parts."""
-        slots, unit_bytes = self.ops.slots, self.ops.unit_bytes
-        bodies = sum(most_body_bytes(slots[self.specs[number].part], unit_bytes) for number in message.segments)
+        bodies = sum(self._most_body(self.specs[number]) for number in message.segments)
         return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(message.segments) + bodies
+
+    def _most_body(self, spec: SegmentSpec) -> int:
+        if self.code is not None and self.coded is not None:
+            return self.coded.most_bytes(self.code, spec)
+        return most_body_bytes(self.ops.slots[spec.part], self.ops.unit_bytes)
 
     def _take(self, step: Exchange, arrival: Arrival, stats: PhaseStats) -> list[HeldSegment]:
         """Wait for the rest of a message, and decode it."""
@@ -145,19 +160,41 @@ class Inbox:
         if arrival.segments != len(arrival.headers):
             *_, arrival.headers = read_headers(_head(arrival.whole, at), sender, self.channel.call)
         self._ensure_expected(arrival.headers, arrival.message)
-        sizes = [self.ops.measure(h.part, h.count, h.format)[1] for h in arrival.headers]
+        values = self._value_bytes(arrival, at)
+        told = zip(arrival.headers, values, strict=True)
+        sizes = [self.ops.measure(h.part, h.count, h.format, of)[1] for h, of in told]
         if at + sum(sizes) != arrival.size:
             raise corrupt(sender, f"it has {arrival.size} bytes, and its segments need {at + sum(sizes)}")
-        return self._decoded(arrival, sizes, address + at, stats)
+        return self._decoded(arrival, sizes, values, address + at, stats)
 
-    def _decoded(self, arrival: Arrival, sizes: list[int], body: int, stats: PhaseStats) -> list[HeldSegment]:
+    def _value_bytes(self, arrival: Arrival, at: int) -> list[int | None]:
+        """The bytes of each segment's values in a message whose bodies begin ``at``; None where they are plain."""
+        if self.code is None or self.coded is None:
+            return [None] * len(arrival.headers)
+        found: list[int | None] = []
+        for header, number in zip(arrival.headers, arrival.message.segments, strict=True):
+            at += self.ops.measure(header.part, header.count, header.format, 0)[1]
+            address, room = arrival.whole.data_ptr() + at, arrival.size - at
+            size = self.coded.bytes_of(self.code, self.specs[number], header.count, address, room)
+            if size < 0:
+                raise corrupt(arrival.message.peer, "the length of its values is wrong")
+            found.append(size)
+            at += padded(size)
+        return found
+
+    def _decoded(
+        self, arrival: Arrival, sizes: list[int], values: list[int | None], body: int, stats: PhaseStats
+    ) -> list[HeldSegment]:
         headers = arrival.headers
         frame = MessageBuffer(arrival.whole, arrival.size, headers[0].format, None, True) if len(headers) == 1 else None
         bitmaps = self.ops.bitmaps(len(headers))
         bitmap, keep, found = bitmaps.data_ptr(), (arrival.whole, bitmaps), []
-        for header, size, number in zip(headers, sizes, arrival.message.segments, strict=True):
+        for header, size, of, number in zip(headers, sizes, values, arrival.message.segments, strict=True):
             what = (header.part, self.specs[number].origin, header.count, header.format)
-            found.append(self.ops.decode(*what, body, bitmap, keep, frame))
+            segment = self.ops.decode(*what, body, bitmap, keep, frame)
+            if self.code is not None and self.coded is not None and of is not None:
+                segment = self.coded.open(segment, self.code, self.specs[number], of)
+            found.append(segment)
             stats.body_received(header.format, size)
             body, bitmap = body + size, bitmap + self.ops.bitmap_bytes
         return found

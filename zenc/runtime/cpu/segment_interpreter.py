@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import torch
 
 from zenc.plan.ir import PhaseKind
-from zenc.rank_ir.ir import Exchange, Fill, Merge, RankPhase, Sparsify, Statement
+from zenc.rank_ir.ir import Decode, Encode, Exchange, Fill, Merge, RankPhase, Select, Sparsify, Statement
+from zenc.runtime.compression.losses import CallLosses, key_of
 from zenc.runtime.cpu.channel import Channel, Outbox
+from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.executor import Script
 from zenc.runtime.cpu.inbox import Inbox, Room
 from zenc.runtime.cpu.segments import HeldSegment, SegmentOps
@@ -24,10 +26,22 @@ class SegmentInterpreter:
     """The bitmap of this rank's own units in all parts, which ``keep`` owns."""
     keep: object
 
-    def __init__(self, script: Script, channel: Channel, ops: SegmentOps, room: Room) -> None:
+    number = 0
+    """Of the phase, from 1."""
+
+    def __init__(
+        self,
+        script: Script,
+        channel: Channel,
+        ops: SegmentOps,
+        room: Room,
+        coded: CodedOps | None = None,
+        losses: CallLosses | None = None,
+    ) -> None:
         self.script, self.program, self.formats, self.ops = script, script.program, script.formats, ops
         self.rank = script.program.rank
-        self.inbox, self.outbox = Inbox(channel, ops, room, script.specs), Outbox(channel, ops)
+        self.inbox, self.outbox = Inbox(channel, ops, room, script.specs, coded), Outbox(channel, ops)
+        self.coded, self.losses = coded, losses
         self.held: dict[int, HeldSegment] = {}
 
     @property
@@ -51,6 +65,7 @@ class SegmentInterpreter:
 
     def begin(self, phase: RankPhase, stats: PhaseStats) -> None:
         self.format, self.stats = phase.format, stats
+        self.number, self.inbox.code = self.number + 1, phase.code
         self.inbox.by_origin = phase.one_shot and phase.kind is not PhaseKind.PULL
 
     def play(self, statement: Statement) -> None:
@@ -64,6 +79,29 @@ class SegmentInterpreter:
                 held[result] = ops.filled(held[segment], format)
             case Sparsify(result, segment):
                 held[result] = ops.sparsify(held[segment], self.formats[result])
+            case _:
+                self._lose(statement)
+
+    def _lose(self, statement: Statement) -> None:
+        """Carry out a statement that selects or encodes: what it loses is kept in the residual of this rank."""
+        held, coded, losses = self.held, self.coded, self.losses
+        assert coded is not None and losses is not None
+        residual = losses.residual if getattr(statement, "keeps", True) else None
+        match statement:
+            case Encode(result, segment, code):
+                spec, format = self.script.specs[result], self.formats[result]
+                held[result] = coded.encode(held[segment], spec, code, format, self._key(result), residual)
+            case Select(result, segment, selection):
+                of = self.formats[result], self._key(result), losses, residual
+                held[result] = coded.select(held[segment], selection, *of)
+            case Decode(result, segment):
+                held[result] = coded.decoded(held[segment])
+
+    def _key(self, number: int) -> int:
+        """For the draws of what makes segment ``number``."""
+        spec = self.script.specs[number]
+        assert self.losses is not None
+        return key_of(self.losses.salt, self.number, spec.part, spec.ranks)
 
     def free(self, segments: Sequence[int]) -> None:
         for number in segments:

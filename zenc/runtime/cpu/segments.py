@@ -67,6 +67,12 @@ class HeldSegment:
     values: int
     keep: object
     frame: MessageBuffer | None
+    wire: tuple[int, int] | None = None
+    """The address and the bytes of encoded values, which travel in place of ``values``."""
+
+    def bytes_of_values(self, unit_bytes: int) -> int:
+        """The bytes that its values take in a message."""
+        return self.count * unit_bytes if self.wire is None else self.wire[1]
 
 
 class SegmentOps:
@@ -172,10 +178,13 @@ class SegmentOps:
         """The format in which a segment of ``count`` units travels when the phase says ``format``."""
         return wire_format(format, self.slots[part], count)
 
-    def measure(self, part: int, count: int, format: Format) -> tuple[int, int]:
-        """Bytes of the index, and of the whole body (index and values), of a segment of ``count`` units."""
+    def measure(self, part: int, count: int, format: Format, value_bytes: int | None = None) -> tuple[int, int]:
+        """Bytes of the index, and of the whole body (index and values), of a segment of ``count`` units.
+
+        ``value_bytes``: those of encoded values.
+        """
         index = index_bytes(format, self.slots[part], count)
-        return index, index + padded(count * self.unit_bytes)
+        return index, index + padded(count * self.unit_bytes if value_bytes is None else value_bytes)
 
     def seal(self, segments: list[HeldSegment], head: bytes) -> None:
         """Complete the frames of ``segments``: headers, of which ``head`` is what all share, index, and padding."""
@@ -184,7 +193,8 @@ class SegmentOps:
         for segment in segments:
             part, count, frame = segment.part, segment.count, segment.frame
             assert frame is not None
-            facts = (slots[part], count, count * unit_bytes, part, segment.origin, WIRE_NUMBERS[frame.format])
+            size = segment.bytes_of_values(unit_bytes)
+            facts = (slots[part], count, size, part, segment.origin, WIRE_NUMBERS[frame.format])
             messages.append((frame.buffer.data_ptr(), segment.bitmap, *facts, frame.has_index))
         self.kernels.seal(head, messages)
 
@@ -202,8 +212,9 @@ class SegmentOps:
 
     def encode(self, segment: HeldSegment, format: Format, out: int) -> None:
         """Write the body of ``segment`` in a wire format to the address ``out``; see ``measure`` for its size."""
-        slots, value_bytes = self.slots[segment.part], segment.count * self.unit_bytes
-        self.kernels.encode(format, segment.bitmap, slots, segment.count, segment.values, value_bytes, out)
+        slots, size = self.slots[segment.part], segment.bytes_of_values(self.unit_bytes)
+        values = segment.values if segment.wire is None else segment.wire[0]
+        self.kernels.encode(format, segment.bitmap, slots, segment.count, values, size, out)
 
     def bitmaps(self, count: int) -> torch.Tensor:
         """Zeros for the bitmaps of ``count`` segments, int64 [count * words]; decoding writes no bits beyond a part."""

@@ -14,6 +14,7 @@ from zenc.errors import Diagnostic, TensorError, ZencError
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
 from zenc.runtime.gpu.device import Arena, GpuDevice, LoadedKernels
@@ -259,6 +260,6 @@ class GpuPrepared:
     cut: DevicePartition
     workspace: Workspace
 
-    def start(self, header: CallHeader) -> GpuCall:
-        """A call whose messages carry ``header``."""
+    def start(self, header: CallHeader, losses: CallLosses | None = None) -> GpuCall:
+        """A call whose messages carry ``header``; plans that select or encode within one are refused before."""
         return GpuCall(self.loaded, self.layout, self.cut, header, self.workspace)

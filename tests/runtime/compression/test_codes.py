@@ -1,0 +1,123 @@
+"""Codes on the wire: nothing is lost but what residuals have, all ranks hold the same bits, fixed points come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import zenc
+from tests.runtime.compression.test_conservation import compiled
+from tests.support.local import collectives, run_all
+from tests.support.plain_coder import PlainCoder
+from zenc.errors import SynchronisationError
+from zenc.runtime.compression import coder
+
+CODED = ("int(8, 16)", "int(3, 8)", "levels(4, 8)", "sign(16)", "onebit(8)", "ternary(16)")
+ROUNDED = ("f16", "bf16")
+CUTS = ("imbalanced", "balanced by permutation", "balanced by hierarchical_hash")
+MOVES = {
+    "owners": "communication: point_to_point aggregation: incremental",
+    "one-shot": "communication: point_to_point then ring aggregation: one_shot",
+    "ring": "communication: ring aggregation: one_shot",
+    "hops": "communication: ring aggregation: incremental",
+    "hierarchy": "communication: hierarchy aggregation: incremental",
+}
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coder, "coder_for", lambda plan: PlainCoder())
+
+
+def coded(
+    code: str, moves: str, cut: str = CUTS[0], format: str = "dense", select: str = "", feedback: str = "residual"
+) -> str:
+    return (
+        f"scheme coded {{ {MOVES[moves]} partition: parallelism balance: {cut} {select} feedback: {feedback} "
+        f"push: {format} as {code} pull: {format} as {code} }}"
+    )
+
+
+def conserve(text: str, size: int, numel: int, dtype: torch.dtype, calls: int = 3, **options: Any) -> None:
+    """Gradients in, results and residuals out: the same sum, within the rounding of float32."""
+    ranks = collectives(zenc.compile_text(text, ranks=size, **options), size)
+    due, scale = torch.zeros(numel, dtype=torch.float64), 0.0
+    for step in range(calls):
+        generator = torch.Generator().manual_seed(step)
+        given = [torch.randn(numel, generator=generator).to(dtype) for _ in range(size)]
+        found = run_all(ranks, [each.clone() for each in given], name="w")
+        assert all(torch.equal(found[0], other) for other in found)
+        due += torch.stack(given).double().sum(dim=0) - found[0].double()
+        scale += float(torch.stack(given).abs().sum(dim=0).max())
+    kept = sum(rank.residual("w").double() for rank in ranks)
+    coarse = {torch.float32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]  # a sum is rounded to its dtype
+    assert float((kept - due).abs().max()) <= coarse * scale
+
+
+CASES = [
+    (code, moves, CUTS[turn % 3], ("dense", "coo", "auto", "block(8)")[turn % 4], 1 + turn % 9)
+    for turn, (code, moves) in enumerate(
+        [(code, moves) for code in CODED for moves in ("owners", "one-shot", "ring")]
+        + [(code, moves) for code in ROUNDED for moves in MOVES]
+    )
+]
+
+
+@pytest.mark.parametrize(("code", "moves", "cut", "format", "size"), CASES)
+def test_what_codes_lose_is_in_residuals(code: str, moves: str, cut: str, format: str, size: int) -> None:
+    turn = CASES.index((code, moves, cut, format, size))
+    dtype = (torch.float32, torch.float32, torch.float16, torch.bfloat16)[turn % 4]
+    conserve(coded(code, moves, cut, format), size, (1, 37, 130, 5000)[turn // 4 % 4], dtype)
+
+
+def test_selections_codes_and_owners_that_select_again() -> None:
+    select = "select: top(0.1) reselect: top_of_blocks(0.1, 32)"
+    for size, cut in ((2, CUTS[0]), (5, CUTS[1]), (4, CUTS[2])):
+        conserve(coded("sign(16)", "owners", cut, "coo", select), size, 1000, torch.float32)
+
+
+def test_long_messages_and_several_segments_a_message() -> None:
+    conserve(coded("int(8, 64)", "one-shot"), 3, 100_000, torch.float32, calls=1)
+    conserve(coded("bf16", "hierarchy"), 5, 100_000, torch.float32, calls=1)
+
+
+@pytest.mark.parametrize("code", [code for code in (*CODED, *ROUNDED) if "levels" not in code])
+def test_fixed_points_come_back(code: str) -> None:
+    """One rank has values that the code means; those of the others are 0, which every block has the scale for."""
+    magnitude = {"int(8, 16)": 127.0, "int(3, 8)": 3.0}.get(code, 1.0) / 4
+    given = [torch.full((64,), magnitude), *[torch.zeros(64)] * 2]
+    given[0][::2] *= -1
+    ranks = collectives(compiled(coded(code, "owners"), 3), 3)
+    (found, *_) = run_all(ranks, [each.clone() for each in given], name="w")
+    assert torch.equal(found, given[0])
+    assert not ranks[0].residual("w").any()
+
+
+@pytest.mark.parametrize("code", ["int(8, 16)", "sign(16)", "ternary(16)", "bf16", "onebit(8)"])
+def test_what_is_not_finite_is_seen_by_all(code: str) -> None:
+    ranks = collectives(compiled(coded(code, "owners"), 3), 3)
+    run_all(ranks, [torch.ones(40) * rank for rank in range(3)], name="w")
+    before = [rank.residual("w") for rank in ranks]
+    given = [torch.ones(40) for _ in ranks]
+    given[2][9] = torch.inf
+    assert not any(bool(torch.isfinite(each).all()) for each in run_all(ranks, given, name="w"))
+    assert all(torch.equal(rank.residual("w"), kept) for rank, kept in zip(ranks, before, strict=True))
+
+
+@pytest.mark.parametrize("size", [3, 50, 120, -8])
+def test_messages_of_other_lengths_are_refused(size: int) -> None:
+    """Cut, or longer, with a header that says so: what is read is checked before it is used."""
+
+    def change(packet: torch.Tensor) -> torch.Tensor:
+        length = packet.numel() + size if size < 0 else min(size, packet.numel())
+        changed = packet[:length].clone()
+        if length >= 24:
+            changed[16:24].view(torch.int64)[0] = length
+        return changed
+
+    ranks = collectives(compiled(coded("sign(16)", "owners"), 2), 2, deadline=2.0, on_send=change)
+    with pytest.raises(SynchronisationError) as raised:
+        run_all(ranks, [torch.ones(4000), torch.ones(4000)], name="w")
+    assert raised.value.diagnostics[0].id in ("corrupt-message", "different-calls", "corrupt-segment", "deadline")

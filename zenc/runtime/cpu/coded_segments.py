@@ -1,0 +1,157 @@
+"""Coded segments: values that travel as the bytes of a code, and units of a sum that are not handed on.
+
+    body = index | encoded values | zeros to 8 bytes        # zenc.wire.codes
+
+A segment that was encoded holds its bytes, in the frame of a message, and beside them the values that they mean: these
+are what is added and expanded, here as on every rank that gets the bytes. What is lost goes to this rank's residual.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from zenc.rank_ir.ir import SegmentSpec
+from zenc.runtime.compression.losses import CallLosses, Coder
+from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
+from zenc.scheme.compression import Code, Selection
+from zenc.scheme.model import Format
+from zenc.wire.codes import encoded_bytes, is_static, most_encoded_bytes
+from zenc.wire.formats import most_body_bytes, padded, wire_layout
+
+LENGTH_BYTES = 8
+"""Of the length that encoded values begin with, where it depends on them."""
+
+
+class CodedOps:
+    """Operations on coded segments of tensors of one layout. Kept from call to call."""
+
+    def __init__(self, ops: SegmentOps, coder: Coder | None) -> None:
+        self.ops, self.coder = ops, coder
+        self._units: dict[int, range | torch.Tensor] = {}
+
+    def encode(
+        self,
+        segment: HeldSegment,
+        spec: SegmentSpec,
+        code: Code,
+        format: Format | None,
+        key: int,
+        residual: torch.Tensor | None,
+    ) -> HeldSegment:
+        """``segment`` as the bytes of ``code``, in a frame for ``format``, and the values that they mean.
+
+        What is lost is added to ``residual`` [elements], if there is one.
+        """
+        ops, count = self.ops, segment.count * self.ops.layout.width
+        chosen, index, _ = wire_layout(format or Format.AUTO, ops.slots[segment.part], segment.count, 0)
+        room = padded(most_encoded_bytes(code, count, len(spec.ranks)))
+        buffer = torch.empty(HEADER_GAP + index + room, dtype=torch.uint8)
+        assert self.coder is not None
+        at = buffer.data_ptr() + HEADER_GAP + index
+        decoded = self._room(segment.count)
+        of = ops.dtype, segment.values, count, len(spec.ranks), key
+        size = self.coder.encode(code, *of, at, decoded.data_ptr()) if count else 0
+        frame = MessageBuffer(buffer, HEADER_GAP + index + padded(size), chosen, format)
+        keep, wire = (segment.keep, buffer, decoded), (at, size)
+        found = HeldSegment(segment.part, spec.origin, segment.count, segment.bitmap, decoded.data_ptr(), keep, frame)
+        found.wire = wire
+        if residual is not None and count:
+            self._keep(residual, segment, self._values(segment).float() - self._values(found))
+        return found
+
+    def decoded(self, segment: HeldSegment) -> HeldSegment:
+        """``segment`` without its bytes."""
+        return HeldSegment(
+            segment.part, segment.origin, segment.count, segment.bitmap, segment.values, segment.keep, None
+        )
+
+    def select(
+        self,
+        segment: HeldSegment,
+        selection: Sequence[Selection],
+        format: Format | None,
+        key: int,
+        losses: CallLosses,
+        residual: torch.Tensor | None,
+    ) -> HeldSegment:
+        """``segment`` with the units that ``selection`` takes of it; others are added to ``residual`` [elements]."""
+        if not segment.count:
+            return segment
+        values = self._values(segment)
+        wide = values.float()
+        marks = losses.marks(wide, selection, key)
+        if marks is None:
+            return segment
+        left = torch.where(marks[:, None], 0.0, wide)
+        if residual is not None:
+            self._keep(residual, segment, left)
+        room = torch.where(marks[:, None], values, torch.zeros((), dtype=values.dtype)).contiguous()
+        at, keep = room.data_ptr(), (segment.keep, room)
+        chosen = HeldSegment(segment.part, segment.origin, segment.count, segment.bitmap, at, keep, None)
+        return self.ops.sparsify(chosen, format)
+
+    def bytes_of(self, code: Code, spec: SegmentSpec, count: int, at: int, room: int) -> int:
+        """The bytes of ``count`` units at ``at``, where ``room`` bytes are; below 0 if those can't be."""
+        values = count * self.ops.layout.width
+        if is_static(code):
+            return encoded_bytes(code, values, len(spec.ranks))
+        if not values:
+            return 0
+        said = int(ctypes.c_int64.from_address(at).value) if room >= LENGTH_BYTES else -1
+        return said if said <= most_encoded_bytes(code, values, len(spec.ranks)) else -1
+
+    def most_bytes(self, code: Code, spec: SegmentSpec) -> int:
+        """The bytes of the heaviest body of a segment as ``spec`` describes."""
+        slots = self.ops.slots[spec.part]
+        return most_body_bytes(slots, 0) + padded(
+            most_encoded_bytes(code, slots * self.ops.layout.width, len(spec.ranks))
+        )
+
+    def open(self, segment: HeldSegment, code: Code, spec: SegmentSpec, size: int) -> HeldSegment:
+        """``segment``, whose ``values`` are ``size`` bytes of ``code``, with what they mean in their place."""
+        count = segment.count * self.ops.layout.width
+        decoded = self._room(segment.count)
+        assert self.coder is not None
+        if count:
+            self.coder.decode(code, self.ops.dtype, segment.values, size, count, len(spec.ranks), decoded.data_ptr())
+        segment.wire = segment.values, size
+        segment.values, segment.keep = decoded.data_ptr(), (segment.keep, decoded)
+        return segment
+
+    def _room(self, units: int) -> torch.Tensor:
+        return torch.empty(max(1, units * self.ops.unit_bytes), dtype=torch.uint8)
+
+    def _values(self, segment: HeldSegment) -> torch.Tensor:
+        """A view of the values [count, width] of ``segment``, which is not empty."""
+        data = (ctypes.c_char * (segment.count * self.ops.unit_bytes)).from_address(segment.values)
+        return torch.frombuffer(data, dtype=self.ops.layout.dtype).view(segment.count, self.ops.layout.width)
+
+    def _keep(self, residual: torch.Tensor, segment: HeldSegment, loss: torch.Tensor) -> None:
+        """Add ``loss`` [count, width], of the units of ``segment``, to ``residual``."""
+        rows, units = residual.view(-1, self.ops.layout.width), self._units_of(segment.part)
+        slots = self.ops.slots[segment.part]
+        if segment.count == slots:
+            if isinstance(units, range):
+                rows[units.start : units.stop] += loss
+            else:
+                rows[units] += loss
+            return
+        words = np.ctypeslib.as_array((ctypes.c_uint8 * (8 * self.ops.part_words)).from_address(segment.bitmap))
+        held = torch.from_numpy(np.flatnonzero(np.unpackbits(words, bitorder="little")[:slots]))
+        rows[held + units.start if isinstance(units, range) else units[held]] += loss
+
+    def _units_of(self, part: int) -> range | torch.Tensor:
+        """The unit of each slot of ``part``: a range where they follow each other."""
+        if part not in self._units:
+            ops = self.ops
+            slots = torch.arange(ops.slots[part]) + part * ops.geometry.part_slots
+            units = torch.empty_like(slots)
+            ops.kernels.units_of_slots(ops.geometry, slots.data_ptr(), len(slots), units.data_ptr())
+            first = int(units[0]) if len(units) else 0
+            follow = bool((units == torch.arange(first, first + len(units))).all())
+            self._units[part] = range(first, first + len(units)) if follow else units
+        return self._units[part]
