@@ -34,7 +34,7 @@ REVISION ?= HEAD
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz mutation lint format tables bench bench-choice bench-parts bench-lab reproduce generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz mutation lint format tables bench bench-choice bench-convergence bench-dense bench-parts bench-lab reproduce generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,12 @@ bench: $(STAMP)  ## the suite of the lab, on an idle machine: 25 minutes, then d
 
 bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, on an idle machine: 20 minutes, then docs/guides/choice.md anew
 	$(BIN)/python -m benchmarks.lab.choice $(if $(POINTS),--only $(POINTS))
+
+bench-convergence: $(STAMP)  ## training with lossy schemes, on an idle machine: less than 20 minutes, then docs/research/convergence.md anew
+	$(BIN)/python -m benchmarks.convergence $(if $(RUNS),--only $(RUNS))
+
+bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 3 minutes, then docs/guides/compression.md anew
+	$(BIN)/python -m benchmarks.lab.dense.suite $(if $(POINTS),--only $(POINTS))
 
 bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one after the other
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

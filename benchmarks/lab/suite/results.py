@@ -95,7 +95,7 @@ def result_of(
     return Result(
         point.name,
         point.command,
-        title_of(point, report["settings"]),
+        report.get("title") or title_of(point, report["settings"]),
         run_of(report["settings"]),
         {**report["machine"], **about},
         Bounds(**report["bounds"]) if "bounds" in report else None,

@@ -1,0 +1,90 @@
+"""Averages of dense gradients compared on a slow network that this machine plays: DDP's own ways, and zenc's schemes.
+
+    python -m benchmarks.lab.dense --ranks 4 --rate 100mbit --schemes topk_a2a one_bit
+
+A call is the backward pass of a model of one large layer under DDP. Network, bytes and times are as in
+``python -m benchmarks.lab``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.lab.dense.settings import TORCH, Backwards, Layer
+from benchmarks.lab.launch import launch
+from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
+from benchmarks.lab.results import Row, rows_of, samples_of
+from benchmarks.lab.show import label, megabytes, quartiles, times
+
+SCHEMES = ("topk_a2a",)
+COLUMNS = ("counted", "sent", "received", "ms", "quartiles", "ratio", "quartiles", "wire", "cpu")
+
+
+def main() -> None:
+    options = parser().parse_args()
+    carry_out(lambda: measured(options))
+
+
+def measured(options: argparse.Namespace) -> Table:
+    settings = settings_of(options)
+    records = launch(settings, options.limit, ("benchmarks.lab.dense.worker",))
+    rows = rows_of(settings, records)
+    found = {
+        "title": settings.title,
+        "settings": settings.to_json(),
+        "machine": records[0]["machine"],
+        "peers": {name: asdict(row) for name, row in rows.items()},
+        "samples": samples_of(settings, records),
+    }
+    write(options.json, json.dumps(found, indent=1) + "\n")
+    return table(settings, rows)
+
+
+def parser() -> argparse.ArgumentParser:
+    made = new_parser("benchmarks.lab.dense", __doc__)
+    made.add_argument("--schemes", nargs="*", default=list(SCHEMES), metavar="SCHEME", help="names or .zen files")
+    made.add_argument("--peers", nargs="*", choices=TORCH, default=list(TORCH), metavar="PEER", help=" ".join(TORCH))
+    made.add_argument("--rows", type=int, default=Layer().rows, metavar="N", help=f"of the layer ({Layer().rows})")
+    made.add_argument("--columns", type=int, default=Layer().columns, metavar="N", help=f"({Layer().columns})")
+    add_turns(made, dense_rounds=3)
+    return made
+
+
+def settings_of(options: argparse.Namespace) -> Backwards:
+    """Raises LabError for what can't be."""
+    run: dict[str, Any] = run_of(options, tuple(dict.fromkeys([*options.peers, *options.schemes])))
+    return Backwards(workload=Layer(options.rows, options.columns), **run)
+
+
+def table(settings: Backwards, rows: dict[str, Row]) -> Table:
+    """A row a way, the fastest first."""
+    made = Table(title=settings.title, caption=f"MB of the busiest rank. Ratio: time over {settings.reference}.")
+    made.add_column("")
+    for name in COLUMNS:
+        made.add_column(name, justify="right")
+    for name, row in sorted(rows.items(), key=lambda item: item[1].seconds.median):
+        made.add_row(label(name), *cells(row))
+    return made
+
+
+def cells(row: Row) -> list[str]:
+    return [
+        megabytes(row.counted_sent),
+        megabytes(row.sent),
+        megabytes(row.received),
+        f"{row.seconds.median * 1e3:.1f}",
+        quartiles(row.seconds, 1e3, 1),
+        times(row.ratio.median),
+        quartiles(row.ratio, 1, 2),
+        times(row.wire),
+        times(row.processor),
+    ]
+
+
+if __name__ == "__main__":
+    main()

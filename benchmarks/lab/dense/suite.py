@@ -1,0 +1,95 @@
+"""Measurements of dense gradients for 2, 4 and 8 hosts: the table of docs/guides/compression.md.
+
+    python -m benchmarks.lab.dense.suite                        all points: see --list for how long it takes
+    python -m benchmarks.lab.dense.suite --only dense-4         one of them again; the results of the others stay
+    python -m benchmarks.lab.dense.suite --page                 no measurement: the page from the results that there are
+
+Each point goes to docs/benchmarks/dense/NAME.json.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.lab.dense.settings import TORCH
+from benchmarks.lab.results import Row
+from benchmarks.lab.settings import ROOT
+from benchmarks.lab.show import label, megabytes, quartiles
+from benchmarks.lab.suite.page import LEFT, NOT_MEASURED, RIGHT, between, table
+from benchmarks.lab.suite.points import Point, point
+from benchmarks.lab.suite.results import Result, Results, load
+from benchmarks.lab.suite.run import Suite, carry_out
+
+PAGE, FOLDER = ROOT / "docs" / "guides" / "compression.md", ROOT / "docs" / "benchmarks" / "dense"
+BALANCED_TOP = "benchmarks/lab/schemes/balanced_top.zen"
+SCHEMES = ("topk_a2a", BALANCED_TOP, "one_bit", "qsgd")
+BASE = "torch-dense"
+POINTS = tuple(
+    point(f"dense-{size}", f"{size} hosts", 30 + 5 * size, f"--ranks {size} --rounds 5", SCHEMES, TORCH,
+          "benchmarks.lab.dense")
+    for size in (2, 4, 8)
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """How many times as fast as DDP's dense all-reduce ``peer`` is to be at least, among four hosts."""
+
+    peer: str
+    times: float
+
+
+AT = "dense-4"
+GOALS = (Goal("topk_a2a", 1.9), Goal(BALANCED_TOP, 20.0), Goal("one_bit", 12.0))
+FULL = 1 / 1.1
+"""Share of the fullest link that is to be filled: times are within 10 % of bytes over rate."""
+
+
+def goals(results: Results) -> str:
+    """A row a goal: met, missed, or not measured."""
+    rows = []
+    for goal in GOALS:
+        found = results.get(AT)
+        row = found.rows.get(goal.peer) if found else None
+        if found is None or row is None or row.wire is None:
+            rows.append((f"`{label(goal.peer)}`", f"{goal.times:g}", "", NOT_MEASURED, "", ""))
+            continue
+        faster = found.over(BASE, goal.peer).median
+        met, full = ("met" if held else "missed" for held in (faster >= goal.times, row.wire >= FULL))
+        rows.append((f"`{label(goal.peer)}`", f"{goal.times:g}", f"{faster:.2f}", met, f"{row.wire:.2f}", full))
+    heads = ("4 hosts", "times as fast as dense, at least", "measured", "", "link filled, at least 0.91", "")
+    return table(heads, (LEFT, RIGHT, RIGHT, LEFT, RIGHT, LEFT), rows)
+
+
+def section(point: Point, results: Results) -> str:
+    """A row for each way, in the order of bytes."""
+    if point.name not in results:
+        return f"### {point.shows}\n\nNot measured."
+    result = results[point.name]
+    heads = ("", "MB sent", "ms", "quartiles", "times as fast as dense", "link filled")
+    ordered = sorted(result.rows.items(), key=lambda item: -(item[1].sent or 0))
+    rows = table(heads, (LEFT, *[RIGHT] * 5), (row_of(name, row, result) for name, row in ordered))
+    foot = f"Others used {result.others * 100:.1f} % of the cores; commit {result.machine['commit']}."
+    return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}\n\n```\n{result.command}\n```"
+
+
+def row_of(name: str, row: Row, result: Result) -> tuple[str, ...]:
+    faster = result.over(BASE, name).median
+    wire = "" if row.wire is None else f"{row.wire:.2f}"
+    took = f"{row.seconds.median * 1e3:.1f}"
+    return f"`{label(name)}`", megabytes(row.sent), took, quartiles(row.seconds, 1e3, 1), f"{faster:.2f}", wire
+
+
+def with_tables(page: str, results: Results) -> str:
+    """``page`` with its marked part made anew."""
+    return between(page, "\n\n".join((goals(results), *(section(point, results) for point in POINTS))))
+
+
+def write() -> None:
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), load(FOLDER, POINTS)), encoding="utf-8")
+
+
+SUITE = Suite("benchmarks.lab.dense.suite", __doc__, POINTS, FOLDER, write)
+
+if __name__ == "__main__":
+    carry_out(SUITE)
