@@ -1,0 +1,132 @@
+"""Training by ranks that one process plays: one model, n gradients a step, n collectives of real plans and kernels.
+
+    Trainer = model x optimizer x (collective, batches)* of n ranks
+    Look    = step, held-out bits a character, loss, bytes that a rank has sent, residual over gradient
+
+Ranks are threads while they sum, and messages go through memory. All else of a call is what it is between processes,
+so n processes under DDP train to the same bits (tests/benchmarks/test_convergence.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import zenc
+from benchmarks.convergence.characters import Sizes, Text, batches, loss_of, new_model, text, windows
+from benchmarks.convergence.runs import RATE, Run
+from tests.support.local import collectives
+from zenc.codegen.artifact import Artifact
+
+HELD_OUT = 4096
+"""Predictions on held-out text in a look: the same ones in all runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """``left``: the norm of what rank 0 left out, with all that it keeps, over that of its gradient; None: nothing."""
+
+    step: int
+    bits: float
+    loss: float
+    sent: int
+    left: float | None
+
+
+def compiled(scheme: str, ranks: int) -> Artifact:
+    """The ``scheme``, a text or a shipped one's name, for ``ranks`` ranks."""
+    return zenc.compile_text(scheme, ranks=ranks) if "{" in scheme else zenc.compile(scheme, ranks=ranks)
+
+
+def digest(parameters: Iterable[Tensor]) -> str:
+    """Of all ``parameters``, of any shapes: equal for runs that are equal to the bit."""
+    return hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in parameters)).hexdigest()[:16]
+
+
+class Trainer:
+    """One run at one seed, step by step."""
+
+    def __init__(self, run: Run, seed: int, sizes: Sizes, of: Text | None = None) -> None:
+        self.run, self.sizes, self.text = run, sizes, of or text()
+        self.model = new_model(sizes, seed)
+        self.names = [(name, tuple(parameter.shape)) for name, parameter in self.model.named_parameters()]
+        self.parameters = list(self.model.parameters())
+        self.optimizer = torch.optim.SGD(self.parameters, lr=RATE, momentum=run.momentum)
+        self.drawn = [batches(seed, rank) for rank in range(run.ranks)]
+        self.collectives = collectives(compiled(run.scheme, run.ranks), run.ranks)
+        self.pool = ThreadPoolExecutor(run.ranks)
+        self.held_out = windows(self.text.held_out, HELD_OUT, sizes.context, torch.Generator().manual_seed(0))
+        self.steps = self.sent = 0
+        self.loss = math.nan
+
+    def step(self) -> None:
+        """A step of all ranks: their gradients, the mean of these by the scheme, and the update."""
+        losses, gradients = zip(*(self.gradient(generator) for generator in self.drawn), strict=True)
+        self.loss = sum(losses) / len(losses)
+        mean = self.reduced(list(gradients))
+        for parameter, of_it in zip(
+            self.parameters, torch.split(mean, [each.numel() for each in self.parameters]), strict=True
+        ):
+            parameter.grad = of_it.view_as(parameter)
+        self.optimizer.step()
+        self.steps += 1
+
+    def gradient(self, generator: torch.Generator) -> tuple[float, Tensor]:
+        """Loss, and gradient [parameters], of the next batch of a rank."""
+        batch = windows(self.text.train, self.sizes.batch, self.sizes.context, generator)
+        loss = loss_of(self.model, batch)
+        return float(loss.detach()), torch.cat([g.flatten() for g in torch.autograd.grad(loss, self.parameters)])
+
+    def reduced(self, gradients: list[Tensor]) -> Tensor:
+        """The mean of ``gradients``, one a rank, as the scheme makes it; it is the same on all ranks."""
+        calls = [
+            self.pool.submit(collective.all_reduce, gradient, "mean", name=self.names)
+            for collective, gradient in zip(self.collectives, gradients, strict=True)
+        ]
+        means = [call.result() for call in calls]
+        if not all(torch.equal(means[0], other) for other in means[1:]):
+            raise AssertionError(f"{self.run.name}: the ranks hold different sums after step {self.steps}")
+        self.sent += self.collectives[0].stats["bytes_sent"]
+        return means[0]
+
+    def look(self) -> Look:
+        """How good the model is now, on the held-out text, and what it has cost."""
+        with torch.no_grad():
+            bits = float(loss_of(self.model, self.held_out)) / math.log(2)
+        loss = self.collectives[0].stats.get("loss")
+        return Look(self.steps, bits, self.loss, self.sent, loss["residual_over_gradient"] if loss else None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a run goes on from: model, optimizer, batches, and the collective of each rank."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "batches": [generator.get_state() for generator in self.drawn],
+            "collectives": [collective.state_dict() for collective in self.collectives],
+            "counted": (self.steps, self.sent),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], forget: bool = False) -> None:
+        """Go on from ``state``; with ``forget`` as if nothing had been kept by the scheme."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for generator, drawn in zip(self.drawn, state["batches"], strict=True):
+            generator.set_state(drawn)
+        loads = (
+            []
+            if forget
+            else [
+                self.pool.submit(collective.load_state_dict, of_rank)
+                for collective, of_rank in zip(self.collectives, state["collectives"], strict=True)
+            ]
+        )
+        for load in loads:
+            load.result()
+        self.steps, self.sent = state["counted"]
