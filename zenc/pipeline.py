@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.explanation import Explanation
 from zenc.analysis.explanation import explain as explain_plan
+from zenc.analysis.gains import gain_warnings
 from zenc.analysis.placement import Placement, place, units_of
 from zenc.analysis.scaling import symbolic
 from zenc.codegen.artifact import Artifact, Choosing
@@ -239,10 +240,11 @@ def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_
 
 
 def _proved(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
+    gains = gain_warnings(plan, scheme.span)
     if request.topology is None:
-        return Report(scheme, plan, verify_all(plan), ())
+        return Report(scheme, plan, verify_all(plan), gains)
     placement = _placed(plan, request.topology, gradient)
-    return Report(scheme, plan, (placement.proof,), placement.warnings, placement)
+    return Report(scheme, plan, (placement.proof,), (*gains, *placement.warnings), placement)
 
 
 def _placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:

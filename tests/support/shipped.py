@@ -21,7 +21,7 @@ SHIPPED = [name for name in ALL if name not in LOSSY]
 
 
 @lru_cache(maxsize=256)
-def plan_of_shipped(name: str, size: int | None = None, **parameters: int) -> Plan:
+def plan_of_shipped(name: str, size: int | None = None, **parameters: float) -> Plan:
     """The plan of a shipped scheme; parameters have their defaults where they are not given."""
     return lower(resolve(load_file(locate(name)), name, parameters)[0], size)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zenc.analysis.compression_text import sentences
 from zenc.analysis.exact_traffic import CallTraffic, ExactBytes
 from zenc.analysis.placement import placement_text
 from zenc.analysis.scaling import symbolic_text
@@ -101,6 +102,7 @@ class Explanation:
             "rounds": self.proof.rounds,
             "owners": list(self.proof.owners),
             "rank": self.rank,
+            **({"compression": sentences(self.plan)} if self.plan.is_lossy else {}),
             "load": {**asdict(self.load), "source": self.source},
             "gradients": asdict(figures),
             "messages": [asdict(message) for message in self.messages],
@@ -240,10 +242,20 @@ def _heading(explanation: Explanation) -> list[str]:
     return [
         f"{plan.scheme}: {plan.doc}" if plan.doc else plan.scheme,
         *([f"tiers: {'; '.join(tiers)}"] if len(tiers) > 1 else []),
+        *_compression(plan),
         f"{count(proof.size, 'rank')}, {count(proof.parts, 'part')}; {rounds}; {aggregation} aggregation",
         f"gradient: {load.units:,} units of {load.width} {load.dtype} ({size_text(whole)} dense); {explanation.source}",
         _likeness(explanation.figures),
     ]
+
+
+def _compression(plan: Plan) -> list[str]:
+    """What is lost and kept, and what of it the bytes below leave out; empty for a plan whose sums are exact."""
+    if not plan.is_lossy:
+        return []
+    counted = ["the gradient is what was selected"] if any(phase.select for phase in plan.phases) else []
+    counted += ["values travel as they are"] if any(phase.code for phase in plan.phases) else []
+    return [*sentences(plan), f"bytes are counted as if {' and '.join(counted)}"]
 
 
 def _likeness(figures: Figures) -> str:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zenc.analysis.compression_text import described
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.draw.colour import RAMP, ramp
 from zenc.draw.picture import Cells, FlowRow, Line, MatrixPicture, Panel, Text
@@ -138,7 +139,7 @@ LEAST_SHARE = 0.35
 
 def draw_matrix(plan: Plan, flows: Flows) -> MatrixPicture:
     """The drawing of ``flows``, which are those of ``plan``."""
-    return _MatrixSheet(plan.scheme, plan.doc, flows.title(plan), plan, flows).picture()
+    return _MatrixSheet(plan.scheme, described(plan), flows.title(plan), plan, flows).picture()
 
 
 @dataclass(slots=True)

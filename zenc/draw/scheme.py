@@ -8,6 +8,7 @@ from operator import mul
 
 import numpy as np
 
+from zenc.analysis.compression_text import described
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.draw.arrows import LABELS, NODE_HEIGHT, PAD, Grid, Painter
 from zenc.draw.matrix import Flows, draw_matrix, flows_of
@@ -28,7 +29,7 @@ _SENDER = "have the colour of the sender"
 
 def draw(plan: Plan, steps: Steps) -> SchedulePicture:
     """The drawing of ``steps``, which are those of ``plan``."""
-    return _SchemeSheet(plan.scheme, plan.doc, steps.title(plan), plan, steps).picture()
+    return _SchemeSheet(plan.scheme, described(plan), steps.title(plan), plan, steps).picture()
 
 
 @dataclass(slots=True)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from zenc.scheme import model
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import UNBIASED, Fixed, Linear, Momentum, Rounded, Selection
-from zenc.scheme.compression_words import words_of
+from zenc.scheme.compression import UNBIASED, Fixed, Linear, Momentum, Rounded
+from zenc.scheme.compression_words import share_of, words_of
 from zenc.scheme.compressors import Compression
 from zenc.scheme.references import Resolved
 
@@ -120,7 +120,7 @@ class _Check:
             ("select", self.units, "push", self.tier.push),
             ("reselect", self.of.reselect, "pull", self.tier.pull),
         ):
-            share = _share(selection)
+            share = share_of(selection)
             if selection and format is model.Format.DENSE:
                 message = f"a dense {phase} sends all units, +0 for those that are left out"
             elif format is model.Format.COO and share is not None and share >= 0.5:
@@ -128,16 +128,10 @@ class _Check:
             else:
                 continue
             self.report.warn("no-gain", message, self.of.said.get(key), help=f"{phase}: auto takes the smallest format")
-        share = _share(self.linear_ones)
+        share = share_of(self.linear_ones)
         if self.linear_ones and share is not None and share >= 1:
             message = f"what is sent is {share:g} times as much as the tensor itself"
             self.report.warn("no-gain", message, self.of.said.get("select"))
-
-
-def _share(selection: Sequence[Selection]) -> float | None:
-    """Values that are sent for each unit of a dense gradient; None where the gradient decides it."""
-    shares = [getattr(one, "density", getattr(one, "share", None)) for one in selection]
-    return None if None in shares else sum(share for share in shares if share is not None)
 
 
 def check_compressed_tiers(tiers: Sequence[Resolved], report: Collector) -> None:

@@ -8,7 +8,7 @@ Which words there are, and their arguments, is in the tables and fields of ``zen
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
@@ -180,6 +180,12 @@ def is_within(value: float, field: Field[Any]) -> bool:
 def selection_text(selection: tuple[Selection, ...], whole: bool = False) -> str:
     """``probable(0.05) then sketch(3, 0.02)``, as an author writes it; under ``whole`` with every argument."""
     return " then ".join(words_of(one, whole) for one in selection) or ALL
+
+
+def share_of(selection: Sequence[Selection]) -> float | None:
+    """Values that are selected for each unit of a dense gradient; None where the gradient decides it."""
+    shares = [getattr(one, "density", getattr(one, "share", None)) for one in selection]
+    return None if None in shares else sum(share for share in shares if share is not None)
 
 
 def words_of(made: Any, whole: bool = False) -> str:

@@ -1,0 +1,49 @@
+"""Compression of a plan in sentences, for people: what is contributed, how values travel, and where losses are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.scheme.compression import Dense, Momentum, Rounded
+from zenc.scheme.compression_words import selection_text, words_of
+
+
+def sentences(plan: Plan) -> list[str]:
+    """One for each thing that ``plan`` selects, encodes, keeps or begins with; none of a plan whose sums are exact."""
+    if not plan.is_lossy:
+        return []
+    told = [sentence for phase in plan.phases for sentence in _of_phase(phase, plan)]
+    return [*told, _kept(plan), *_begun(plan)]
+
+
+def described(plan: Plan) -> str:
+    """The doc string of ``plan``, and its compression in sentences."""
+    told = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences(plan)]
+    return " ".join(filter(None, [plan.doc, *told]))
+
+
+def _of_phase(phase: Phase, plan: Plan) -> Iterator[str]:
+    where = f" in tier {phase.tier.name}" if len(plan.tiers) > 1 else ""
+    push = phase.kind is PhaseKind.PUSH
+    if phase.select:
+        whose = "a rank contributes" if push else "the owner of a part hands on"
+        what = "its gradient" if push and phase.tier.depth == 0 else "what it holds" if push else "the sum"
+        yield f"{whose} {selection_text(phase.select)} of {what}{where}"
+    if phase.code:
+        verb = "is rounded to" if isinstance(phase.code, Rounded) else "travels as"
+        yield f"the {phase.kind.value}{where} {verb} {words_of(phase.code)}"
+
+
+def _kept(plan: Plan) -> str:
+    if plan.feedback is None:
+        return "what that loses is kept nowhere"
+    told = "what that loses is added to the next gradient of the same name"
+    return f"{told}, with momentum {plan.feedback.m:g}" if isinstance(plan.feedback, Momentum) else told
+
+
+def _begun(plan: Plan) -> Iterator[str]:
+    if isinstance(plan.warmup, Dense):
+        yield f"the first {plan.warmup.steps:,} calls of a name contribute everything"
+    elif plan.warmup:
+        yield f"the density falls from {plan.warmup.start:g} in the first {plan.warmup.steps:,} calls of a name"

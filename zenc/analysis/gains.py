@@ -1,0 +1,27 @@
+"""Gains of a selection that depend on the number of ranks: where another phase would take fewer bytes."""
+
+from __future__ import annotations
+
+from zenc.errors import Diagnostic, Span
+from zenc.plan.ir import PhaseKind, Plan
+from zenc.scheme.compression import Linear
+from zenc.scheme.compression_words import share_of
+from zenc.scheme.model import Format
+
+
+def gain_warnings(plan: Plan, place: Span | None) -> tuple[Diagnostic, ...]:
+    """Warnings (``no-gain``) about a plan of one size, at the ``place`` of its scheme.
+
+    A dense pull after a selection of units pays from a density of 1 / (2 * (n - 1)) on (TopKA2A, ICPP 2024), with
+    indices of 4 bytes beside values of 4: below it the sum is still so sparse that gathering it takes less.
+    """
+    if plan.size is None or plan.size < 2 or len(plan.tiers) > 1:
+        return ()
+    (push,), (pull,) = plan.of(PhaseKind.PUSH), plan.of(PhaseKind.PULL)
+    units = [one for one in push.select if not isinstance(one, Linear)]
+    density, least = share_of(units), 1 / (2 * (plan.size - 1))
+    if not density or pull.format is not Format.DENSE or push.format is Format.DENSE or density >= least:
+        return ()
+    message = f"the sums of {plan.size:,} ranks are sparse, and a dense pull sends all units"
+    help = f"pull: auto sends less at a density below {least:.3g}, and here it is {density:g}"
+    return (Diagnostic("no-gain", message, place, help=help, severity="warning"),)
