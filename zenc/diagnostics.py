@@ -119,6 +119,8 @@ _MEANINGS = {
         "pulled-twice": "the pull brings a part to a rank that has it complete",
         "never-arrives": "the pull ends, and a rank lacks a part",
         "unequal-sums": "ranks would add the same numbers in different orders",
+        "lossy-hop": "values would be encoded again that were encoded on their way",
+        "rounded-again": "values are rounded at each of several hops (warning)",
     },
     "placement": {
         "wrong-topology-size": "a scheme is held against a topology with another number of ranks",

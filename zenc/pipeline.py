@@ -44,6 +44,7 @@ from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import Proof, verify_all
+from zenc.verify.rounding import rounding_warnings
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.partitioning import part_sizes
 
@@ -242,9 +243,11 @@ def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_
 def _proved(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
     gains = gain_warnings(plan, scheme.span)
     if request.topology is None:
-        return Report(scheme, plan, verify_all(plan), gains)
+        proofs = verify_all(plan)
+        return Report(scheme, plan, proofs, (*gains, *rounding_warnings(plan, proofs)))
     placement = _placed(plan, request.topology, gradient)
-    return Report(scheme, plan, (placement.proof,), (*gains, *placement.warnings), placement)
+    warnings = (*gains, *rounding_warnings(plan, [placement.proof]), *placement.warnings)
+    return Report(scheme, plan, (placement.proof,), warnings, placement)
 
 
 def _placed(plan: Plan, topology: Topology, gradient: GradientSpec) -> Placement:

@@ -32,7 +32,47 @@ Steps = list[list[Move]]
 
 def leaves(tree: Any) -> list[int]:
     """The ranks whose contributions are in ``tree``, as often as they are."""
-    return [tree] if isinstance(tree, int) else [leaf for branch in tree for leaf in leaves(branch)]
+    if isinstance(tree, int):
+        return [tree]
+    return [leaf for branch in tree if not isinstance(branch, str) for leaf in leaves(branch)]
+
+
+def losses_in(tree: Any) -> list[Any]:
+    """The branches of ``tree`` where something is lost: an operation, the name of its phase, and what it is done to."""
+    if isinstance(tree, int):
+        return []
+    inner = [loss for branch in tree if not isinstance(branch, str) for loss in losses_in(branch)]
+    return [tree, *inner] if isinstance(tree[0], str) else inner
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The losses of phase ``name``: whether it selects, and its ``code``, "" for none, "exact", "rounded" or "coded".
+
+    ``sealed``: what came encoded in the phase before is sent as it is.
+    """
+
+    name: str
+    code: str = ""
+    selects: bool = False
+    sealed: bool = False
+
+    def encoded(self, tree: Any) -> Any:
+        """``tree`` as it is sent first; raises Wrong where that loses too much."""
+        encodes = [phase for operation, phase, _ in losses_in(tree) if operation == "encoded"]
+        if self.code in ("", "exact"):
+            if self.code and encodes:
+                raise Wrong("what is encoded otherwise is no integer")
+            return tree
+        if tree.__class__ is tuple and tree[:2] == ("encoded", self.name):
+            return tree
+        if self.code == "coded" and self.name in encodes:
+            raise Wrong("it would be encoded twice in a phase")
+        return "encoded", self.name, tree
+
+    def selected(self, tree: Any) -> Any:
+        """``tree`` as it is when the phase begins."""
+        return ("selected", self.name, tree) if self.selects else tree
 
 
 Held = list[list[list[tuple[int, Any]]]]
@@ -48,24 +88,28 @@ class Shape:
     one_shot: bool
 
 
-def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape]) -> Held:
+def execute(pushes: list[Steps], pulls: list[Steps], shapes: list[Shape], losses: list[Loss] | None = None) -> Held:
     """Play the moves; raises Wrong unless every rank ends with every part, summed once from each rank, in one order.
 
     What is held in the end comes back.
 
-    One push and one shape a tier, inner first; one pull a tier, outer first.
+    One push and one shape a tier, inner first; one pull a tier, outer first. ``losses`` are of all of these, in turn.
     """
+    losses = losses or [Loss("")] * (len(pushes) + len(pulls))
     size, parts = prod(shape.members for shape in shapes), prod(shape.parts for shape in shapes)
     held: Held = [[[(rank, rank)] for _ in range(parts)] for rank in range(size)]
     for number, steps in enumerate(pushes):
+        held = [[[(r, losses[number].selected(tree)) for r, tree in pieces] for pieces in parts_] for parts_ in held]
         for step in steps:
-            play_push(step, held, shapes[number].one_shot)
+            play_push(step, held, shapes[number].one_shot, losses[number])
         held = [[[(rank, merged(pieces))] for pieces in of_rank] for rank, of_rank in enumerate(held)]
         if number + 1 < len(pushes):
             ensure_whole_groups(held, shapes, number)
-    for steps in pulls:
+    encoded: set[tuple[int, int]] = set()
+    for steps, loss in zip(pulls, losses[len(pushes) :], strict=True):
+        begin_pull(loss, {move.part for step in steps for move in step}, held, encoded)
         for step in steps:
-            play_pull(step, held, size)
+            play_pull(step, held, size, encoded)
     everyone = list(range(size))
     for part in range(parts):
         for rank in range(size):
@@ -107,7 +151,26 @@ def contributions(pieces: list[tuple[int, Any]]) -> list[int]:
     return [leaf for _, tree in pieces for leaf in leaves(tree)]
 
 
-def play_push(step: list[Move], held: Held, one_shot: bool) -> None:
+def begin_pull(loss: Loss, moved: set[int], held: Held, encoded: set[tuple[int, int]]) -> None:
+    """All that hold a part complete select of it, and encode it, where it is moved; ``encoded`` are in this code."""
+    if not loss.sealed:
+        encoded.clear()
+    for number, of_rank in enumerate(held):
+        for part, pieces in enumerate(of_rank):
+            if len(contributions(pieces)) == len(held):
+                ((rank, tree),) = pieces
+                tree = loss.selected(tree)
+                if part in moved and loss.code and (number, part) not in encoded:
+                    encoded.add((number, part))
+                    tree = loss.encoded(tree)
+                of_rank[part] = [(rank, tree)]
+
+
+def play_push(step: list[Move], held: Held, one_shot: bool, loss: Loss) -> None:
+    for move in step:
+        if not one_shot or move.origin in (-1, move.src):
+            pieces = held[move.src][move.part]
+            held[move.src][move.part] = [(r, loss.encoded(tree) if r == move.src else tree) for r, tree in pieces]
     arriving: dict[tuple[int, int], list[tuple[int, list[tuple[int, Any]]]]] = {}
     for move in step:
         pieces = held[move.src][move.part]
@@ -129,7 +192,7 @@ def play_push(step: list[Move], held: Held, one_shot: bool) -> None:
         held[dst][part] = pieces
 
 
-def play_pull(step: list[Move], held: Held, size: int) -> None:
+def play_pull(step: list[Move], held: Held, size: int, encoded: set[tuple[int, int]]) -> None:
     before = [[list(pieces) for pieces in parts] for parts in held]
     taken = set()
     for move in step:
@@ -139,6 +202,8 @@ def play_pull(step: list[Move], held: Held, size: int) -> None:
             raise Wrong("a part comes twice in the pull")
         taken.add((move.dst, move.part))
         held[move.dst][move.part] = before[move.src][move.part]
+        if (move.src, move.part) in encoded:
+            encoded.add((move.dst, move.part))
 
 
 def check_numbers(held: Held, size: int, parts: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from zenc.analysis.explanation import Explanation
 from zenc.analysis.explanation import explain as explain_gradients
 from zenc.gradients.index_sets import drawn
@@ -9,6 +11,7 @@ from zenc.gradients.spec import GradientSpec, source_of
 from zenc.language.files import load_text
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
+from zenc.scheme.compression import Code, Residual, Selection, Top
 from zenc.scheme.resolve import resolve
 
 
@@ -30,6 +33,13 @@ def plan_with(push: str, pull: str, size: int | None = None, aggregation: str = 
         f"aggregation: {aggregation} {parts or 'partition: parallelism balance: imbalanced'} }}"
     )
     return plan_of(text, size)
+
+
+def lossy(plan: Plan, *codes: Code | None, select: tuple[Selection, ...] = (Top(0.01),)) -> Plan:
+    """``plan`` with a code of each phase, in their order, and what is selected before it; the last of them repeat."""
+    codes += codes[-1:] * (len(plan.phases) - len(codes))
+    phases = [replace(phase, code=code, select=select) for phase, code in zip(plan.phases, codes, strict=True)]
+    return replace(plan, phases=tuple(phases), feedback=Residual())
 
 
 DIRECT_PUSH = "step { for d in 1 .. size - 1 { send part (rank + d) mod size to (rank + d) mod size } }"

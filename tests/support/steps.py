@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.executor import Held, Move, Shape, Steps, execute
+from tests.support.executor import Held, Loss, Move, Shape, Steps, execute
 from zenc.plan.ir import VALUE_KINDS, Plan
 from zenc.plan.unroll import Round, Rounds
 from zenc.scheme.model import Partition
+from zenc.verify.losses import forwards_sealed
 
 
 def steps_of(rounds: tuple[Round, ...]) -> Steps:
@@ -28,7 +29,17 @@ def shapes_of(plan: Plan, size: int) -> list[Shape]:
 
 def assert_plays(plan: Plan, rounds: Rounds) -> Held:
     """Play ``rounds``; raises Wrong unless they do what ``plan`` is for. What is held in the end comes back."""
-    return execute(*phases_of(rounds), shapes_of(plan, rounds.size))
+    return execute(*phases_of(rounds), shapes_of(plan, rounds.size), losses_of(plan))
+
+
+def losses_of(plan: Plan) -> list[Loss]:
+    """What the phases of ``plan`` lose."""
+    found = list[Loss]()
+    for before, phase in zip((None, *plan.of(*VALUE_KINDS)), plan.of(*VALUE_KINDS), strict=False):
+        code = phase.code.summability.value if phase.code else ""
+        sealed = before is not None and phase.code is not None and forwards_sealed(before, phase)
+        found.append(Loss(phase.name, code, bool(phase.select), sealed))
+    return found
 
 
 def phases_of(rounds: Rounds) -> tuple[list[Steps], list[Steps]]:

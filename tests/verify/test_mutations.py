@@ -15,10 +15,11 @@ import pytest
 from tests.support.cases import COMBINATIONS, INNER, scheme_text, tiered_text
 from tests.support.executor import Steps, Wrong, execute
 from tests.support.plans import plan_of
-from tests.support.steps import phases_of, shapes_of
+from tests.support.steps import losses_of, phases_of, shapes_of
 from zenc.errors import VerificationError
 from zenc.plan.ir import Plan
 from zenc.plan.unroll import Round, Rounds, Unrolled, expand
+from zenc.scheme.compression import Fixed, Integers, Rounded, Sign, Top
 from zenc.verify.proof import prove
 
 MUTATIONS = pytest.mark.parametrize("turns", [2_000, pytest.param(10_000, marks=pytest.mark.slow)])
@@ -98,7 +99,7 @@ def verdicts(plan: Plan, rounds: Rounds, pushes: list[Steps], pulls: list[Steps]
     except VerificationError:
         verified = False
     try:
-        execute(pushes, pulls, shapes_of(plan, rounds.size))
+        execute(pushes, pulls, shapes_of(plan, rounds.size), losses_of(plan))
         executed = True
     except Wrong:
         executed = False
@@ -113,15 +114,17 @@ def test_right_schedules_are_right_to_both(combination):
         assert verdicts(plan, rounds, *phases_of(rounds)) == (True, True)
 
 
-def assert_agreement(cases: Callable[[int, random.Random], tuple[Plan, Rounds]], turns: int) -> None:
-    """One to three changes in some phases of a right schedule; the same verdict every time."""
+def assert_agreement(
+    cases: Callable[[int, random.Random], tuple[Plan, Rounds]], turns: int, changes_: tuple[int, ...] = (1, 1, 2, 3)
+) -> None:
+    """Some changes in some phases of a right schedule; the same verdict every time."""
     rng = random.Random(2025)
     counts: Counter[bool] = Counter()
     for turn in range(turns):
         plan, rounds = cases(turn, rng)
         pushes, pulls = phases_of(rounds)
         changes = []
-        for _ in range(rng.choice((1, 1, 2, 3))):
+        for _ in range(rng.choice(changes_)):
             phase = rng.choice([steps for steps in (*pushes, *pulls) if steps])
             phase[:] = [step for step in phase if step]
             if phase:
@@ -159,3 +162,30 @@ def test_they_agree_on_every_mutation_of_tiers(turns):
         return known(tiered_text(sizes[:-1], (*inner, COMBINATIONS[turn % len(COMBINATIONS)])), prod(sizes))
 
     assert_agreement(cases, turns)
+
+
+LOSSES = (None, Rounded("f16"), Integers(8), Sign(), Fixed(8))
+
+
+@MUTATIONS
+def test_they_agree_on_every_mutation_of_what_is_encoded(turns):
+    """Codes of every class and selections in any phase; schedules with tiers among them, right and changed ones."""
+
+    @cache
+    def known(text: str, size: int) -> tuple[Plan, Rounds]:
+        plan = plan_of(text, scheme="tiered")
+        return plan, expand(plan, size)
+
+    def cases(turn: int, rng: random.Random) -> tuple[Plan, Rounds]:
+        sizes = rng.choice(((2,), (3,), (5,), (8,), (9,), (2, 2), (3, 2), (2, 2, 2)))
+        inner = [rng.choice(INNER) for _ in sizes[1:]]
+        formats = [rng.choice((("auto", "auto"), ("dense", "coo"), ("coo", "block(8)"))) for _ in sizes]
+        tiers = (*inner, COMBINATIONS[turn % len(COMBINATIONS)])
+        plan, rounds = known(tiered_text(sizes[:-1], tiers, formats), prod(sizes))
+        phases = [
+            replace(each, code=rng.choice(LOSSES), select=rng.choice(((), (), (Top(0.01),)))) for each in plan.phases
+        ]
+        unrolled = [Unrolled(phase, played) for phase, (_, played) in zip(phases, rounds.phases, strict=True)]
+        return replace(plan, phases=tuple(phases)), replace(rounds, phases=tuple(unrolled))
+
+    assert_agreement(cases, turns // 3, (0, 0, 1, 2))

@@ -19,6 +19,7 @@ import numpy as np
 
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.verify.losses import Keepers
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries, members_of, own_contributions
 from zenc.wire.mix import Words
@@ -74,10 +75,14 @@ RankSchedule: TypeAlias = dict[str, list[RankStep]]
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """``of_rank``: schedules by their rank. ``encoded``: by phase with a code, the parts that any rank sends in it."""
+    """``of_rank``: schedules by their rank. ``encoded``: by phase with a code, the parts that any rank sends in it.
+
+    ``keepers``: who keeps which loss; None of a plan without losses.
+    """
 
     of_rank: dict[int, RankSchedule]
     encoded: dict[str, set[int]]
+    keepers: Keepers | None
 
 
 def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
@@ -96,8 +101,8 @@ def schedules(plan: Plan, size: int, ranks: Iterable[int]) -> Schedules:
         if phase.code is not None:
             encoded[phase.name].update(np.unique(moved.part).tolist())
 
-    verify(plan, size, observe)
-    return Schedules(found, encoded)
+    _, proof = verify(plan, size, observe)
+    return Schedules(found, encoded, proof.keepers)
 
 
 def _steps(table: ExchangeTable, number: int, wanted: Mask) -> Iterable[RankStep]:

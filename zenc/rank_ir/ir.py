@@ -127,21 +127,30 @@ class Sparsify:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """``result`` is ``segment`` with the units that ``selection`` takes of it; the others stay with this rank."""
+    """``result`` is ``segment`` with the units that ``selection`` takes of it.
+
+    ``keeps``: the others are for this rank to keep; of ranks that select of equal segments the lowest does.
+    """
 
     result: int
     segment: int
     selection: tuple[Selection, ...]
+    keeps: bool
     frees: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Encode:
-    """``result`` is ``segment`` with the values that ``code`` makes of its own; what is lost stays with this rank."""
+    """``result`` is ``segment`` with the values that ``code`` makes of its own.
+
+    ``keeps``: the loss is for this rank to keep. Of ranks that encode equal segments the lowest does; none does of what
+    is in no result, and of exact integers, of which nothing is lost here.
+    """
 
     result: int
     segment: int
     code: Code
+    keeps: bool
     frees: tuple[int, ...] = ()
 
 

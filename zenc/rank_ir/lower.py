@@ -14,14 +14,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
-from zenc.rank_ir.exchanges import Piece, RankSchedule, RankStep, schedules
+from zenc.rank_ir.exchanges import Piece, RankSchedule, RankStep, Schedules, schedules
 from zenc.rank_ir.ir import (
     FULL,
     WHOLE,
@@ -46,14 +46,13 @@ from zenc.rank_ir.ir import (
     made_by,
     used_by,
 )
-from zenc.scheme.compression import Code, Selection
+from zenc.scheme.compression import Code
 from zenc.scheme.model import Format
+from zenc.verify.losses import BEGIN, SELECTED, forwards_sealed
 from zenc.verify.provenance import by_part
 from zenc.wire.formats import FILLING
 
 AnyStatementT = TypeVar("AnyStatementT", bound=AnyStatement)
-Encoded: TypeAlias = Mapping[str, set[int]]
-"""Parts that any rank sends in a phase, by its name, where it has a code."""
 _Changes = Merge | Fill | Sparsify | Select | Encode | Decode
 
 
@@ -137,11 +136,12 @@ def lower_all(plan: Plan, size: int, ranks: Iterable[int] | None = None) -> tupl
     """The programs of ``ranks`` of ``size``, or of all of them, by one proof; raises VerificationError."""
     chosen = tuple(range(size) if ranks is None else ranks)
     of = schedules(plan, size, chosen)
-    return tuple([_lowered(plan, rank, size, of.of_rank[rank], of.encoded) for rank in chosen])
+    return tuple([_lowered(plan, rank, size, of) for rank in chosen])
 
 
-def _lowered(plan: Plan, rank: int, size: int, schedule: RankSchedule, encoded: Encoded) -> RankProgram:
-    lowering = _Lowering(plan, rank, size, plan.parts(size))
+def _lowered(plan: Plan, rank: int, size: int, of: Schedules) -> RankProgram:
+    schedule, keeps = of.of_rank[rank], frozenset() if of.keepers is None else of.keepers.of(rank)
+    lowering = _Lowering(plan, rank, size, plan.parts(size), keeps)
     needless = _needless(plan, schedule)
     if not plan.announces:
         lowering.pack(plan.phases[0])
@@ -150,7 +150,7 @@ def _lowered(plan: Plan, rank: int, size: int, schedule: RankSchedule, encoded: 
             lowering.announce(phase, schedule)
             continue
         if phase.kind is PhaseKind.PULL and phase.code is not None:
-            lowering.encode_sums(phase.code, encoded[phase.name])
+            lowering.encode_sums(phase, of.encoded[phase.name])
         lowering.play(phase, schedule[phase.name])
         if following is not None:
             lowering.reshape(needless[phase.name], following)
@@ -179,6 +179,7 @@ class _Lowering:
     rank: int
     size: int
     parts: int
+    keeps: frozenset[tuple[int, int, int]]
     segments: list[SegmentSpec] = field(default_factory=list)
     held: list[dict[int, int]] = field(default_factory=list)
     packed: Pack = field(default_factory=lambda: Pack(()))
@@ -189,6 +190,7 @@ class _Lowering:
     kind: PhaseKind = PhaseKind.PUSH
     format: Format = Format.AUTO
     code: Code | None = None
+    place: int = 0
     one_shot: bool = False
     spread: int = 1
 
@@ -214,16 +216,18 @@ class _Lowering:
 
     def play(self, phase: Phase, steps: Iterable[RankStep]) -> None:
         """The steps of a phase."""
+        self.place = self.plan.phases.index(phase)
         self.kind, self.format, self.code, self.one_shot = phase.kind, phase.format, phase.code, phase.one_shot
         self.spread = max(self.spread, self._block)
         for step in steps:
             self._step(step)
 
-    def encode_sums(self, code: Code, parts: Iterable[int]) -> None:
-        """Encode what this rank holds complete of ``parts``, which are sent in the next phase."""
+    def encode_sums(self, phase: Phase, parts: Iterable[int]) -> None:
+        """Encode what this rank holds complete of ``parts``, which are sent in ``phase``, the next one."""
+        self.code, self.place = phase.code, self.plan.phases.index(phase)
         for part in sorted(parts):
             if all(len(self.segments[segment].ranks) == self.size for segment in self.held[part].values()):
-                self._encode(code, part, self.rank)
+                self._encode(part, self.rank, BEGIN)
 
     def reshape(self, needless: frozenset[int], following: Phase) -> None:
         """Merge what was collected, but for parts that are ``needless``, and take the form of the next phase.
@@ -236,10 +240,12 @@ class _Lowering:
         if sparse:
             segments, self.spread = [self._sparse(segment) for segment in segments], 1
         if following.select:
-            segments = [self._selected(segment, following.select) for segment in segments]
+            segments = [self._selected(segment, following) for segment in segments]
         segments = [self._filled(segment, following.format) for segment in segments]
+        if not forwards_sealed(self.plan.phases[self.place], following):
+            segments = [self._decoded(segment) for segment in segments]
         for part, segment in zip(parts, segments, strict=True):
-            self.held[part] = {self.rank: self._decoded(segment, following.code)}
+            self.held[part] = {self.rank: segment}
 
     def close(self, phase: Phase) -> None:
         """What was written down since the last one is a phase."""
@@ -272,9 +278,8 @@ class _Lowering:
 
     def _step(self, step: RankStep) -> None:
         """Exchange the messages of a step, and join what arrives to what is held, or replace that."""
-        if self.code is not None:
-            for piece in chain.from_iterable(step.sends.values()):
-                self._encode(self.code, piece.part, piece.origin)
+        for piece in chain.from_iterable(step.sends.values()):
+            self._encode(piece.part, piece.origin, step.number)
         sends = tuple(
             [Message(peer, tuple([self.held[p.part][p.origin] for p in of])) for peer, of in step.sends.items()]
         )
@@ -308,26 +313,27 @@ class _Lowering:
         self.segments.append(SegmentSpec(part, origin, ranks, block, spread, code=code))
         return len(self.segments) - 1
 
-    def _encode(self, code: Code, part: int, origin: int) -> None:
-        """Hold the piece of ``origin`` encoded, unless it is already."""
+    def _encode(self, part: int, origin: int, step: int) -> None:
+        """Hold the piece of ``origin`` encoded, unless it is already, or the phase has no code."""
         segment = self.held[part][origin]
-        if self.segments[segment].code is None:
-            self.held[part][origin] = self._changed(segment, code=code)
-            self.statements.append(Encode(self.held[part][origin], segment, code))
+        if self.code is not None and self.segments[segment].code is None:
+            self.held[part][origin] = self._changed(segment, code=self.code)
+            keeps = (self.place, step, part) in self.keeps
+            self.statements.append(Encode(self.held[part][origin], segment, self.code, keeps))
 
     def _changed(self, segment: int, **changes: Any) -> int:
         """The number of a new segment of the same contributions, which this rank makes."""
         self.segments.append(replace(self.segments[segment], **changes))
         return len(self.segments) - 1
 
-    def _selected(self, segment: int, selection: tuple[Selection, ...]) -> int:
+    def _selected(self, segment: int, following: Phase) -> int:
         result = self._changed(segment, origin=self.rank, block=1, code=None)
-        self.statements.append(Select(result, segment, selection))
+        keeps = (self.place + 1, SELECTED, self.segments[segment].part) in self.keeps
+        self.statements.append(Select(result, segment, following.select, keeps))
         return result
 
-    def _decoded(self, segment: int, code: Code | None) -> int:
-        """``segment``, ready to be sent in ``code``: as it is where it travels so already."""
-        if self.segments[segment].code in (None, code):
+    def _decoded(self, segment: int) -> int:
+        if self.segments[segment].code is None:
             return segment
         result = self._changed(segment, origin=self.rank, code=None)
         self.statements.append(Decode(result, segment))

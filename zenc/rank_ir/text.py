@@ -86,6 +86,8 @@ class ShownProgram:
             yield _contents(specs)
         if isinstance(statement, Exchange):
             yield from self._bytes_of(statement)
+        if isinstance(statement, Select | Encode) and statement.keeps:
+            yield "keeps what is lost"
         if statement.frees and not isinstance(statement, Expand):
             yield f"frees {_named(statement.frees)}"
 
@@ -127,9 +129,9 @@ class ShownProgram:
             case Fill(format=format):
                 found["format"] = format.value
             case Select(selection=selection):
-                found["selection"] = selection_text(selection)
+                found |= {"selection": selection_text(selection), "keeps": statement.keeps}
             case Encode(code=code):
-                found["code"] = words_of(code)
+                found |= {"code": words_of(code), "keeps": statement.keeps}
         return {**found, "frees": list(statement.frees)}
 
     def _messages(self, messages: Iterable[Message]) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ with those of all ranks. Then all choose the same owners, by themselves (docs/in
 The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
 same order of each part, so that they hold the same bits.
 
+Losses are kept: where a plan selects or encodes, fingerprints say what of, and who keeps it (``zenc.verify.losses``).
+
 No deadlock: a rank enters a round, posts all its sends and receives of that round, and leaves when they are done. Each
 receive has exactly one send in the same round, since a move is both. So every wait of round k is for ranks to enter
 round k, which needs nothing but the end of their round k - 1: all edges of the wait-for graph lead from a round to an
@@ -20,7 +22,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +32,9 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
 from zenc.plan.tier_layout import first_part, levels_of
-from zenc.plan.unroll import Round, Rounds, expand
+from zenc.plan.unroll import Round, Rounds, Unrolled, expand
 from zenc.scheme.model import Partition
+from zenc.verify.losses import Keepers
 from zenc.verify.provenance import Deliveries, Provenance, named
 from zenc.verify.survey import survey
 from zenc.wire.mix import Words
@@ -48,7 +51,8 @@ Observer = Callable[[Phase, int, Deliveries], None]
 class Proof:
     """The result of ``verify``: ``owners[part]`` is the lowest rank that has the part complete when the pushes end.
 
-    ``rounds`` are their numbers by kind of phase, which is announce, push or pull.
+    ``rounds`` are their numbers by kind of phase, which is announce, push or pull. ``hops`` says how often a value is
+    encoded on the longest way of a phase, by its name, where it has a code; ``keepers`` are those of the losses.
     """
 
     size: int
@@ -56,6 +60,8 @@ class Proof:
     rounds: Mapping[str, int]
     moves: int
     owners: tuple[int, ...]
+    hops: Mapping[str, int] = field(default_factory=dict)
+    keepers: Keepers | None = field(default=None, compare=False, repr=False)
 
 
 def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Rounds, Proof]:
@@ -69,7 +75,7 @@ def verify(plan: Plan, size: int, observe: Observer | None = None) -> tuple[Roun
 
 def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
     """Prove that ``rounds`` do what ``plan`` is for; raises VerificationError with a counterexample."""
-    state, owners = Provenance(rounds), tuple[int, ...]()
+    state, owners = Provenance(rounds, plan), tuple[int, ...]()
     for phase, played in rounds.phases:
         if phase.kind is PhaseKind.ANNOUNCE:
             _announce(phase, played, rounds, observe)
@@ -83,11 +89,13 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
             else:
                 _ensure_whole_groups(state, plan, phase)
     _ensure_everything(state, plan)
-    _ensure_same_sum(state, plan)
+    _ensure_same_sum(state, plan, rounds)
+    losses = state.losses
     moves = sum(len(round_) for _, _, round_ in rounds)
     counts = Counter({phase.kind.value: 0 for phase in plan.phases})
     counts.update(phase.kind.value for phase, _, _ in rounds)
-    return Proof(rounds.size, rounds.parts, dict(counts), moves, owners)
+    proof = Proof(rounds.size, rounds.parts, dict(counts), moves, owners)
+    return proof if losses is None else replace(proof, hops=losses.hops, keepers=losses.keepers())
 
 
 def verify_all(plan: Plan, sizes: Iterable[int] | None = None) -> tuple[Proof, ...]:
@@ -114,7 +122,8 @@ def _unpinned(plan: Plan) -> Sequence[int]:
 
 
 def _play(state: Provenance, phase: Phase, rounds: Iterable[Round], observe: Observer | None) -> None:
-    state.begin(phase)
+    rounds = tuple(rounds)
+    state.begin(phase, rounds)
     for number, round_ in enumerate(rounds, start=1):
         found = state.pull(round_, number) if phase.kind is PhaseKind.PULL else state.push(round_, number)
         if found:
@@ -192,13 +201,31 @@ def _ensure_everything(state: Provenance, plan: Plan) -> None:
         raise VerificationError(Diagnostic("never-arrives", message, plan.phases[-1].span, notes))
 
 
-def _ensure_same_sum(state: Provenance, plan: Plan) -> None:
+def _ensure_same_sum(state: Provenance, plan: Plan, rounds: Rounds) -> None:
     differs = np.argwhere(state.fingerprints != state.fingerprints[:1])
     if len(differs):
         rank, part = (int(x) for x in differs[0])
+        _ensure_lossless_sum_is_right(plan, rounds, rank, part)
         message = (
             f"ranks 0 and {rank} add up part {part} in different orders, so their sums would differ in the last bits"
         )
         help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
         last, notes = plan.of(PhaseKind.PUSH)[-1], (format_ranks(state.size),)
         raise VerificationError(Diagnostic("unequal-sums", message, last.span, notes, help))
+
+
+def _ensure_lossless_sum_is_right(plan: Plan, rounds: Rounds, rank: int, part: int) -> None:
+    """Where all ranks would have the same sum if nothing were lost, say that what is lost tells them apart."""
+    if not plan.is_lossy:
+        return
+    exact = {phase.name: replace(phase, code=None, select=()) for phase in plan.phases}
+    prove(
+        replace(plan, phases=tuple(exact.values())),
+        replace(rounds, phases=tuple(Unrolled(exact[phase.name], played) for phase, played in rounds.phases)),
+    )
+    message = (
+        f"ranks 0 and {rank} add up part {part} of different values: what one adds encoded, the other has as it was"
+    )
+    help = "let one rank finish the sum and send it in the pull, or send each contribution before it is added anywhere"
+    last, notes = plan.of(PhaseKind.PUSH)[-1], (format_ranks(rounds.size),)
+    raise VerificationError(Diagnostic("unequal-sums", message, last.span, notes, help))

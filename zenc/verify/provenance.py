@@ -13,6 +13,7 @@ the rule that each contribution is counted exactly once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +21,11 @@ import numpy.typing as npt
 
 from zenc.errors import Diagnostic
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, PhaseKind
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.requirements import format_ranks
 from zenc.plan.unroll import Round, Rounds
 from zenc.plurals import count
+from zenc.verify.losses import Losses
 from zenc.wire.mix import Words, mix
 
 _NOBODY: Words = np.zeros((0, 1), dtype=np.uint64)
@@ -62,7 +64,7 @@ class Provenance:
     ``push`` and ``pull`` return what is wrong with the round; where nothing is, ``deliveries`` are those of the round.
     """
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: Rounds, plan: Plan | None = None) -> None:
         self.rounds, self.size, self.parts = rounds, rounds.size, rounds.parts
         self.have = own_contributions(self.size, self.parts)
         ranks = np.arange(self.size, dtype=np.uint64)
@@ -72,16 +74,23 @@ class Provenance:
         self.begun = self.have
         """``have`` as it was when the phase began."""
         self.deliveries: Deliveries | None = None
+        self.losses = Losses(plan, self.fingerprints) if plan is not None and plan.is_lossy else None
+        self.step = 0
+        """The steps of all phases that were played."""
 
-    def begin(self, phase: Phase) -> None:
-        """Open a phase. In the first one ``pieces`` is ``have``: every rank holds what it contributed."""
+    def begin(self, phase: Phase, played: Sequence[Round] = ()) -> None:
+        """Open a phase, to be ``played``. In the first ``pieces`` is ``have``: every rank holds what it contributed."""
         self.phase = phase
+        if self.losses is not None:
+            parts = {part for round_ in played for part in np.unique(by_part(round_).part).tolist()}
+            self.losses.begin(phase, self.complete(), sorted(parts))
         if phase.keeps_apart and self.pushes_ended:
             self.pieces, self.begun = own_contributions(self.size, self.parts), self.have.copy()
 
     def push(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play round ``number`` of the push: what arrives is joined to what is held."""
         rows = by_part(round_)
+        self.step += 1
         sent = self.have[rows.src, rows.part]
         one = np.ones((len(sent), 1), dtype=np.uint64)
         pieces = self.pieces[rows.src, rows.part] if self.phase.keeps_apart else one
@@ -123,6 +132,8 @@ class Provenance:
         if twice.any():
             first = int(np.argmax(twice))
             return [self._twice(rows, np.split(order, starts[1:])[first], number)]
+        if found := self._encode(rows, number):
+            return found
         if not self.phase.keeps_apart:
             self._merge_arrived(rows, order, starts)
         elif self.pieces is not self.have:
@@ -138,6 +149,20 @@ class Provenance:
         )
         return []
 
+    def _encode(self, rows: Deliveries, number: int) -> list[Diagnostic]:
+        """What a rank sends first is encoded from here on, where the phase has a code; but for others' pieces."""
+        if self.losses is None:
+            return []
+        own = np.ones(len(rows.src), dtype=np.bool_)
+        if self.phase.keeps_apart:
+            own = (rows.origin < 0) | (rows.origin == rows.src)
+        wrong = self.losses.push(rows.src[own], rows.part[own], self.step)
+        if wrong is None:
+            return []
+        row, found = wrong
+        notes = (f"in the {self.phase.name}, step {number}",)
+        return [self._at(int(rows.line[own][row]), found.id, found.message, notes, found.help)]
+
     def _merge_arrived(self, rows: Deliveries, order: Ints, starts: Ints) -> None:
         """Fingerprint what receivers merge: what arrives and their own, in the order of the ranks that held it.
 
@@ -148,16 +173,30 @@ class Provenance:
         holder, parts = np.r_[rows.src[order], receiver], np.r_[part, received]
         place = np.r_[dst, receiver] * self.parts + parts
         by_place = np.lexsort((holder, place))
-        self.fingerprints[receiver, received] = _in_order(self.fingerprints[holder, parts][by_place], place[by_place])
+        holder, parts, place = holder[by_place], parts[by_place], place[by_place]
+        self._sum((receiver, received), holder, parts, self.fingerprints[holder, parts], place)
+
+    def _sum(self, places: tuple[Ints, Ints], rank: Ints, part: Ints, fingerprints: Words, keys: Ints) -> None:
+        """``places`` hold sums of pieces, which are of ``rank`` and ``part`` each, and of one place by equal keys."""
+        result = _in_order(fingerprints, keys)
+        if self.losses is not None:
+            self.losses.merge(places, (rank, part, fingerprints), _starts(keys), result)
+        self.fingerprints[places] = result
 
     def end_push(self, last: bool) -> None:
         """Merge the pieces that were kept apart, in the order of the ranks that held them when the phase began."""
         if self.phase.keeps_apart and last and not self.pushes_ended:
-            self.fingerprints[self.complete()] = 0  # of all ranks, in rank order, wherever it is merged
+            self._sum_all(np.nonzero(self.complete()))
         elif self.phase.keeps_apart:
             chosen = self.complete() if last else set_sizes(self.pieces) > 1
             self._merge_pieces(np.argwhere(chosen))
         self.pushes_ended += 1
+
+    def _sum_all(self, places: tuple[Ints, ...]) -> None:
+        """``places`` hold what all ranks contributed, added in rank order, wherever it is merged."""
+        if self.losses is not None and len(places[0]):
+            self.losses.merge_all((places[0], places[1]), np.zeros(len(places[0]), dtype=np.uint64))
+        self.fingerprints[places] = 0
 
     def _merge_pieces(self, places: Ints) -> None:
         """Fingerprint what is merged at ``places`` [n, 2], rank and part each; some at a time, for memory."""
@@ -165,11 +204,13 @@ class Provenance:
         for start in range(0, len(places), MOST_MERGED):
             rank, part = places[start : start + MOST_MERGED].T
             row, holder = members_of(self.pieces[rank, part])
-            self.fingerprints[rank, part] = _in_order(before[holder, part[row]], row)
+            if len(row):
+                self._sum((rank, part), holder, part[row], before[holder, part[row]], row)
 
     def pull(self, round_: Round, number: int) -> list[Diagnostic]:
         """Play round ``number`` of the pull: what arrives is complete and takes the place of what was held."""
         rows = by_part(round_)
+        self.step += 1
         complete = self.complete(rows.src, rows.part)
         if not complete.all():
             return [self._unfinished(rows, int(np.argmin(complete)), number)]
@@ -184,6 +225,8 @@ class Provenance:
             return [self._at(int(rows.line[row]), "pulled-twice", message)]
         self.have[rows.dst, rows.part] = self.have[rows.src, rows.part]
         self.fingerprints[rows.dst, rows.part] = self.fingerprints[rows.src, rows.part]
+        if self.losses is not None:
+            self.losses.pull(rows.src, rows.dst, rows.part)
         everyone = np.full(len(place), self.size, dtype=np.int64)
         self.deliveries = replace(rows, contributors=everyone)
         return []
