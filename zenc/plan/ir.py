@@ -97,6 +97,7 @@ class Phase:
     code: Code | None = None
     select: tuple[Selection, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+    code_span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:

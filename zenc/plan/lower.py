@@ -60,14 +60,18 @@ def _announce(scheme: Scheme, tier: Tier, size: int | None) -> Iterator[Phase]:
 def _push_and_pull(scheme: Scheme, tier: Tier, size: int | None) -> tuple[Phase, Phase]:
     """Of a tier, as moves of the whole group."""
     of, known = scheme.tiers[tier.depth], _known(scheme, size)
-    moves = of.communication
+    moves, (push_said, pull_said) = of.communication, of.code_spans
     push, pull = moves.push, moves.pull
     if len(scheme.tiers) > 1:
         place = places(scheme.tiers)[tier.depth]
         push, pull = rewritten(push, place), rewritten(pull, place)
     return (
-        Phase(PhaseKind.PUSH, _settled(push, known), of.push, tier, of.push_code, of.select, moves.push_span),
-        Phase(PhaseKind.PULL, _settled(pull, known), of.pull, tier, of.pull_code, of.reselect, moves.pull_span),
+        Phase(
+            PhaseKind.PUSH, _settled(push, known), of.push, tier, of.push_code, of.select, moves.push_span, push_said
+        ),
+        Phase(
+            PhaseKind.PULL, _settled(pull, known), of.pull, tier, of.pull_code, of.reselect, moves.pull_span, pull_said
+        ),
     )
 
 

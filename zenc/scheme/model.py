@@ -154,7 +154,10 @@ class Communication:
 
 @dataclass(frozen=True, slots=True)
 class TierDeclaration(Spanned):
-    """The moves among the members of one level of a cluster, which are ranks or groups of ranks."""
+    """The moves among the members of one level of a cluster, which are ranks or groups of ranks.
+
+    ``code_spans``: the places that say the codes, of the push and of the pull.
+    """
 
     name: str
     size: int | None
@@ -167,6 +170,7 @@ class TierDeclaration(Spanned):
     pull_code: Code | None = None
     select: tuple[Selection, ...] = ()
     reselect: tuple[Selection, ...] = ()
+    code_spans: tuple[Span | None, Span | None] = field(default=(None, None), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

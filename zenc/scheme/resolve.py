@@ -227,6 +227,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
         compression.pull_code,
         compression.select,
         compression.reselect,
+        (compression.said.get("push_code"), compression.said.get("pull_code")),
     )
     check_compression(compression, tier, mapping, report)
     return (tier,), mapping, unit, announce, compression.feedback, compression.warmup

@@ -179,8 +179,8 @@ class Losses:
         other = int(self.encoder[rank[at], part[at]])
         whose = "it" if other == src else f"rank {other}"
         message = f"rank {src} would encode again what {whose} had encoded, and lose as {word} a second time"
-        help = "a code stands where every contribution is sent straight to the rank that sums it, or kept apart: "
-        return at, Diagnostic("lossy-hop", message, help=help + "point_to_point, or aggregation: one_shot")
+        help = "write point_to_point, so that all is sent straight to the rank that sums it; or aggregation: one_shot"
+        return at, Diagnostic("lossy-hop", message, help=help)
 
     def _encode(self, step: int, rank: Ints, part: Ints) -> None:
         code = self.phase.code
@@ -213,7 +213,9 @@ _NONE: Words = np.zeros(0, dtype=np.uint64)
 
 
 def _at_phase(found: Diagnostic, phase: Phase, size: int) -> Diagnostic:
-    return Diagnostic(found.id, found.message, phase.span, (f"in the {phase.name}", format_ranks(size)), found.help)
+    return Diagnostic(
+        found.id, found.message, phase.code_span or phase.span, (f"in the {phase.name}", format_ranks(size)), found.help
+    )
 
 
 def _keys(fingerprints: Words, part: Ints) -> Words:

@@ -160,8 +160,9 @@ class Provenance:
         if wrong is None:
             return []
         row, found = wrong
-        notes = (f"in the {self.phase.name}, step {number}",)
-        return [self._at(int(rows.line[own][row]), found.id, found.message, notes, found.help)]
+        at = self._at(int(rows.line[own][row]), found.id, found.message, help=found.help)
+        where = f"in the {self.phase.name}, step {number}" + (f": {at.span}" if at.span else "")
+        return [replace(at, span=self.phase.code_span or at.span, notes=(where, *at.notes))]
 
     def _merge_arrived(self, rows: Deliveries, order: Ints, starts: Ints) -> None:
         """Fingerprint what receivers merge: what arrives and their own, in the order of the ranks that held it.

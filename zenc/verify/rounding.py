@@ -21,5 +21,5 @@ def rounding_warnings(plan: Plan, proofs: Iterable[Proof]) -> tuple[Diagnostic, 
             message = f"the {phase.name} rounds to {words_of(phase.code)} at each hop: {times} times on the longest way"
             help = "where every contribution goes straight to the rank that sums it, values are rounded once"
             notes = (format_ranks(largest.size),)
-            found.append(Diagnostic("rounded-again", message, phase.span, notes, help, "warning"))
+            found.append(Diagnostic("rounded-again", message, phase.code_span or phase.span, notes, help, "warning"))
     return tuple(found)

@@ -78,6 +78,9 @@ T = TypeVar("T")
 _STOPS = "schedule-too-long"
 """The one error that more ranks only make worse, and that takes long to find."""
 
+_BY_CODE = "lossy-hop"
+"""The one error that another code mends, or other moves, and not another number of ranks."""
+
 
 def survey(sizes: Sequence[int], prove: Callable[[int], T], require: bool = True) -> tuple[T, ...]:
     """The result of ``prove`` for each of ``sizes``.
@@ -115,7 +118,7 @@ def _told(
     notes = [*first.notes, f"of {tried[0]} to {tried[-1]} ranks it is right for {runs_text(right)}"]
     if others:
         notes.append(f"{count(len(others), 'more error')} {format_ranks(size)}: --ranks {size} shows all")
-    condition = fitting(right, tried) if require else None
+    condition = fitting(right, tried) if require and first.id != _BY_CODE else None
     help = first.help
     if condition:
         statement = f'require {condition.text} "{condition.words}"'
