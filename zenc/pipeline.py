@@ -189,7 +189,7 @@ def backend(
 
         with torch.cuda.device(device):  # kernels, events and NCCL's communicator belong to the current device
             return GpuBackend(artifact, TorchGpu(device), ranks, deadline, capacity)
-    from zenc.runtime.compression.coder import coder_for
+    from zenc.runtime.compression.kernels import compression_kernels
     from zenc.runtime.cpu import library
     from zenc.runtime.cpu.backend import CpuBackend
 
@@ -197,22 +197,20 @@ def backend(
     sources = artifact.sources if artifact.target == "cpu" else rendered_for(artifact.plan, "cpu")  # -> sources
     kernels = library.load(sources, deadline_s=deadline, scheme=artifact.plan.scheme)  # sources -> kernels
     caution = f"{artifact.name}: {NO_CAPACITY}" if capacity and ranks.rank == 0 else ""
-    coder = coder_for(artifact.plan) if artifact.plan.is_lossy else None
+    compression = compression_kernels() if artifact.plan.is_lossy else None
     at = artifact.plan.scheme, program, kernels, ranks.transport
-    return CpuBackend(*at, deadline, caution, coder)  # kernels -> Backend
+    return CpuBackend(*at, deadline, caution, compression)  # kernels -> Backend
 
 
 def _ensure_able(plan: Plan, device: torch.device) -> None:
     """Raise BuildError (``no-compression``) for what of compression can't be done on ``device`` yet."""
-    what = ""
-    if any(isinstance(selection, Linear) for phase in plan.phases for selection in phase.select):
-        what = "selects by a linear map, which the run time can't do yet"
-    elif device.type == "cuda" and any(phase.code or phase.select for phase in plan.phases[1:]):
-        what = "encodes or selects within a call, which calls on GPUs can't do yet"
-    elif device.type == "cuda" and plan.phases[0].code:
-        what = "encodes values, which calls on GPUs can't do yet"
-    if what:
-        message = f"scheme '{plan.scheme}' {what}"
+    if device.type != "cuda":
+        return
+    linear = any(isinstance(selection, Linear) for selection in plan.phases[0].select)
+    within = any(phase.code or (phase.select and number) for number, phase in enumerate(plan.phases))
+    if linear or within:
+        what = "encodes or selects within a call" if within else "selects by a linear map"
+        message = f"scheme '{plan.scheme}' {what}, which calls on GPUs can't do yet"
         raise BuildError(Diagnostic("no-compression", message, help="take a scheme without, or sum on CPUs"))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from tests.support.meeting import Meeting
 from zenc.codegen.artifact import Artifact
 from zenc.pipeline import backend
 from zenc.runtime.call_queue import Worker
@@ -67,11 +68,6 @@ class LocalTransport:
         """Threads end with their process."""
 
 
-class _NoGroup:
-    def abort(self) -> None:
-        """Threads end with their process."""
-
-
 def collectives(
     artifact: Artifact,
     size: int,
@@ -79,11 +75,11 @@ def collectives(
     on_send: Callable[[torch.Tensor], torch.Tensor | None] = lambda packet: packet,
 ) -> list[Collective]:
     """One loaded collective for each of ``size`` ranks."""
-    boxes = _Mailboxes()
+    boxes, meeting = _Mailboxes(), Meeting(size)
     made = []
     for rank in range(size):
         transport = LocalTransport(boxes, rank, size, on_send)
-        group: Any = _NoGroup()
+        group: Any = meeting.group_of(rank)
         communicator = Communicator(group, group, transport, Worker("test"))
         made_here = backend(artifact, torch.device("cpu"), communicator, deadline)
         made.append(collective_of(artifact, communicator, lambda _, made_here=made_here: made_here))

@@ -10,9 +10,7 @@ import torch
 import zenc
 from tests.runtime.compression.test_conservation import compiled
 from tests.support.local import collectives, run_all
-from tests.support.plain_coder import PlainCoder
 from zenc.errors import SynchronisationError
-from zenc.runtime.compression import coder
 
 CODED = ("int(8, 16)", "int(3, 8)", "levels(4, 8)", "sign(16)", "onebit(8)", "ternary(16)")
 ROUNDED = ("f16", "bf16")
@@ -24,11 +22,6 @@ MOVES = {
     "hops": "communication: ring aggregation: incremental",
     "hierarchy": "communication: hierarchy aggregation: incremental",
 }
-
-
-@pytest.fixture(autouse=True)
-def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coder, "coder_for", lambda plan: PlainCoder())
 
 
 def coded(
@@ -121,3 +114,17 @@ def test_messages_of_other_lengths_are_refused(size: int) -> None:
     with pytest.raises(SynchronisationError) as raised:
         run_all(ranks, [torch.ones(4000), torch.ones(4000)], name="w")
     assert raised.value.diagnostics[0].id in ("corrupt-message", "different-calls", "corrupt-segment", "deadline")
+
+
+@pytest.mark.parametrize("code", ["fixed(8)", "fixed(3)", "fixed(8) by asc", "fixed(12) by asc"])
+@pytest.mark.parametrize(("moves", "size"), [("hops", 4), ("owners", 3), ("hierarchy", 5)])
+def test_integers_of_one_scale_add_without_loss(code: str, moves: str, size: int) -> None:
+    for turn, dtype in enumerate((torch.float32, torch.bfloat16)):
+        conserve(coded(code, moves, CUTS[turn % 2]), size, (40_000, 333)[turn], dtype)
+
+
+def test_the_scale_is_that_of_the_greatest_of_any_rank() -> None:
+    ranks = collectives(compiled(coded("fixed(4)", "hops"), 2), 2)
+    found = run_all(ranks, [torch.tensor([7.0, 0.0, 3.0]), torch.tensor([0.25, -0.75, 0.5])], name="w")
+    assert found[0].tolist() == [7.0, -1.0, 3.0]  # a step of 1: 0.25 and -0.25 are left, and 0.5, which is even at 0
+    assert ranks[1].residual("w").tolist() == [0.25, 0.25, 0.5]

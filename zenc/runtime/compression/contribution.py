@@ -32,11 +32,11 @@ class Contributed:
 
 def contribute(
     gradient: torch.Tensor, state: FlatState | None, momentum: float | None, marker: Marker | None
-) -> Contributed:
+) -> tuple[torch.Tensor, Contributed]:
     """Leave in ``gradient`` [units, width] what is contributed of it, and write the rest to ``state``, uncommitted.
 
-    Without a ``state`` the rest is lost; without a ``marker`` all is selected. What is not finite is sent, so that all
-    ranks see it: a NaN in the first unit, if need be.
+    The rest comes back, too: without a ``state`` it is lost. Without a ``marker`` all is selected. What is not finite
+    is sent, so that all ranks see it: a NaN in the first unit, if need be.
     """
     norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float32)) ** 2
     total, velocity = accumulated(gradient, state, momentum)
@@ -52,7 +52,7 @@ def contribute(
     if not finite:
         gradient[0, 0] = torch.nan
     left = torch.sub(total, gradient, out=total)
-    return Contributed(norm, float(torch.linalg.vector_norm(left)) ** 2, finite)
+    return left, Contributed(norm, float(torch.linalg.vector_norm(left)) ** 2, finite)
 
 
 def accumulated(

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import torch
 
 from zenc.runtime.compression.supports import Draw, marks_of, warmed
-from zenc.scheme.compression import Code, Selection, Warmup
+from zenc.scheme.compression import Selection, Warmup
 from zenc.wire.constants import GOLDEN
 from zenc.wire.mix import ALL_BITS, mixed
 
@@ -49,18 +48,3 @@ def key_of(salt: int, phase: int, part: int, ranks: tuple[int, ...]) -> int:
     for number in (phase, part, *ranks):
         key = mixed((key ^ number) + GOLDEN & ALL_BITS)
     return key
-
-
-class Coder(Protocol):
-    """Kernels that turn values into the bytes of a code, and back; addresses are integers.
-
-    dtypes are f32, f16 and bf16. ``contributions``: how many ranks' contributions each value is a sum of.
-    """
-
-    def encode(
-        self, code: Code, dtype: str, values: int, count: int, contributions: int, key: int, out: int, decoded: int
-    ) -> int:
-        """Write the bytes of ``values`` [count] to ``out``, and what they mean to ``decoded`` [count]; how many."""
-
-    def decode(self, code: Code, dtype: str, data: int, size: int, count: int, contributions: int, out: int) -> None:
-        """Write ``out`` [count], what ``size`` bytes of ``data`` mean. Raises SynchronisationError for others."""

@@ -1,21 +1,8 @@
-"""Collectives of schemes that select or encode: what a call leaves out is kept by name, and is part of the next one.
-
-A call, on the worker's turn:
-
-    1. gradient + residual, of which the selection leaves in the tensor what is contributed     contribution.py
-    2. the plan's reduce of that tensor, as of any other
-    3. the residual is kept if the sum is finite, which all ranks see alike, since they hold the same bits
-    4. for a mean, the sum is divided
-
-The names and how often each was summed are part of the call's signature: ranks that differ find out by their first
-message. A rank that is alone sends nothing, and so leaves nothing out.
-"""
+"""Collectives of schemes that select or encode: what a call leaves out is kept by name, and is part of the next one."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -26,33 +13,17 @@ from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.compression.contribution import Contributed, Marker, contribute
-from zenc.runtime.compression.losses import CallLosses
-from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore, TensorName, no_residual, pieces_of
+from zenc.runtime.compression.lossy_call import LossyScheme, PartUnits, begun
+from zenc.runtime.compression.residual_store import Pieces, ResidualStore, TensorName, no_residual, pieces_of
 from zenc.runtime.compression.saved_state import SavedState, read_state, write_state
-from zenc.runtime.compression.supports import Draw, marks_of, warmed
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
-from zenc.runtime.stats import CallStats, LossReport
-from zenc.scheme.compression import Momentum, Selection, TopOfParts
+from zenc.runtime.stats import CallStats
+from zenc.scheme.compression import TopOfParts
 from zenc.scheme.model import Contiguous, Holders
 from zenc.wire.partitioning import cut, part_sizes
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
-@dataclass(frozen=True, slots=True)
-class LossyCall:
-    """A call of ``pieces``, of ``layout``: ``gradient`` [units, width] shares the tensor's memory, or is a copy."""
-
-    pieces: Pieces
-    prepared: PreparedCall
-    op: Operation
-
-    @property
-    def layout(self) -> Layout:
-        """Of the tensor as the scheme cuts it."""
-        return self.prepared.layout
 
 
 class LossyCollective(Collective):
@@ -63,11 +34,8 @@ class LossyCollective(Collective):
     ) -> None:
         super().__init__(artifact, communicator, backend_on)
         self._store = ResidualStore()
-        self._selection = artifact.plan.phases[0].select
-        self._loses_within = any(phase.code or phase.select for phase in artifact.plan.phases[1:]) or bool(
-            artifact.plan.phases[0].code
-        )
-        self._parts: dict[tuple[int, int], Sequence[range | torch.Tensor]] = {}
+        self._scheme = LossyScheme(artifact.plan, communicator, self._parts_of)
+        self._parts: dict[tuple[int, int], PartUnits] = {}
 
     @property
     def keeps(self) -> bool:
@@ -150,16 +118,16 @@ class LossyCollective(Collective):
         pieces = pieces_of(name, tensor)
         if self.keeps:
             self._store.ensure_fit(pieces)
-        call = LossyCall(pieces, self.prepared(tensor, "sum", rows), op)
+        prepared = self.prepared(tensor, "sum", rows)
 
         def run(number: int, work: Work) -> torch.Tensor:
-            return self._run(call, tensor, number, work)
+            return self._run(tensor, prepared, rows, pieces, op, number, work)
 
         return run
 
     def _ensure_fit(self, tensor: torch.Tensor) -> None:
         plan = self.artifact.plan
-        if tensor.is_sparse and (self._selection or plan.feedback is not None):
+        if tensor.is_sparse and (self._scheme.selections or self._scheme.fixed or plan.feedback is not None):
             message = f"{plan.scheme} selects of dense tensors, and this one is sparse"
             help = "sum sparse gradients by a scheme without 'select' and 'feedback'"
             raise TensorError(Diagnostic("unsupported-layout", message, help=help))
@@ -168,70 +136,53 @@ class LossyCollective(Collective):
             help = "its residuals are float32: convert the tensor, or sum it by a scheme that loses nothing"
             raise TensorError(Diagnostic("unsupported-dtype", message, help=help))
 
-    def _run(self, call: LossyCall, tensor: torch.Tensor, number: int, work: Work) -> torch.Tensor:
+    def _run(
+        self,
+        tensor: torch.Tensor,
+        prepared: PreparedCall,
+        rows: bool,
+        pieces: Pieces,
+        op: Operation,
+        number: int,
+        work: Work,
+    ) -> torch.Tensor:
         """The call, on the worker's turn. What fails here breaks the communicator: peers wait for this rank."""
         self.communicator.ensure_healthy()
         if not tensor.numel():
             return tensor.coalesce() if tensor.is_sparse else tensor
         gradient = tensor.detach() if tensor.is_sparse else tensor.detach().contiguous()
         try:
-            state = self._store.state_of(call.pieces, gradient.device)
-            steps = self._store.steps(call.pieces)
-            salt = _salt(call, steps)
-            losses = CallLosses(salt, min(steps), self.rank, self.artifact.plan.warmup, None)
-            contributed = self._contribute(call, gradient, state, losses)
+            call = begun(self._scheme, self._store, pieces, op, prepared.layout, gradient)
+            carrier, contributed = call.contribute() if self._scheme.contributes else (gradient, None)
+            if call.linear is None:
+                carrier = carrier.view(gradient.shape) if contributed else carrier
+            if call.linear is not None or carrier.dtype != gradient.dtype:
+                prepared = self.prepared(carrier, "sum", rows and call.linear is None)
         except BaseException as error:
             self.communicator.call_failed(error, None)
             raise
-        result, counted = call.prepared.run(gradient, number, losses)
-        self._store.count(call.pieces)
-        if self.artifact.plan.feedback is not None and bool(torch.isfinite(result).all()):
-            state.commit()
-        if call.op == "mean":
-            result.div_(self.size)
+        result, counted = prepared.run(carrier, number, call.losses)
+        self._store.count(pieces)
+        if contributed is None:
+            return self._divided(result, op, counted, work)
+        call.finish(result)
         if counted is not None:
-            counted.loss = self._report(contributed, losses, counted) if contributed else None
+            counted.loss = call.report(contributed, counted)
             self._stats = work.counted = counted
-        if tensor.is_sparse or tensor.is_contiguous():
-            return result
-        return tensor.detach().copy_(result)
+        return tensor if tensor.is_contiguous() else tensor.detach().copy_(gradient)
 
-    def _contribute(
-        self, call: LossyCall, gradient: torch.Tensor, state: FlatState, losses: CallLosses
-    ) -> Contributed | None:
-        plan = self.artifact.plan
-        if not self._selection and plan.feedback is None:
-            return None
-        selections = warmed(self._selection, plan.warmup, losses.step) if self.size > 1 else ()
-        momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
-        kept = state if plan.feedback is not None else None
-        units = gradient.view(call.layout.units, call.layout.width)
-        found = contribute(units, kept, momentum, self._marker(call, selections, state, losses))
-        losses.residual = kept.next.residual if kept else None
-        return found
+    def _divided(self, result: torch.Tensor, op: Operation, counted: CallStats | None, work: Work) -> torch.Tensor:
+        """The result of a call of which nothing is kept."""
+        if counted is not None:
+            self._stats = work.counted = counted
+        if op == "mean":
+            (result._values() if result.is_sparse else result).div_(self.size)
+        return result
 
-    def _report(self, contributed: Contributed, losses: CallLosses, counted: CallStats) -> LossReport:
-        gradient, residual = contributed.gradient**0.5, contributed.residual**0.5
-        if self._loses_within and losses.residual is not None:
-            residual = float(torch.linalg.vector_norm(losses.residual))
-        return {
-            "gradient_norm": gradient,
-            "residual_norm": residual,
-            "residual_over_gradient": residual / gradient if gradient else 0.0,
-            "compression_ratio": counted.dense_bytes / counted.bytes_sent if counted.bytes_sent else 1.0,
-        }
-
-    def _marker(
-        self, call: LossyCall, selections: Sequence[Selection], state: FlatState, losses: CallLosses
-    ) -> Marker | None:
-        if not selections:
-            return None
-        parts = self._parts_of(call.layout) if any(isinstance(one, TopOfParts) for one in selections) else ()
-        draw = Draw(losses.step, losses.salt, self.rank, parts)
-        return lambda values: marks_of(values, selections, draw, state)
-
-    def _parts_of(self, layout: Layout) -> Sequence[range | torch.Tensor]:
-        """The units of each part; by holders, whose parts are not known yet, those of equal cuts."""
+    def _parts_of(self, layout: Layout) -> PartUnits:
+        """The units of each part, where a selection asks; by holders, whose parts come later, those of equal cuts."""
+        if not any(isinstance(one, TopOfParts) for one in self._scheme.selections):
+            return ()
         key = layout.units, layout.width
         if key not in self._parts:
             plan = self.artifact.plan
@@ -239,7 +190,7 @@ class LossyCollective(Collective):
         return self._parts[key]
 
 
-def _units_of_parts(mapping: Any, units: int, width: int, parts: int) -> Sequence[range | torch.Tensor]:
+def _units_of_parts(mapping: Any, units: int, width: int, parts: int) -> PartUnits:
     if isinstance(mapping, Contiguous | Holders):
         sizes = part_sizes(Contiguous(), units, width, parts)
         ends = [sum(sizes[: part + 1]) for part in range(parts)]
@@ -247,19 +198,3 @@ def _units_of_parts(mapping: Any, units: int, width: int, parts: int) -> Sequenc
     found = cut(mapping, units, width, parts)
     order = torch.from_numpy(found.part * max(1, int(found.sizes.max())) + found.slot).argsort()
     return torch.split(order, found.sizes.tolist())
-
-
-def _salt(call: LossyCall, steps: tuple[int, ...]) -> int:
-    """64 bits that only ranks share whose calls have the same names, counts and operation."""
-    told = repr((call.op, [(piece.name, piece.shape) for piece in call.pieces], steps))
-    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "little")
-
-
-def _report(contributed: Contributed, counted: CallStats) -> LossReport:
-    gradient, residual = contributed.gradient**0.5, contributed.residual**0.5
-    return {
-        "gradient_norm": gradient,
-        "residual_norm": residual,
-        "residual_over_gradient": residual / gradient if gradient else 0.0,
-        "compression_ratio": counted.dense_bytes / counted.bytes_sent if counted.bytes_sent else 1.0,
-    }

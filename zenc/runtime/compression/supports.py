@@ -80,9 +80,8 @@ def marks_of(
 
 
 def _keys(values: torch.Tensor) -> torch.Tensor:
-    """A key of each unit [units] int32; a row's magnitude is the sum of its squares."""
-    magnitudes = values[:, 0] if values.shape[1] == 1 else values.square().sum(dim=1)
-    return magnitudes.view(torch.int32) & SIGN_LESS
+    """A key of each unit [units] int32; a row's magnitude is that of its greatest value."""
+    return (values.contiguous().view(torch.int32) & SIGN_LESS).amax(dim=1)
 
 
 def _taken_by(selection: Selection, keys: torch.Tensor, draw: Draw, state: FlatState | None) -> torch.Tensor:

@@ -6,7 +6,8 @@ import logging
 from dataclasses import dataclass, replace
 
 from zenc.rank_ir.ir import RankProgram
-from zenc.runtime.compression.losses import CallLosses, Coder
+from zenc.runtime.compression.kernels import CompressionKernels
+from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.coded_segments import CodedOps
 from zenc.runtime.cpu.executor import CpuCall, script_of
@@ -26,8 +27,8 @@ log = logging.getLogger("zenc")
 class CpuBackend:
     """The ``program`` of a plan of ``scheme``, for this rank of ``transport``.
 
-    ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes. ``coder``: the kernels
-    of codes, for plans that select or encode.
+    ``deadline``: seconds for any single wait. ``caution`` is logged when the first tensor comes. ``compression``: for
+    plans that select or encode.
     """
 
     def __init__(
@@ -38,12 +39,12 @@ class CpuBackend:
         transport: Transport,
         deadline: float,
         caution: str = "",
-        coder: Coder | None = None,
+        compression: CompressionKernels | None = None,
     ) -> None:
         self.script, self.room = script_of(program), Room()
         self.scheme, self.transport, self.deadline = scheme, transport, deadline
         self.code = str(kernels.path)
-        self._kernels, self._caution, self._coder = kernels, caution, coder
+        self._kernels, self._caution, self._compression = kernels, caution, compression
         self._by_holders = (HolderKernels(kernels.path), wanted_by(program)) if program.announces else None
 
     def prepare(self, layout: Layout) -> CpuPrepared:
@@ -53,7 +54,7 @@ class CpuBackend:
             self._caution = ""
         if self._by_holders is None:
             ops = self._ops(layout, self.script.program.parts)
-            return CpuPrepared(self, layout, ops, CodedOps(ops, self._coder))
+            return CpuPrepared(self, layout, ops, CodedOps(ops, self._compression) if self._compression else None)
         whole, sets = self._ops(layout, 1), self._ops(replace(layout, width=0), 1)
         return CpuPrepared(self, layout, HolderOps(whole, sets, *self._by_holders))
 

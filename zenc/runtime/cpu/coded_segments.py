@@ -15,9 +15,10 @@ import numpy as np
 import torch
 
 from zenc.rank_ir.ir import SegmentSpec
-from zenc.runtime.compression.losses import CallLosses, Coder
+from zenc.runtime.compression.kernels import CompressionKernels
+from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
-from zenc.scheme.compression import Code, Selection
+from zenc.scheme.compression import Code, Fixed, Selection
 from zenc.scheme.model import Format
 from zenc.wire.codes import encoded_bytes, is_static, most_encoded_bytes
 from zenc.wire.formats import most_body_bytes, padded, wire_layout
@@ -29,8 +30,8 @@ LENGTH_BYTES = 8
 class CodedOps:
     """Operations on coded segments of tensors of one layout. Kept from call to call."""
 
-    def __init__(self, ops: SegmentOps, coder: Coder | None) -> None:
-        self.ops, self.coder = ops, coder
+    def __init__(self, ops: SegmentOps, kernels: CompressionKernels) -> None:
+        self.ops, self.kernels = ops, kernels
         self._units: dict[int, range | torch.Tensor] = {}
 
     def encode(
@@ -50,18 +51,42 @@ class CodedOps:
         chosen, index, _ = wire_layout(format or Format.AUTO, ops.slots[segment.part], segment.count, 0)
         room = padded(most_encoded_bytes(code, count, len(spec.ranks)))
         buffer = torch.empty(HEADER_GAP + index + room, dtype=torch.uint8)
-        assert self.coder is not None
         at = buffer.data_ptr() + HEADER_GAP + index
-        decoded = self._room(segment.count)
-        of = ops.dtype, segment.values, count, len(spec.ranks), key
-        size = self.coder.encode(code, *of, at, decoded.data_ptr()) if count else 0
+        decoded = None if isinstance(code, Fixed) else self._room(segment.count)
+        meaning = 0 if decoded is None else decoded.data_ptr()
+        loss = None if residual is None or decoded is None else self._loss_of(residual, segment)
+        size = self.kernels.encode(
+            code,
+            ops.dtype,
+            count,
+            segment.values,
+            at,
+            meaning,
+            0 if loss is None else loss.data_ptr(),
+            key,
+            len(spec.ranks),
+        )
         frame = MessageBuffer(buffer, HEADER_GAP + index + padded(size), chosen, format)
         keep, wire = (segment.keep, buffer, decoded), (at, size)
-        found = HeldSegment(segment.part, spec.origin, segment.count, segment.bitmap, decoded.data_ptr(), keep, frame)
-        found.wire = wire
-        if residual is not None and count:
-            self._keep(residual, segment, self._values(segment).float() - self._values(found))
-        return found
+        if residual is not None and loss is not None and loss.data_ptr() != self._place(residual, segment):
+            self._keep(residual, segment, loss)
+        values = meaning or segment.values
+        return HeldSegment(segment.part, spec.origin, segment.count, segment.bitmap, values, keep, frame, wire)
+
+    def _loss_of(self, residual: torch.Tensor, segment: HeldSegment) -> torch.Tensor:
+        """Room [count, width] float32 to which a loss is added: zeros, or the segment's place in ``residual``."""
+        width = self.ops.layout.width
+        if not (at := self._place(residual, segment)):
+            return torch.zeros(segment.count, width)
+        first = (at - residual.data_ptr()) // 4
+        return residual[first : first + segment.count * width].view(-1, width)
+
+    def _place(self, residual: torch.Tensor, segment: HeldSegment) -> int:
+        """The address in ``residual`` of all units of ``segment``, where they lie there in its order; else 0."""
+        if segment.count < self.ops.slots[segment.part] or not segment.count:
+            return 0
+        units = self._units_of(segment.part)
+        return residual.data_ptr() + 4 * units.start * self.ops.layout.width if isinstance(units, range) else 0
 
     def decoded(self, segment: HeldSegment) -> HeldSegment:
         """``segment`` without its bytes."""
@@ -115,9 +140,8 @@ class CodedOps:
         """``segment``, whose ``values`` are ``size`` bytes of ``code``, with what they mean in their place."""
         count = segment.count * self.ops.layout.width
         decoded = self._room(segment.count)
-        assert self.coder is not None
-        if count:
-            self.coder.decode(code, self.ops.dtype, segment.values, size, count, len(spec.ranks), decoded.data_ptr())
+        of = segment.values, size, decoded.data_ptr(), len(spec.ranks)
+        self.kernels.decode(code, self.ops.dtype, count, *of)
         segment.wire = segment.values, size
         segment.values, segment.keep = decoded.data_ptr(), (segment.keep, decoded)
         return segment

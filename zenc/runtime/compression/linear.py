@@ -1,0 +1,179 @@
+"""Linear selections: a shorter dense tensor of the same coordinates on all ranks, and the tensor that it says.
+
+    short = values of the units of Random and Probable | cells of Sketch        # one selection after another
+
+Ranks sum the short tensor by the plan. What comes back for a unit is its value where it was among the chosen, and else
+what the sketch says of it: the median of its cells, damped. A sketch is of all ranks' values together, so that nobody
+can say which rank lost what: each rank keeps its own values less an equal share of what came back, and these sum up to
+what was lost.
+
+Of a sketch with fewer cells than units the medians of all units have more noise than the gradient has to say, and with
+residuals the noise would grow from call to call. So a median counts fully where it stands out of the noise of its row;
+the others are multiplied by cells / (cells + units), which leaves the least of the gradient behind on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from zenc.runtime.compression.cpu_contribution import key_for
+from zenc.runtime.compression.kernels import CompressionKernels
+from zenc.runtime.compression.residual_store import FlatState
+from zenc.runtime.layout import DTYPE_NAMES
+from zenc.scheme.compression import Linear, Probable, Random, Selection, Sketch, count_of
+
+LN_4 = 1.3862943611198906
+"""Twice the logarithm of 2: noise of variance 1 hardly passes sqrt(2 ln units) among as many units."""
+BETA = 0.9
+"""Share of the old in the running mean of magnitudes by which probable units are found."""
+
+
+@dataclass(frozen=True, slots=True)
+class SketchShape:
+    """``rows`` of ``cells`` each, whose hashes have the key ``key``."""
+
+    rows: int
+    cells: int
+    key: int
+
+
+@dataclass(slots=True)
+class LinearMap:
+    """The short tensor of one call over ``units`` [units, width]: ``chosen`` units first, then a sketch, if any."""
+
+    kernels: CompressionKernels
+    units: int
+    width: int
+    chosen: list[torch.Tensor] = field(default_factory=list)
+    sketch: SketchShape | None = None
+
+    @property
+    def numel(self) -> int:
+        """Elements of the short tensor."""
+        cells = self.sketch.rows * self.sketch.cells if self.sketch else 0
+        return sum(len(ids) for ids in self.chosen) * self.width + cells
+
+    def push(self, left: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """The short tensor [numel] of ``left`` [units, width] float32, in which what is chosen becomes what is lost."""
+        short = torch.empty(self.numel, dtype=dtype)
+        name, at = DTYPE_NAMES[dtype], short.data_ptr()
+        for ids in self.chosen:
+            of = ids.data_ptr(), len(ids), left.data_ptr(), at, 0, self.width
+            self.kernels.take_units(name, *of)
+            at += len(ids) * self.width * dtype.itemsize
+        if self.sketch is not None:
+            work = torch.empty(self.sketch.rows * self.sketch.cells, dtype=torch.int64)
+            shape = self.sketch.rows, self.sketch.cells, self.sketch.key
+            self.kernels.sketch(left.data_ptr(), left.numel(), *shape, work.data_ptr(), at)
+        return short
+
+    def pull(self, short: torch.Tensor, out: torch.Tensor, left: torch.Tensor, ranks: int) -> None:
+        """Write ``out`` [units, width]: what the sum ``short`` [numel] says; less a share of it in ``left``."""
+        if self.sketch is not None:
+            shape = self.sketch.rows, self.sketch.cells, self.sketch.key
+            at = short[-self.sketch.rows * self.sketch.cells :].data_ptr()
+            estimate = torch.empty_like(left)
+            self.kernels.query_sketch("f32", left.numel(), at, *shape, estimate.data_ptr())
+            _damp(estimate, short[-self.sketch.rows * self.sketch.cells :], self.sketch)
+            for ids in self.chosen:
+                estimate[ids] = 0.0
+            out.copy_(estimate)
+            left.sub_(out, alpha=1 / ranks)
+        else:
+            out.zero_()
+        first = 0
+        for ids in self.chosen:
+            count = len(ids) * self.width
+            out[ids] = short[first : first + count].view(-1, self.width).to(out.dtype)
+            first += count
+
+    def keep(self, losses: torch.Tensor, left: torch.Tensor) -> None:
+        """Add ``losses`` [numel] of the short tensor to ``left`` [units, width]; it has those of a sketch already."""
+        first = 0
+        for ids in self.chosen:
+            count = len(ids) * self.width
+            left[ids] += losses[first : first + count].view(-1, self.width)
+            first += count
+
+
+def _damp(estimate: torch.Tensor, cells: torch.Tensor, shape: SketchShape) -> None:
+    """Make less of what does not stand out among the medians ``estimate``, of any shape; the same bits on all ranks.
+
+    The noise of a row has the variance |x|^2 / cells, where the squares of its cells add up to |x|^2 on average
+    (Charikar et al., Finding frequent items in data streams, 2002). Integers are summed, so that no order matters.
+    """
+    greatest, units = float(cells.abs().max()), estimate.numel()
+    if not 0 < greatest < math.inf:
+        return
+    step = math.ldexp(1.0, math.frexp(greatest)[1] - 15)
+    squares = int((cells / step).round().to(torch.int64).square().sum()) * step * step
+    variance = squares / shape.rows / shape.cells
+    least = math.sqrt(variance * LN_4 * units.bit_length())
+    damped = estimate * (shape.cells / (shape.cells + units))
+    torch.where(estimate.abs() >= least, estimate, damped, out=estimate)
+
+
+def map_of(
+    kernels: CompressionKernels,
+    selections: Sequence[Selection],
+    units: int,
+    width: int,
+    salt: int,
+    state: FlatState | None,
+) -> LinearMap:
+    """The map of ``selections``, all linear, in the call of ``salt``; the same on all ranks."""
+    found = LinearMap(kernels, units, width)
+    for selection in selections:
+        match selection:
+            case Random(density, seed):
+                ids = torch.empty(count_of(density, units), dtype=torch.int64)
+                kernels.draw_units(units, len(ids), key_for(seed, salt), ids.data_ptr())
+                found.chosen.append(_others(ids, found.chosen))
+            case Probable(density):
+                found.chosen.append(_others(_probable(kernels, density, units, width, state), found.chosen))
+            case Sketch(rows, share, seed):
+                cells = max(1, round(share * units * width / rows))
+                found.sketch = SketchShape(rows, cells, key_for(seed, salt))
+    return found
+
+
+def _others(ids: torch.Tensor, chosen: Sequence[torch.Tensor]) -> torch.Tensor:
+    """``ids`` [k] without those that were chosen before; the same on all ranks."""
+    for before in chosen:
+        ids = ids[~torch.isin(ids, before)]
+    return ids.contiguous()
+
+
+def _probable(
+    kernels: CompressionKernels, density: float, units: int, width: int, state: FlatState | None
+) -> torch.Tensor:
+    """The units [k] that were greatest in the results of late; the first ones where there were none."""
+    k = count_of(density, units)
+    if state is None or state.now.history is None:
+        return torch.arange(k)
+    by = state.now.history
+    if width > 1:
+        by = by.view(units, width).amax(dim=1).contiguous()
+    threshold = kernels.exact_threshold(by.data_ptr(), units, k)
+    ids = torch.empty(k, dtype=torch.int64)
+    kernels.list_taken(by.data_ptr(), units, threshold, ids.data_ptr())
+    return ids
+
+
+def is_linear(selections: Sequence[Selection]) -> bool:
+    """Whether ``selections`` make a shorter tensor."""
+    return any(isinstance(one, Linear) for one in selections)
+
+
+def remember(kernels: CompressionKernels, state: FlatState, result: torch.Tensor) -> None:
+    """Write the next history of ``state`` from the sum ``result`` [elements]."""
+    history = state.room("history")
+    if state.now.history is None:
+        history.zero_()
+    else:
+        history.copy_(state.now.history)
+    kernels.remember(DTYPE_NAMES[result.dtype], result.numel(), result.data_ptr(), BETA, history.data_ptr())

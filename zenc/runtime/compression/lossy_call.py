@@ -1,0 +1,207 @@
+"""Lossy call: what one call contributes, sums and keeps.
+
+    1. gradient + residual, of which the selection leaves what is contributed: in the tensor, or in a shorter one
+    2. ``fixed``: what is contributed becomes multiples of a power of two, which all ranks agree on
+    3. the plan's reduce of that, as of any tensor
+    4. what is kept is committed if the sum is finite, which all ranks see alike, since they hold the same bits
+    5. for a mean, the sum is divided
+
+The names and how often each was summed are part of the call's signature: ranks that differ find out by their first
+message. A rank that is alone sends nothing, and so leaves nothing out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from zenc.plan.ir import Plan
+from zenc.runtime.backend_api import Operation
+from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression.contribution import Contributed, contribute
+from zenc.runtime.compression.cpu_contribution import CpuContribution, takes
+from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels, shared_exponent
+from zenc.runtime.compression.linear import LinearMap, is_linear, map_of, remember
+from zenc.runtime.compression.losses import CallLosses
+from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore
+from zenc.runtime.compression.supports import Draw, marks_of, warmed
+from zenc.runtime.layout import Layout
+from zenc.runtime.stats import CallStats, LossReport
+from zenc.scheme.compression import Fixed, Momentum, Probable, Selection
+
+PartUnits = Sequence[range | torch.Tensor]
+"""The units of each part, in the order of their slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossyScheme:
+    """The facts of a ``plan`` that its calls need, on the ranks of ``communicator``."""
+
+    plan: Plan
+    communicator: Communicator
+    parts_of: Callable[[Layout], PartUnits]
+
+    @property
+    def selections(self) -> tuple[Selection, ...]:
+        """What is contributed of a gradient."""
+        return self.plan.phases[0].select
+
+    @property
+    def fixed(self) -> Fixed | None:
+        """The code that makes integers of what is contributed."""
+        code = self.plan.phases[0].code
+        return code if isinstance(code, Fixed) else None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether there are residuals."""
+        return self.plan.feedback is not None
+
+    @property
+    def contributes(self) -> bool:
+        """Whether what is contributed may be another tensor than the gradient."""
+        return bool(self.selections) or self.keeps or self.fixed is not None
+
+    @property
+    def loses_within(self) -> bool:
+        """Whether the phases of a call lose something."""
+        return any(phase.code or (phase.select and number) for number, phase in enumerate(self.plan.phases))
+
+
+@dataclass(slots=True)
+class LossyCall:
+    """Call of ``scheme`` over ``gradient`` [units, width], contiguous, which becomes the sum."""
+
+    scheme: LossyScheme
+    pieces: Pieces
+    op: Operation
+    layout: Layout
+    gradient: torch.Tensor
+    state: FlatState
+    losses: CallLosses
+    selections: tuple[Selection, ...] = ()
+    total: torch.Tensor = field(init=False)
+    """What is left of gradient and residual, [units, width] float32: the next residual."""
+    linear: LinearMap | None = None
+
+    @property
+    def kernels(self) -> CompressionKernels | None:
+        """Compiled ones, for host memory."""
+        return None if self.gradient.is_cuda else compression_kernels()
+
+    def contribute(self) -> tuple[torch.Tensor, Contributed]:
+        """The tensor to be summed by the plan, and what was counted."""
+        found = self._select()
+        carrier = self.gradient if self.linear is None else self._short()
+        if self.scheme.fixed is not None and self.scheme.communicator.size > 1:
+            carrier = self._quantised(carrier, self.scheme.fixed)
+        if not found.finite:
+            carrier.view(-1)[0] = torch.nan
+        if self.scheme.keeps:
+            of_short = torch.zeros(carrier.numel()) if self.scheme.loses_within else None
+            self.losses.residual = of_short if self.linear else self.total.view(-1)
+        return carrier, found
+
+    def _select(self) -> Contributed:
+        """Leave what is contributed in the gradient; of a linear selection everything in ``total``."""
+        plan, draw = self.scheme.plan, self._draw()
+        state = self.state if self.scheme.keeps else None
+        momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
+        kernels, linear = self.kernels, is_linear(self.selections)
+        if kernels is None or not (linear or takes(self.selections, draw)):
+            marker = (lambda values: marks_of(values, self.selections, draw, state)) if self.selections else None
+            self.total, found = contribute(self.gradient, state, momentum, marker)
+            return found
+        room = torch.empty(self.gradient.numel()) if state is None else state.room("residual")
+        self.total = room.view_as(self.gradient)
+        work = CpuContribution(kernels, self.gradient, state, self.total)
+        if not linear:
+            return work.contribute(momentum, self.selections, draw)
+        units, width = self.gradient.shape
+        self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state)
+        squares, finite = work.accumulate(momentum)
+        return Contributed(squares, 0.0, finite)
+
+    def _draw(self) -> Draw:
+        parts = self.scheme.parts_of(self.layout) if self.selections else ()
+        return Draw(self.losses.step, self.losses.salt, self.losses.rank, parts)
+
+    def _short(self) -> torch.Tensor:
+        assert self.linear is not None
+        dtype = torch.float32 if self.linear.sketch is not None else self.gradient.dtype
+        return self.linear.push(self.total, dtype)
+
+    def _quantised(self, carrier: torch.Tensor, code: Fixed) -> torch.Tensor:
+        """``carrier`` as multiples of a power of two that all ranks share, float32; the rest is kept."""
+        kernels = self.kernels
+        assert kernels is not None
+        greatest = float(carrier.abs().max()) if carrier.numel() else 0.0
+        (agreed,) = self.scheme.communicator.allreduce_max([greatest])
+        exponent = shared_exponent(code, agreed)
+        rest = carrier.to(torch.float32, copy=True)
+        quantised = carrier if carrier.dtype == torch.float32 else torch.empty_like(rest)
+        kernels.quantise_fixed(code, "f32", rest.numel(), rest.data_ptr(), exponent, quantised.data_ptr())
+        if self.linear is None:
+            self.total += rest.view_as(self.total)
+        else:
+            self.linear.keep(rest, self.total)
+        return quantised
+
+    def finish(self, carried: torch.Tensor) -> bool:
+        """Turn the gradient into what the sum ``carried``, of the tensor of ``contribute``, says; commit what is kept.
+
+        Returns whether the sum is finite.
+        """
+        size = self.scheme.communicator.size
+        if self.linear is not None:
+            self.linear.pull(carried, self.gradient, self.total, size)
+            if self.losses.residual is not None:
+                self.linear.keep(self.losses.residual, self.total)
+        elif carried.data_ptr() != self.gradient.data_ptr():
+            self.gradient.copy_(carried.view_as(self.gradient))
+        finite = bool(torch.isfinite(self.gradient).all())
+        if finite and self.scheme.keeps:
+            if self._remembers and self.kernels is not None:
+                remember(self.kernels, self.state, self.gradient)
+            self.state.commit()
+        if self.op == "mean" and size > 1:
+            self.gradient.div_(size)
+        return finite
+
+    @property
+    def _remembers(self) -> bool:
+        return any(isinstance(one, Probable) for one in self.scheme.selections)
+
+    def report(self, contributed: Contributed, counted: CallStats) -> LossReport:
+        """The loss of this call, after it has ended."""
+        gradient, residual = contributed.gradient**0.5, contributed.residual**0.5
+        if self.linear is not None or self.scheme.loses_within:
+            residual = float(torch.linalg.vector_norm(self.total))
+        counted.layout = self.layout
+        return {
+            "gradient_norm": gradient,
+            "residual_norm": residual,
+            "residual_over_gradient": residual / gradient if gradient else 0.0,
+            "compression_ratio": counted.dense_bytes / counted.bytes_sent if counted.bytes_sent else 1.0,
+        }
+
+
+def begun(
+    scheme: LossyScheme, store: ResidualStore, pieces: Pieces, op: Operation, layout: Layout, gradient: torch.Tensor
+) -> LossyCall:
+    """The call over ``gradient``, contiguous, of any shape, with what is kept of the calls before."""
+    state, size = store.state_of(pieces, gradient.device), scheme.communicator.size
+    steps = store.steps(pieces)
+    losses = CallLosses(_salt(op, pieces, steps), min(steps), scheme.communicator.rank, scheme.plan.warmup, None)
+    units = gradient if gradient.is_sparse else gradient.view(layout.units, layout.width)
+    selections = warmed(scheme.selections, scheme.plan.warmup, losses.step) if size > 1 else ()
+    return LossyCall(scheme, pieces, op, layout, units, state, losses, selections)
+
+
+def _salt(op: Operation, pieces: Pieces, steps: tuple[int, ...]) -> int:
+    """64 bits that only ranks share whose calls have the same names, counts and operation."""
+    told = repr((op, [(piece.name, piece.shape) for piece in pieces], steps))
+    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "little")
