@@ -245,6 +245,8 @@ def test_what_changes_or_gains_nothing_is_warned_of() -> None:
     for entries, id in [
         ("feedback: residual", "no-effect"),
         ("warmup: dense(5) push: auto as f16", "no-effect"),
+        ("select: top(0.3) feedback: residual warmup: falling(5)", "no-effect"),
+        ("select: above(0.3) feedback: residual warmup: falling(5)", "no-effect"),
         ("select: top(0.1) feedback: residual push: dense", "no-gain"),
         ("select: top(0.3) then random_each(0.2) feedback: residual push: coo", "no-gain"),
         ("select: top(0.1) reselect: top(0.6) feedback: residual pull: coo", "no-gain"),
@@ -273,6 +275,8 @@ DRAWN = f"scheme drawn {{ {REST} push: dense pull: dense select: random(0.1) fee
         (f"{PLAIN} {DRAWN} scheme mine {{ tier a(2): drawn tier b: plain }}", []),
         (f"{PLAIN} {FIXED} scheme mine {{ tier a(2): plain tier b: exact }}", ["conflicting-compression"]),
         (f"{FIXED} scheme mine {{ tier a(2): exact tier b: exact }}", []),
+        (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain feedback: residual }}", ["no-effect"]),
+        (f"{FIXED} scheme mine {{ tier a(2): exact tier b: exact feedback: momentum }}", ["wrong-value"]),
         (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain compress: topk }}", ["tiers-and-dimensions"]),
         (f"{PLAIN} scheme mine {{ tier a(2): plain tier b: plain select: all }}", ["tiers-and-dimensions"]),
     ],
@@ -303,3 +307,27 @@ def test_candidates_keep_the_same() -> None:
         except SchemeError as error:
             found = [each.id for each in error.diagnostics]
         assert found == ids
+
+
+@pytest.mark.parametrize(
+    ("phase", "key", "words"),
+    [
+        ("pulls", "select", "random(0.1)"),
+        ("pushes", "select", "random(0.1) then top(0.1)"),
+        ("pulls", "code", "fixed(8)"),
+    ],
+)
+def test_a_forged_plan_that_no_scheme_has_is_refused(phase: str, key: str, words: str) -> None:
+    data = plan_to_json(plain())
+    data[phase][0][key] = words
+    with pytest.raises(ArtifactError):
+        plan_from_json(data)
+
+
+@pytest.mark.parametrize(("phase", "key", "words"), [("pushes", "code", "f16"), ("pulls", "select", "top(0.1)")])
+def test_a_forged_plan_of_holders_is_refused(phase: str, key: str, words: str) -> None:
+    data = plan_to_json(lower(resolve(load_text(f"scheme mine {{ {HOLDERS} }}", "t.zen"))[0], 3))
+    assert plan_from_json(data)
+    data[phase][0][key] = words
+    with pytest.raises(ArtifactError):
+        plan_from_json(data)

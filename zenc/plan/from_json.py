@@ -16,7 +16,7 @@ from zenc.plan.lower import LARGEST_SIZE
 from zenc.plan.to_json import Json
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import Selection
+from zenc.scheme.compression import Fixed, Linear, Selection
 from zenc.scheme.compression_words import read_code, read_feedback, read_selection, read_warmup
 from zenc.scheme.model import (
     PERMUTED_BLOCKS,
@@ -111,6 +111,7 @@ class _PlanReader:
         if announces:
             _ensure_alone(tiers, phases)
         _ensure_meaning(phases)
+        _ensure_summable(phases, announces)
         given = _of_type(data["parameters"], dict)
         parameters = {
             name: value if isinstance(value, float) else _of_type(value, int) for name, value in given.items()
@@ -198,6 +199,19 @@ def _ensure_alone(tiers: tuple[Tier, ...], phases: Iterable[Phase]) -> None:
     cut = [tier.partition for tier in tiers] == [Partition.PARALLELISM]
     if not cut or any(phase.format is not Format.AUTO for phase in phases):
         raise ValueError("under the mapping 'holders' there is one tier, of parallelism, and every format is auto")
+
+
+def _ensure_summable(phases: tuple[Phase, ...], announces: bool) -> None:
+    """What the scheme stage makes sure of: linear selections begin a plan, and so does a scale for all ranks."""
+    first, *later = (phase for phase in phases if phase.kind is not PhaseKind.ANNOUNCE)
+    linear = [isinstance(one, Linear) for one in first.select]
+    if any(isinstance(one, Linear) for phase in later for one in phase.select) or (any(linear) and not all(linear)):
+        raise ValueError("a linear selection stands alone, and before the first push")
+    if any(isinstance(phase.code, Fixed) and phase.code != first.code for phase in later):
+        raise ValueError("the scale of 'fixed' is made before the first push")
+    alone = any(phase.code or (phase.select and phase is not first) for phase in phases)
+    if announces and (alone or any(linear)):
+        raise ValueError("under the mapping 'holders' values travel as they are")
 
 
 def _mapping_from_json(data: Json) -> Mapping:

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 
 from zenc.scheme import model
 from zenc.scheme.collector import Collector
-from zenc.scheme.compression import UNBIASED, Fixed, Linear, Momentum, Rounded
+from zenc.scheme.compression import UNBIASED, Falling, Fixed, Linear, Momentum, Rounded
 from zenc.scheme.compression_words import share_of, words_of
 from zenc.scheme.compressors import Compression
 from zenc.scheme.references import Resolved
 
+_NO_UNITS = "momentum is cleared where units were sent, so there must be a selection of units"
 _INDEXED = (model.Format.COO, model.Format.BITMAP, model.Format.ELIAS_FANO, *model.BLOCKS)
 
 
@@ -89,8 +90,7 @@ class _Check:
             help = "write the same code for the push: its scale is made before, once for all ranks"
             self.error("conflicting-compression", message, "pull_code", help)
         if isinstance(self.of.feedback, Momentum) and not self.units:
-            message = "momentum is cleared where units were sent, so there must be a selection of units"
-            self.error("wrong-value", message, "feedback", "write feedback: residual, or select: top(0.01)")
+            self.error("wrong-value", _NO_UNITS, "feedback", "write feedback: residual, or select: top(0.01)")
 
     def keeper(self) -> None:
         """Everything that is lost, and not right in the mean, is kept, or given up by name."""
@@ -113,6 +113,11 @@ class _Check:
         if self.of.warmup and not self.of.select:
             message = "nothing is selected, so the first calls contribute everything as well"
             self.report.warn("no-effect", message, self.of.said.get("warmup"))
+        elif isinstance(self.of.warmup, Falling):
+            densities = [getattr(one, "density", self.of.warmup.start) for one in self.of.select]
+            if min(densities) >= self.of.warmup.start:
+                message = f"the density does not fall from {self.of.warmup.start:g}: it is no less to begin with"
+                self.report.warn("no-effect", message, self.of.said.get("warmup"))
 
     def gains(self) -> None:
         """Warn where the bytes are those of a dense sum, or more, whatever the gradient."""
@@ -134,17 +139,29 @@ class _Check:
             self.report.warn("no-gain", message, self.of.said.get("select"))
 
 
-def check_compressed_tiers(tiers: Sequence[Resolved], report: Collector) -> None:
-    """Report what can't stand in a tier that others are inside of."""
-    inner: list[model.TierDeclaration] = []
-    for named, scheme, stand_for in tiers:
-        for tier in stand_for:
-            linear = next((one for one in tier.select if isinstance(one, Linear)), None)
-            if inner and linear is not None:
-                message = f"'{words_of(linear)}' of '{scheme.name}' makes another tensor, which all tiers must sum"
-                report.error("not-linear", message, named.scheme.span, help="put it in the innermost tier")
-            fixed = next((one for one in (tier.push_code, tier.pull_code) if isinstance(one, Fixed)), None)
-            if fixed is not None and any(fixed != other.push_code for other in inner):
-                message = f"the sums of the tiers inside can't travel as '{words_of(fixed)}': their contributions don't"
-                report.error("conflicting-compression", message, named.scheme.span, help="use it in all tiers")
-            inner.append(tier)
+def check_compressed_tiers(own: Compression, tiers: Sequence[Resolved], report: Collector) -> None:
+    """Report what can't stand in one of ``tiers``, or beside them in their scheme, which says ``own``."""
+    all_of_them = [tier for resolved in tiers for tier in resolved.tiers]
+    for resolved in tiers:
+        for tier in resolved.tiers:
+            _check_inside(all_of_them[: all_of_them.index(tier)], tier, resolved, report)
+    losses = [(tier.select, tier.reselect, tier.push_code, tier.pull_code) for tier in all_of_them]
+    if isinstance(own.feedback, Momentum) and not any(tier.select for tier in all_of_them):
+        report.error("wrong-value", _NO_UNITS, own.said.get("feedback"), help="write feedback: residual")
+    elif own.feedback and not any(map(any, losses)):
+        report.warn("no-effect", "nothing is lost, so there is nothing to keep", own.said.get("feedback"))
+
+
+def _check_inside(
+    inner: Sequence[model.TierDeclaration], tier: model.TierDeclaration, of: Resolved, report: Collector
+) -> None:
+    """``inner`` are the tiers inside of ``tier``, which stands for what the text names ``of``."""
+    place = of.named.scheme.span
+    linear = next((one for one in tier.select if isinstance(one, Linear)), None)
+    if inner and linear is not None:
+        message = f"'{words_of(linear)}' of '{of.scheme.name}' makes another tensor, which all tiers must sum"
+        report.error("not-linear", message, place, help="put it in the innermost tier")
+    fixed = next((one for one in (tier.push_code, tier.pull_code) if isinstance(one, Fixed)), None)
+    if fixed is not None and any(fixed != other.push_code for other in inner):
+        message = f"the sums of the tiers inside can't travel as '{words_of(fixed)}': their contributions don't"
+        report.error("conflicting-compression", message, place, help="use it in all tiers")

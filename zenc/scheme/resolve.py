@@ -257,7 +257,7 @@ def _with_tiers(reader: _SchemeReader, resolver: TierResolver) -> _Contents | No
         feedback = agreed(resolved, lambda scheme: scheme.feedback, None, "feedback", report)
     if "warmup" not in entries:
         warmup = agreed(resolved, lambda scheme: scheme.warmup, None, "warmup", report)
-    check_compressed_tiers(resolved, report)
+    check_compressed_tiers(own, resolved, report)
     return (tiers, mapping, unit, None, feedback, warmup) if mapping and unit and tiers and not report.failed else None
 
 
