@@ -33,7 +33,7 @@ from zenc.errors import BuildError, Diagnostic
 from zenc.gradients.index_sets import Gradients, drawn, ensure, read_gradients, unsound_tensor
 from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec, source_of
 from zenc.language.files import SourceFiles, load_file, locate
-from zenc.plan.ir import Plan
+from zenc.plan.ir import PhaseKind, Plan
 from zenc.plan.lower import lower as lower_one
 from zenc.plan.requirements import able_candidates, ensure_all, nearest_allowed
 from zenc.rank_ir.lower import lower as lower_rank
@@ -206,8 +206,9 @@ def _ensure_able(plan: Plan, device: torch.device) -> None:
     """Raise BuildError (``no-compression``) for what of compression can't be done on ``device`` yet."""
     if device.type != "cuda":
         return
-    linear = any(isinstance(selection, Linear) for selection in plan.phases[0].select)
-    within = any(phase.code or (phase.select and number) for number, phase in enumerate(plan.phases))
+    first = plan.of(PhaseKind.PUSH)[0]
+    linear = any(isinstance(selection, Linear) for selection in first.select)
+    within = any(phase.code or (phase.select and phase is not first) for phase in plan.phases)
     if linear or within:
         what = "encodes or selects within a call" if within else "selects by a linear map"
         message = f"scheme '{plan.scheme}' {what}, which calls on GPUs can't do yet"

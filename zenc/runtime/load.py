@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from zenc.codegen.artifact import Artifact
-from zenc.errors import Diagnostic, TensorError, ZencError
+from zenc.codegen.artifact import Artifact, Choosing
+from zenc.errors import BuildError, Diagnostic, TensorError, ZencError
 from zenc.runtime.autoselect import ChoosingCollective, names_of
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
@@ -47,6 +47,7 @@ def load_collective(
     try:
         artifact = obtain(communicator.size)
         choosing = artifact.choosing
+        _ensure_choice_loses_nothing(choosing)
         first = next(iter(names_of(choosing, communicator.size, communicator.rank).values())) if choosing else artifact
     except Exception as failure:
         loading.tell(failure)
@@ -63,6 +64,15 @@ def collective_of(
     plan = artifact.plan
     kind = LossyCollective if plan.is_lossy or plan.feedback is not None else Collective
     return kind(artifact, communicator, backend_on)
+
+
+def _ensure_choice_loses_nothing(choosing: Choosing | None) -> None:
+    """Raise BuildError: what one candidate has left out would wait for it until it is chosen again."""
+    lossy = [name for name, one in choosing.candidates.items() if one.plan.is_lossy] if choosing else []
+    if choosing and lossy:
+        message = f"'{choosing.name}' chooses among others, and {', '.join(lossy)} leaves out something of a gradient"
+        help = "load it alone, or choose among schemes that lose nothing"
+        raise BuildError(Diagnostic("no-compression", message, help=help))
 
 
 def _ensure_no_capacity(artifact: Artifact, shares: Shares | None) -> None:

@@ -76,6 +76,18 @@ def test_long_messages_and_several_segments_a_message() -> None:
     conserve(coded("bf16", "hierarchy"), 5, 100_000, torch.float32, calls=1)
 
 
+def test_tiers() -> None:
+    """What a node has summed is selected and encoded again on its way to the others."""
+    text = (
+        "scheme coded { tier node(2): inner tier cluster: outer }"
+        "scheme inner { communication: point_to_point aggregation: incremental partition: parallelism "
+        "balance: imbalanced push: dense as bf16 pull: dense as bf16 }"
+        "scheme outer { communication: point_to_point then ring aggregation: one_shot partition: parallelism "
+        "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
+    )
+    conserve(text, 6, 500, torch.float32, scheme="coded")
+
+
 @pytest.mark.parametrize("code", [code for code in (*CODED, *ROUNDED) if "levels" not in code])
 def test_fixed_points_come_back(code: str) -> None:
     """One rank has values that the code means; those of the others are 0, which every block has the scale for."""
@@ -128,3 +140,21 @@ def test_the_scale_is_that_of_the_greatest_of_any_rank() -> None:
     found = run_all(ranks, [torch.tensor([7.0, 0.0, 3.0]), torch.tensor([0.25, -0.75, 0.5])], name="w")
     assert found[0].tolist() == [7.0, -1.0, 3.0]  # a step of 1: 0.25 and -0.25 are left, and 0.5, which is even at 0
     assert ranks[1].residual("w").tolist() == [0.25, 0.25, 0.5]
+
+
+def test_sparse_gradients_travel_encoded() -> None:
+    """Without a selection and feedback a code is for sparse gradients as well."""
+    text = coded("bf16", "owners", format="auto", feedback="none")
+    ranks = collectives(compiled(text, 3), 3)
+    given = [torch.eye(40)[:, ::4].mul(rank + 1).to_sparse(1) for rank in range(3)]
+    for op, total in (("sum", 6.0), ("mean", 2.0)):
+        for found in run_all(ranks, given, op):
+            assert torch.equal(found.to_dense(), torch.eye(40)[:, ::4] * total)
+
+
+def test_a_rank_that_is_alone_loses_nothing() -> None:
+    text = coded("sign(16)", "owners", CUTS[1], "coo", "select: top(0.1) reselect: top(0.1)")
+    (alone,) = collectives(compiled(text, 1), 1)
+    given = torch.randn(500)
+    assert torch.equal(alone.all_reduce(given.clone(), name="w"), given)
+    assert not alone.residual("w").any()

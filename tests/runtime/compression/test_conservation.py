@@ -179,3 +179,23 @@ def test_a_call_is_taken_back_and_what_is_kept_is_scaled() -> None:
         assert torch.equal(ranks[0].residual("w"), before)
     of_rank_0.rescale(0.5)
     assert torch.equal(ranks[0].residual("w"), before / 2)
+
+
+@pytest.mark.parametrize("cut", ["balanced by holders", "imbalanced", "balanced by permutation"])
+@pytest.mark.parametrize(
+    "selection", ["top(0.2)", "top_of_blocks(0.2, 8)", "above(7)", "top(0.1) then random_each(0.2)"]
+)
+def test_rows_are_selected_whole(selection: str, cut: str) -> None:
+    text = (
+        f"scheme lossy {{ communication: point_to_point aggregation: incremental partition: parallelism "
+        f"balance: {cut} unit: row select: {selection} feedback: residual }}"
+    )
+    ranks, due = collectives(compiled(text, 3), 3), torch.zeros(50, 4, dtype=torch.float64)
+    for step in range(4):
+        given = [each.view(50, 4) for each in gradients(3, 200, step)]
+        found = run_all(ranks, [each.clone() for each in given], name="w")[0]
+        due += torch.stack(given).double().sum(dim=0) - found.double()
+        kept = torch.stack([rank.residual("w") for rank in ranks])
+        assert torch.equal(kept.double().sum(dim=0), due)
+        assert ((kept != 0).any(dim=2).sum(dim=1) < 50).all()
+    assert ranks[0].stats["units_in"] < 50

@@ -31,11 +31,13 @@ class CallLosses:
     rank: int
     warmup: Warmup | None
     residual: torch.Tensor | None
+    alone: bool = False
+    """Whether there are no other ranks, so that nothing need be left out."""
 
     def marks(self, values: torch.Tensor, selections: Sequence[Selection], key: int) -> torch.Tensor | None:
         """Marks [units] of what ``selections`` take of ``values`` [units, width] float32; None for all of them."""
         chosen = warmed(selections, self.warmup, self.step)
-        if not chosen:
+        if not chosen or self.alone:
             return None
         draw = Draw(self.step, key, self.rank, (range(len(values)),))
         return marks_of(values, chosen, draw, None)

@@ -27,8 +27,9 @@ from zenc.runtime.compression.kernels import CompressionKernels, compression_ker
 from zenc.runtime.compression.linear import LinearMap, is_linear, map_of, remember
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore
+from zenc.runtime.compression.saved_state import first_push
 from zenc.runtime.compression.supports import Draw, marks_of, warmed
-from zenc.runtime.layout import Layout
+from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats, LossReport
 from zenc.scheme.compression import Fixed, Momentum, Probable, Selection
 
@@ -47,12 +48,12 @@ class LossyScheme:
     @property
     def selections(self) -> tuple[Selection, ...]:
         """What is contributed of a gradient."""
-        return self.plan.phases[0].select
+        return first_push(self.plan).select
 
     @property
     def fixed(self) -> Fixed | None:
         """The code that makes integers of what is contributed."""
-        code = self.plan.phases[0].code
+        code = first_push(self.plan).code
         return code if isinstance(code, Fixed) else None
 
     @property
@@ -68,7 +69,8 @@ class LossyScheme:
     @property
     def loses_within(self) -> bool:
         """Whether the phases of a call lose something."""
-        return any(phase.code or (phase.select and number) for number, phase in enumerate(self.plan.phases))
+        first = first_push(self.plan)
+        return any(phase.code or (phase.select and phase is not first) for phase in self.plan.phases)
 
 
 @dataclass(slots=True)
@@ -162,7 +164,7 @@ class LossyCall:
                 self.linear.keep(self.losses.residual, self.total)
         elif carried.data_ptr() != self.gradient.data_ptr():
             self.gradient.copy_(carried.view_as(self.gradient))
-        finite = bool(torch.isfinite(self.gradient).all())
+        finite = self._is_finite()
         if finite and self.scheme.keeps:
             if self._remembers and self.kernels is not None:
                 remember(self.kernels, self.state, self.gradient)
@@ -170,6 +172,12 @@ class LossyCall:
         if self.op == "mean" and size > 1:
             self.gradient.div_(size)
         return finite
+
+    def _is_finite(self) -> bool:
+        if (kernels := self.kernels) is None:
+            return bool(torch.isfinite(self.gradient).all())
+        name = DTYPE_NAMES[self.gradient.dtype]
+        return kernels.is_finite(name, self.gradient.numel(), self.gradient.data_ptr())
 
     @property
     def _remembers(self) -> bool:
@@ -195,7 +203,9 @@ def begun(
     """The call over ``gradient``, contiguous, of any shape, with what is kept of the calls before."""
     state, size = store.state_of(pieces, gradient.device), scheme.communicator.size
     steps = store.steps(pieces)
-    losses = CallLosses(_salt(op, pieces, steps), min(steps), scheme.communicator.rank, scheme.plan.warmup, None)
+    losses = CallLosses(
+        _salt(op, pieces, steps), min(steps), scheme.communicator.rank, scheme.plan.warmup, None, size == 1
+    )
     units = gradient if gradient.is_sparse else gradient.view(layout.units, layout.width)
     selections = warmed(scheme.selections, scheme.plan.warmup, losses.step) if size > 1 else ()
     return LossyCall(scheme, pieces, op, layout, units, state, losses, selections)

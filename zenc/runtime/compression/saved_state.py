@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
-from zenc.plan.ir import Plan
+from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
 from zenc.scheme.compression import Momentum, Probable
@@ -44,12 +44,17 @@ class SavedState:
     tensors: Mapping[str, SavedTensor]
 
 
+def first_push(plan: Plan) -> Phase:
+    """The phase whose selection is made of gradients, and whose code is that of contributions."""
+    return plan.of(PhaseKind.PUSH)[0]
+
+
 def kept_by(plan: Plan) -> tuple[str, ...]:
     """The vectors that calls of ``plan`` keep, by their names."""
     has = {
         "residual": plan.feedback is not None,
         "velocity": isinstance(plan.feedback, Momentum),
-        "history": any(isinstance(one, Probable) for one in plan.phases[0].select),
+        "history": any(isinstance(one, Probable) for one in first_push(plan).select),
     }
     return tuple(vector for vector in VECTORS if has[vector])
 

@@ -86,12 +86,13 @@ class SegmentInterpreter:
         """Carry out a statement that selects or encodes: what it loses is kept in the residual of this rank."""
         held, coded, losses = self.held, self.coded, self.losses
         assert coded is not None and losses is not None
-        residual = losses.residual if getattr(statement, "keeps", True) else None
         match statement:
-            case Encode(result, segment, code):
+            case Encode(result, segment, code, keeps):
+                residual = losses.residual if keeps else None
                 spec, format = self.script.specs[result], self.formats[result]
                 held[result] = coded.encode(held[segment], spec, code, format, self._key(result), residual)
-            case Select(result, segment, selection):
+            case Select(result, segment, selection, keeps):
+                residual = losses.residual if keeps else None
                 of = self.formats[result], self._key(result), losses, residual
                 held[result] = coded.select(held[segment], selection, *of)
             case Decode(result, segment):
