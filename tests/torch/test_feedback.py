@@ -10,14 +10,15 @@ from tests.support.ranks import RanksFailed
 from tests.torch.feedback_jobs import TOP
 
 JOBS = "tests.torch.feedback_jobs:"
-RESIDUAL = TOP + "residual"
+RESIDUAL, SIGN = TOP + "residual", "push: dense as sign(64) pull: dense as sign(64) feedback: residual"
+SKETCH = "select: sketch(3, 0.3) feedback: residual push: dense pull: dense"
 
 
 @pytest.mark.parametrize(
     ("entries", "options"),
     [(RESIDUAL, {}), (RESIDUAL, {"bucket_cap_mb": 0.004}), (RESIDUAL, {"accumulate": True}),
      (RESIDUAL, {"static_graph": True, "gradient_as_bucket_view": True}), (RESIDUAL, {"shared": True}),
-    ],
+     (SIGN, {"bucket_cap_mb": 0.004}), (SKETCH, {})],
     ids=str,
 )  # fmt: skip
 def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
@@ -25,7 +26,7 @@ def test_nothing_is_lost_and_all_ranks_agree(four, entries, options):
     assert all(result == results[0] for result in results)
 
 
-@pytest.mark.parametrize("entries", [RESIDUAL, TOP + "momentum(0.9)"], ids=["residual", "momentum"])
+@pytest.mark.parametrize("entries", [RESIDUAL, TOP + "momentum(0.9)", SIGN], ids=["residual", "momentum", "sign"])
 def test_a_restart_goes_on_to_the_bit(two, entries):
     two.run(JOBS + "restarted", entries=entries)
 
