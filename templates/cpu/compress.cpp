@@ -33,11 +33,11 @@ enum Code { INT, LEVELS, SIGN, ONEBIT, TERNARY, ROUNDED_F16, ROUNDED_BF16 };
 
 template <class To, class T>
 i64 encode_rounded(const T* values, u64 n, u8* out, T* decoded, float* loss) {
-    float x[zenc::STRETCH], y[zenc::STRETCH];
+    float wide[zenc::STRETCH], y[zenc::STRETCH];
     To rounded[zenc::STRETCH];
     for (u64 first = 0; first < n; first += zenc::STRETCH) {
         const u64 length = n - first < zenc::STRETCH ? n - first : zenc::STRETCH;
-        zenc::widen_all(values + first, length, x);
+        const float* const x = zenc::as_floats(values + first, length, wide);
         for (u64 i = 0; i < length; ++i) rounded[i] = zenc::Type<To>::round(x[i]);
         std::memcpy(out + first * sizeof(To), rounded, length * sizeof(To));
         if (!decoded && !loss) continue;
@@ -49,10 +49,12 @@ i64 encode_rounded(const T* values, u64 n, u8* out, T* decoded, float* loss) {
 
 template <class From, class T>
 i64 decode_rounded(const u8* in, u64 n, T* values) {
-    for (u64 i = 0; i < n; ++i) {
-        From value;
-        std::memcpy(&value, in + i * sizeof value, sizeof value);
-        values[i] = zenc::Type<T>::round(zenc::Type<From>::widen(value));
+    From stored[zenc::STRETCH];
+    for (u64 first = 0; first < n; first += zenc::STRETCH) {
+        const u64 length = n - first < zenc::STRETCH ? n - first : zenc::STRETCH;
+        std::memcpy(static_cast<void*>(stored), in + first * sizeof(From), length * sizeof(From));
+        for (u64 i = 0; i < length; ++i)
+            values[first + i] = zenc::Type<T>::round(zenc::Type<From>::widen(stored[i]));
     }
     return static_cast<i64>(n * sizeof(From));
 }
@@ -122,9 +124,9 @@ i64 zenc_row_magnitudes(const float* values, i64 rows, i64 width, float* out) {
     return rows;
 }
 
-i64 zenc_exact_threshold(const float* values, i64 n, i64 k, const u64* histogram, i64* out) {
+i64 zenc_exact_threshold(const float* values, i64 n, i64 k, i64* out) {
     zenc::Threshold found{};
-    const bool done = zenc::exact_threshold(values, size(n), size(k), histogram, found);
+    const bool done = zenc::exact_threshold(values, size(n), size(k), found);
     return write_threshold(done, found, out);
 }
 
@@ -154,10 +156,10 @@ i64 zenc_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key, i64* w
 
 #define ZENC_TYPED(name, type)                                                                               \
     i64 zenc_accumulate_##name(const type* gradient, i64 n, const float* residual, float* out,               \
-                               const float* velocity, double m, float* velocity_out, u64* histogram,         \
+                               const float* velocity, double m, float* velocity_out,                         \
                                zenc::Accumulated* found) {                                                   \
-        *found = zenc::accumulate(gradient, size(n), residual, out, velocity, static_cast<float>(m),         \
-                                  velocity_out, histogram);                                                  \
+        const float factor = static_cast<float>(m);                                                          \
+        *found = zenc::accumulate(gradient, size(n), residual, out, velocity, factor, velocity_out);         \
         return n;                                                                                            \
     }                                                                                                        \
     i64 zenc_take_##name(float* left, i64 n, i64 magnitude, i64 equal, type* gradient, float* velocity,      \

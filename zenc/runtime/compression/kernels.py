@@ -24,8 +24,6 @@ from zenc.wire.codes import NOT_FINITE, is_static, most_encoded_bytes, sum_bits
 from zenc.wire.constants import KernelStatus
 
 SOURCE = "compress.cpp"
-BINS = 2048
-"""Counts of a histogram of magnitudes, int64: by their upper 11 bits."""
 LOSSY_DTYPES = ("f32", "f16", "bf16")
 """The dtypes that can be compressed with loss."""
 MOST_SUM_BITS = 25
@@ -36,7 +34,7 @@ _ARGUMENTS = {
     "philox": "nnnp",
     "random_words": "nnnp",
     "row_magnitudes": "pnnp",
-    "exact_threshold": "pnnpp",
+    "exact_threshold": "pnnp",
     "sampled_threshold": "pnnnnp",
     "bisected_threshold": "pnnnp",
     "list_taken": "pnnnp",
@@ -44,7 +42,7 @@ _ARGUMENTS = {
     "sketch": "pnnnnpp",
 }
 _TYPED_ARGUMENTS = {
-    "accumulate": "pnpppdppp",
+    "accumulate": "pnpppdpp",
     "take": "pnnnppp",
     "take_rows": "pnnpnnppp",
     "take_of_blocks": "pnnpnnppp",
@@ -135,18 +133,15 @@ class CompressionKernels:
         velocity: int = 0,
         velocity_out: int = 0,
         m: float = 0.0,
-        histogram: int = 0,
     ) -> Accumulated:
         """Write ``out`` [n] float32 = ``residual`` + ``gradient``, in one pass; ``out`` may be ``residual``.
 
         With ``velocity_out`` it is ``residual`` + v, where v = ``m`` * ``velocity`` + ``gradient`` is written there.
-        Where ``histogram`` is given, BINS counts are added to those there.
         """
         found = array("q", bytes(16))
         at = found.buffer_info()[0]
-        self._typed[dtype]["accumulate"](gradient, n, residual, out, velocity, m, velocity_out, histogram, at)
-        squares, greatest = array("d", found.tobytes())[0], array("f", found[1:].tobytes())[0]
-        return Accumulated(squares, greatest)
+        self._typed[dtype]["accumulate"](gradient, n, residual, out, velocity, m, velocity_out, at)
+        return _accumulated(found)
 
     def row_magnitudes(self, values: int, rows: int, width: int, out: int) -> None:
         """Write ``out`` [rows] float32: the greatest magnitude of each row of ``values`` [rows, width] float32."""
@@ -158,12 +153,9 @@ class CompressionKernels:
 
     # ---- Thresholds, of float32 whose signs do not matter
 
-    def exact_threshold(self, values: int, n: int, k: int, histogram: int = 0) -> Threshold:
-        """The threshold of exactly the ``k`` greatest of ``values`` [n], 1 <= k <= n; of equals the first ones.
-
-        ``histogram``: that of these values, by ``accumulate``.
-        """
-        return self._threshold("exact_threshold", values, n, k, histogram)
+    def exact_threshold(self, values: int, n: int, k: int) -> Threshold:
+        """The threshold of exactly the ``k`` greatest of ``values`` [n], 1 <= k <= n; of equals the first ones."""
+        return self._threshold("exact_threshold", values, n, k)
 
     def sampled_threshold(self, values: int, n: int, k: int, drawn: int, key: int) -> Threshold:
         """The exact threshold, at the same share, of a sample of ``drawn`` <= n values (DGC, ICLR 2018, section 5)."""
@@ -232,8 +224,8 @@ class CompressionKernels:
         velocity: int = 0,
         width: int = 1,
     ) -> Taken:
-        """Move each unit with the chance ``density``, rounded to a multiple of 2^-32."""
-        squares, chance = c_double(), round(density * 2**32)
+        """Move each unit with the chance ``density``, rounded to a multiple of 2^-31."""
+        squares, chance = c_double(), round(density * 2**31)
         into = gradient, velocity, ctypes.addressof(squares)
         count = self._typed[dtype]["take_random"](left, units, width, chance, _signed(key), *into)
         return Taken(_count(count), squares.value)
@@ -400,6 +392,11 @@ def _sum_bits(code: Fixed, contributions: int) -> int:
 def _signed(word: int) -> int:
     """A word of 64 bits as ctypes passes it on."""
     return (word & ((1 << 64) - 1)) - ((word & (1 << 63)) << 1)
+
+
+def _accumulated(found: array[int]) -> Accumulated:
+    squares, greatest = array("d", found.tobytes())[0], array("f", found[1:].tobytes())[0]
+    return Accumulated(squares, greatest)
 
 
 def _count(status: int) -> int:

@@ -22,27 +22,34 @@ inline void widen_all(const float* from, u64 n, float* to) {
     std::memcpy(to, from, n * sizeof(float));
 }
 
-// The sum of squares of what comes in pieces of up to STRETCH values: eight sums side by side, then those.
+// A sum of squares: 32 sums side by side, then those.
 class Squares {
 public:
     void add(const float* values, u64 n) {
         u64 i = 0;
-        for (; i + 8 <= n; i += 8) {
-            const Doubles wide =
-                __builtin_convertvector(*reinterpret_cast<const Floats*>(values + i), Doubles);
-            lanes_ += wide * wide;
+        for (; i + 32 <= n; i += 32) {
+            add_to(first_, values + i);
+            add_to(second_, values + i + 8);
+            add_to(third_, values + i + 16);
+            add_to(fourth_, values + i + 24);
         }
         for (; i < n; ++i) rest_ += static_cast<double>(values[i]) * values[i];
     }
 
     double sum() const {
         double all = rest_;
-        for (int i = 0; i < 8; ++i) all += lanes_[i];
+        const Doubles lanes = (first_ + second_) + (third_ + fourth_);
+        for (int i = 0; i < 8; ++i) all += lanes[i];
         return all;
     }
 
 private:
-    Doubles lanes_ = {};
+    static void add_to(Doubles& sums, const float* values) {
+        const Doubles wide = __builtin_convertvector(*reinterpret_cast<const Floats*>(values), Doubles);
+        sums += wide * wide;
+    }
+
+    Doubles first_ = {}, second_ = {}, third_ = {}, fourth_ = {};
     double rest_ = 0;
 };
 
@@ -55,63 +62,47 @@ inline u32 greatest_magnitude(const float* values, u64 n) {
     return greatest;
 }
 
-// Counts in BINS bins. Several of them side by side: the next value often belongs to the same bin.
-class Histogram {
-public:
-    void add(const float* values, u64 n) {
-        u64 i = 0;
-        for (; i + SIDES <= n; i += SIDES)
-            for (u64 side = 0; side < SIDES; ++side) ++counts_[side][bin(values[i + side])];
-        for (; i < n; ++i) ++counts_[0][bin(values[i])];
-    }
-
-    void add_to(u64* counts) const {
-        for (u32 i = 0; i < BINS; ++i)
-            for (u64 side = 0; side < SIDES; ++side) counts[i] += counts_[side][i];
-    }
-
-    // Before any of them has more values than 32 bits count.
-    static constexpr u64 MOST = 1ULL << 31;
-
-private:
-    static constexpr u64 SIDES = 4;
-
-    static u32 bin(float value) { return magnitude_of(value) >> BIN_SHIFT; }
-
-    u32 counts_[SIDES][BINS] = {};
-};
-
 struct Accumulated {
     double squares;  // of the gradient
     i64 greatest;    // magnitude of what there is to contribute
 };
 
-// out = residual + gradient; with momentum `m` the velocity becomes m * velocity + gradient, and that is
-// added. Without a residual or velocity these are zero. Histograms of fewer than Histogram::MOST values.
+// `values` as float32: where they are, if they are float32, else written to `wide`.
+template <class T>
+inline const float* as_floats(const T* values, u64 n, float* wide) {
+    if constexpr (sizeof(T) == sizeof(float)) return values;
+    widen_all(values, n, wide);
+    return wide;
+}
+
+// out = a * b + c; without `b` it is c. Here `out` may be b or c.
+inline void multiply_add(float a, const float* b, const float* c, u64 n, float* out) {
+    float sums[STRETCH];
+    if (b == nullptr) return static_cast<void>(std::memmove(out, c, n * sizeof(float)));
+    for (u64 i = 0; i < n; ++i) sums[i] = a * b[i] + c[i];
+    std::memcpy(out, sums, n * sizeof(float));
+}
+
+// out = residual + gradient; with `velocity_out` that becomes m * velocity + gradient, and is added instead.
+// Without a residual or velocity these are zero.
 template <class T>
 inline Accumulated accumulate(const T* gradient, u64 n, const float* residual, float* out,
-                              const float* velocity, float m, float* velocity_out, u64* histogram) {
+                              const float* velocity, float m, float* velocity_out) {
     Squares squares;
-    Histogram counts;
     u32 greatest = 0;
-    float added[STRETCH];
+    float wide[STRETCH];
     for (u64 first = 0; first < n; first += STRETCH) {
         const u64 length = n - first < STRETCH ? n - first : STRETCH;
-        widen_all(gradient + first, length, added);
+        const float* added = as_floats(gradient + first, length, wide);
         squares.add(added, length);
         if (velocity_out) {
-            if (velocity)
-                for (u64 i = 0; i < length; ++i) added[i] = m * velocity[first + i] + added[i];
-            std::memcpy(velocity_out + first, added, length * sizeof(float));
+            multiply_add(m, velocity ? velocity + first : nullptr, added, length, velocity_out + first);
+            added = velocity_out + first;
         }
-        if (residual)
-            for (u64 i = 0; i < length; ++i) added[i] = residual[first + i] + added[i];
-        std::memcpy(out + first, added, length * sizeof(float));
-        const u32 most = greatest_magnitude(added, length);
+        multiply_add(1, residual ? residual + first : nullptr, added, length, out + first);
+        const u32 most = greatest_magnitude(out + first, length);
         greatest = most > greatest ? most : greatest;
-        if (histogram) counts.add(added, length);
     }
-    if (histogram) counts.add_to(histogram);
     return {squares.sum(), greatest};
 }
 

@@ -88,7 +88,8 @@ struct Multiples {
 
     void decode(const u32* q, u64 n, const float* scale, float* y) const {
         const auto most = static_cast<int>(levels);
-        for (u64 i = 0; i < n; ++i) y[i] = static_cast<float>(static_cast<int>(q[i]) - most) * *scale;
+        const float step = *scale;
+        for (u64 i = 0; i < n; ++i) y[i] = static_cast<float>(static_cast<int>(q[i]) - most) * step;
     }
 };
 
@@ -123,6 +124,11 @@ struct RandomMultiples {
     }
 };
 
+// Whether a value is below 0, as 0 or 1: its sign, but for -0.
+inline u32 is_negative(float value) {
+    return static_cast<u32>(bits_of(value) > 0x80000000U);
+}
+
 struct Signs {
     static constexpr u64 SCALES = 1;
     static constexpr bool RANDOM = false;
@@ -136,11 +142,12 @@ struct Signs {
     }
 
     void quantise(const float* x, u64 n, const float*, const u32*, u32* q) const {
-        for (u64 i = 0; i < n; ++i) q[i] = x[i] < 0;
+        for (u64 i = 0; i < n; ++i) q[i] = is_negative(x[i]);
     }
 
     void decode(const u32* q, u64 n, const float* scale, float* y) const {
-        for (u64 i = 0; i < n; ++i) y[i] = q[i] ? -*scale : *scale;
+        const u32 mean = bits_of(*scale);
+        for (u64 i = 0; i < n; ++i) y[i] = float_of(mean ^ q[i] << 31);
     }
 };
 
@@ -150,14 +157,16 @@ struct Means {
 
     template <class T>
     void scale(const T* values, u64 n, float* out) const {
-        const double above =
-            sum_of_block(values, n, [](float x) { return x < 0 ? 0.0 : static_cast<double>(x); });
-        const double below =
-            sum_of_block(values, n, [](float x) { return x < 0 ? static_cast<double>(x) : 0.0; });
+        const double above = sum_of_block(values, n, [](float x) {
+            return static_cast<double>(float_of(bits_of(x) & (is_negative(x) - 1)));
+        });
+        const double below = sum_of_block(values, n, [](float x) {
+            return static_cast<double>(float_of(bits_of(x) & (0 - is_negative(x))));
+        });
         u64 negative = 0;
         in_pieces(values, n, [&](const float* piece, u64 length) {
             u32 found = 0;
-            for (u64 i = 0; i < length; ++i) found += piece[i] < 0;
+            for (u64 i = 0; i < length; ++i) found += is_negative(piece[i]);
             negative += found;
         });
         out[0] = negative == n ? 0.0F : static_cast<float>(above / static_cast<double>(n - negative));
@@ -167,11 +176,12 @@ struct Means {
     }
 
     void quantise(const float* x, u64 n, const float*, const u32*, u32* q) const {
-        for (u64 i = 0; i < n; ++i) q[i] = x[i] < 0;
+        for (u64 i = 0; i < n; ++i) q[i] = is_negative(x[i]);
     }
 
     void decode(const u32* q, u64 n, const float* scale, float* y) const {
-        for (u64 i = 0; i < n; ++i) y[i] = q[i] ? scale[1] : scale[0];
+        const u32 above = bits_of(scale[0]), change = above ^ bits_of(scale[1]);
+        for (u64 i = 0; i < n; ++i) y[i] = float_of(above ^ (change & (0U - q[i])));
     }
 };
 
@@ -179,14 +189,21 @@ inline bool is_finite_scale(const float* scale) {
     return magnitude_of(*scale) < INFINITE;
 }
 
-// What a code makes of n values is written to `decoded` (which may be `values`), and what it loses added.
+// What a code makes of n values is written to `decoded`, which may be where they are, and what it loses
+// added.
 template <class T>
 inline void write_decoded(const float* x, const float* y, u64 n, T* decoded, float* loss) {
-    T rounded[2 * PACKED_WINDOW];
-    for (u64 i = 0; i < n; ++i) rounded[i] = Type<T>::round(y[i]);
-    if (decoded) std::memcpy(static_cast<void*>(decoded), rounded, n * sizeof(T));
-    if (loss)
-        for (u64 i = 0; i < n; ++i) loss[i] += x[i] - Type<T>::widen(rounded[i]);
+    if constexpr (sizeof(T) == sizeof(float)) {
+        if (loss)
+            for (u64 i = 0; i < n; ++i) loss[i] += x[i] - y[i];
+        if (decoded) std::memcpy(decoded, y, n * sizeof(float));
+    } else {
+        T rounded[2 * PACKED_WINDOW];
+        for (u64 i = 0; i < n; ++i) rounded[i] = Type<T>::round(y[i]);
+        if (loss)
+            for (u64 i = 0; i < n; ++i) loss[i] += x[i] - Type<T>::widen(rounded[i]);
+        if (decoded) std::memcpy(static_cast<void*>(decoded), rounded, n * sizeof(T));
+    }
 }
 
 // visit(block, first, end) for the parts of blocks that are in a stretch of n values from `start`.
@@ -210,11 +227,11 @@ inline u64 encode_blocks(const Code& code, const Packing& packing, const T* valu
     u8* packed = out + ceil_divide(count, block) * SCALE_BYTES;
     u64 scaled = 0;  // blocks whose scale is known
     float scale[2] = {};
-    float x[MOST], y[MOST];
+    float wide[MOST], y[MOST];
     u32 q[MOST], random[Code::RANDOM ? MOST : 1];
     for (u64 start = 0; start < count; start += MOST) {
         const u64 n = count - start < MOST ? count - start : MOST;
-        widen_all(values + start, n, x);
+        const float* const x = as_floats(values + start, n, wide);
         if (Code::RANDOM) random_words(key, start, ceil_divide(n, DRAWN_TOGETHER), random);
         for_blocks(start, n, block, [&](u64 number, u64 first, u64 end) {
             if (number == scaled) {

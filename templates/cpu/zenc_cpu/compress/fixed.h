@@ -33,12 +33,12 @@ inline void quantise_fixed(float* left, u64 n, int exponent, u32 levels, T* grad
 template <class T>
 inline bool to_integers(const T* values, u64 n, int exponent, u32 bits, int* numbers) {
     const float step = power_of_two(exponent);
-    const auto most = static_cast<float>(1U << (bits - 1));
+    const auto most = static_cast<int>(bits_of(static_cast<float>(1U << (bits - 1))));
     u32 wrong = 0;
     for (u64 i = 0; i < n; ++i) {
         const float quotient = Type<T>::widen(values[i]) / step;
-        const float inside = quotient < most && quotient > -most ? quotient : 0.0F;
-        numbers[i] = static_cast<int>(inside);
+        const u32 inside = 0U - static_cast<u32>(static_cast<int>(magnitude_of(quotient)) < most);
+        numbers[i] = static_cast<int>(float_of(bits_of(quotient) & inside));
         wrong |= static_cast<u32>(static_cast<float>(numbers[i]) != quotient);
     }
     return wrong == 0;

@@ -52,7 +52,10 @@ inline void for_sketch_words(u64 key, u64 n, u32 rows, Visit visit) {
         for (u32 row = 0; row < rows; row += ROWS_DRAWN_TOGETHER) {
             for (u64 i = 0; i < SKETCHED_TOGETHER; ++i) {
                 const Philox drawn = sketch_words(key, first + i, row);
-                for (u32 word = 0; word < ROWS_DRAWN_TOGETHER; ++word) words[word][i] = drawn.word[word];
+                words[0][i] = drawn.word[0];
+                words[1][i] = drawn.word[1];
+                words[2][i] = drawn.word[2];
+                words[3][i] = drawn.word[3];
             }
             for (u32 r = row; r < rows && r < row + ROWS_DRAWN_TOGETHER; ++r)
                 visit(first, length, r, words[r - row]);
@@ -72,8 +75,12 @@ inline void sketch(const float* values, u64 n, u32 rows, u64 cells, u64 key, i64
     std::memset(work, 0, rows * cells * sizeof(i64));
     for_sketch_words(key, n, rows, [&](u64 first, u64 length, u32 row, const u32* words) {
         i64* const counts = work + row * cells;
+        i64 numbers[SKETCHED_TOGETHER];
+        u32 places[SKETCHED_TOGETHER];
         for (u64 i = 0; i < length; ++i)
-            counts[cell_of(words[i], cells)] += counted(signed_by(words[i], values[first + i]), per_unit);
+            numbers[i] = counted(signed_by(words[i], values[first + i]), per_unit);
+        for (u64 i = 0; i < length; ++i) places[i] = static_cast<u32>(cell_of(words[i], cells));
+        for (u64 i = 0; i < length; ++i) counts[places[i]] += numbers[i];
     });
     for (u64 i = 0; i < rows * cells; ++i) out[i] = static_cast<float>(static_cast<double>(work[i]) * unit);
 }
@@ -81,12 +88,21 @@ inline void sketch(const float* values, u64 n, u32 rows, u64 cells, u64 key, i64
 // out [n] = the median of each unit's estimates.
 template <class T>
 inline void query_sketch(const float* sketch, u64 n, u32 rows, u64 cells, u64 key, T* out) {
-    float estimates[SKETCHED_TOGETHER][MOST_SKETCH_ROWS];
+    float estimates[MOST_SKETCH_ROWS][SKETCHED_TOGETHER] = {};
     for_sketch_words(key, n, rows, [&](u64 first, u64 length, u32 row, const u32* words) {
-        for (u64 i = 0; i < length; ++i)
-            estimates[i][row] = signed_by(words[i], sketch[row * cells + cell_of(words[i], cells)]);
+        const float* const sums = sketch + row * cells;
+        float* const here = estimates[row];
+        for (u64 i = 0; i < length; ++i) here[i] = signed_by(words[i], sums[cell_of(words[i], cells)]);
         if (row + 1 != rows) return;
-        for (u64 i = 0; i < length; ++i) out[first + i] = Type<T>::round(median_of(estimates[i], rows));
+        sort_neighbours(rows, [&](u32 a, u32 b) {
+            for (u64 i = 0; i < SKETCHED_TOGETHER; ++i) put_in_order(estimates[a][i], estimates[b][i]);
+        });
+        const float* const low = estimates[(rows - 1) / 2];
+        const float* const high = estimates[rows / 2];
+        for (u64 i = 0; i < length; ++i) {
+            const float median = rows % 2 ? high[i] : between(low[i], high[i]);
+            out[first + i] = Type<T>::round(median);
+        }
     });
 }
 

@@ -12,7 +12,10 @@ inline void random_words(u64 key, u64 first, u64 groups, u32* words) {
         const u64 counter = (first / DRAWN_TOGETHER + group) * 32;
         for (u64 lane = 0; lane < 32; ++lane) {
             const Philox drawn = philox(key, counter + lane, 0);
-            for (u64 word = 0; word < 4; ++word) to[word * 32 + lane] = drawn.word[word];
+            to[lane] = drawn.word[0];
+            to[32 + lane] = drawn.word[1];
+            to[64 + lane] = drawn.word[2];
+            to[96 + lane] = drawn.word[3];
         }
     }
 }

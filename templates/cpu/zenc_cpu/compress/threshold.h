@@ -1,12 +1,38 @@
 // Thresholds: the magnitude of the k-th greatest unit, exactly or nearly.
 #pragma once
 
+#include <cmath>
 #include <cstdlib>
 
 #include "zenc/compress/philox.h"
 #include "zenc_cpu/compress/accumulate.h"
+#include "zenc_cpu/compress/marks.h"
 
 namespace zenc {
+
+// Counts in BINS bins, of fewer than 2^34 values. Several of them side by side: the next value often belongs
+// to the same bin.
+class Histogram {
+public:
+    void add(const float* values, u64 n) {
+        u64 i = 0;
+        for (; i + SIDES <= n; i += SIDES)
+            for (u64 side = 0; side < SIDES; ++side) ++counts_[side][bin(values[i + side])];
+        for (; i < n; ++i) ++counts_[0][bin(values[i])];
+    }
+
+    void add_to(u64* counts) const {
+        for (u32 i = 0; i < BINS; ++i)
+            for (u64 side = 0; side < SIDES; ++side) counts[i] += counts_[side][i];
+    }
+
+private:
+    static constexpr u64 SIDES = 4;
+
+    static u32 bin(float value) { return magnitude_of(value) >> BIN_SHIFT; }
+
+    u32 counts_[SIDES][BINS] = {};
+};
 
 // A place in a histogram: the bin of the k-th greatest, and how many of that bin are wanted.
 struct Bin {
@@ -50,23 +76,16 @@ inline Threshold threshold_in_cache(const float* values, u64 n, u64 k) {
     return {reached, from >= k ? k - above : 0};
 }
 
-// The magnitudes of bin `number`, one after another, written to `out`, which has room for a vector more.
-inline u64 collect(const float* values, u64 n, u32 number, float* out) {
-    constexpr u64 TOGETHER = 64;
-    u64 count = 0;
-    u64 first = 0;
-    for (; first + TOGETHER <= n; first += TOGETHER) {
-        u32 any = 0;
-        for (u64 i = 0; i < TOGETHER; ++i) any |= magnitude_of(values[first + i]) >> BIN_SHIFT == number;
-        if (!any) continue;
-        for (u64 i = first; i < first + TOGETHER; ++i) {
-            out[count] = values[i];
-            count += magnitude_of(values[i]) >> BIN_SHIFT == number;
-        }
+// The values of bin `number`, one after another, written to `out`.
+inline void collect(const float* values, u64 n, u32 number, float* out) {
+    const u32 least = number << BIN_SHIFT;
+    for (u64 first = 0; first < n; first += MARKED) {
+        const u64 length = n - first < MARKED ? n - first : MARKED;
+        for_marks(marks_from(values + first, length, least), [&](u64 i) {
+            const float value = values[first + i];
+            if (magnitude_of(value) >> BIN_SHIFT == number) *out++ = value;
+        });
     }
-    for (; first < n; ++first)
-        if (magnitude_of(values[first]) >> BIN_SHIFT == number) out[count++] = values[first];
-    return count;
 }
 
 // Of the magnitudes in `values`, which are all of one bin.
@@ -87,27 +106,93 @@ inline Threshold threshold_of_bin(const float* values, u64 n, u64 k) {
 
 constexpr u64 IN_CACHE = 4096;
 
-// The same for any n. `histogram` is that of the values, or null. False: there is no memory.
-inline bool exact_threshold(const float* values, u64 n, u64 k, const u64* histogram, Threshold& found) {
-    if (n <= IN_CACHE) {
-        found = threshold_in_cache(values, n, k);
-        return true;
-    }
-    u64 counts[BINS] = {};
-    if (histogram == nullptr) {
-        Histogram made;
-        made.add(values, n);
-        made.add_to(counts);
-        histogram = counts;
-    }
+// By a histogram of all values. False: there is no memory.
+inline bool threshold_by_histogram(const float* values, u64 n, u64 k, Threshold& found) {
+    u64 histogram[BINS] = {};
+    Histogram made;
+    made.add(values, n);
+    made.add_to(histogram);
     const Bin bin = bin_of(histogram, BINS, k);
     const u64 inside = histogram[bin.number];
-    auto* const candidates = static_cast<float*>(std::malloc((inside + 64) * sizeof(float)));
+    auto* const candidates = static_cast<float*>(std::malloc(inside * sizeof(float)));
     if (candidates == nullptr) return false;
     collect(values, n, bin.number, candidates);
     found = threshold_of_bin(candidates, inside, bin.wanted);
     std::free(candidates);
     return true;
+}
+
+// A magnitude that k of n units most likely reach, and not many more: some more of a sample do. 0: they are
+// too many for that.
+inline u32 likely_below(const float* values, u64 n, u64 k) {
+    if (k > n / 4) return 0;
+    float sample[IN_CACHE];
+    const u64 stretch = n / IN_CACHE;
+    for (u64 i = 0; i < IN_CACHE; ++i) sample[i] = values[i * stretch + i * 37 % stretch];
+    const double share = static_cast<double>(k) / static_cast<double>(n) * IN_CACHE;
+    const auto wanted = static_cast<u64>(share + 4 * std::sqrt(share) + 4);
+    return threshold_in_cache(sample, IN_CACHE, wanted).magnitude;
+}
+
+// The values that reach a magnitude which likely k do: if these are too many or too few, it was no help.
+class Candidates {
+public:
+    Candidates(u64 n, u64 k, u32 least)
+        : least_(least),
+          wanted_(k),
+          most_(least ? 2 * k + n / 64 + MARKED : 0),
+          values_(static_cast<float*>(std::malloc(most_ * sizeof(float)))) {}
+    ~Candidates() { std::free(values_); }
+    Candidates(const Candidates&) = delete;
+    Candidates& operator=(const Candidates&) = delete;
+
+    void add(const float* values, u64 n) {
+        if (values_ == nullptr || count_ + n + 2 > most_) return give_up();
+        for (u64 first = 0; first < n; first += MARKED) {
+            const u64 length = n - first < MARKED ? n - first : MARKED;
+            const u64 marks = marks_from(values + first, length, least_);
+            append(values + first, marks);
+        }
+    }
+
+    bool help() const { return count_ >= wanted_ && most_ != 0; }
+
+    bool threshold(Threshold& found) const { return threshold_by_histogram(values_, count_, wanted_, found); }
+
+private:
+    // Mostly there are two at most: these are written without asking how many.
+    void append(const float* values, u64 marks) {
+        constexpr u64 LAST = 1ULL << (MARKED - 1);
+        float* to = values_ + count_;
+        const u64 rest = marks & (marks - 1);
+        to[0] = values[marks ? __builtin_ctzll(marks | LAST) : 0];
+        to[1] = values[rest ? __builtin_ctzll(rest | LAST) : 0];
+        count_ += population(marks);
+        to += 2;
+        for_marks(rest & (rest - 1), [&](u64 i) { *to++ = values[i]; });
+    }
+
+    void give_up() { most_ = count_ = 0; }
+
+    const u32 least_;
+    const u64 wanted_;
+    u64 most_;
+    u64 count_ = 0;
+    float* const values_;
+};
+
+// The k-th greatest magnitude, and how many of those equal to it are among the k, for 1 <= k <= n. A sample
+// tells where to look, as a histogram of all values takes longer; that is made where the sample did not help.
+// False: there is no memory.
+inline bool exact_threshold(const float* values, u64 n, u64 k, Threshold& found) {
+    if (n <= IN_CACHE) {
+        found = threshold_in_cache(values, n, k);
+        return true;
+    }
+    Candidates candidates(n, k, likely_below(values, n, k));
+    for (u64 first = 0; first < n; first += STRETCH)
+        candidates.add(values + first, n - first < STRETCH ? n - first : STRETCH);
+    return candidates.help() ? candidates.threshold(found) : threshold_by_histogram(values, n, k, found);
 }
 
 // The threshold of a sample of `drawn` units, one of each of as many stretches, that as large a share is at.
@@ -120,7 +205,7 @@ inline bool sampled_threshold(const float* values, u64 n, u64 k, u64 drawn, u64 
         sample[i] = values[first + random_below(random_word(key, i), end - first)];
     }
     const u64 share = static_cast<u64>(static_cast<u128>(k) * drawn / n);
-    const bool done = exact_threshold(sample, drawn, share == 0 ? 1 : share, nullptr, found);
+    const bool done = exact_threshold(sample, drawn, share == 0 ? 1 : share, found);
     std::free(sample);
     found.equal = n;
     return done;

@@ -36,9 +36,10 @@ struct Frequencies {
     ZENC_HD u32 end(u32 symbol) const { return symbol + 1 == N ? CODED_TOTAL : first[symbol + 1]; }
 
     ZENC_HD u32 symbol_at(u32 value) const {
+        const auto at = static_cast<u16>(value);
         u16 found = 0;
-        for (u32 i = 1; i < N; ++i) found = static_cast<u16>(found + (first[i] <= value));
-        return found;
+        for (u32 i = 0; i < N; ++i) found = static_cast<u16>(found + static_cast<u16>(first[i] <= at));
+        return found - 1U;
     }
 
     // Nearer to this symbol alone: fast at first, then by a 64th.

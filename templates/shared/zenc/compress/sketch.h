@@ -49,16 +49,22 @@ ZENC_HD inline i64 counted(float value, double per_unit) {
     return static_cast<i64>(exact < 0 ? exact - 0.5 : exact + 0.5);
 }
 
-// The middle one of n estimates, or the mean of both; they are sorted.
-ZENC_HD inline float median_of(float* estimates, u32 n) {
-    for (u32 i = 1; i < n; ++i)
-        for (u32 at = i; at != 0 && estimates[at] < estimates[at - 1]; --at) {
-            const float other = estimates[at];
-            estimates[at] = estimates[at - 1];
-            estimates[at - 1] = other;
-        }
-    const float middle = estimates[n / 2];
-    return n % 2 ? middle : estimates[n / 2 - 1] / 2 + middle / 2;
+// compare(i, i + 1) of neighbours among n numbers, after which they are sorted.
+template <class Compare>
+ZENC_HD inline void sort_neighbours(u32 n, Compare compare) {
+    for (u32 round = 0; round < n; ++round)
+        for (u32 i = round % 2; i + 1 < n; i += 2) compare(i, i + 1);
+}
+
+ZENC_HD inline void put_in_order(float& a, float& b) {
+    const float less = b < a ? b : a, more = b < a ? a : b;
+    a = less;
+    b = more;
+}
+
+// The median of an even number of estimates, by the two in the middle.
+ZENC_HD inline float between(float a, float b) {
+    return a / 2 + b / 2;
 }
 
 }  // namespace zenc
