@@ -7,21 +7,19 @@ the counts. Several selections, one after another, and parts that are not contig
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from zenc.runtime.compression.contribution import Contributed
-from zenc.runtime.compression.kernels import BINS, CompressionKernels, Taken, Threshold
+from zenc.runtime.compression.kernels import CompressionKernels, Taken, Threshold
 from zenc.runtime.compression.residual_store import FlatState
 from zenc.runtime.compression.supports import Draw
 from zenc.runtime.layout import DTYPE_NAMES
 from zenc.scheme.compression import (
     Above,
     Bisection,
-    Histogram,
     RandomEach,
     Reused,
     Sampled,
@@ -59,7 +57,6 @@ class CpuContribution:
     state: FlatState | None
     total: torch.Tensor
     velocity: torch.Tensor | None = None
-    histogram: array[int] | None = None
     magnitudes: torch.Tensor | None = None
 
     @property
@@ -69,8 +66,6 @@ class CpuContribution:
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
         """As ``zenc.runtime.compression.contribution.contribute``."""
-        single = len(selections) == 1 and isinstance(selections[0], Top) and self.gradient.shape[1] == 1
-        self.histogram = array("q", bytes(8 * BINS)) if single and _counts(selections[0]) else None
         squares, finite = self.accumulate(momentum)
         taken = self._take(selections[0], draw) if selections else self.take_all()
         if not finite:
@@ -80,15 +75,13 @@ class CpuContribution:
     def accumulate(self, momentum: float | None) -> tuple[float, bool]:
         """Write ``total``; the sum of squares of the gradient, and whether all of the total is finite."""
         state, n = self.state, self.gradient.numel()
-        velocity, histogram = (0, 0), 0
+        velocity = (0, 0)
         residual = 0 if state is None or state.now.residual is None else state.now.residual.data_ptr()
         if momentum is not None and state is not None:
             self.velocity = state.room("velocity")
             before = state.now.velocity
             velocity = (0 if before is None else before.data_ptr(), self.velocity.data_ptr())
-        if self.histogram is not None:
-            histogram = self.histogram.buffer_info()[0]
-        into = self.total.data_ptr(), *velocity, momentum or 0.0, histogram
+        into = self.total.data_ptr(), *velocity, momentum or 0.0
         found = self.kernels.accumulate(self.dtype, n, self.gradient.data_ptr(), residual, *into)
         return found.squares, found.finite
 
@@ -134,8 +127,7 @@ class CpuContribution:
         return self.kernels.take(self.dtype, units, *at, velocity, width, rows)
 
     def _exact(self, first: int, units: int, k: int) -> Threshold:
-        histogram = 0 if self.histogram is None else self.histogram.buffer_info()[0]
-        return self.kernels.exact_threshold(self._by + 4 * first, units, k, histogram)
+        return self.kernels.exact_threshold(self._by + 4 * first, units, k)
 
     @property
     def _by(self) -> int:
@@ -159,8 +151,3 @@ class CpuContribution:
                     self.state.threshold = found.magnitude, draw.step
                 return found
         return self._exact(0, units, k)
-
-
-def _counts(selection: Selection) -> bool:
-    """Whether a histogram of all magnitudes helps to find the threshold."""
-    return isinstance(selection, Top) and isinstance(selection.by, Histogram | Reused)

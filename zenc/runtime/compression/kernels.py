@@ -13,22 +13,19 @@ from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
 
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
+from zenc.runtime.compression.parameters import checked_sum_bits, code_parameters
 from zenc.runtime.cpu.bindings import Function
-from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Sign, Ternary
-from zenc.wire.codes import NOT_FINITE, is_static, most_encoded_bytes, sum_bits
+from zenc.scheme.compression import Code, Fixed
+from zenc.wire.codes import NOT_FINITE, is_static, most_encoded_bytes
 from zenc.wire.constants import KernelStatus
 
 SOURCE = "compress.cpp"
 LOSSY_DTYPES = ("f32", "f16", "bf16")
 """The dtypes that can be compressed with loss."""
-MOST_SUM_BITS = 25
-"""Bits of a sum of ``fixed`` values, which has to be exact in float32."""
-_INFINITE = 0x7F800000
 
 _ARGUMENTS = {
     "philox": "nnnp",
@@ -61,10 +58,6 @@ _TYPED_ARGUMENTS = {
     "decode_adaptive": "pnnnp",
 }
 _KINDS = {"n": c_int64, "p": c_void_p, "d": c_double}
-_PLACES = {Integers: 0, RandomLevels: 1, Sign: 2, OneBit: 3, Ternary: 4}
-_ROUNDED = {"f16": 5, "bf16": 6}
-
-_Parameters: TypeAlias = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +285,8 @@ class CompressionKernels:
         typed = self._typed[dtype]
         if isinstance(code, Fixed):
             name = "encode_fixed" if is_static(code) else "encode_adaptive"
-            return _exact(typed[name](values, count, _sum_bits(code, contributions), out))
-        return _count(typed["encode"](*_parameters(code), _signed(key), values, count, out, decoded, loss))
+            return _exact(typed[name](values, count, checked_sum_bits(code, contributions), out))
+        return _count(typed["encode"](*code_parameters(code), _signed(key), values, count, out, decoded, loss))
 
     def decode(
         self, code: Code, dtype: str, count: int, data: int, size: int, values: int, contributions: int = 1
@@ -309,11 +302,11 @@ class CompressionKernels:
             return
         typed, read = self._typed[dtype], size
         if not isinstance(code, Fixed):
-            typed["decode"](*_parameters(code), data, count, values)
+            typed["decode"](*code_parameters(code), data, count, values)
         elif is_static(code):
-            read = typed["decode_fixed"](data, count, _sum_bits(code, contributions), values)
+            read = typed["decode_fixed"](data, count, checked_sum_bits(code, contributions), values)
         else:
-            read = typed["decode_adaptive"](data, size, count, _sum_bits(code, contributions), values)
+            read = typed["decode_adaptive"](data, size, count, checked_sum_bits(code, contributions), values)
         if read != size:
             raise _corrupt(code, count, "its bytes contradict each other")
 
@@ -365,28 +358,6 @@ def _bind(library: ctypes.CDLL, name: str, kinds: str) -> Function:
     function.argtypes = [_KINDS[kind] for kind in kinds]
     function.restype = c_int64
     return function
-
-
-def _parameters(code: Code) -> _Parameters:
-    """(number, levels of a step, bits of an integer, values of a block), as kernels want them."""
-    match code:
-        case Integers(bits, block):
-            return _PLACES[Integers], (1 << (bits - 1)) - 1, bits, block
-        case RandomLevels(s, block):
-            return _PLACES[RandomLevels], s, (2 * s).bit_length(), block
-        case Sign(block) | OneBit(block) | Ternary(block):
-            return _PLACES[type(code)], 1, 1, block
-        case Fixed():
-            raise AssertionError("fixed has kernels of its own")
-    return _ROUNDED[code.name], 1, 16, 1
-
-
-def _sum_bits(code: Fixed, contributions: int) -> int:
-    bits = sum_bits(code, contributions)
-    if bits > MOST_SUM_BITS:
-        message = f"sums of {contributions} values of {code.bits} bits have {bits}, and float32 has {MOST_SUM_BITS}"
-        raise InternalError(Diagnostic("internal", message))
-    return bits
 
 
 def _signed(word: int) -> int:
