@@ -130,6 +130,20 @@ def test_shipped_files_have_no_findings_but_warnings(path: Path) -> None:
     assert [each.render() for each in found if each.severity == "error"] == []
 
 
+COMPRESSING = """compress mine(d = 0.1, e = 2) { select: tpo(d) feedback: residual }
+scheme a { compress: mine(d = 0.2) }
+"""
+
+
+def test_a_compressor_is_looked_at_and_renamed() -> None:
+    found = findings(COMPRESSING, Path("t.zen"), prove=False)
+    assert "did you mean 'top'?" in next(each.message for each in found if each.id == "unknown-value")
+    alone = findings(COMPRESSING.splitlines()[0].replace("tpo", "top"), Path("t.zen"), prove=False)
+    assert [(each.id, each.severity) for each in alone] == [("unused-name", "warning")]
+    known = document(COMPRESSING.replace("tpo", "top"))
+    assert [span.line for span in renamed(known, COMPRESSING.index("d ="), "share")] == [1, 1, 2]
+
+
 @settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(0, 60))
 def test_places_there_and_back(text: str, offset: int) -> None:

@@ -14,6 +14,7 @@ from zenc.language.files import SourceFiles, load_text
 from zenc.language.lexer import tables
 from zenc.scheme.collector import Collector
 from zenc.scheme.communication import schedules_of
+from zenc.scheme.compressors import check_compressors
 from zenc.scheme.resolve import resolve_any
 from zenc.topology.load import resolve_topology
 
@@ -77,11 +78,12 @@ def findings(text: str, path: Path, prove: bool) -> list[Diagnostic]:
         program = load_text(text, str(path), path)
     except ZencError as error:
         return list(error.diagnostics)
-    of_schedules = Collector()
-    schedules_of(program, of_schedules)
+    of_the_file = Collector()
+    schedules_of(program, of_the_file)
+    check_compressors(program, of_the_file)
     looks = [partial(_of_scheme, program, scheme.name.text, prove) for scheme in program.main.schemes]
     looks += [partial(_of_topology, program, topology.name.text) for topology in program.main.topologies]
-    found = of_schedules.found
+    found = of_the_file.found
     for look in looks:
         try:
             found += look()
