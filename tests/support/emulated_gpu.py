@@ -146,7 +146,7 @@ class EmulatedRank:
         self.gpu = EmulatedGpu(rank)
         communicator = communicator_of(meeting, rank)
         backend = GpuBackend(artifact, self.gpu, communicator, deadline, capacity)
-        self.collective = Collective(artifact, communicator, lambda _: backend)
+        self.collective = load.collective_of(artifact, communicator, lambda _: backend)
 
 
 def emulated_ranks(

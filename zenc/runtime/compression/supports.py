@@ -113,7 +113,7 @@ def _top(keys: torch.Tensor, k: int, by: Estimator, draw: Draw, state: FlatState
             sample = keys[draw.step % min(every, len(keys)) :: every]
             threshold = int(torch.topk(sample, max(1, round(k * len(sample) / len(keys)))).values[-1])
         case Reused(steps):
-            threshold = _reused(keys, k, steps, draw.step, state)
+            return _reused(keys, k, steps, draw.step, state)
         case Bisection(steps):
             threshold = _bisected(keys, k, steps)
     return keys >= max(threshold, 0)
@@ -130,14 +130,13 @@ def exact_top(keys: torch.Tensor, k: int) -> torch.Tensor:
     return marks & (keys >= 0)
 
 
-def _reused(keys: torch.Tensor, k: int, steps: int, step: int, state: FlatState | None) -> int:
+def _reused(keys: torch.Tensor, k: int, steps: int, step: int, state: FlatState | None) -> torch.Tensor:
     known = state.threshold if state else None
     if known is not None and step % steps and step - known[1] < steps:
-        return known[0]
-    threshold = int(torch.topk(keys, k).values[-1])
+        return keys >= known[0]
     if state is not None:
-        state.threshold = threshold, step
-    return threshold
+        state.threshold = int(torch.topk(keys, k).values[-1]), step
+    return exact_top(keys, k)
 
 
 def _bisected(keys: torch.Tensor, k: int, steps: int) -> int:
