@@ -1,0 +1,23 @@
+"""``benchmarks/compress.py``: that it runs, and the bytes that it says. Its times are not for tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from benchmarks import compress
+from zenc.wire.codes import encoded_bytes
+
+
+def test_every_kernel_has_a_line(tmp_path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+    report, n = tmp_path / "compress.json", 5000
+    monkeypatch.setattr(sys, "argv", ["compress.py", "--values", str(n), "--rounds", "1", "--json", str(report)])
+    compress.main()
+    lines = capsys.readouterr().out.splitlines()
+    found = {each["kernel"]: each for each in json.loads(report.read_text())["kernels"]}
+    assert len(lines) == len(found) + 2 and all(each["memcpys"] > 0 for each in found.values())
+    for name, code in compress.CODES.items():
+        assert found[f"{name}, with residual"]["bytes_per_value"] * n == pytest.approx(encoded_bytes(code, n))
+    assert found["fixed(8) by asc"]["bytes_per_value"] < 0.8 * found["fixed(8)"]["bytes_per_value"]
