@@ -39,12 +39,13 @@ from zenc.plan.requirements import able_candidates, ensure_all, nearest_allowed
 from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.rank_ir.text import ShownProgram
-from zenc.scheme.compression import Linear
+from zenc.scheme.compression import Fixed, Linear
 from zenc.scheme.model import Choice, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import Proof, verify_all
 from zenc.verify.rounding import rounding_warnings
+from zenc.wire.codes import sum_bits
 from zenc.wire.constants import DTYPE_BYTES
 from zenc.wire.partitioning import part_sizes
 
@@ -180,7 +181,7 @@ def backend(
 
     With a ``capacity`` GPUs use capacity mode. Raises BuildError, VerificationError, TargetError, SynchronisationError.
     """
-    _ensure_able(artifact.plan, device)
+    _ensure_able(artifact.plan, device, ranks.size)
     if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
         import torch
 
@@ -202,11 +203,16 @@ def backend(
     return CpuBackend(*at, deadline, caution, compression)  # kernels -> Backend
 
 
-def _ensure_able(plan: Plan, device: torch.device) -> None:
-    """Raise BuildError (``no-compression``) for what of compression can't be done on ``device`` yet."""
+def _ensure_able(plan: Plan, device: torch.device, size: int) -> None:
+    """Raise BuildError (``no-compression``) for what ``size`` ranks can't do on ``device`` yet."""
+    from zenc.runtime.compression.parameters import MOST_SUM_BITS
+
+    first = plan.of(PhaseKind.PUSH)[0]
+    if isinstance(first.code, Fixed) and sum_bits(first.code, size) > MOST_SUM_BITS:
+        message = f"sums of {size} values of {first.code.bits} bits have more than {MOST_SUM_BITS}, and are not exact"
+        raise BuildError(Diagnostic("no-compression", message, help="use fewer bits, or fewer ranks"))
     if device.type != "cuda":
         return
-    first = plan.of(PhaseKind.PUSH)[0]
     linear = any(isinstance(selection, Linear) for selection in first.select)
     within = any(phase.code or (phase.select and phase is not first) for phase in plan.phases)
     if linear or within:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
@@ -66,3 +69,10 @@ def test_what_calls_on_gpus_can_not_do_is_said(text: str) -> None:
     with pytest.raises(BuildError) as raised:
         backend(alone.artifact, torch.device("cuda", 0), alone.communicator, 1.0)
     assert raised.value.diagnostics[0].id == "no-compression"
+
+
+def test_sums_that_float32_can_not_hold_are_refused() -> None:
+    artifact = compiled(coded("fixed(16)", "owners"), 2)
+    many: Any = SimpleNamespace(size=1025, rank=0)
+    with pytest.raises(BuildError, match="1025 values of 16 bits have more than 25"):
+        backend(artifact, torch.device("cpu"), many, 1.0)

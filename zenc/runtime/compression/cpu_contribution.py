@@ -66,14 +66,22 @@ class CpuContribution:
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
         """As ``zenc.runtime.compression.contribution.contribute``."""
-        squares, finite = self.accumulate(momentum)
-        taken = self._take(selections[0], draw) if selections else self.take_all()
+        everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
+        squares, finite = self.accumulate(momentum, self.gradient if everything else self.total)
+        if everything:
+            self.total.zero_()
+            taken = Taken(len(self.gradient), 0.0)
+        else:
+            taken = self._take(selections[0], draw) if selections else self._take_all()
         if not finite:
             self.gradient[0, 0] = torch.nan
         return Contributed(squares, taken.squares, finite)
 
-    def accumulate(self, momentum: float | None) -> tuple[float, bool]:
-        """Write ``total``; the sum of squares of the gradient, and whether all of the total is finite."""
+    def accumulate(self, momentum: float | None, out: torch.Tensor) -> tuple[float, bool]:
+        """Write ``out`` [units, width] float32: the gradient and what is kept.
+
+        Returns the sum of squares of the gradient, and whether all that is written is finite.
+        """
         state, n = self.state, self.gradient.numel()
         velocity = (0, 0)
         residual = 0 if state is None or state.now.residual is None else state.now.residual.data_ptr()
@@ -81,11 +89,11 @@ class CpuContribution:
             self.velocity = state.room("velocity")
             before = state.now.velocity
             velocity = (0 if before is None else before.data_ptr(), self.velocity.data_ptr())
-        into = self.total.data_ptr(), *velocity, momentum or 0.0
+        into = out.data_ptr(), *velocity, momentum or 0.0
         found = self.kernels.accumulate(self.dtype, n, self.gradient.data_ptr(), residual, *into)
         return found.squares, found.finite
 
-    def take_all(self) -> Taken:
+    def _take_all(self) -> Taken:
         """Contribute everything, but for what rounding to the gradient's dtype loses; velocities go on."""
         at = self.total.data_ptr(), EVERYTHING, self.gradient.data_ptr()
         return self.kernels.take(self.dtype, self.gradient.numel(), *at)

@@ -124,7 +124,7 @@ class LossyCall:
             return work.contribute(momentum, self.selections, draw)
         units, width = self.gradient.shape
         self.linear = map_of(kernels, self.selections, units, width, self.losses.salt, self.state)
-        squares, finite = work.accumulate(momentum)
+        squares, finite = work.accumulate(momentum, self.total)
         return Contributed(squares, 0.0, finite)
 
     def _draw(self) -> Draw:

@@ -98,5 +98,5 @@ def _other_call(sender: int, mine: CallHeader, theirs: CallHeader) -> Synchronis
         why = "its tensor, dtype, operation or scheme differs from this rank's"
     else:
         why = f"it is in call {theirs.call} of this group, and this rank in call {mine.call}"
-    help = "all ranks must call the same collectives, on tensors of the same shape and dtype, in the same order"
+    help = "all ranks must call the same collectives, on tensors of one name, shape and dtype, in the same order"
     return SynchronisationError(Diagnostic("different-calls", f"rank {sender} is in another call: {why}", help=help))

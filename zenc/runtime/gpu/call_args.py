@@ -44,7 +44,7 @@ class CallArgs(ctypes.Structure):
         return found
 
 
-_SAME_CALLS = "all ranks must call the same collectives, on tensors of the same shape and dtype, in the same order"
+_SAME_CALLS = "all ranks must call the same collectives, on tensors of one name, shape and dtype, in the same order"
 _ERRORS: dict[CallOutcome, tuple[str, type[ZencError], str | None]] = {
     CallOutcome.CUDA_FAILED: (
         "cuda-failed",
