@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 import zenc
 from tests.runtime.compression.test_conservation import compiled, gradients, scheme
-from tests.runtime.jobs import load
+from tests.runtime.jobs import bits, load
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks, RanksFailed
 from zenc.errors import CostError, TensorError, ZencError
@@ -167,3 +167,29 @@ def test_schemes_that_lose_nothing_keep_nothing() -> None:
     assert alone.state_dict() == {}
     with pytest.raises(TensorError, match="keeps nothing under the name 'a'"):
         alone.residual("a")
+
+
+def in_flight(group: dist.ProcessGroup, schemes: list[str]) -> list[tuple[str, dict[str, Any]]]:
+    """Two names of each scheme, asynchronously, twice each; fingerprints of the sums, and what was left of them."""
+    found = []
+    for name in schemes:
+        collective = zenc.load(zenc.compile(name, ranks=group.size()), group, deadline=60.0)
+        works = []
+        for step in range(2):
+            given = [gradients(group.size(), 3000, step + at)[group.rank()] for at in range(2)]
+            works += [
+                collective.all_reduce(each, "mean", async_op=True, name=called)
+                for each, called in zip(given, ("w", [("a", 1000), ("b", (20, 100))]), strict=True)
+            ]
+        sums = bits(torch.cat([work.wait() for work in works]))
+        found.append((sums, dict(works[-1].stats["loss"])))
+    return found
+
+
+def test_real_ranks_hold_the_same_bits(four: Ranks) -> None:
+    schemes = ["oscar_hw", "oscar_sw", "one_bit", "topk_a2a", "ok_topk", "dgc"]
+    found = four.run(f"{__name__}:in_flight", schemes=schemes)
+    for place, name in enumerate(schemes):
+        assert len({of_rank[place][0] for of_rank in found}) == 1, name
+        lossless = name == "oscar_hw"  # for which small integers are what it has 8 bits for
+        assert all((of_rank[place][1]["residual_norm"] == 0) == lossless for of_rank in found), name
