@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import MISSING
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +14,13 @@ from hypothesis import strategies as st
 
 from tests.support.fuzz import fuzzed
 from zenc.errors import ArtifactError, Diagnostic, SchemeError
-from zenc.language.files import load_text
+from zenc.language.files import COMPRESSORS, load_text
 from zenc.language.parse import parse_phrase
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
 from zenc.plan.to_json import plan_text, plan_to_json
+from zenc.resources import directory
 from zenc.scheme import compression as c
 from zenc.scheme.arguments import Environment
 from zenc.scheme.collector import Collector
@@ -331,3 +335,35 @@ def test_a_forged_plan_of_holders_is_refused(phase: str, key: str, words: str) -
     data[phase][0][key] = words
     with pytest.raises(ArtifactError):
         plan_from_json(data)
+
+
+def bound(value: float) -> str:
+    return f"{value:g}" if isinstance(value, float) else "2^64 - 1" if value == c.MOST_SEED else f"{value:,}"
+
+
+def argument_rows() -> list[str]:
+    """The rows of the manual's table of arguments, from the fields of all words."""
+    rows = []
+    for name, made in {
+        name: made for table in (*TABLES.values(), c.ESTIMATORS) for name, made in table.items()
+    }.items():
+        told = []
+        for field in arguments_of(made):
+            least, most = field.metadata["range"]
+            low = "above 0" if isinstance(least, float) and not least else bound(least)
+            usual = "" if field.default is MISSING else f" ({field.default:{'#x' if field.name == 'seed' else 'g'}})"
+            told.append(f"{field.name} {low} to {bound(most)}{usual}")
+        rows += [f"| `{name}` | {', '.join(told)} |"] if told else []
+    return rows
+
+
+def test_the_manual_has_all_arguments() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
+    assert "\n".join(argument_rows()) in page
+
+
+def test_the_manual_names_all_compressors() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "language.md").read_text(encoding="utf-8")
+    (names,) = re.findall(r"in this order: (.*?), in `schemes/compressors.zen`", page, re.DOTALL)
+    text = (directory("schemes") / COMPRESSORS).read_text(encoding="utf-8")
+    assert re.findall(r"`(\w+)`", names) == re.findall(r"^compress (\w+)", text, re.MULTILINE)
