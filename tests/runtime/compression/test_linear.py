@@ -55,6 +55,17 @@ def test_probable_units_are_those_that_were_great() -> None:
     assert found[[17, 150]].tolist() == [200.0, -100.0]
 
 
+@pytest.mark.parametrize("feedback", ["residual", "none"])
+def test_what_was_summed_is_remembered_with_and_without_residuals(feedback: str) -> None:
+    text = linear("probable(0.01) then random(0.5)").replace("residual", feedback)
+    given = torch.zeros(100)
+    given[90] = 5.0
+    ranks = collectives(compiled(text, 2), 2)
+    sent = [float(run_all(ranks, [given.clone(), given.clone()], name="w")[0][90]) for _ in range(8)]
+    first = next(step for step, value in enumerate(sent) if value)
+    assert first < 7 and all(value >= 10.0 for value in sent[first:])
+
+
 def test_a_warm_up_sends_everything() -> None:
     ranks = collectives(compiled(linear("random(0.1)", more="warmup: dense(1)"), 2), 2)
     for units in (100, 10):

@@ -44,9 +44,9 @@ class CallLosses:
 
 
 @lru_cache(maxsize=4096)
-def key_of(salt: int, phase: int, part: int, ranks: tuple[int, ...]) -> int:
-    """64 bits for the draws of what is encoded of ``part`` in ``phase``, as the sum of contributions of ``ranks``."""
+def key_of(salt: int, seed: int, phase: int, part: int, ranks: tuple[int, ...]) -> int:
+    """64 bits for the draws of what is made of ``part`` in ``phase``, of the sum of contributions of ``ranks``."""
     key = salt
-    for number in (phase, part, *ranks):
+    for number in (seed, phase, part, *ranks):
         key = mixed((key ^ number) + GOLDEN & ALL_BITS)
     return key

@@ -62,6 +62,11 @@ class LossyScheme:
         return self.plan.feedback is not None
 
     @property
+    def remembers(self) -> bool:
+        """Whether the history of what was summed is kept."""
+        return any(isinstance(one, Probable) for one in self.selections)
+
+    @property
     def contributes(self) -> bool:
         """Whether what is contributed may be another tensor than the gradient."""
         return bool(self.selections) or self.keeps or self.fixed is not None
@@ -165,9 +170,9 @@ class LossyCall:
         elif carried.data_ptr() != self.gradient.data_ptr():
             self.gradient.copy_(carried.view_as(self.gradient))
         finite = self._is_finite()
-        if finite and self.scheme.keeps:
-            if self._remembers and self.kernels is not None:
-                remember(self.kernels, self.state, self.gradient)
+        if finite and self.scheme.remembers and self.kernels is not None:
+            remember(self.kernels, self.state, self.gradient)
+        if finite and (self.scheme.keeps or self.scheme.remembers):
             self.state.commit()
         if self.op == "mean" and size > 1:
             self.gradient.div_(size)
@@ -178,10 +183,6 @@ class LossyCall:
             return bool(torch.isfinite(self.gradient).all())
         name = DTYPE_NAMES[self.gradient.dtype]
         return kernels.is_finite(name, self.gradient.numel(), self.gradient.data_ptr())
-
-    @property
-    def _remembers(self) -> bool:
-        return any(isinstance(one, Probable) for one in self.scheme.selections)
 
     def report(self, contributed: Contributed, counted: CallStats) -> LossReport:
         """The loss of this call, after it has ended."""

@@ -41,7 +41,7 @@ class LossyCollective(Collective):
     def keeps(self) -> bool:
         """Whether something is kept by name: residuals, or how many calls there were."""
         plan = self.artifact.plan
-        return plan.feedback is not None or plan.warmup is not None
+        return plan.feedback is not None or plan.warmup is not None or self._scheme.remembers
 
     def residual(self, name: str) -> torch.Tensor:
         """A copy of what the calls of ``name`` have left out so far, float32, in the shape of its tensor.

@@ -90,19 +90,21 @@ class SegmentInterpreter:
             case Encode(result, segment, code, keeps):
                 residual = losses.residual if keeps else None
                 spec, format = self.script.specs[result], self.formats[result]
-                held[result] = coded.encode(held[segment], spec, code, format, self._key(result), residual)
+                held[result] = coded.encode(
+                    held[segment], spec, code, format, self._key(result, getattr(code, "seed", 0)), residual
+                )
             case Select(result, segment, selection, keeps):
                 residual = losses.residual if keeps else None
-                of = self.formats[result], self._key(result), losses, residual
-                held[result] = coded.select(held[segment], selection, *of)
+                told = self.formats[result], self._key(result), losses, residual
+                held[result] = coded.select(held[segment], selection, *told)
             case Decode(result, segment):
                 held[result] = coded.decoded(held[segment])
 
-    def _key(self, number: int) -> int:
+    def _key(self, number: int, seed: int = 0) -> int:
         """For the draws of what makes segment ``number``."""
         spec = self.script.specs[number]
         assert self.losses is not None
-        return key_of(self.losses.salt, self.number, spec.part, spec.ranks)
+        return key_of(self.losses.salt, seed, self.number, spec.part, spec.ranks)
 
     def free(self, segments: Sequence[int]) -> None:
         for number in segments:
