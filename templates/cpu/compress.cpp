@@ -1,4 +1,6 @@
 // Kernels of compression for CPUs: one unit for all mappings, since none of them depends on one.
+#include <type_traits>
+
 #include "zenc/constants.h"
 #include "zenc_cpu/compress/fixed.h"
 #include "zenc_cpu/compress/linear.h"
@@ -29,8 +31,6 @@ i64 write_taken(const zenc::Taken& taken, double* squares) {
     return taken.count < 0 ? zenc::NO_MEMORY : taken.count;
 }
 
-enum Code { INT, LEVELS, SIGN, ONEBIT, TERNARY, ROUNDED_F16, ROUNDED_BF16 };
-
 template <class To, class T>
 i64 encode_rounded(const T* values, u64 n, u8* out, T* decoded, float* loss) {
     float wide[zenc::STRETCH], y[zenc::STRETCH];
@@ -59,31 +59,24 @@ i64 decode_rounded(const u8* in, u64 n, T* values) {
     return static_cast<i64>(n * sizeof(From));
 }
 
-// use(code, packing) for the code of a number: `levels` of a step, `bits` of an integer.
+// use(code, packing) for the block code of a number: `levels` of a step, `bits` of an integer.
 template <class Use>
-i64 with_code(i64 code, i64 levels, i64 bits, Use use) {
-    const auto most = static_cast<u32>(levels);
+i64 with_packing(i64 code, i64 levels, i64 bits, Use use) {
     const zenc::Bits packing{static_cast<u32>(bits)};
-    switch (code) {
-        case INT:
-            return use(zenc::Multiples{most}, packing);
-        case LEVELS:
-            return use(zenc::RandomMultiples<true>{most}, packing);
-        case SIGN:
-            return use(zenc::Signs{}, packing);
-        case ONEBIT:
-            return use(zenc::Means{}, packing);
-        default:
-            return use(zenc::RandomMultiples<false>{1}, zenc::Trits{});
-    }
+    return zenc::with_code(code, levels, [&](const auto& by) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(by)>, zenc::RandomMultiples<false>>)
+            return use(by, zenc::Trits{});
+        else
+            return use(by, packing);
+    });
 }
 
 template <class T>
 i64 encode(i64 code, i64 levels, i64 bits, i64 block, u64 key, const T* values, u64 n, u8* out, T* decoded,
            float* loss) {
-    if (code == ROUNDED_F16) return encode_rounded<zenc::f16>(values, n, out, decoded, loss);
-    if (code == ROUNDED_BF16) return encode_rounded<zenc::bf16>(values, n, out, decoded, loss);
-    return with_code(code, levels, bits, [&](const auto& by, const auto& packing) {
+    if (code == zenc::F16_CODE) return encode_rounded<zenc::f16>(values, n, out, decoded, loss);
+    if (code == zenc::BF16_CODE) return encode_rounded<zenc::bf16>(values, n, out, decoded, loss);
+    return with_packing(code, levels, bits, [&](const auto& by, const auto& packing) {
         return static_cast<i64>(
             zenc::encode_blocks(by, packing, values, n, size(block), key, out, decoded, loss));
     });
@@ -91,9 +84,9 @@ i64 encode(i64 code, i64 levels, i64 bits, i64 block, u64 key, const T* values, 
 
 template <class T>
 i64 decode(i64 code, i64 levels, i64 bits, i64 block, const u8* in, u64 n, T* values) {
-    if (code == ROUNDED_F16) return decode_rounded<zenc::f16>(in, n, values);
-    if (code == ROUNDED_BF16) return decode_rounded<zenc::bf16>(in, n, values);
-    return with_code(code, levels, bits, [&](const auto& by, const auto& packing) {
+    if (code == zenc::F16_CODE) return decode_rounded<zenc::f16>(in, n, values);
+    if (code == zenc::BF16_CODE) return decode_rounded<zenc::bf16>(in, n, values);
+    return with_packing(code, levels, bits, [&](const auto& by, const auto& packing) {
         zenc::decode_blocks(by, packing, in, n, size(block), values);
         return i64{0};
     });

@@ -4,17 +4,14 @@
 // A block longer than a stretch is read twice, from the second cache or from where it is.
 #pragma once
 
-#include <cmath>
-
-#include "zenc/compress/steps.h"
+#include "zenc/compress/codes.h"
 #include "zenc_cpu/compress/accumulate.h"
 #include "zenc_cpu/compress/packed.h"
 #include "zenc_cpu/compress/random.h"
 
 namespace zenc {
 
-// Sums of a block: 32 of them side by side, value i in lane i mod 32, then lane i + 16 is added to lane i,
-// and so on by halves. The same on every target, whatever its vectors.
+// Sums of a block, in lanes.
 class LaneSums {
 public:
     template <class Term>
@@ -67,126 +64,33 @@ inline double sum_of_block(const T* values, u64 n, Term term) {
     return sums.sum();
 }
 
-// A code has: SCALES a block; how it packs; scale(values, n, out); quantise(x, n, scale, random, q), where
-// random words are those of the slots, if it is RANDOM; decode(q, n, scale, y).
-struct Multiples {
-    u32 levels;
-
-    static constexpr u64 SCALES = 1;
-    static constexpr bool RANDOM = false;
-
-    template <class T>
-    void scale(const T* values, u64 n, float* out) const {
-        *out = step_of(float_of(greatest_of_block(values, n)), levels);
-    }
-
-    void quantise(const float* x, u64 n, const float* scale, const u32*, u32* q) const {
-        const float divisor = divisor_of(*scale);
-        const auto most = static_cast<int>(levels);
-        for (u64 i = 0; i < n; ++i) q[i] = static_cast<u32>(clamp_to(nearest(x[i] / divisor), most) + most);
-    }
-
-    void decode(const u32* q, u64 n, const float* scale, float* y) const {
-        const auto most = static_cast<int>(levels);
-        const float step = *scale;
-        for (u64 i = 0; i < n; ++i) y[i] = static_cast<float>(static_cast<int>(q[i]) - most) * step;
-    }
-};
-
-// At random: of the norm of a block, or of its greatest magnitude.
-template <bool NORM>
-struct RandomMultiples {
-    u32 levels;
-
-    static constexpr u64 SCALES = 1;
-    static constexpr bool RANDOM = true;
-
-    template <class T>
-    void scale(const T* values, u64 n, float* out) const {
-        float reach = float_of(greatest_of_block(values, n));
-        if (NORM && magnitude_of(reach) < INFINITE) {
-            const double squares =
-                sum_of_block(values, n, [](float x) { return static_cast<double>(x) * x; });
-            reach = static_cast<float>(std::sqrt(squares));
-        }
-        *out = step_of(reach, levels);
-    }
-
-    void quantise(const float* x, u64 n, const float* scale, const u32* random, u32* q) const {
-        const float divisor = divisor_of(*scale);
-        const auto most = static_cast<int>(levels);
-        for (u64 i = 0; i < n; ++i)
-            q[i] = static_cast<u32>(clamp_to(random_side(x[i] / divisor, random[i]), most) + most);
-    }
-
-    void decode(const u32* q, u64 n, const float* scale, float* y) const {
-        Multiples{levels}.decode(q, n, scale, y);
-    }
-};
-
-// Whether a value is below 0, as 0 or 1: its sign, but for -0.
-inline u32 is_negative(float value) {
-    return static_cast<u32>(bits_of(value) > 0x80000000U);
-}
-
-struct Signs {
-    static constexpr u64 SCALES = 1;
-    static constexpr bool RANDOM = false;
-
-    template <class T>
-    void scale(const T* values, u64 n, float* out) const {
-        const double sum =
-            sum_of_block(values, n, [](float x) { return static_cast<double>(float_of(magnitude_of(x))); });
-        const float mean = static_cast<float>(sum / static_cast<double>(n));
-        *out = magnitude_of(mean) < INFINITE ? mean : not_a_number();
-    }
-
-    void quantise(const float* x, u64 n, const float*, const u32*, u32* q) const {
-        for (u64 i = 0; i < n; ++i) q[i] = is_negative(x[i]);
-    }
-
-    void decode(const u32* q, u64 n, const float* scale, float* y) const {
-        const u32 mean = bits_of(*scale);
-        for (u64 i = 0; i < n; ++i) y[i] = float_of(mean ^ q[i] << 31);
-    }
-};
-
-struct Means {
-    static constexpr u64 SCALES = 2;
-    static constexpr bool RANDOM = false;
-
-    template <class T>
-    void scale(const T* values, u64 n, float* out) const {
-        const double above = sum_of_block(values, n, [](float x) {
-            return static_cast<double>(float_of(bits_of(x) & (is_negative(x) - 1)));
-        });
-        const double below = sum_of_block(values, n, [](float x) {
-            return static_cast<double>(float_of(bits_of(x) & (0 - is_negative(x))));
-        });
-        u64 negative = 0;
+template <class Code, class T>
+inline void scale_block(const Code& code, const T* values, u64 n, float* out) {
+    BlockFacts facts{n, 0, 0, {0, 0}};
+    if (Code::GREATEST) facts.greatest = greatest_of_block(values, n);
+    for (int sum = 0; sum < Code::SUMS; ++sum)
+        facts.sums[sum] = sum == 0 ? sum_of_block(values, n, [](float x) { return Code::term(0, x); })
+                                   : sum_of_block(values, n, [](float x) { return Code::term(1, x); });
+    if (Code::NEGATIVE)
         in_pieces(values, n, [&](const float* piece, u64 length) {
             u32 found = 0;
             for (u64 i = 0; i < length; ++i) found += is_negative(piece[i]);
-            negative += found;
+            facts.negative += found;
         });
-        out[0] = negative == n ? 0.0F : static_cast<float>(above / static_cast<double>(n - negative));
-        out[1] = negative == 0 ? 0.0F : static_cast<float>(below / static_cast<double>(negative));
-        if (magnitude_of(out[0]) >= INFINITE || magnitude_of(out[1]) >= INFINITE)
-            out[0] = out[1] = not_a_number();
-    }
+    code.scale(facts, out);
+}
 
-    void quantise(const float* x, u64 n, const float*, const u32*, u32* q) const {
-        for (u64 i = 0; i < n; ++i) q[i] = is_negative(x[i]);
-    }
+// The random words are those of the slots of x.
+template <class Code>
+inline void quantise(const Code& code, const float* x, u64 n, const float* scale, const u32* random, u32* q) {
+    const float held[2] = {scale[0], scale[1]};
+    for (u64 i = 0; i < n; ++i) q[i] = code.number(x[i], held, Code::RANDOM ? random[i] : 0);
+}
 
-    void decode(const u32* q, u64 n, const float* scale, float* y) const {
-        const u32 above = bits_of(scale[0]), change = above ^ bits_of(scale[1]);
-        for (u64 i = 0; i < n; ++i) y[i] = float_of(above ^ (change & (0U - q[i])));
-    }
-};
-
-inline bool is_finite_scale(const float* scale) {
-    return magnitude_of(*scale) < INFINITE;
+template <class Code>
+inline void dequantise(const Code& code, const u32* q, u64 n, const float* scale, float* y) {
+    const float held[2] = {scale[0], scale[1]};
+    for (u64 i = 0; i < n; ++i) y[i] = code.value(q[i], held);
 }
 
 // What a code makes of n values is written to `decoded`, which may be where they are, and what it loses
@@ -236,16 +140,16 @@ inline u64 encode_blocks(const Code& code, const Packing& packing, const T* valu
         for_blocks(start, n, block, [&](u64 number, u64 first, u64 end) {
             if (number == scaled) {
                 const u64 length = count - number * block < block ? count - number * block : block;
-                code.scale(values + number * block, length, scale);
+                scale_block(code, values + number * block, length, scale);
                 std::memcpy(scales + number * SCALE_BYTES, scale, SCALE_BYTES);
                 ++scaled;
             }
             if (is_finite_scale(scale))
-                code.quantise(x + first, end - first, scale, Code::RANDOM ? random + first : nullptr,
-                              q + first);
+                quantise(code, x + first, end - first, scale, Code::RANDOM ? random + first : nullptr,
+                         q + first);
             else
                 std::memset(q + first, 0, (end - first) * sizeof(u32));
-            if (decoded || loss) code.decode(q + first, end - first, scale, y + first);
+            if (decoded || loss) dequantise(code, q + first, end - first, scale, y + first);
         });
         packing.pack(q, n, packed);
         packed += packing.bytes(n);
@@ -269,9 +173,9 @@ inline void decode_blocks(const Code& code, const Packing& packing, const u8* in
         packing.unpack(packed, n, q);
         packed += packing.bytes(n);
         for_blocks(start, n, block, [&](u64 number, u64 first, u64 end) {
-            float scale[2];
+            float scale[2] = {};
             std::memcpy(scale, in + number * SCALE_BYTES, SCALE_BYTES);
-            code.decode(q + first, end - first, scale, y + first);
+            dequantise(code, q + first, end - first, scale, y + first);
         });
         for (u64 i = 0; i < n; ++i) values[start + i] = Type<T>::round(y[i]);
     }

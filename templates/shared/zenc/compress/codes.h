@@ -1,0 +1,162 @@
+// Codes of blocks: what a block's scales are made of, and what integer stands for a value.
+//
+// A code says which facts it wants of a block: the greatest magnitude, up to two sums of a term of each
+// value, how many are below 0. Sums have 32 lanes: lane i adds the terms of values i, i + 32, ... in this
+// order, and lane i + 16 is added to lane i, and so on by halves.
+#pragma once
+
+#include "zenc/compress/layout.h"
+#include "zenc/compress/steps.h"
+
+namespace zenc {
+
+constexpr u64 SUM_LANES = 32;
+
+struct BlockFacts {
+    u64 values;
+    u32 greatest;
+    u64 negative;
+    double sums[2];
+};
+
+ZENC_HD inline double root_of(double square) {
+#if defined(__CUDA_ARCH__)
+    return __dsqrt_rn(square);
+#else
+    return __builtin_sqrt(square);
+#endif
+}
+
+// Whether a value is below 0, as 0 or 1: its sign, but for -0.
+ZENC_HD inline u32 is_negative(float value) {
+    return static_cast<u32>(bits_of(value) > 0x80000000U);
+}
+
+ZENC_HD inline bool is_finite_scale(const float* scale) {
+    return magnitude_of(*scale) < INFINITE;
+}
+
+// What every code has; `levels` are those of a step on one side of 0.
+struct BlockCode {
+    u32 levels;
+
+    static constexpr u64 SCALES = 1;
+    static constexpr int SUMS = 0;
+    static constexpr bool GREATEST = false;
+    static constexpr bool NEGATIVE = false;
+    static constexpr bool RANDOM = false;
+
+    ZENC_HD static double term(int, float) { return 0; }
+};
+
+struct Multiples : BlockCode {
+    static constexpr bool GREATEST = true;
+
+    ZENC_HD void scale(const BlockFacts& block, float* out) const {
+        *out = step_of(float_of(block.greatest), levels);
+    }
+
+    ZENC_HD u32 number(float x, const float* scale, u32) const {
+        const auto most = static_cast<int>(levels);
+        return static_cast<u32>(clamp_to(nearest(x / divisor_of(*scale)), most) + most);
+    }
+
+    ZENC_HD float value(u32 number, const float* scale) const {
+        return static_cast<float>(static_cast<int>(number) - static_cast<int>(levels)) * *scale;
+    }
+};
+
+// At random: of the norm of a block, or of its greatest magnitude.
+template <bool NORM>
+struct RandomMultiples : BlockCode {
+    static constexpr bool GREATEST = true;
+    static constexpr bool RANDOM = true;
+    static constexpr int SUMS = NORM;
+
+    ZENC_HD static double term(int, float x) { return static_cast<double>(x) * x; }
+
+    ZENC_HD void scale(const BlockFacts& block, float* out) const {
+        const bool by_norm = NORM && block.greatest < INFINITE;
+        *out =
+            step_of(by_norm ? static_cast<float>(root_of(block.sums[0])) : float_of(block.greatest), levels);
+    }
+
+    ZENC_HD u32 number(float x, const float* scale, u32 random) const {
+        const auto most = static_cast<int>(levels);
+        return static_cast<u32>(clamp_to(random_side(x / divisor_of(*scale), random), most) + most);
+    }
+
+    ZENC_HD float value(u32 number, const float* scale) const {
+        return Multiples{{levels}}.value(number, scale);
+    }
+};
+
+struct Signs : BlockCode {
+    static constexpr int SUMS = 1;
+
+    ZENC_HD static double term(int, float x) { return static_cast<double>(float_of(magnitude_of(x))); }
+
+    ZENC_HD void scale(const BlockFacts& block, float* out) const {
+        const float mean = static_cast<float>(block.sums[0] / static_cast<double>(block.values));
+        *out = magnitude_of(mean) < INFINITE ? mean : not_a_number();
+    }
+
+    ZENC_HD u32 number(float x, const float*, u32) const { return is_negative(x); }
+
+    ZENC_HD float value(u32 number, const float* scale) const {
+        return float_of(bits_of(*scale) ^ number << 31);
+    }
+};
+
+struct Means : BlockCode {
+    static constexpr u64 SCALES = 2;
+    static constexpr int SUMS = 2;
+    static constexpr bool NEGATIVE = true;
+
+    // Of those at or above 0, and of those below.
+    ZENC_HD static double term(int which, float x) {
+        const u32 negative = is_negative(x);
+        return static_cast<double>(float_of(bits_of(x) & (which == 0 ? negative - 1 : 0 - negative)));
+    }
+
+    ZENC_HD static float mean(double sum, u64 n) {
+        return n == 0 ? 0.0F : static_cast<float>(sum / static_cast<double>(n));
+    }
+
+    ZENC_HD void scale(const BlockFacts& block, float* out) const {
+        out[0] = mean(block.sums[0], block.values - block.negative);
+        out[1] = mean(block.sums[1], block.negative);
+        if (magnitude_of(out[0]) >= INFINITE || magnitude_of(out[1]) >= INFINITE)
+            out[0] = out[1] = not_a_number();
+    }
+
+    ZENC_HD u32 number(float x, const float*, u32) const { return is_negative(x); }
+
+    ZENC_HD float value(u32 number, const float* scale) const {
+        const u32 above = bits_of(scale[0]), change = above ^ bits_of(scale[1]);
+        return float_of(above ^ (change & (0U - number)));
+    }
+};
+
+// Codes by their numbers (zenc/runtime/compression/parameters.py).
+enum CodeNumber { INT_CODE, LEVELS_CODE, SIGN_CODE, ONEBIT_CODE, TERNARY_CODE, F16_CODE, BF16_CODE };
+
+// use(code) for the block code of a number.
+template <class Use>
+ZENC_HD inline auto with_code(i64 number, i64 levels, Use use) {
+    const BlockCode of{static_cast<u32>(levels)};
+    switch (number) {
+        case INT_CODE:
+            return use(Multiples{of});
+        case LEVELS_CODE:
+            return use(RandomMultiples<true>{of});
+        case SIGN_CODE:
+            return use(Signs{of});
+        case ONEBIT_CODE:
+            return use(Means{of});
+        default:
+            return use(RandomMultiples<false>{of});
+    }
+}
+
+}  // namespace zenc
