@@ -1,0 +1,280 @@
+// Codes of blocks on GPUs: a warp a block for its scales, then a warp a window of packed integers.
+//
+// The arithmetic, the order of sums and the layout are those of the shared headers: the bytes are the CPU's.
+#pragma once
+
+#include "zenc/compress/codes.h"
+#include "zenc_cuda/platform.h"
+
+namespace zenc {
+
+ZENC_DEVICE u32 greatest_of_warp(u32 value) {
+    for (int by = WARP / 2; by != 0; by /= 2) {
+        const u32 other = __shfl_xor_sync(ALL_LANES, value, by);
+        value = other > value ? other : value;
+    }
+    return value;
+}
+
+// Lanes 16 apart first, then 8 apart: what lane 0 gets is what LaneSums adds on CPUs.
+ZENC_DEVICE double sum_of_lanes(double value) {
+    for (int by = WARP / 2; by != 0; by /= 2) value += __shfl_xor_sync(ALL_LANES, value, by);
+    return value;
+}
+
+// The scales of every block of `values`, one after another in `out`.
+template <class Code, class T>
+ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 n, u64 block, float* out) {
+    for (u64 at = warp_of_row(); at * block < n; at += warps_of_row()) {
+        const T* const of = values + at * block;
+        BlockFacts facts{n - at * block < block ? n - at * block : block, 0, 0, {0, 0}};
+        for (u64 i = lane(); i < facts.values; i += WARP) {
+            const float x = Type<T>::widen(of[i]);
+            const u32 magnitude = magnitude_of(x);
+            facts.greatest = magnitude > facts.greatest ? magnitude : facts.greatest;
+            facts.negative += is_negative(x);
+            for (int sum = 0; sum < Code::SUMS; ++sum) facts.sums[sum] += Code::term(sum, x);
+        }
+        facts.greatest = greatest_of_warp(facts.greatest);
+        facts.negative = sum_of_warp(facts.negative);
+        for (int sum = 0; sum < Code::SUMS; ++sum) facts.sums[sum] = sum_of_lanes(facts.sums[sum]);
+        float scale[2];
+        code.scale(facts, scale);
+        if (lane() < Code::SCALES) out[at * Code::SCALES + lane()] = scale[lane()];
+    }
+}
+
+// Values as a code has them: the number of each, what it means, and what is lost.
+template <class Code, class T>
+struct Coded {
+    const Code& code;
+    const float* scales;
+    u64 block;
+    u64 key;
+    const T* values;
+    T* decoded;
+    float* loss;
+
+    ZENC_DEVICE const float* scale(u64 i) const { return scales + i / block * Code::SCALES; }
+
+    ZENC_DEVICE u32 number(u64 i) const {
+        if (!is_finite_scale(scale(i))) return 0;
+        return code.number(Type<T>::widen(values[i]), scale(i), Code::RANDOM ? random_word(key, i) : 0);
+    }
+
+    // After the numbers of all who are asked for that of i: `decoded` may be `values`.
+    ZENC_DEVICE void decode(u64 i, u32 number) const {
+        const float x = Type<T>::widen(values[i]);
+        const T rounded = Type<T>::round(code.value(number, scale(i)));
+        if (loss) loss[i] += x - Type<T>::widen(rounded);
+        if (decoded) decoded[i] = rounded;
+    }
+};
+
+// A window of 1,024 values from `first` on.
+template <class Of>
+ZENC_DEVICE void pack_window(const Of& of, u64 first, u32 bits, u8* out) {
+    auto* word = reinterpret_cast<u32*>(out) + lane();
+    u64 held = 0;
+    u32 filled = 0;
+    for (u64 row = 0; row < PACKED_ROWS; ++row) {
+        const u64 i = first + row * PACKED_LANES + lane();
+        const u32 number = of.number(i);
+        of.decode(i, number);
+        held |= static_cast<u64>(number) << filled;
+        filled += bits;
+        if (filled < 32) continue;
+        *word = static_cast<u32>(held);
+        word += PACKED_LANES;
+        held >>= 32;
+        filled -= 32;
+    }
+}
+
+// The n values from `first` on that make no window: each lane makes bytes of its own.
+template <class Of>
+ZENC_DEVICE void pack_rest(const Of& of, u64 first, u64 n, u32 bits, u8* out) {
+    for (u64 at = lane(); at < packed_bytes(bits, n); at += WARP) {
+        u32 byte = 0;
+        for (u64 i = at * 8 / bits; i < n && i * bits < at * 8 + 8; ++i) {
+            const u32 number = of.number(first + i);
+            byte |= i * bits >= at * 8 ? number << (i * bits - at * 8) : number >> (at * 8 - i * bits);
+        }
+        out[at] = static_cast<u8>(byte);
+    }
+}
+
+// Trits: five rows of a window of 160, or five of the n that are left.
+template <class Of>
+ZENC_DEVICE void pack_trits(const Of& of, u64 first, u64 n, u8* out) {
+    const bool whole = n >= TRIT_WINDOW;
+    for (u64 at = lane(); at < (whole ? PACKED_LANES : ceil_divide(n, TRITS)); at += WARP) {
+        u32 byte = 0;
+        for (u64 row = 0; row < TRITS; ++row) {
+            const u64 i = whole ? row * PACKED_LANES + at : at * TRITS + row;
+            byte = add_trit(byte, i < n ? of.number(first + i) : 0);
+        }
+        out[at] = static_cast<u8>(byte);
+    }
+}
+
+template <class Of>
+ZENC_DEVICE void decode_all(const Of& of, u64 first, u64 n) {
+    __syncwarp();  // all numbers that others of this warp want are known
+    for (u64 i = lane(); i < n; i += WARP) of.decode(first + i, of.number(first + i));
+}
+
+// The integers behind the scales in `out`, which scale_blocks has written.
+template <class Code, class T>
+ZENC_DEVICE void encode_values(const Code& code, const T* values, u64 n, u64 block, u32 bits, u64 key,
+                               u8* out, T* decoded, float* loss) {
+    constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
+    const Coded<Code, T> of{code, reinterpret_cast<const float*>(out), block, key, values, decoded, loss};
+    u8* const packed = out + ceil_divide(n, block) * Code::SCALES * sizeof(float);
+    constexpr u64 WINDOW = TRITS_OF ? TRIT_WINDOW : PACKED_WINDOW;
+    const u64 window_bytes = TRITS_OF ? PACKED_LANES : bits * PACKED_WINDOW / 8;
+    for (u64 at = warp_of_row(); at * WINDOW < n; at += warps_of_row()) {
+        const u64 first = at * WINDOW, left = n - first < WINDOW ? n - first : WINDOW;
+        u8* const to = packed + at * window_bytes;
+        if (!TRITS_OF && left == WINDOW) {
+            pack_window(of, first, bits, to);
+            continue;
+        }
+        if (TRITS_OF)
+            pack_trits(of, first, left, to);
+        else
+            pack_rest(of, first, left, bits, to);
+        decode_all(of, first, left);
+    }
+}
+
+// The number of value i among n, of `bits` bits.
+ZENC_DEVICE u32 packed_number(const u8* packed, u64 i, u64 n, u32 bits) {
+    const u64 first = i / PACKED_WINDOW * PACKED_WINDOW, place = i - first;
+    const u8* const window = packed + first * bits / 8;
+    const u32 mask = (1U << bits) - 1;
+    if (n - first < PACKED_WINDOW) {
+        u64 held = 0;
+        const u64 begin = place * bits / 8, end = (place * bits + bits + 7) / 8;
+        for (u64 byte = begin; byte < end; ++byte)
+            held |= static_cast<u64>(window[byte]) << (8 * (byte - begin));
+        return static_cast<u32>(held >> (place * bits % 8)) & mask;
+    }
+    const auto* const words = reinterpret_cast<const u32*>(window) + place % PACKED_LANES;
+    const u64 bit = place / PACKED_LANES * bits;
+    u64 held = words[bit / 32 * PACKED_LANES];
+    if (bit % 32 + bits > 32) held |= static_cast<u64>(words[(bit / 32 + 1) * PACKED_LANES]) << 32;
+    return static_cast<u32>(held >> bit % 32) & mask;
+}
+
+ZENC_DEVICE u32 packed_trit(const u8* packed, u64 i, u64 n) {
+    const u64 first = i / TRIT_WINDOW * TRIT_WINDOW, place = i - first;
+    const bool whole = n - first >= TRIT_WINDOW;
+    u32 fraction = trits_of(packed[first / TRITS + (whole ? place % PACKED_LANES : place / TRITS)]);
+    u32 trit = 0;
+    for (u64 row = 0; row <= (whole ? place / PACKED_LANES : place % TRITS); ++row)
+        trit = next_trit(fraction);
+    return trit;
+}
+
+template <class Code, class T>
+ZENC_DEVICE void decode_values(const Code& code, const u8* in, u64 n, u64 block, u32 bits, T* values) {
+    constexpr bool TRITS_OF = Code::RANDOM && Code::SUMS == 0;
+    const auto* const scales = reinterpret_cast<const float*>(in);
+    const u8* const packed = in + ceil_divide(n, block) * Code::SCALES * sizeof(float);
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
+        const u32 number = TRITS_OF ? packed_trit(packed, i, n) : packed_number(packed, i, n, bits);
+        values[i] = Type<T>::round(code.value(number, scales + i / block * Code::SCALES));
+    }
+}
+
+// 16-bit codes: a value a thread.
+template <class To, class T>
+ZENC_DEVICE void encode_rounded(const T* values, u64 n, To* out, T* decoded, float* loss) {
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row()) {
+        const float x = Type<T>::widen(values[i]);
+        out[i] = Type<To>::round(x);
+        const T rounded = Type<T>::round(Type<To>::widen(out[i]));
+        if (loss) loss[i] += x - Type<T>::widen(rounded);
+        if (decoded) decoded[i] = rounded;
+    }
+}
+
+template <class From, class T>
+ZENC_DEVICE void decode_rounded(const From* in, u64 n, T* values) {
+    for (u64 i = thread_of_row(); i < n; i += threads_of_row())
+        values[i] = Type<T>::round(Type<From>::widen(in[i]));
+}
+
+// What is done with a code once its type is known.
+template <class T>
+struct ScaleBlocks {
+    u64 block;
+    const T* values;
+    u64 n;
+    u8* out;
+
+    template <class Code>
+    ZENC_DEVICE void operator()(const Code& code) const {
+        scale_blocks(code, values, n, block, reinterpret_cast<float*>(out));
+    }
+};
+
+template <class T>
+struct EncodeValues {
+    u32 bits;
+    u64 block;
+    u64 key;
+    const T* values;
+    u64 n;
+    u8* out;
+    T* decoded;
+    float* loss;
+
+    template <class Code>
+    ZENC_DEVICE void operator()(const Code& code) const {
+        encode_values(code, values, n, block, bits, key, out, decoded, loss);
+    }
+};
+
+template <class T>
+struct DecodeValues {
+    u32 bits;
+    u64 block;
+    const u8* in;
+    u64 n;
+    T* values;
+
+    template <class Code>
+    ZENC_DEVICE void operator()(const Code& code) const {
+        decode_values(code, in, n, block, bits, values);
+    }
+};
+
+template <class T>
+ZENC_DEVICE void scale_by(i64 number, i64 levels, i64 block, const T* values, i64 n, u8* out) {
+    with_code(number, levels, ScaleBlocks<T>{static_cast<u64>(block), values, static_cast<u64>(n), out});
+}
+
+template <class T>
+ZENC_DEVICE void encode_by(i64 number, i64 levels, i64 bits, i64 block, i64 key, const T* values, i64 n,
+                           u8* out, T* decoded, float* loss) {
+    const u64 count = static_cast<u64>(n);
+    if (number == F16_CODE) return encode_rounded(values, count, reinterpret_cast<f16*>(out), decoded, loss);
+    if (number == BF16_CODE)
+        return encode_rounded(values, count, reinterpret_cast<bf16*>(out), decoded, loss);
+    with_code(number, levels,
+              EncodeValues<T>{static_cast<u32>(bits), static_cast<u64>(block), static_cast<u64>(key), values,
+                              count, out, decoded, loss});
+}
+
+template <class T>
+ZENC_DEVICE void decode_by(i64 number, i64 levels, i64 bits, i64 block, const u8* in, i64 n, T* values) {
+    const u64 count = static_cast<u64>(n);
+    if (number == F16_CODE) return decode_rounded(reinterpret_cast<const f16*>(in), count, values);
+    if (number == BF16_CODE) return decode_rounded(reinterpret_cast<const bf16*>(in), count, values);
+    with_code(number, levels,
+              DecodeValues<T>{static_cast<u32>(bits), static_cast<u64>(block), in, count, values});
+}
+
+}  // namespace zenc
