@@ -3,7 +3,7 @@
 A segment has what its ranks hold of its part together, filled up as the phase that carries it says. Formats and sizes
 are those of ``zenc.wire.formats``, so that the sums equal what ``Collective.stats`` counts, to the byte. Values are not
 known: where a phase that is not dense follows a dense one, units are left out whose values are all zero, and here those
-that nobody held.
+that nobody held; and what is selected is drawn (``zenc.analysis.contribution``).
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from zenc.analysis.expected_bytes import blocks_of
+from zenc.analysis.contribution import contributed_sets, selected_later
+from zenc.analysis.expected_bytes import blocks_of, coded_bytes
 from zenc.gradients.index_sets import Gradients, occupancy
 from zenc.plan.expressions import Ints
-from zenc.plan.ir import Phase, PhaseKind, Plan
+from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
 from zenc.rank_ir.exchanges import ExchangeTable, exchange_table
+from zenc.scheme.compression import Code
 from zenc.scheme.model import Format
 from zenc.verify.proof import prove
-from zenc.verify.provenance import Deliveries, members_of, own_contributions
+from zenc.verify.provenance import Deliveries, members_of, own_contributions, set_sizes
 from zenc.wire.constants import WIRE_FORMATS
 from zenc.wire.formats import wire_layout
 from zenc.wire.mix import Words, mix
@@ -107,6 +109,7 @@ class ExactBytes:
     """Counts the bytes of a call while its plan is proved: ``observe`` is told of every step."""
 
     def __init__(self, plan: Plan, of: Gradients) -> None:
+        of = contributed_sets(plan, of)
         self.plan, self.size = plan, of.size
         parts = plan.parts(of.size)
         by = owned(of.held, of.units, parts) if plan.announces else cut(plan.mapping, of.units, of.width, parts)
@@ -125,13 +128,28 @@ class ExactBytes:
         pairs, message = np.unique(table.src * self.size + table.dst, return_inverse=True)
         src, dst = np.divmod(pairs, self.size)
         counts = segments.counts(table.part, table.ranks, self.blocks.get(phase.name, 1))
-        formats, bodies = segments.bodies(phase.format, table.part, counts)
+        counts = self._selected(phase, counts, table)
+        contributors = set_sizes(table.ranks) if phase.code else counts
+        formats, bodies = segments.bodies(phase, table.part, counts, contributors)
         _count_formats(traffic, formats, bodies, table)
         rows = np.bincount(message.reshape(-1), bodies + (0 if segments.bare else SEGMENT_HEADER_BYTES), len(pairs))
         sent = slice(None) if not segments.bare else rows > 0
         found = src[sent], dst[sent], MESSAGE_HEADER_BYTES + rows[sent].astype(np.int64)
         traffic.count(*found)
         self.messages.append(MessageCounts(phase.name, number, *found))
+
+    def _selected(self, phase: Phase, counts: Ints, table: ExchangeTable) -> Ints:
+        """``counts`` of what travels by ``table``, where sums were selected of before, or in, ``phase``."""
+        if not any(each.select for each in self.plan.of(*VALUE_KINDS)[1:]) or phase.format is Format.DENSE:
+            return counts
+        found: Ints = counts.copy()
+        slots = np.maximum(self.values.slots[table.part], 1)
+        contributors = set_sizes(table.ranks)
+        for kind in np.unique(contributors).tolist():
+            rows = contributors == kind
+            density = selected_later(self.plan, phase, self.size, kind, counts[rows] / slots[rows])
+            found[rows] = np.round(density * slots[rows]).astype(np.int64)
+        return found
 
     def traffic(self) -> CallTraffic:
         """All that was counted."""
@@ -150,6 +168,7 @@ class _Segments:
 
     def __init__(self, by: UnitPartition, of: Gradients, unit_bytes: int, bare: bool = False) -> None:
         self.own, self.slots, self.unit_bytes, self.bare = occupancy(of, by), by.sizes, unit_bytes, bare
+        self.width = of.width
         self.union: Words = np.zeros(self.own.shape[1:], dtype=np.uint64)
         self.ranks: Words = np.zeros((len(by.sizes), -(-of.size // 64)), dtype=np.uint64)
 
@@ -178,8 +197,8 @@ class _Segments:
         self.ranks[part], self.union[part] = ranks, bits
         return bits
 
-    def bodies(self, format: Format, part: Ints, counts: Ints) -> tuple[Ints, Ints]:
-        """Wire format (its place in _NAMES) and bytes of the body of each segment."""
+    def bodies(self, phase: Phase, part: Ints, counts: Ints, contributors: Ints) -> tuple[Ints, Ints]:
+        """Wire format (its place in _NAMES) and bytes of the body of each segment, a sum of so many contributions."""
         if self.bare:
             values: Ints = (counts * self.unit_bytes + 7) // 8 * 8
             return np.full(len(counts), len(WIRE_FORMATS)), values
@@ -187,10 +206,21 @@ class _Segments:
         beyond = int(counts.max(initial=0)) + 1
         kinds, index = np.unique(length.reshape(-1) * beyond + counts, return_inverse=True)
         pairs = zip(lengths[kinds // beyond].tolist(), (kinds % beyond).tolist(), strict=True)
-        layouts = [wire_layout(format, *pair, self.unit_bytes) for pair in pairs]
+        unit_bytes = self.unit_bytes if phase.code is None else 0
+        layouts = [wire_layout(phase.format, *pair, unit_bytes) for pair in pairs]
         chosen = np.array([WIRE_FORMATS.index(wire) for wire, _, _ in layouts], dtype=np.int64)
-        bodies = np.array([body for _, _, body in layouts], dtype=np.int64)
-        return chosen[index.reshape(-1)], bodies[index.reshape(-1)]
+        bodies = np.array([body for _, _, body in layouts], dtype=np.int64)[index.reshape(-1)]
+        return chosen[index.reshape(-1)], bodies if phase.code is None else bodies + self._encoded(
+            phase.code, counts, contributors
+        )
+
+    def _encoded(self, code: Code, counts: Ints, contributors: Ints) -> Ints:
+        """The bytes of the values of each segment, [rows]."""
+        found = np.zeros_like(counts)
+        for kind in np.unique(contributors).tolist():
+            rows = contributors == kind
+            found[rows] = coded_bytes(code, counts[rows] * self.width, kind).astype(np.int64)
+        return found
 
 
 def _contents(part: Ints, ranks: Words) -> tuple[Ints, Ints]:

@@ -17,14 +17,19 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from zenc.analysis.contribution import contributed, selected_later
 from zenc.gradients.index_sets import ensure, unsound_density, unsound_tensor
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_generators import uniform
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
+from zenc.scheme.compression import Code
 from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
 from zenc.verify.provenance import Deliveries
+from zenc.wire.codes import most_encoded_bytes
+from zenc.wire.constants import DTYPE_BYTES
+from zenc.wire.formats import padded
 from zenc.wire.partitioning import block_of
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
@@ -42,9 +47,12 @@ class ExpectedBytes:
     plan: Plan
     size: int
     profile: Profile
+    gradient: Profile = field(init=False)
+    """``profile`` before anything was selected: ``profile`` is that of what is packed from here on."""
     _known: dict[tuple[str, int], tuple[Floats, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.gradient, self.profile = self.profile, contributed(self.plan, self.profile)
         self.parts = self.plan.parts(self.size)
         contiguous = isinstance(self.plan.mapping, Contiguous) and len(self.profile.ranges) > 1
         self.ranges = self.parts if contiguous and self.parts > 1 else 1
@@ -99,7 +107,8 @@ class ExpectedBytes:
         last = self.plan.phases[-1]
         if last.format is Format.DENSE:
             return self.units
-        return self.units * float(self._density(self.size, self.blocks[last.name]).mean())
+        density = self._density(self.size, self.blocks[last.name])
+        return self.units * float(selected_later(self.plan, last, self.size, self.size, density).mean())
 
     def units_held(self, ranks: int) -> float:
         """The units that so many ranks hold together."""
@@ -139,8 +148,13 @@ class ExpectedBytes:
         if phase.format is Format.DENSE:
             counts = np.full(self.ranges, self.slots)
         else:
-            counts = self.slots * self._density(contributors, self.blocks[phase.name])
-        return counts, SEGMENT_HEADER_BYTES + body_bytes(phase.format, self.slots, counts, self.unit_bytes)
+            density = self._density(contributors, self.blocks[phase.name])
+            counts = self.slots * selected_later(self.plan, phase, self.size, contributors, density)
+        if phase.code is None:
+            return counts, SEGMENT_HEADER_BYTES + body_bytes(phase.format, self.slots, counts, self.unit_bytes)
+        width = self.unit_bytes // DTYPE_BYTES[self.profile.dtype]
+        values = coded_bytes(phase.code, np.round(counts).astype(np.int64) * width, contributors)
+        return counts, SEGMENT_HEADER_BYTES + index_bytes(phase.format, self.slots, counts) + values
 
     def _density(self, contributors: int, block: int) -> Floats:
         """Of the slots of each part that may weigh differently, those that so many ranks fill, in blocks of slots."""
@@ -200,6 +214,13 @@ def has_owner(kind: PhaseKind, deliveries: Deliveries, size: int) -> Mask:
 def _values(units: float, unit_bytes: int) -> float:
     """Padded to 8 bytes, which takes half of what is missing on average."""
     return units * unit_bytes if unit_bytes % 8 == 0 else units * unit_bytes + (8 - unit_bytes) / 2 * min(1.0, units)
+
+
+def coded_bytes(code: Code, values: Ints, contributors: int) -> Floats:
+    """The bytes [n] of so many ``values`` [n] in ``code``, padded; the most that they may be where a coder decides."""
+    kinds, place = np.unique(values, return_inverse=True)
+    sizes = [padded(most_encoded_bytes(code, kind, contributors)) for kind in kinds.tolist()]
+    return np.asarray(np.array(sizes, dtype=np.float64)[place.reshape(values.shape)])
 
 
 def body_bytes(format: Format, slots: float, counts: Floats, unit_bytes: int) -> Floats:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zenc.analysis.compression_text import sentences
+from zenc.analysis.contribution import guesses, weights
 from zenc.analysis.exact_traffic import CallTraffic, ExactBytes
 from zenc.analysis.placement import placement_text
 from zenc.analysis.scaling import symbolic_text
@@ -102,7 +103,7 @@ class Explanation:
             "rounds": self.proof.rounds,
             "owners": list(self.proof.owners),
             "rank": self.rank,
-            **({"compression": sentences(self.plan)} if self.plan.is_lossy else {}),
+            **({"compression": sentences(self.plan), "estimated": guesses(self.plan)} if self.plan.is_lossy else {}),
             "load": {**asdict(self.load), "source": self.source},
             "gradients": asdict(figures),
             "messages": [asdict(message) for message in self.messages],
@@ -212,7 +213,7 @@ def explanation_text(explanation: Explanation) -> str:
     """The scheme in a sentence, the messages of the rank by round, and the bytes in the end."""
     lines = [*_choice(explanation), *_heading(explanation), "", *_messages(explanation), "", *_totals(explanation)]
     if explanation.general:
-        lines += ["", *symbolic_text(explanation.general)]
+        lines += ["", *symbolic_text(explanation.general), *(f"  {line}" for line in weights(explanation.plan))]
     if explanation.placement:
         lines += ["", *placement_text(explanation.placement)]
     return "\n".join(lines)
@@ -253,9 +254,8 @@ def _compression(plan: Plan) -> list[str]:
     """What is lost and kept, and what of it the bytes below leave out; empty for a plan whose sums are exact."""
     if not plan.is_lossy:
         return []
-    counted = ["the gradient is what was selected"] if any(phase.select for phase in plan.phases) else []
-    counted += ["values travel as they are"] if any(phase.code for phase in plan.phases) else []
-    return [*sentences(plan), f"bytes are counted as if {' and '.join(counted)}"]
+    guessed = guesses(plan)
+    return [*sentences(plan), *([f"bytes are estimated: {', '.join(guessed)}"] if guessed else [])]
 
 
 def _likeness(figures: Figures) -> str:

@@ -29,6 +29,8 @@ from zenc.simulator.symmetry import ClassProgram, Stage
 
 Floats = npt.NDArray[np.float64]
 
+SELECTING, ENCODING, DECODING = 5.0, 4.0, 2.0
+"""Estimates, in passes over the values at the speed of a merge: the most that these kernels may take on one core."""
 LISTED = frozenset({Format.COO, Format.ELIAS_FANO, Format.AUTO})
 """Formats whose index has something for each unit; AUTO is one of the two where units are few."""
 
@@ -82,6 +84,8 @@ class _Kernels:
     def first(self) -> float:
         expected, own = self.expected, self.expected.own_units
         cut = self.by.finer.seconds(own, 0.0, own) if expected.grain > 1 else 0.0
+        if expected.plan.of(PhaseKind.PUSH)[0].select:
+            cut += SELECTING * expected.gradient.units * expected.gradient.unit_bytes / self.by.merge.speed
         return self.by.call / 2 + cut + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
 
     def expansion(self) -> float:
@@ -101,6 +105,21 @@ class _Kernels:
         units = self._units(stage, stage.dst, stage.into)
         return self.by.index.each(units if listed else self.nothing, 0.0, stage.segments.by_rank[:, 2] * slots)
 
+    def encoded(self, stage: Stage, first: bool) -> Floats:
+        """What is sent in a code: in every stage of a push that merges at once, else in the ``first``."""
+        if stage.phase.code is None or not (first or (stage.phase.kind is PhaseKind.PUSH and not stage.phase.one_shot)):
+            return self.nothing
+        sent, different = stage.segments.by_rank.T[:2]
+        units = self._units(stage, stage.src, stage.out) * different / np.maximum(sent, 1)
+        return np.asarray(ENCODING * units * self.expected.unit_bytes / self.by.merge.speed)
+
+    def decoded(self, stage: Stage) -> Floats:
+        """What comes in a code."""
+        if stage.phase.code is None:
+            return self.nothing
+        units = self._units(stage, stage.dst, stage.into)
+        return np.asarray(DECODING * units * self.expected.unit_bytes / self.by.merge.speed)
+
     def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
         """What comes, added to what is held of the same parts: ``held`` units of each, or as in a segment."""
         came, parts = stage.segments.by_rank.T[2:]
@@ -118,13 +137,14 @@ class _OverACut(_Kernels):
     """Parts are ranges of slots, and segments have indices."""
 
     def works(self) -> Iterator[KernelWork]:
-        slots = self.expected.slots
+        slots, before = self.expected.slots, None
         for stage in self.stages:
             listed = stage.phase.format in LISTED
-            after = self.read(stage, slots, listed)
+            encoded, before = self.encoded(stage, stage.phase is not before), stage.phase
+            after = self.read(stage, slots, listed) + self.decoded(stage)
             if stage.phase.kind is PhaseKind.PUSH:
                 after = after + self.merged(stage, slots)
-            yield KernelWork(self.written(stage, slots, listed), self.nothing, after)
+            yield KernelWork(self.written(stage, slots, listed) + encoded, self.nothing, after)
 
     def last(self) -> float:
         return self.by.call / 2 + self.expansion()

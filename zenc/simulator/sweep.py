@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zenc.analysis.contribution import guesses
 from zenc.errors import CostError, Diagnostic, VerificationError
 from zenc.format_units import seconds_text, size_text
 from zenc.gradients.profile import Profile
@@ -111,19 +112,19 @@ def simulate(
     Raises CostError (``nothing-to-simulate``) where no scheme is for any of the numbers of ranks, and what
     ``zenc.simulator.predict`` raises.
     """
-    points, skipped, guesses = list[Point](), list[Diagnostic](), dict[str, None]()
+    points, skipped, guessed = list[Point](), list[Diagnostic](), dict[str, None]()
     for place in places:
         way = network(place.topology, place.size, place.calibration)
-        found = sorted(_outcomes(schemes, place, way, progress, skipped, trace), key=lambda each: each.seconds)
+        found = sorted(_outcomes(schemes, place, way, progress, skipped, guessed, trace), key=lambda each: each.seconds)
         density = next(iter(place.profiles.values())).density
         bandwidth = None if place.topology else place.calibration.bandwidth
         points.append(Point(place.size, density, bandwidth, tuple(found)))
-        guesses |= dict.fromkeys([place.calibration.note] if place.calibration.note else [])
+        guessed |= dict.fromkeys([place.calibration.note] if place.calibration.note else [])
     if not any(point.outcomes for point in points):
         notes = tuple(diagnostic.message for diagnostic in skipped[:8])
         message = "none of the schemes is for such a number of ranks"
         raise CostError(Diagnostic("nothing-to-simulate", message, notes=notes, help="choose other --ranks"))
-    return Simulation(tuple(point for point in points if point.outcomes), tuple(skipped), tuple(guesses))
+    return Simulation(tuple(point for point in points if point.outcomes), tuple(skipped), tuple(guessed))
 
 
 def _outcomes(
@@ -132,6 +133,7 @@ def _outcomes(
     way: Network,
     progress: Progress,
     skipped: list[Diagnostic],
+    guessed: dict[str, None],
     trace: bool,
 ) -> Iterator[SweepOutcome]:
     for name, planner in schemes.items():
@@ -147,6 +149,11 @@ def _outcomes(
         }
         ready = [place.ready.get(each, 0.0) for each in found]
         ends = in_turn([prediction.seconds for prediction in found.values()], ready)
+        if plan.is_lossy:
+            told = "; ".join(
+                [*guesses(plan), "kernels that select and encode are estimated by their passes over memory"]
+            )
+            guessed[f"{name}: {told}"] = None
         yield SweepOutcome(name, max(ends), found)
 
 

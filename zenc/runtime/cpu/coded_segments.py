@@ -103,14 +103,20 @@ class CodedOps:
         losses: CallLosses,
         residual: torch.Tensor | None,
     ) -> HeldSegment:
-        """``segment`` with the units that ``selection`` takes of it; others are added to ``residual`` [elements]."""
+        """``segment`` with the units that ``selection`` takes of its part; others are added to ``residual`` [elements].
+
+        Slots that are not there count as zeros: a share is one of the whole part.
+        """
         if not segment.count:
             return segment
         values = self._values(segment)
         wide = values.float()
-        marks = losses.marks(wide, selection, key)
+        held = self._held(segment)
+        of_part = wide if held is None else wide.new_zeros(self.ops.slots[segment.part], wide.shape[1])
+        marks = losses.marks(of_part if held is None else of_part.index_copy_(0, held, wide), selection, key)
         if marks is None:
             return segment
+        marks = marks if held is None else marks[held]
         left = torch.where(marks[:, None], 0.0, wide)
         if residual is not None:
             self._keep(residual, segment, left)
@@ -157,16 +163,21 @@ class CodedOps:
     def _keep(self, residual: torch.Tensor, segment: HeldSegment, loss: torch.Tensor) -> None:
         """Add ``loss`` [count, width], of the units of ``segment``, to ``residual``."""
         rows, units = residual.view(-1, self.ops.layout.width), self._units_of(segment.part)
+        held = self._held(segment)
+        if held is not None:
+            rows[held + units.start if isinstance(units, range) else units[held]] += loss
+        elif isinstance(units, range):
+            rows[units.start : units.stop] += loss
+        else:
+            rows[units] += loss
+
+    def _held(self, segment: HeldSegment) -> torch.Tensor | None:
+        """The slots of the units of ``segment``, ascending; None where it has all of its part."""
         slots = self.ops.slots[segment.part]
         if segment.count == slots:
-            if isinstance(units, range):
-                rows[units.start : units.stop] += loss
-            else:
-                rows[units] += loss
-            return
+            return None
         words = np.ctypeslib.as_array((ctypes.c_uint8 * (8 * self.ops.part_words)).from_address(segment.bitmap))
-        held = torch.from_numpy(np.flatnonzero(np.unpackbits(words, bitorder="little")[:slots]))
-        rows[held + units.start if isinstance(units, range) else units[held]] += loss
+        return torch.from_numpy(np.flatnonzero(np.unpackbits(words, bitorder="little")[:slots]))
 
     def _units_of(self, part: int) -> range | torch.Tensor:
         """The unit of each slot of ``part``: a range where they follow each other."""

@@ -1,0 +1,92 @@
+"""Bytes of schemes with losses: what was predicted is sent, where it is known before; else about that, as is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import zenc
+from tests.support.local import collectives, run_all
+from tests.support.plans import lossy, plan_of
+from tests.support.shipped import LOSSY, plan_of_shipped
+from zenc.analysis.contribution import contributed, contributed_sets, guesses
+from zenc.analysis.exact_traffic import CallTraffic, weigh
+from zenc.analysis.expected_bytes import ExpectedBytes
+from zenc.api import explain
+from zenc.gradients.index_sets import drawn
+from zenc.gradients.profile_generators import uniform
+from zenc.gradients.spec import GradientSpec
+from zenc.plan.ir import Plan
+from zenc.plan.unroll import expand
+from zenc.scheme.compression import Integers, Top
+from zenc.simulator.predict import predict
+
+RANKS, UNITS = 4, 20_011
+STATIC = ("one_bit", "qsgd", "terngrad", "sketch_sgd", "oscar_sw", "topk_a2a")
+"""Those whose messages are of one size, whatever the values."""
+
+
+def counted(plan: Plan, units: int = UNITS) -> CallTraffic:
+    return weigh(plan, expand(plan, RANKS), drawn(GradientSpec(units, 1, "f32", 1.0), RANKS))
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSY if name != "dgc"])
+def test_what_is_predicted_is_sent(name: str) -> None:
+    """Of a dense gradient; ``dgc`` begins with another density."""
+    plan, of_ranks = plan_of_shipped(name), collectives(zenc.compile(name, ranks=RANKS), RANKS)
+    run_all(of_ranks, [torch.randn(UNITS, generator=torch.Generator().manual_seed(r)) for r in range(RANKS)], name="w")
+    for kind, traffic in counted(plan).traffic.items():
+        sent = [of.stats["phases"][kind]["bytes_sent"] for of in of_ranks]
+        if name in STATIC:
+            assert traffic.sent.tolist() == sent
+        elif name == "oscar_hw":  # the most that a range coder may send
+            assert all(0.5 * most < each <= most for each, most in zip(sent, traffic.sent.tolist(), strict=True))
+        else:
+            assert sum(sent) == pytest.approx(int(traffic.sent.sum()), rel=0.02)
+    assert bool(guesses(plan)) == (name not in ("one_bit", "qsgd", "terngrad", "sketch_sgd", "oscar_sw"))
+
+
+@pytest.mark.parametrize("name", LOSSY)
+def test_the_mean_is_what_is_counted(name: str) -> None:
+    """By a profile, as the simulator has it, and by index sets."""
+    plan = plan_of_shipped(name)
+    busiest = predict(plan, RANKS, uniform(1.0, UNITS)).sent
+    assert busiest == pytest.approx(float(counted(plan).total.sent.mean()), rel=0.03)
+
+
+def test_a_share_is_taken_of_what_is_there() -> None:
+    plan = plan_of_shipped("topk_a2a", density=0.01)
+    thin, full = uniform(0.002, UNITS), uniform(0.5, UNITS)
+    assert contributed(plan, thin) is thin and contributed(plan, full).density == pytest.approx(0.01)
+    sets = contributed_sets(plan, drawn(GradientSpec(UNITS, 1, "f32", 0.5), RANKS))
+    owned = np.arange(UNITS) * RANKS // UNITS
+    parts = [np.bincount(owned[ids], minlength=RANKS) for ids in sets.held]
+    assert {int(count) for counts in parts for count in counts} == {50} and sets.size == RANKS
+
+
+def test_sums_that_are_selected_of_again() -> None:
+    """In two tiers: a node contributes 1 % of its sum, so owners have at most 2 %, of which they hand on 1 %."""
+    text = """
+    scheme moves {
+        communication: point_to_point aggregation: incremental partition: parallelism balance: imbalanced
+        push: coo pull: coo
+    }
+    scheme both { tier node(2): moves tier top: moves }"""
+    plan = lossy(plan_of(text, scheme="both"), None, Integers(8), None, select=(Top(0.01),))
+    of = ExpectedBytes(plan, RANKS, uniform(1.0, UNITS))
+    density = [
+        float(of.piece(phase, ranks)[0][0] / of.slots) for phase, ranks in zip(plan.phases, (1, 2, 4, 4), strict=True)
+    ]
+    assert density == pytest.approx([0.01, 0.01, 0.01, 0.01])
+    exact, expected = counted(plan).total.sent, predict(plan, RANKS, uniform(1.0, UNITS)).sent
+    assert float(exact.mean()) == pytest.approx(expected, rel=0.05)
+
+
+def test_what_is_estimated_is_said() -> None:
+    told = explain("ok_topk", ranks=RANKS, units=UNITS, width=1, density=1.0)
+    assert "bytes are estimated: which units are selected is drawn at random, " in told.text()
+    assert "  push: d is the density of top(0.01) by reused(32)" in told.text()
+    assert len(told.to_json()["estimated"]) == 2
+    assert "estimated" not in explain("one_bit", ranks=RANKS, units=UNITS, width=1, density=1.0).text()
+    assert told.busiest_bytes < 0.05 * told.figures.dense_ring_bytes

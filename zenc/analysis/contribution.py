@@ -1,0 +1,145 @@
+"""Contributions: what a plan packs of a gradient, and what its later selections leave, without knowing its values.
+
+    of units     of each rank the share that is selected, at random among what it holds: the count is known, not which
+    linear       another tensor, shorter and dense
+    later        of a sum the share of all slots that is selected, or all that it has, if that is less
+
+An ``above`` takes a share that only the values decide: here it takes all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from zenc.gradients.index_sets import Gradients, gradients
+from zenc.gradients.profile import Profile
+from zenc.gradients.profile_generators import uniform
+from zenc.plan.expressions import Ints
+from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
+from zenc.scheme.compression import Above, Linear, Selection, Sketch, TopOfParts
+from zenc.scheme.compression_words import selection_text, words_of
+from zenc.wire.codes import most_encoded_bytes
+from zenc.wire.partitioning import cut
+
+Floats = npt.NDArray[np.float64]
+
+
+def contributed(plan: Plan, of: Profile) -> Profile:
+    """The gradient that is packed where ``of`` is what ranks have."""
+    select = plan.of(PhaseKind.PUSH)[0].select
+    if any(isinstance(one, Linear) for one in select):
+        return uniform(1.0, linear_values(select, of.units, of.width), 1, of.dtype, name=of.name)
+    share = _share(select)
+    if share is None or share >= of.density:
+        return of
+    kept = share / of.density
+    return replace(of, ranges=tuple(tuple((p * kept, part) for p, part in classes) for classes in of.ranges))
+
+
+def contributed_sets(plan: Plan, of: Gradients, seed: int = 0) -> Gradients:
+    """The same of drawn or recorded gradients: of each rank's units as many as are selected, at random."""
+    select = plan.of(PhaseKind.PUSH)[0].select
+    if any(isinstance(one, Linear) for one in select):
+        values = linear_values(select, of.units, of.width)
+        return gradients(values, 1, of.dtype, [np.arange(values) for _ in of.held])
+    if not select or _share(select) is None:
+        return of
+    counts, groups = _counts(plan, of, select)
+    held = []
+    for rank, ids in enumerate(of.held):
+        keys = np.random.default_rng([seed, rank]).random(len(ids))
+        order = np.lexsort((keys, groups[ids]))
+        of_group = groups[ids[order]]
+        starts = np.searchsorted(of_group, of_group)
+        held.append(np.sort(ids[order[np.arange(len(ids)) - starts < counts[of_group]]]))
+    return gradients(of.units, of.width, of.dtype, held)
+
+
+def _counts(plan: Plan, of: Gradients, select: Sequence[Selection]) -> tuple[Ints, Ints]:
+    """Units that are selected of each group of units, and the group of each unit: parts, or all units together."""
+    if len(select) > 1 or not isinstance(select[0], TopOfParts) or plan.announces:
+        count = min(of.units, sum(_count(one, of.units) or 0 for one in select))
+        return np.array([count]), np.zeros(of.units, dtype=np.int64)
+    by = cut(plan.mapping, of.units, of.width, plan.parts(of.size))
+    return np.array([_count(select[0], size) or 0 for size in by.sizes.tolist()]), np.asarray(by.part, dtype=np.int64)
+
+
+def linear_values(select: Sequence[Selection], units: int, width: int) -> int:
+    """The values of the dense tensor that linear selections make of ``units`` of ``width`` values."""
+    return sum(
+        one.rows * max(1, round(one.share * units * width / one.rows))
+        if isinstance(one, Sketch)
+        else (_count(one, units) or 0) * width
+        for one in select
+    )
+
+
+def selected_later(plan: Plan, phase: Phase, size: int, contributors: int, density: Floats) -> Floats:
+    """The density [n] of pieces of ``phase`` with so many contributors, which is ``density`` if no sum is selected of.
+
+    Sums of several pieces that were selected of are taken as independent.
+    """
+    for group, share in _later_shares(plan, phase, size):
+        groups = max(1.0, contributors / group)
+        one = np.minimum(1 - (1 - density) ** (1 / groups), share)
+        density = np.asarray(np.minimum(density, 1 - (1 - one) ** groups))
+    return density
+
+
+def _later_shares(plan: Plan, phase: Phase, size: int) -> Iterator[tuple[int, float]]:
+    """The selections of sums up to ``phase``, in their order: contributors of what is selected of, and the share."""
+    members, (first, *later) = plan.counts(size), plan.of(*VALUE_KINDS)
+    for each in later if phase != first else ():
+        share = _share(each.select)
+        if share is not None:
+            yield size if each.kind is PhaseKind.PULL else prod(members[: each.tier.depth]), share
+        if each == phase:
+            return
+
+
+def guesses(plan: Plan) -> list[str]:
+    """What of the bytes of ``plan`` is estimated, in words; nothing of a plan whose bytes follow from its gradients."""
+    found = []
+    first, *later = [phase.select for phase in plan.of(*VALUE_KINDS)]
+    if any(not isinstance(one, Linear) for one in first):
+        found.append("which units are selected is drawn at random")
+    if any(isinstance(one, Above) for select in (first, *later) for one in select):
+        found.append("all units count as above the threshold")
+    if any(later):
+        found.append("what is selected of sums is taken as independent")
+    if any(phase.code is not None and getattr(phase.code, "coder", "none") != "none" for phase in plan.phases):
+        found.append("what the range coder saves is left out")
+    return found
+
+
+def weights(plan: Plan) -> list[str]:
+    """What volumes of values mean that are selected or encoded, in words: of the density d, and of float32 values."""
+    found = []
+    for phase in plan.of(*VALUE_KINDS):
+        if phase.select:
+            found.append(f"{phase.name}: d is the density of {selection_text(phase.select)}")
+        if phase.code is not None:
+            share = most_encoded_bytes(phase.code, _MANY) / (4 * _MANY)
+            found.append(f"{phase.name}: values as {words_of(phase.code)} weigh {share:.3g} times what float32 does")
+    return found
+
+
+_MANY = 1 << 20
+"""Values so many that the scales of blocks are all there."""
+
+
+def _share(select: Sequence[Selection]) -> float | None:
+    """Selected units for each unit of the tensor; None where all are, or the values decide."""
+    shares = [getattr(one, "density", None) for one in select]
+    return None if not select or None in shares else min(1.0, sum(share for share in shares if share is not None))
+
+
+def _count(selection: Selection, units: int) -> int | None:
+    """The units that ``selection`` takes; at least one."""
+    density = getattr(selection, "density", None)
+    return None if density is None else min(units, max(1, round(density * units)))
