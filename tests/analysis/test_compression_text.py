@@ -70,3 +70,12 @@ def test_drawings_say_it() -> None:
     plan = plan_of_shipped("one_bit", 4)
     drawn = draw(plan, steps_of(plan, 4)).description
     assert "The push travels as sign(2048). The pull travels as sign(2048)." in drawn
+
+
+def test_steps_say_what_is_selected_before_them_and_how_values_travel() -> None:
+    for name, told in (("one_bit", ["as sign(2048)", "as sign(2048)"]), ("ok_topk", ["select top(0.01)"])):
+        plan = plan_of_shipped(name, 4)
+        picture = draw(plan, steps_of(plan, 4))
+        seen = [text.words for texts in (picture.texts, *(band.texts for band in picture.bands)) for text in texts]
+        assert [text for text in seen if text in told] == told
+        assert any(text.startswith("What that loses is added to the next gradient") for text in seen)

@@ -8,7 +8,7 @@ from operator import mul
 
 import numpy as np
 
-from zenc.analysis.compression_text import described
+from zenc.analysis.compression_text import described, sentences
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.draw.arrows import LABELS, NODE_HEIGHT, PAD, Grid, Painter
 from zenc.draw.matrix import Flows, draw_matrix, flows_of
@@ -21,6 +21,7 @@ from zenc.format_units import seconds_text
 from zenc.gradients.spec import GradientSpec
 from zenc.plan.ir import Plan
 from zenc.plurals import count
+from zenc.scheme.compression_words import selection_text, words_of
 from zenc.topology.model import Topology
 
 LEAST_WIDTH = 560.0
@@ -29,7 +30,7 @@ _SENDER = "have the colour of the sender"
 
 def draw(plan: Plan, steps: Steps) -> SchedulePicture:
     """The drawing of ``steps``, which are those of ``plan``."""
-    return _SchemeSheet(plan.scheme, described(plan), steps.title(plan), plan, steps).picture()
+    return _SchemeSheet(plan.scheme, plan.doc, steps.title(plan), plan, steps).picture()
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class _SchemeSheet(Sheet):
             round(self.y + MARGIN),
             self.id,
             self.title,
-            f"{self.doc} {self.shown.facts}. Ranks are columns, time runs down. {steps}".strip(),
+            f"{described(self.plan)} {self.shown.facts}. Ranks are columns, time runs down. {steps}".strip(),
             tuple(self.texts),
             lifelines if self.shown.steps else (),
             tuple(self.rules),
@@ -103,7 +104,10 @@ class _SchemeSheet(Sheet):
         texts = (
             Text(MARGIN, middle, f"{kind} {step.number}", "step"),
             Text(MARGIN, middle + 15, moves, "quiet"),
-            *([Text(MARGIN, middle + 29, cut(f"tier {tier}", 18), "quiet")] if tier else []),
+            *[
+                Text(MARGIN, middle + 29 + 14 * line, cut(told, 18), "quiet")
+                for line, told in enumerate([*([f"tier {tier}"] if tier else []), *_code(step)])
+            ],
         )
         title = f"{step.phase}, step {step.number}: {moves}"
         self.bands.append(Band(step.phase, step.number, title, texts, labels, arrows))
@@ -112,7 +116,11 @@ class _SchemeSheet(Sheet):
         self.last = step.after
 
     def _begin(self, grid: Grid, painter: Painter, step: DrawnStep) -> None:
-        """A phase, or a part of one, begins: what is held then, if it is not what was shown last."""
+        """A phase, or a part of one, begins: what is held then, if it is not what was shown last, and is selected."""
+        if step.plan_phase.select and step.number == 1:
+            below = 12.0 * bool(self.bands) + NODE_HEIGHT / 2 + 4 if step.before is not self.last else 1.0
+            of = cut(f"select {selection_text(step.plan_phase.select)}", 20)
+            self.texts.append(Text(MARGIN, self.y + below, of, "quiet"))
         if step.before is not self.last:
             self.y += 12 if self.bands else 0
             self._row(grid, painter, step, step.before, "before")
@@ -163,9 +171,17 @@ class _SchemeSheet(Sheet):
         last = x + pitch * grid.bars + 8
         self.texts.append(Text(last, self.y, f"0 to {grid.bars - 1}" if grid.bars > 1 else "0", "quiet"))
         self.paragraph(18, bars, "quiet", 11, width)
+        for sentence in sentences(self.plan):
+            self.paragraph(16, f"{sentence[0].upper()}{sentence[1:]}.", "quiet", 11, width)
         if self.shown.topology:
             most = f"up to {seconds_text(self.shown.limit)}"
             self.scale(24, "load", most, f"Arrows: {self.shown.scale}", width)
+
+
+def _code(step: DrawnStep) -> list[str]:
+    """How the values of its messages travel, if they are encoded."""
+    code = step.plan_phase.code
+    return [f"as {words_of(code)}"] if code else []
 
 
 def _told(step: DrawnStep, have: Holdings, rank: int, when: str) -> str:
