@@ -158,3 +158,11 @@ def test_a_rank_that_is_alone_loses_nothing() -> None:
     given = torch.randn(500)
     assert torch.equal(alone.all_reduce(given.clone(), name="w"), given)
     assert not alone.residual("w").any()
+
+
+@pytest.mark.parametrize("feedback", ["residual", "none"])
+def test_tensors_with_gaps_are_summed_in_place(feedback: str) -> None:
+    ranks = collectives(compiled(coded("bf16", "owners", feedback=feedback), 2), 2)
+    given = [torch.ones(8, 6).t().requires_grad_(), torch.ones(8, 12)[:, ::2].t()]
+    found = run_all(ranks, given, "mean", name="w")
+    assert all(one is other and torch.equal(one, torch.ones(6, 8)) for one, other in zip(found, given, strict=True))

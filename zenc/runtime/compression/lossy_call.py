@@ -201,13 +201,13 @@ class LossyCall:
 def begun(
     scheme: LossyScheme, store: ResidualStore, pieces: Pieces, op: Operation, layout: Layout, gradient: torch.Tensor
 ) -> LossyCall:
-    """The call over ``gradient``, contiguous, of any shape, with what is kept of the calls before."""
+    """The call over ``gradient`` of any shape, contiguous if it contributes, with what is kept of earlier calls."""
     state, size = store.state_of(pieces, gradient.device), scheme.communicator.size
     steps = store.steps(pieces)
     losses = CallLosses(
         _salt(op, pieces, steps), min(steps), scheme.communicator.rank, scheme.plan.warmup, None, size == 1
     )
-    units = gradient if gradient.is_sparse else gradient.view(layout.units, layout.width)
+    units = gradient.view(layout.units, layout.width) if scheme.contributes else gradient
     selections = warmed(scheme.selections, scheme.plan.warmup, losses.step) if size > 1 else ()
     return LossyCall(scheme, pieces, op, layout, units, state, losses, selections)
 

@@ -150,7 +150,7 @@ class LossyCollective(Collective):
         self.communicator.ensure_healthy()
         if not tensor.numel():
             return tensor.coalesce() if tensor.is_sparse else tensor
-        gradient = tensor.detach() if tensor.is_sparse else tensor.detach().contiguous()
+        gradient = tensor.detach().contiguous() if self._scheme.contributes else tensor.detach()
         try:
             call = begun(self._scheme, self._store, pieces, op, prepared.layout, gradient)
             carrier, contributed = call.contribute() if self._scheme.contributes else (gradient, None)
@@ -164,12 +164,15 @@ class LossyCollective(Collective):
         result, counted = prepared.run(carrier, number, call.losses)
         self._store.count(pieces)
         if contributed is None:
-            return self._divided(result, op, counted, work)
+            total = self._divided(result, op, counted, work)
+            return total if tensor.is_sparse else tensor
         call.finish(result)
         if counted is not None:
             counted.loss = call.report(contributed, counted)
             self._stats = work.counted = counted
-        return tensor if tensor.is_contiguous() else tensor.detach().copy_(gradient)
+        if not tensor.is_contiguous():
+            tensor.detach().copy_(gradient)
+        return tensor
 
     def _divided(self, result: torch.Tensor, op: Operation, counted: CallStats | None, work: Work) -> torch.Tensor:
         """The result of a call of which nothing is kept."""
