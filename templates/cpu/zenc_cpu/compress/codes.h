@@ -11,25 +11,33 @@
 
 namespace zenc {
 
-// Sums of a block, in lanes.
+// The sums of a block that a code wants, in lanes.
+template <class Code>
 class LaneSums {
 public:
-    template <class Term>
-    void add(const float* values, u64 n, Term term) {
+    void add(const float* values, u64 n) {
         u64 i = 0;
-        for (; i + 32 <= n; i += 32)
-            for (u64 lane = 0; lane < 32; ++lane) lanes_[lane] += term(values[i + lane]);
-        for (u64 lane = 0; i < n; ++i, ++lane) lanes_[lane] += term(values[i]);
+        for (; i + SUM_LANES <= n; i += SUM_LANES)
+            for (u64 lane = 0; lane < SUM_LANES; ++lane) add_to(lane, values[i + lane]);
+        for (u64 lane = 0; i < n; ++i, ++lane) add_to(lane, values[i]);
     }
 
-    double sum() {
-        for (u64 half = 16; half != 0; half /= 2)
-            for (u64 lane = 0; lane < half; ++lane) lanes_[lane] += lanes_[lane + half];
-        return lanes_[0];
+    void write(double* sums) {
+        for (int which = 0; which < Code::SUMS; ++which) {
+            double* const lanes = lanes_[which];
+            for (u64 half = SUM_LANES / 2; half != 0; half /= 2)
+                for (u64 lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+            sums[which] = lanes[0];
+        }
     }
 
 private:
-    double lanes_[32] = {};
+    void add_to(u64 lane, float value) {
+        lanes_[0][lane] += Code::term(0, value);
+        if constexpr (Code::SUMS == 2) lanes_[1][lane] += Code::term(1, value);
+    }
+
+    double lanes_[2][SUM_LANES] = {};
 };
 
 // visit(values, n) for a block's values as float32, in pieces whose lengths are multiples of 32 but the last.
@@ -57,20 +65,15 @@ inline u32 greatest_of_block(const T* values, u64 n) {
     return greatest;
 }
 
-template <class T, class Term>
-inline double sum_of_block(const T* values, u64 n, Term term) {
-    LaneSums sums;
-    in_pieces(values, n, [&](const float* piece, u64 length) { sums.add(piece, length, term); });
-    return sums.sum();
-}
-
 template <class Code, class T>
 inline void scale_block(const Code& code, const T* values, u64 n, float* out) {
     BlockFacts facts{n, 0, 0, {0, 0}};
     if (Code::GREATEST) facts.greatest = greatest_of_block(values, n);
-    for (int sum = 0; sum < Code::SUMS; ++sum)
-        facts.sums[sum] = sum == 0 ? sum_of_block(values, n, [](float x) { return Code::term(0, x); })
-                                   : sum_of_block(values, n, [](float x) { return Code::term(1, x); });
+    if (Code::SUMS) {
+        LaneSums<Code> sums;
+        in_pieces(values, n, [&](const float* piece, u64 length) { sums.add(piece, length); });
+        sums.write(facts.sums);
+    }
     if (Code::NEGATIVE)
         in_pieces(values, n, [&](const float* piece, u64 length) {
             u32 found = 0;
