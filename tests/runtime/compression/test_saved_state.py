@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import zenc
-from tests.runtime.compression.test_conservation import compiled, gradients, scheme
+from tests.runtime.compression.test_conservation import CUTS, compiled, gradients, scheme
 from tests.runtime.jobs import bits, load
 from tests.support.local import collectives, run_all
 from tests.support.ranks import Ranks, RanksFailed
@@ -193,3 +193,20 @@ def test_real_ranks_hold_the_same_bits(four: Ranks) -> None:
         assert len({of_rank[place][0] for of_rank in found}) == 1, name
         lossless = name == "oscar_hw"  # for which small integers are what it has 8 bits for
         assert all((of_rank[place][1]["residual_norm"] == 0) == lossless for of_rank in found), name
+
+
+def refused(group: dist.ProcessGroup) -> list[str]:
+    """The ids of what zenc.load raises."""
+    found = []
+    lossy, other = scheme("top(0.1)"), scheme("top(0.1)", CUTS[1]).replace("scheme lossy", "scheme other")
+    choice = f"scheme chosen {{ choose from [lossy, other] }} {lossy} {other}"
+    for text, options in ((lossy, {"capacity": 0.5}), (choice, {})):
+        artifact = zenc.compile_text(text, ranks=group.size(), scheme="chosen" if "chosen" in text else None)
+        with pytest.raises(ZencError) as raised:
+            zenc.load(artifact, group, deadline=20.0, **options)
+        found.append(raised.value.diagnostics[0].id)
+    return found
+
+
+def test_loading_refuses_what_would_lose_silently(two: Ranks) -> None:
+    assert two.run(f"{__name__}:refused") == [["no-capacity-mode", "no-compression"]] * 2
