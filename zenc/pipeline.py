@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from zenc.analysis.contribution import packed_tensor
 from zenc.analysis.expected_bytes import expected_bytes
 from zenc.analysis.explanation import Explanation
 from zenc.analysis.explanation import explain as explain_plan
@@ -337,14 +338,15 @@ def shown_programs(
     schemes: Schemes, request: Request, rank: int, tensor: tuple[int, int, str]
 ) -> dict[str, ShownProgram]:
     """Scheme -> Plan -> RankProgram of ``rank``, by name, for a ``tensor`` of (units, width, dtype)."""
-    units, width, dtype = tensor
+    dtype = tensor[2]
     shown = {}
     for name, scheme in schemes.able(USUAL_RANKS if request.size is None else request.size).schemes.items():
         size = request.usual_size(lower_one(scheme))
         ensure([(rank >= size, f"there is no rank {rank} among {size}"), *unsound_tensor(*tensor)])
         plan = lower_one(scheme, size)
+        units, width = packed_tensor(plan, *tensor[:2])
         slots = part_sizes(plan.mapping, units, width, plan.parts(size))
-        shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width * DTYPE_BYTES[dtype])
+        shown[name] = ShownProgram(name, lower_rank(plan, size, rank), tuple(slots), width, DTYPE_BYTES[dtype])
     return shown
 
 

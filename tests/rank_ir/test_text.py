@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.api import rank_programs
 from zenc.errors import ZencError
 from zenc.plan.requirements import allowed
 from zenc.rank_ir.ir import used_by
@@ -17,7 +18,7 @@ from zenc.rank_ir.text import ShownProgram
 def shown(name: str, size: int, rank: int = 1, units: int = 4000) -> ShownProgram:
     plan = plan_of_shipped(name)
     parts = plan.parts(size)
-    return ShownProgram(name, lower(plan, size, rank), (units // parts,) * parts, 256)
+    return ShownProgram(name, lower(plan, size, rank), (units // parts,) * parts, 64, 4)
 
 
 @pytest.mark.parametrize("name", ["balanced", "holders", "dense_ring"])
@@ -52,9 +53,18 @@ def test_bytes_are_known_where_segments_are_full():
     assert sends == [[256_064] * 3, [256_064] * 3, [None] * 3, [None] * 3]
 
 
-def test_the_api_shows_every_candidate_of_a_choice():
-    from zenc.api import rank_programs
+def test_bytes_of_codes_are_known_and_losses_shown():
+    """1000 rows of 64 values: a bit each, and 4 bytes for each block of 2048."""
+    of = shown("one_bit", 4)
+    sends = {message["bytes"] for phase in of.to_json()["phases"] for each in phase["statements"]
+             for message in each.get("sends", ())}  # fmt: skip
+    assert sends == {48 + 16 + 8000 + 128}
+    assert of.text().count("as sign(2048)    # keeps what is lost") == 4
+    short = rank_programs("sketch_sgd", 4, 2, units=1000)["sketch_sgd"]
+    assert sum(short.slots) * short.width == 3_200 == 0.05 * 64_000 and "  select     sketch(" in short.text()
 
+
+def test_the_api_shows_every_candidate_of_a_choice():
     assert list(rank_programs("balanced", 4, 2)) == ["balanced"]
     several = rank_programs("auto", 4, 2)
     assert len(several) > 1 and all(each.program.rank == 2 for each in several.values())

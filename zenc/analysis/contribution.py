@@ -29,11 +29,19 @@ from zenc.wire.partitioning import cut
 Floats = npt.NDArray[np.float64]
 
 
+def packed_tensor(plan: Plan, units: int, width: int) -> tuple[int, int]:
+    """Units and width of the tensor that is packed: those of the gradient, or of what linear selections make of it."""
+    select = plan.of(PhaseKind.PUSH)[0].select
+    if not any(isinstance(one, Linear) for one in select):
+        return units, width
+    return linear_values(select, units, width), 1
+
+
 def contributed(plan: Plan, of: Profile) -> Profile:
     """The gradient that is packed where ``of`` is what ranks have."""
     select = plan.of(PhaseKind.PUSH)[0].select
     if any(isinstance(one, Linear) for one in select):
-        return uniform(1.0, linear_values(select, of.units, of.width), 1, of.dtype, name=of.name)
+        return uniform(1.0, *packed_tensor(plan, of.units, of.width), of.dtype, name=of.name)
     share = _share(select)
     if share is None or share >= of.density:
         return of
@@ -45,8 +53,8 @@ def contributed_sets(plan: Plan, of: Gradients, seed: int = 0) -> Gradients:
     """The same of drawn or recorded gradients: of each rank's units as many as are selected, at random."""
     select = plan.of(PhaseKind.PUSH)[0].select
     if any(isinstance(one, Linear) for one in select):
-        values = linear_values(select, of.units, of.width)
-        return gradients(values, 1, of.dtype, [np.arange(values) for _ in of.held])
+        values, width = packed_tensor(plan, of.units, of.width)
+        return gradients(values, width, of.dtype, [np.arange(values) for _ in of.held])
     if not select or _share(select) is None:
         return of
     counts, groups = _counts(plan, of, select)

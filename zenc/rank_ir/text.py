@@ -26,6 +26,7 @@ from zenc.rank_ir.ir import (
     used_by,
 )
 from zenc.scheme.compression_words import selection_text, words_of
+from zenc.wire.codes import encoded_bytes, is_static
 from zenc.wire.formats import padded
 from zenc.wire.structs import MESSAGE_HEADER_BYTES, SEGMENT_HEADER_BYTES
 
@@ -35,12 +36,13 @@ OPERATION = 10
 
 @dataclass(frozen=True, slots=True)
 class ShownProgram:
-    """A ``program`` of ``scheme`` among ``slots`` [parts] of each part, with units of ``unit_bytes``."""
+    """A ``program`` of ``scheme`` among ``slots`` [parts] of each part, with units of ``width`` values."""
 
     scheme: str
     program: RankProgram
     slots: tuple[int, ...]
-    unit_bytes: int
+    width: int
+    value_bytes: int
 
     def text(self) -> str:
         """Phases as headings, and a line for each statement."""
@@ -98,12 +100,16 @@ class ShownProgram:
                 yield f"{size_text(sum(each or 0 for each in known))} {way}"
 
     def _message_bytes(self, message: Message) -> int | None:
-        """With headers, where it is known before a call: of segments that are full."""
+        """With headers, where it is known before a call: of segments that are full, in codes of static size."""
         specs = [self.program.segments[segment] for segment in message.segments]
-        if not all(spec.full and spec.code is None for spec in specs):
+        if not all(spec.full and (spec.code is None or is_static(spec.code)) for spec in specs):
             return None
-        bodies = [padded(self.slots[spec.part] * self.unit_bytes) for spec in specs]
+        bodies = [padded(self._value_bytes(spec)) for spec in specs]
         return MESSAGE_HEADER_BYTES + SEGMENT_HEADER_BYTES * len(bodies) + sum(bodies)
+
+    def _value_bytes(self, spec: SegmentSpec) -> int:
+        values = self.slots[spec.part] * self.width
+        return encoded_bytes(spec.code, values, len(spec.ranks)) if spec.code else values * self.value_bytes
 
     def _phase_json(self, phase: RankPhase) -> dict[str, Any]:
         return {
