@@ -76,7 +76,7 @@ void GraphExec::post(size_t number) {
     Stream& chain = *chains_[chain_of_[number]];
     for (const size_t earlier : node.after)
         if (chain_of_[earlier] != chain_of_[number]) done_[earlier].hold(&chain);
-    chain.push(node.post());
+    chain.push(node.post(&chain));
     if (waited_for_[number]) done_[number].record(&chain);
 }
 

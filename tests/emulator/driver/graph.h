@@ -13,7 +13,7 @@ namespace emulator {
 using Work = std::function<void()>;
 
 // Gives the work of one run, at the time at which that is put on a stream.
-using Post = std::function<Work()>;
+using Post = std::function<Work(Stream*)>;  // for the stream that it is put on
 
 // Numbers of nodes.
 using Nodes = std::vector<size_t>;

@@ -1,6 +1,7 @@
 #include "driver/stream.h"
 
 #include <chrono>
+#include <utility>
 
 #include "engine/sanitizers.h"
 #include "engine/settings.h"
@@ -51,6 +52,24 @@ void Stream::wait() {
     acquire(&done_);
 }
 
+Groups Stream::put(u64 group) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    return std::exchange(groups_, {group});
+}
+
+void Stream::put_behind(const Groups& groups) {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    groups_.insert(groups.begin(), groups.end());
+}
+
+Groups Stream::groups() {
+    Unseen unseen;
+    const std::lock_guard lock(mutex_);
+    return groups_;
+}
+
 void Stream::serve() {
     for (;;) {
         Item* item;
@@ -85,6 +104,7 @@ void Event::record(Stream* stream) {
         Unseen unseen;
         const std::lock_guard lock(state_->mutex);
         record = ++state_->recorded;
+        groups_ = stream ? stream->groups() : Groups();
     }
     push(stream, [state = state_, record] { state->finish(record); });
 }
@@ -104,6 +124,11 @@ void Event::wait() {
 }
 
 void Event::hold(Stream* stream) {
+    if (stream) {
+        Unseen unseen;
+        const std::lock_guard lock(state_->mutex);
+        stream->put_behind(groups_);
+    }
     push(stream, [state = state_, record = state_->newest()] { state->wait_for(record); });
 }
 

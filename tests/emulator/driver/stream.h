@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -16,6 +17,9 @@
 namespace emulator {
 
 struct Capture;
+
+// Numbers of groups of NCCL that streams and events come behind: what is put on a stream next waits for them.
+using Groups = std::set<u64>;
 
 class Stream {
 public:
@@ -27,6 +31,12 @@ public:
     void push(std::function<void()> work);
     bool idle();
     void wait();
+
+    // Has what comes next wait for this group, or for what an event comes behind. Returns what it waited for
+    // before.
+    Groups put(u64 group);
+    void put_behind(const Groups& groups);
+    Groups groups();
 
     const int device;
     const bool waits_for_null;  // and that one for it
@@ -43,6 +53,7 @@ private:
     std::condition_variable changed_;
     std::deque<Item*> items_;
     bool busy_ = false, stopping_ = false;
+    Groups groups_;
     u64 delays_;
     char done_ = 0;  // the same of all work and wait()
     std::thread thread_;
@@ -86,6 +97,7 @@ private:
         void finish(u64 record);
     };
     std::atomic<u64> asked_{0};
+    Groups groups_;  // that it comes behind
     std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 

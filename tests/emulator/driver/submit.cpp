@@ -56,11 +56,11 @@ Result submit(Stream* stream, Post post, const void* series) {
         last = {node};
         return {node};
     };
-    return into_capture(stream, add, [&] { push(stream, post()); });
+    return into_capture(stream, add, [&] { push(stream, post(stream)); });
 }
 
 Result submit(Stream* stream, Work work) {
-    return submit(stream, [work = std::move(work)] { return work; }, nullptr);
+    return submit(stream, [work = std::move(work)](Stream*) { return work; }, nullptr);
 }
 
 Result submit(Stream* stream, GraphExec& exec) {

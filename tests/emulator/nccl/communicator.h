@@ -1,8 +1,10 @@
 // Communicators, as ranks hold them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "driver/context.h"
 #include "nccl/nccl.h"
@@ -16,9 +18,10 @@ public:
     std::shared_ptr<World> world;
     int rank;
     bool blocking;
-    bool settled = true;               // false: what was called last must first be asked for
-    std::string message;               // that a caller was shown
-    std::shared_ptr<const char> held;  // by graphs too, with each of its groups
+    bool settled = true;                     // false: what was called last must first be asked for
+    std::string message;                     // that a caller was shown
+    std::shared_ptr<const char> held;        // by graphs too, with each of its groups
+    std::atomic<std::thread::id> user = {};  // who has it in a group
 };
 
 extern Handles<Communicator> communicators;

@@ -31,6 +31,7 @@ struct Reduction {
 struct Group {
     int rank = 0;
     u64 number = 0;  // of the rank's groups
+    u64 ticket = 0;  // of the groups of all communicators
     std::vector<Transfer> transfers = {};
     std::vector<Reduction> reductions = {};  // which are done together
     bool reduced = false;

@@ -1,6 +1,8 @@
 // What is put on streams: sends, receives and reductions, in groups or alone.
 #include <cstdint>
+#include <cstdio>
 #include <map>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -34,10 +36,10 @@ int post(Communicator& communicator, Group posted_now, Stream* stream) {
     }
     communicator.settled = communicator.blocking;
     const auto begin = [world = communicator.world, posted_now, held = communicator.held,
-                        device = current_device()] {
+                        device = current_device()](Stream* stream) {
         begin_messages(device);
         auto group = std::make_shared<Group>(posted_now);
-        group->number = world->next_number(group->rank);
+        world->post(*group, stream);
         if (fault("dead", group->rank)) world->die(group->rank);
         return [world, group, device] {
             const Place place(device, *world, group->rank);
@@ -49,19 +51,36 @@ int post(Communicator& communicator, Group posted_now, Stream* stream) {
     return communicator.blocking ? NCCL_SUCCESS : NCCL_IN_PROGRESS;
 }
 
+// In the order in which communicators came first.
 int post_all() {
     int result = NCCL_SUCCESS;
     const std::vector<Posted> all = std::exchange(posted, {});
     std::map<Communicator*, Group> groups;
-    std::map<Communicator*, Stream*> streams;
+    std::vector<Posted> first;
     for (const Posted& one : all) {
+        if (!groups.count(one.communicator)) first.push_back(one);
         std::visit([&](const auto& work) { groups[one.communicator].add(work); }, one.work);
-        const auto [entry, first] = streams.emplace(one.communicator, one.stream);
-        if (!first && entry->second != one.stream) return NCCL_INVALID_USAGE;
+        for (const Posted& other : first)
+            if (other.communicator == one.communicator && other.stream != one.stream)
+                return NCCL_INVALID_USAGE;
     }
-    for (auto& [communicator, group] : groups)
-        if (const int one = post(*communicator, std::move(group), streams[communicator])) result = one;
+    for (const Posted& one : first)
+        if (const int code = post(*one.communicator, std::move(groups[one.communicator]), one.stream))
+            result = code;
+    for (const Posted& one : first)  // unless it was aborted meanwhile
+        if (communicators.has(one.communicator)) one.communicator->user = std::thread::id();
     return result;
+}
+
+// Whether no other thread has the communicator in a group that it has not ended: NCCL's communicators are of
+// one thread at a time.
+bool take(Communicator& communicator) {
+    std::thread::id nobody;
+    const std::thread::id own = std::this_thread::get_id();
+    if (communicator.user.compare_exchange_strong(nobody, own) || nobody == own) return true;
+    std::fprintf(stderr, "emulator: NCCL on rank %d: two threads use a communicator at once\n",
+                 communicator.rank);
+    return false;
 }
 
 bool fits(const Communicator& communicator, const Transfer& transfer) {
@@ -85,6 +104,7 @@ int add(const char* function, Communicator* communicator, Stream* stream, const 
     if (work.type < 0 || work.type >= TYPES || !communicator->settled) return NCCL_INVALID_ARGUMENT;
     if (!fits(*communicator, work)) return NCCL_INVALID_ARGUMENT;
     if (const int error = communicator->world->error(communicator->rank)) return error;
+    if (!take(*communicator)) return NCCL_INVALID_USAGE;
     posted.push_back({communicator, stream, work});
     return depth ? NCCL_SUCCESS : post_all();
 }

@@ -1,8 +1,12 @@
 #include "nccl/world.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
+#include <set>
+#include <utility>
 
 #include "engine/errors.h"
 #include "engine/sanitizers.h"
@@ -25,7 +29,16 @@ bool needs(const Group& group, int rank) {
 
 }  // namespace
 
-World::World(int size) : size_(size), ranks_(static_cast<size_t>(size)) {}
+std::mutex World::mutex_;
+World::Tickets World::posted_;
+
+World::World(int size)
+    : size_(size),
+      number_([] {
+          static std::atomic<int> count{0};
+          return count++;
+      }()),
+      ranks_(static_cast<size_t>(size)) {}
 
 int World::join(int rank, int size) {
     Unseen unseen;
@@ -59,10 +72,17 @@ bool World::wait_until_aborted(int rank) {
     return changed_.wait_for(lock, patience(), [&] { return ranks_[rank].aborted; });
 }
 
-u64 World::next_number(int rank) {
+void World::post(Group& group, Stream* stream) {
+    static u64 tickets = 0;
     Unseen unseen;
     const std::lock_guard lock(mutex_);
-    return ranks_[rank].begun++;
+    Rank& rank = ranks_[group.rank];
+    group.number = rank.begun++;
+    group.ticket = ++tickets;
+    Groups after = stream ? stream->put(group.ticket) : Groups();
+    after.insert(std::exchange(rank.newest, group.ticket));
+    posted_[group.ticket] = {this, group.rank, group.number, std::move(after)};
+    find_deadlock();
 }
 
 void World::run(Group& group) {
@@ -87,6 +107,7 @@ void World::run(Group& group) {
             time_out(group);
         rank.group = nullptr;
         rank.ended++;
+        posted_.erase(group.ticket);
         changed_.notify_all();
     }
     acquire(&group.after);
@@ -101,15 +122,15 @@ void World::meet(Group& group) {
         if (!match) continue;
         if (match->count != own.count || match->type != own.type) {
             const std::string why = described(own, group.rank) + ", but " + described(*match, own.peer);
-            fail(*other, NCCL_INVALID_ARGUMENT, why);
-            return fail(group, NCCL_INVALID_ARGUMENT, why);
+            fail(own.peer, NCCL_INVALID_ARGUMENT, why);
+            return fail(group.rank, NCCL_INVALID_ARGUMENT, why);
         }
         own.sends ? exchange(group, own, *other, *match) : exchange(*other, *match, group, own);
     }
     if (group.waits_to_reduce()) meet_to_reduce();
     for (int rank = 0; rank < size_; rank++)
         if (ranks_[rank].aborted && !ranks_[rank].dead && needs(group, rank))
-            fail(group, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
+            fail(group.rank, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
 }
 
 // When all ranks have come with a reduction.
@@ -120,7 +141,7 @@ void World::meet_to_reduce() {
     if (groups.size() < ranks_.size()) return;
     const std::string why = disagreement(groups);
     if (why.empty()) return reduce(groups);
-    for (Group* group : groups) fail(*group, NCCL_INVALID_ARGUMENT, why);
+    for (Group* group : groups) fail(group->rank, NCCL_INVALID_ARGUMENT, why);
 }
 
 // Whether the group can't end before the rank has come with something else than what it is at.
@@ -146,39 +167,68 @@ void World::exchange(Group& a, Transfer& from, Group& b, Transfer& to) {
     from.done = to.done = true;
 }
 
-// Ranks that wait for each other in a circle: of all that wait, those are taken out who wait only for ranks
-// that may still come, until none is left to take out.
+Group* World::running(u64 ticket, const Posted& posted) {
+    Group* const group = ranks_[posted.rank].group;
+    return group && group->ticket == ticket ? group : nullptr;
+}
+
+bool World::may_be_stuck(u64 ticket, const Posted& posted) {
+    const Rank& rank = ranks_[posted.rank];
+    const Group* const group = running(ticket, posted);
+    return !rank.error && !rank.aborted && !rank.dead && !(group && group->done());
+}
+
+// Whether a group can't end before one of those that are stuck.
+bool World::waits(u64 ticket, const Posted& posted, const Tickets& stuck) {
+    const Group* const group = posted.world->running(ticket, posted);
+    for (const auto& [other, one] : stuck) {
+        if (!group && posted.after.count(other)) return true;
+        const bool is_next = one.world == posted.world && one.number == one.world->ranks_[one.rank].ended;
+        if (group && is_next && posted.world->waits_for(*group, one.rank)) return true;
+    }
+    return false;
+}
+
+// Groups that wait for each other in a circle: of all that wait, those are taken out who wait only for what
+// may still come, until none is left to take out.
 void World::find_deadlock() {
-    std::vector<char> stuck;
-    for (const Rank& rank : ranks_) stuck.push_back(rank.group && !rank.group->done() && !rank.error);
-    const auto waits = [&](const Group& group) {
-        for (int rank = 0; rank < size_; rank++)
-            if (stuck[rank] && waits_for(group, rank)) return true;
-        return false;
-    };
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int rank = 0; rank < size_; rank++)
-            if (stuck[rank] && !waits(*ranks_[rank].group)) stuck[rank] = false, changed = true;
+    Tickets stuck;
+    for (const auto& [ticket, posted] : posted_)
+        if (posted.world->may_be_stuck(ticket, posted)) stuck.emplace(ticket, posted);
+    for (size_t before = 0; before != stuck.size();) {
+        before = stuck.size();
+        for (auto one = stuck.begin(); one != stuck.end();)
+            one = waits(one->first, one->second, stuck) ? std::next(one) : stuck.erase(one);
+    }
+    std::map<std::pair<int, int>, std::string> first;  // of communicators and ranks
+    std::set<World*> worlds;
+    for (const auto& [ticket, posted] : stuck) {
+        worlds.insert(posted.world);
+        if (const Group* const group = posted.world->running(ticket, posted))
+            first[{posted.world->number_, posted.rank}] = described_first_left(*group);
     }
     std::string circle;
-    for (int rank = 0; rank < size_; rank++)
-        if (stuck[rank]) circle += (circle.empty() ? "" : "; ") + described_first_left(*ranks_[rank].group);
-    for (int rank = 0; rank < size_; rank++)
-        if (stuck[rank])
-            fail(*ranks_[rank].group, NCCL_INVALID_USAGE,
-                 "ranks wait for each other (is a group missing, or a peer wrong?): " + circle);
+    for (const auto& [at, what] : first)
+        circle += (circle.empty() ? "" : "; ") +
+                  (worlds.size() > 1 ? text("communicator %d, ", at.first) : std::string()) + what;
+    const char* const why = worlds.size() > 1 ? "communicators wait for each other (do all ranks post to "
+                                                "them in one order, where streams order them?): "
+                                              : "ranks wait for each other (is a group missing, or a peer "
+                                                "wrong?): ";
+    for (const auto& [ticket, posted] : stuck)
+        posted.world->fail(posted.rank, NCCL_INVALID_USAGE, why + circle);
+    for (World* world : worlds) world->changed_.notify_all();
 }
 
 void World::time_out(Group& group) {
-    fail(group, NCCL_SYSTEM_ERROR,
+    fail(group.rank, NCCL_SYSTEM_ERROR,
          described_first_left(group) + text(" has waited for %.1f s", settings().seconds));
 }
 
-void World::fail(Group& group, int error, const std::string& why) {
-    Rank& rank = ranks_[group.rank];
+void World::fail(int number, int error, const std::string& why) {
+    Rank& rank = ranks_[number];
     if (rank.error) return;
-    std::fprintf(stderr, "emulator: NCCL on rank %d: %s\n", group.rank, why.c_str());
+    std::fprintf(stderr, "emulator: NCCL on rank %d: %s\n", number, why.c_str());
     rank.error = error;
     rank.message = why;
 }
@@ -194,7 +244,7 @@ void World::abort(int rank) {
 void World::fail_waiting_for(int rank) {
     for (const Rank& other : ranks_)
         if (other.group && needs(*other.group, rank))
-            fail(*other.group, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
+            fail(other.group->rank, NCCL_REMOTE_ERROR, text("rank %d aborted", rank));
 }
 
 void World::die(int rank) {

@@ -1,15 +1,18 @@
 // The ranks of one communicator, all of them threads of this process, and how their messages meet.
 //
 // Strictly: no message is buffered. A group of sends and receives ends when all of them have met their other
-// sides, and a rank's next group begins when the one before it has ended.
+// sides, and a rank's next group begins when the one before it has ended. Groups of several communicators
+// wait for each other where streams or events put one behind the other.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "driver/stream.h"
 #include "nccl/group.h"
 
 namespace emulator {
@@ -26,8 +29,8 @@ public:
     // Whether it has aborted, after a long time in vain.
     bool wait_until_aborted(int rank);
 
-    // The place of the rank's next group.
-    u64 next_number(int rank);
+    // Gives the rank's next group its place, and another on the stream.
+    void post(Group& group, Stream* stream);
 
     // Posts the group after all earlier ones of its rank, and waits for its end.
     void run(Group& group);
@@ -49,6 +52,7 @@ private:
     struct Rank {
         bool joined = false, aborted = false, dead = false;
         u64 begun = 0, ended = 0;  // groups
+        u64 newest = 0;            // ticket of one
         Group* group = nullptr;    // that waits
         int error = 0;
         std::string message;  // of the first error
@@ -60,13 +64,28 @@ private:
     Transfer* partner(const Transfer& transfer, int rank);
     void meet_to_reduce();
     bool waits_for(const Group& group, int rank);
-    void find_deadlock();
     void fail_waiting_for(int rank);
-    void fail(Group& group, int error, const std::string& why);
+    void fail(int rank, int error, const std::string& why);
     void time_out(Group& group);
 
+    // Groups of all communicators that have not ended, by their tickets; each waits for others to end.
+    struct Posted {
+        World* world;
+        int rank;
+        u64 number;
+        Groups after;
+    };
+    using Tickets = std::map<u64, Posted>;
+
+    Group* running(u64 ticket, const Posted& posted);
+    bool may_be_stuck(u64 ticket, const Posted& posted);
+    static bool waits(u64 ticket, const Posted& posted, const Tickets& stuck);
+    static void find_deadlock();
+
     const int size_;
-    std::mutex mutex_;
+    const int number_;  // of communicators
+    static std::mutex mutex_;
+    static Tickets posted_;
     std::condition_variable changed_;
     std::vector<Rank> ranks_;
 };
