@@ -115,13 +115,13 @@ def _case(of: Programs, layout: Layout, tensors: list[torch.Tensor], op: str, sh
 
 
 def _hashed(plan: Plan, geometry: Geometry) -> list[bytes]:
-    """r1 and r2; seed and block; and the tables with the number of their words before them."""
+    """Seed and block; and the tables with the number of their words before them."""
     if isinstance(plan.mapping, Permutation):
-        return [_words([0, 0, plan.mapping.seed, geometry.block, 0])]
+        return [_words([plan.mapping.seed, geometry.block, 0])]
     if not isinstance(plan.mapping, HierarchicalHash) or geometry.tables is None:
-        return [_words([0, 0, 0, 0, 0])]
+        return [_words([0, 0, 0])]
     tables = bytes(memoryview(geometry.tables.keep))  # type: ignore[arg-type]
-    return [np.array([plan.mapping.r1, plan.mapping.r2]).tobytes(), _words([0, 0, len(tables) // 8]), tables]
+    return [_words([0, 0, len(tables) // 8]), tables]
 
 
 def _words(numbers: list[int]) -> bytes:

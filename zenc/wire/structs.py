@@ -97,8 +97,6 @@ CALL = {
         Field("u64", "seed", "of a permutation"),
         Field("i64", "block", "units that a permutation moves together; 0 if there is none"),
         Field("u64*", "tables", "of a hashed mapping, on the device; else null"),
-        Field("double", "r1", "of a hashed mapping, like r2: cells of the memory for each id; else 0"),
-        Field("double", "r2"),
         Field("const i64*", "part_slots", "[parts] in the caller's memory: slots of each part; none by holders"),
         Field("const i64*", "ids", "[n] on the device, any order, duplicates; null for a dense tensor"),
         Field("i64", "n"),

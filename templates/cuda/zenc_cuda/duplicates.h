@@ -13,14 +13,21 @@ namespace zenc {
 
 // Of few inputs one block does all of it at once.
 
+// Ranks of parts are slices of one array that begins at 0: so rows are counted over all parts.
+//
 // Reads 8 bytes of slots, one or two words of the bitmap and one of ranks an input; writes a key.
 template <class Mapping, class Key>
 ZENC_DEVICE void make_keys(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
                            i64 shift, Key* keys) {
-    const Places<Mapping> places{geometry, parts};
 #pragma unroll 2
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row())
-        keys[i] = static_cast<Key>(places.row_of(static_cast<u64>(slots[i])) << shift | i);
+    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
+        const u64 slot = static_cast<u64>(slots[i]), part = geometry.part_of(slot);
+        const u64 local = slot - geometry.first_slot(part);
+        const u64 *const bitmap = parts[part].bitmap, *const ranks = parts[part].ranks;
+        const u64 row =
+            set_below(bitmap, ranks, local / 64) + population(bitmap[local / 64] & low_mask(local % 64));
+        keys[i] = static_cast<Key>(row << shift | i);
+    }
 }
 
 static_assert(THREADS == DIGITS, "a thread a digit");
@@ -132,21 +139,10 @@ ZENC_DEVICE void row_starts(const Key* keys, i64 n, i64 shift, u64* starts, u64*
     }
 }
 
-// The number that all threads before this one have together.
-ZENC_DEVICE u32 sum_of_threads_before(u32 own) {
-    ZENC_SHARED(u32, sums, WARPS);
-    const u32 up_to = inclusive_in_warp(own);
-    if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
-    __syncthreads();
-    u32 before = up_to - own;
-    for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) before += sums[warp];
-    return before;
-}
-
 // to = from, stably sorted by the block by the digit from bit `shift` on.
 ZENC_DEVICE void sort_in_block(const u32* from, u64 n, i64 shift, u32* counts, u32* to) {
     const DigitTile<u32> counted(from, n, shift, counts);
-    const u32 before = sum_of_threads_before(sum_over_warps(counts));
+    const u32 before = static_cast<u32>(sum_of_threads_before(sum_over_warps(counts)));
     for (u32 warp = 0; warp < WARPS; ++warp) counts[warp * DIGITS + threadIdx.x] += before;
     __syncthreads();
     counted.for_each([&](u32 key, u32, u32 number) { to[number] = key; });
@@ -243,14 +239,6 @@ struct ColumnThreads {
     ZENC_DEVICE u32 in_block() const { return THREADS / size; }
 };
 
-// The address of a row whose first key is known.
-template <class T, class Mapping>
-ZENC_DEVICE T* row_address(const Places<Mapping>& places, const i64* slots, const SummedInputs<T>& inputs,
-                           u64 row, u64 first) {
-    const u64 slot = static_cast<u64>(slots[inputs.position(first)]);
-    return places.template address<T>(places.geometry.part_of(slot), row);
-}
-
 // The sum of n inputs in some columns, by the block: all threads load, and those of the first input add what
 // the others have loaded. The next inputs are under way meanwhile.
 template <class T>
@@ -296,16 +284,19 @@ template <class T, class Mapping>
 ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots,
                               const T* values, i64 divisor, const u64* sorted, i64 shift, const u64* starts,
                               const u64* distinct_, const u64* popular) {
-    const Places<Mapping> places{geometry, parts};
     const SummedInputs<T> inputs(sorted, shift, values, geometry.width, divisor);
-    for (u64 i = blockIdx.x; i < popular[0]; i += gridDim.x) {  // first, since these take longest
+    const auto row_at = [&](u64 key) {
+        const u64 slot = static_cast<u64>(slots[inputs.position(key)]);
+        return row_of_slot<T>(geometry, parts, slot, geometry.width * sizeof(T));
+    };
+    const u64 distinct = *distinct_;
+    for (u64 i = blockIdx.x; distinct != 0 && i < popular[0]; i += gridDim.x) {  // these take longest
         const u64 row = popular[1 + i];
-        T* const to = row_address(places, slots, inputs, row, starts[row]);
+        T* const to = row_at(starts[row]);
         for_each_range(inputs.width, [&](u64 column, u64 columns) {
             sum_by_block(inputs, starts[row], starts[row + 1] - starts[row], column, columns, to);
         });
     }
-    const u64 distinct = *distinct_;
     ZENC_SHARED(u64, keys, THREADS);
     ZENC_SHARED(u64, numbers, THREADS);
     ZENC_SHARED(T*, addresses, THREADS);
@@ -316,7 +307,7 @@ ZENC_DEVICE void place_summed(const Geometry<Mapping>& geometry, const Segment* 
         if (const u64 row = first + threadIdx.x; threadIdx.x < rows) {  // each thread finds one
             keys[threadIdx.x] = starts[row];
             numbers[threadIdx.x] = starts[row + 1] - starts[row];
-            addresses[threadIdx.x] = row_address(places, slots, inputs, row, starts[row]);
+            addresses[threadIdx.x] = row_at(starts[row]);
         }
         __syncthreads();
         for_each_range(inputs.width, [&](u64 column, u64 columns) {

@@ -23,16 +23,6 @@ ZENC_DEVICE void spread(const Segment* from, const Segment* to, i64 n, u64 row_b
     });
 }
 
-// The row of a unit in the segments of all parts, or null.
-template <class Mapping>
-ZENC_DEVICE const u8* address_of_unit(const Geometry<Mapping>& geometry, const Segment* segments, u64 unit,
-                                      u64 row_bytes) {
-    const u64 slot = geometry.slot_of(unit);
-    const u64 part = geometry.part_slots.quotient(slot);
-    const u64 local = slot - geometry.first_slot(part);
-    return address_of(segments[part], local / 64, static_cast<u32>(local % 64), row_bytes);
-}
-
 // Rows of one value: 32 runs a warp, each of which lies in one word of the bitmap of its part. If it `keeps`,
 // sectors of which no value is there are not written.
 template <class Bits, class Mapping>
@@ -90,7 +80,8 @@ ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* 
     for (u64 first = warp_of_row() * together; first < geometry.units; first += warps_of_row() * together) {
         const u64 rows = geometry.units - first < together ? geometry.units - first : together;
         const u8* source = nullptr;
-        if (lane() < rows) source = address_of_unit(geometry, segments, first + lane(), row_bytes);
+        if (lane() < rows)
+            source = row_of_slot<u8>(geometry, segments, geometry.slot_of(first + lane()), row_bytes);
         u8* const to = keeps && source == nullptr ? nullptr : out + (first + lane()) * row_bytes;
         copy_rows(source, static_cast<u32>(rows), row_bytes, to);
     }
@@ -122,7 +113,7 @@ ZENC_DEVICE void expand_found(const Geometry<Mapping>& geometry, const Segment* 
         if (batch.has_row()) {
             const u64 unit = 64 * batch.word + batch.bit;
             units[batch.first + lane()] = static_cast<i64>(unit);
-            source = address_of_unit(geometry, segments, unit, row_bytes);
+            source = row_of_slot<u8>(geometry, segments, geometry.slot_of(unit), row_bytes);
         }
         copy_rows(source, batch.rows, row_bytes, out + (batch.first + lane()) * row_bytes);
     }

@@ -9,17 +9,6 @@
 
 namespace zenc {
 
-// The sum of n over the threads of the block before this one. Threads meet before they call it again.
-ZENC_DEVICE u64 sum_of_threads_before(u64 n) {
-    ZENC_SHARED(u32, sums, WARPS);
-    const u32 mine = static_cast<u32>(n), up_to = inclusive_in_warp(mine);
-    if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
-    __syncthreads();
-    u32 sum = up_to - mine;
-    for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) sum += sums[warp];
-    return sum;
-}
-
 // A tile of all sets. Each thread has one word of it at most, `at`: lanes of a warp words that follow each
 // other, and all warps about as many.
 class SetTile {

@@ -12,37 +12,6 @@
 
 namespace zenc {
 
-// Places of rows: the row of a marked slot is at the rank of its bit.
-
-// The parts of a gradient, [parts], whose ranks are slices of one array that begins at 0: rows are counted
-// over all parts.
-template <class Mapping>
-struct Places {
-    const Geometry<Mapping>& geometry;
-    const Segment* parts;
-
-    // The row of a marked slot, over all parts.
-    ZENC_DEVICE u64 row_of(u64 slot) const {
-        const u64 part = geometry.part_of(slot);
-        const u64 local = slot - geometry.first_slot(part);
-        const u64* const bitmap = parts[part].bitmap;
-        return set_below(bitmap, parts[part].ranks, local / 64) +
-               population(bitmap[local / 64] & low_mask(local % 64));
-    }
-
-    // The address of such a row, which is that of a slot of `part`.
-    template <class T>
-    ZENC_DEVICE T* address(u64 part, u64 row) const {
-        return static_cast<T*>(parts[part].values) +
-               (row - below_first(parts[part].ranks[0])) * geometry.width;
-    }
-
-    template <class T>
-    ZENC_DEVICE T* address_of(u64 slot) const {
-        return address<T>(geometry.part_of(slot), row_of(slot));
-    }
-};
-
 // Marking: a bit for every occupied slot, from unit ids or from the values of a dense tensor. The bitmap of
 // all parts, which is one segment, is cleared before. Where there is `work` it is ranked, too.
 
@@ -53,29 +22,23 @@ ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
     if ((load_relaxed(word) & mask) == 0) atomicOr(word, mask);
 }
 
-// slots_out[i] = slot of ids[i], and visit(unit, slot). *status, which is 0 before, becomes the complement
-// of the smallest i whose id is out of range; its slot is 0.
-template <class Mapping, class Visit>
-ZENC_DEVICE void for_each_unit(const Geometry<Mapping>& geometry, const i64* ids, i64 n, i64* slots_out,
-                               u64* status, Visit visit) {
+// Sets the bits of the slots of n units, and slots_out[i] = slot of ids[i]. *status, which is 0 before,
+// becomes the complement of the smallest i whose id is out of range; its slot is 0.
+//
+// Reads 8 and writes 8 bytes a unit, and reads and sets a bit.
+template <class Mapping>
+ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i64 n, const Segment* marked,
+                            i64* slots_out, u64* status, u64* work) {
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
         const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
         const bool there = unit < geometry.units;
         const u64 slot = there ? geometry.slot_of(unit) : 0;
         slots_out[i] = static_cast<i64>(slot);
         if (there)
-            visit(unit, slot);
+            set_bit(marked->bitmap, geometry.bit_of(slot));
         else
             atomicMax(status, ~i);
     }
-}
-
-// Sets the bits of the slots of n units. Reads 8 and writes 8 bytes a unit, and reads and sets a bit.
-template <class Mapping>
-ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i64 n, const Segment* marked,
-                            i64* slots_out, u64* status, u64* work) {
-    for_each_unit(geometry, ids, n, slots_out, status,
-                  [&](u64, u64 slot) { set_bit(marked->bitmap, geometry.bit_of(slot)); });
     rank_by_last_block(*marked, work);
 }
 
@@ -166,13 +129,13 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, T* tensor, bool c
 template <class T, class Mapping>
 ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
                             const T* values, i64 divisor) {
-    const Places<Mapping> places{geometry, parts};
     const u64 width = geometry.width, all = static_cast<u64>(n);
     const u32 together = width * sizeof(T) >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < all; first += warps_of_row() * together) {
         const u32 rows = static_cast<u32>(all - first < together ? all - first : together);
         T* to = nullptr;
-        if (lane() < rows) to = places.template address_of<T>(static_cast<u64>(slots[first + lane()]));
+        if (lane() < rows)
+            to = row_of_slot<T>(geometry, parts, static_cast<u64>(slots[first + lane()]), width * sizeof(T));
         divide_rows(values + (first + lane()) * width, rows, width, divisor, to);
     }
 }

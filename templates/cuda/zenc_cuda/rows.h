@@ -1,6 +1,7 @@
 // Rows of segments, up to 32 at a time for a warp: where they are, and how they are moved.
 #pragma once
 
+#include "zenc/geometry.h"
 #include "zenc/launch.h"
 #include "zenc/values.h"
 #include "zenc_cuda/platform.h"
@@ -138,6 +139,14 @@ ZENC_DEVICE i64 row_of(const Segment& segment, u64 word, u32 bit) {
 ZENC_DEVICE const u8* address_of(const Segment& segment, u64 word, u32 bit, u64 row_bytes) {
     const i64 row = row_of(segment, word, bit);
     return row < 0 ? nullptr : static_cast<const u8*>(segment.values) + static_cast<u64>(row) * row_bytes;
+}
+
+// The row of a slot in the segments of all parts, or null.
+template <class T, class Mapping>
+ZENC_DEVICE T* row_of_slot(const Geometry<Mapping>& geometry, const Segment* parts, u64 slot, u64 row_bytes) {
+    const u64 part = geometry.part_of(slot), local = slot - geometry.first_slot(part);
+    const u8* const row = address_of(parts[part], local / 64, static_cast<u32>(local % 64), row_bytes);
+    return reinterpret_cast<T*>(const_cast<u8*>(row));
 }
 
 // Moving rows, by a warp: up to 32 at a time, of which lane k knows where row k comes from and goes to.

@@ -20,6 +20,17 @@ ZENC_DEVICE Sum inclusive_in_warp(Sum value) {
     return value;
 }
 
+// The sum of n over the threads of the block before this one. Threads meet before they call it again.
+ZENC_DEVICE u64 sum_of_threads_before(u64 n) {
+    ZENC_SHARED(u32, sums, WARPS);
+    const u32 mine = static_cast<u32>(n), up_to = inclusive_in_warp(mine);
+    if (lane() == WARP - 1) sums[threadIdx.x / WARP] = up_to;
+    __syncthreads();
+    u32 sum = up_to - mine;
+    for (u32 warp = 0; warp < threadIdx.x / WARP; ++warp) sum += sums[warp];
+    return sum;
+}
+
 // What a tile has published: its own sum, or that of all tiles up to it; in one word, so that no fence is
 // needed.
 enum TileState : u64 { NOTHING = 0, OWN = 1, ALL = 2 };

@@ -1,5 +1,5 @@
-// This rank's own gradient becomes the segments of all parts. First its bitmap and ranks, under hierarchical
-// hashing by way of a hash memory; then, when the host knows the counts, the values.
+// This rank's own gradient becomes the segments of all parts: first its bitmap and ranks; then, when the host
+// knows the counts, the values.
 #pragma once
 
 #include "zenc/hash.h"
@@ -10,24 +10,6 @@
 #include "zenc_host/segments.h"
 
 namespace zenc {
-
-static const Kernel COLLECT_UNITS("zenc_collect_units");
-static const Kernel MARK_COLLECTED("zenc_mark_collected");
-
-// Sets the bits of the call's ids in `marked`, which is cleared; slots [n], *status and work are those of
-// zenc_mark_units.
-inline void collect_units(Queue& queue, const Segment& marked, i64* slots, u64* status, u64* work) {
-    const Call& call = queue.call;
-    const u64 n = static_cast<u64>(call.n), rows = queue.partition.parts;
-    const HashRows memory_of(call.r1, call.r2, n, rows);
-    u64* const memory = queue.allocate<u64>(memory_of.words(rows));
-    queue.clear(memory, 8 * memory_of.words(rows));
-    queue.launch(COLLECT_UNITS, Queue::blocks_for(n), 1, queue.partition, call.ids, call.n, memory,
-                 memory_of.parallel, memory_of.serial, Segments{marked}, slots, status);
-    queue.launch(MARK_COLLECTED, Queue::blocks_for(memory_of.cells()), rows_for(rows), queue.partition,
-                 memory, memory_of.parallel, memory_of.serial, Segments{marked}, work);
-    queue.release(memory, memory_of.words(rows));
-}
 
 static const Kernel MARK_UNITS("zenc_mark_units");
 static const Kernel MARK_DENSE("zenc_mark_dense", Typed::YES);
@@ -158,11 +140,8 @@ private:
         u64* const status = queue_.allocate_cleared<u64>(1);
         status_ = status;
         slots_ = queue_.allocate<i64>(n);
-        if (call.tables != nullptr)
-            collect_units(queue_, whole_, slots_, status, work);
-        else
-            queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, queue_.partition, call.ids, call.n,
-                          Segments{whole_}, slots_, status, work);
+        queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, queue_.partition, call.ids, call.n,
+                      Segments{whole_}, slots_, status, work);
     }
 
     void mark_dense(u64* work) {

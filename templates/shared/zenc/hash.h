@@ -1,7 +1,7 @@
 // Hierarchical hashing (Zen, OSDI 2025, Algorithm 1): h0 chooses the part of a unit, the same on every rank
-// and target; h1 .. hk choose its cell in a memory, in which the units of one call are collected part by part
-// (zenc_cpu/pack/hash_memory.h, zenc_cuda/hash_insert.h). The slot of a unit is its rank among the
-// ascending units of its part: these are the offline index sets of Zen's hash bitmap (its Algorithm 2). See
+// and target; h1 .. hk choose its cell in a memory, in which a CPU collects the units of one call part by
+// part (zenc_cpu/pack/hash_memory.h). The slot of a unit is its rank among the ascending units of its part:
+// these are the offline index sets of Zen's hash bitmap (its Algorithm 2). See
 // docs/adr/0013-hierarchical-hash.md.
 #pragma once
 
@@ -70,13 +70,8 @@ struct HashRows {
     // parallel and r2 * n serial cells, rounded up.
     ZENC_HD HashRows(double r1, double r2, u64 n, u64 parts)
         : parallel(share(r1, n, parts)), serial(share(r2, n, parts)) {}
-    ZENC_HD HashRows(i64 parallel_, i64 serial_)
-        : parallel(static_cast<u64>(parallel_)), serial(static_cast<u64>(serial_)) {}
 
     ZENC_HD u64 cells() const { return parallel + serial; }
-
-    // The 64-bit words of a memory that threads share: a counter for each row, then cells of 32 bits.
-    ZENC_HD u64 words(u64 parts) const { return parts + ceil_divide(parts * cells(), 2); }
 
 private:
     ZENC_HD static u64 share(double of_each, u64 n, u64 parts) {

@@ -64,8 +64,12 @@ struct Feistel {
     // The image of a number below count, or BACKWARD its origin.
     template <bool BACKWARD>
     ZENC_HD u64 moved(u64 number) const {
-        do number = BACKWARD ? backward(number) : forward(number);
-        while (number >= count);
+        do {
+            u32 row = static_cast<u32>(columns.quotient(number));
+            u32 column = static_cast<u32>(number - row * columns.divisor);
+            for (int round = 0; round < ROUNDS; ++round) move<BACKWARD, false>(row, column, round);
+            number = row * columns.divisor + column;
+        } while (number >= count);
         return number;
     }
 
@@ -84,7 +88,7 @@ struct Feistel {
             column[i] = static_cast<u32>(of[i]) - row[i] * width;
         }
         for (int round = 0; round < ROUNDS; ++round)
-            move<BACKWARD>(row, column, BACKWARD ? ROUNDS - 1 - round : round);
+            for (int i = 0; i < LANES; ++i) move<BACKWARD, true>(row[i], column[i], round);
         u32 greatest = 0;
         for (int i = 0; i < LANES; ++i) {
             const u32 cell = row[i] * width + column[i];
@@ -99,18 +103,15 @@ struct Feistel {
 private:
     // A pseudo-random number in [0, range): the multiplications of Wellons' lowbias32
     // (nullprogram.com/blog/2018/07/31), then multiply-shift (Lemire, TOMACS 2019), which looks at the upper
-    // bits only. A bias below range / 2^32 remains within the grid, where parts are far coarser.
+    // bits only. A bias below range / 2^32 remains within the grid, where parts are far coarser. A SMALL
+    // range is at most 2^16: then it is all done in products of 32 bits, which more processors have for all
+    // lanes.
+    template <bool SMALL>
     ZENC_HD static u32 draw(u32 x, u32 key, u32 range) {
         u32 hash = (x ^ key) * DRAW_FIRST;
         hash = (hash ^ (hash >> 15)) * DRAW_SECOND;
+        if (SMALL) return ((hash >> 16) * range + ((hash & 0xffff) * range >> 16)) >> 16;
         return static_cast<u32>((static_cast<u64>(hash) * range) >> 32);
-    }
-
-    // The same for range <= 2^16, in products of 32 bits, which more processors have for all lanes.
-    ZENC_HD static u32 draw_small(u32 x, u32 key, u32 range) {
-        u32 hash = (x ^ key) * DRAW_FIRST;
-        hash = (hash ^ (hash >> 15)) * DRAW_SECOND;
-        return ((hash >> 16) * range + ((hash & 0xffff) * range >> 16)) >> 16;
     }
 
     ZENC_HD static u32 smaller(u32 a, u32 b) { return a < b ? a : b; }
@@ -120,41 +121,18 @@ private:
     ZENC_HD static u32 add(u32 a, u32 b, u32 range) { return smaller(a + b, a + b - range); }
     ZENC_HD static u32 subtract(u32 a, u32 b, u32 range) { return smaller(a - b, a - b + range); }
 
-    template <bool BACKWARD>
-    ZENC_HD void move(u32* row, u32* column, int round) const {
-        const u32 width = static_cast<u32>(columns.divisor), height = rows;
-        const u32 first = keys[2 * round], second = keys[2 * round + 1];
-        for (int i = 0; i < LANES; ++i) {
-            if (BACKWARD) {
-                row[i] = subtract(row[i], draw_small(column[i], second, height), height);
-                column[i] = subtract(column[i], draw_small(row[i], first, width), width);
-            } else {
-                column[i] = add(column[i], draw_small(row[i], first, width), width);
-                row[i] = add(row[i], draw_small(column[i], second, height), height);
-            }
-        }
-    }
-
-    ZENC_HD u64 forward(u64 cell) const {
+    // One round, or the last but so many, of a cell.
+    template <bool BACKWARD, bool SMALL>
+    ZENC_HD void move(u32& row, u32& column, int round) const {
         const u32 width = static_cast<u32>(columns.divisor);
-        u32 row = static_cast<u32>(columns.quotient(cell));
-        u32 column = static_cast<u32>(cell - row * columns.divisor);
-        for (int round = 0; round < ROUNDS; ++round) {
-            column = add(column, draw(row, keys[2 * round], width), width);
-            row = add(row, draw(column, keys[2 * round + 1], rows), rows);
+        if (BACKWARD) {
+            round = ROUNDS - 1 - round;
+            row = subtract(row, draw<SMALL>(column, keys[2 * round + 1], rows), rows);
+            column = subtract(column, draw<SMALL>(row, keys[2 * round], width), width);
+        } else {
+            column = add(column, draw<SMALL>(row, keys[2 * round], width), width);
+            row = add(row, draw<SMALL>(column, keys[2 * round + 1], rows), rows);
         }
-        return row * columns.divisor + column;
-    }
-
-    ZENC_HD u64 backward(u64 cell) const {
-        const u32 width = static_cast<u32>(columns.divisor);
-        u32 row = static_cast<u32>(columns.quotient(cell));
-        u32 column = static_cast<u32>(cell - row * columns.divisor);
-        for (int round = ROUNDS - 1; round >= 0; --round) {
-            row = subtract(row, draw(column, keys[2 * round + 1], rows), rows);
-            column = subtract(column, draw(row, keys[2 * round], width), width);
-        }
-        return row * columns.divisor + column;
     }
 };
 

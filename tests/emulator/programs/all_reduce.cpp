@@ -4,7 +4,7 @@
 //
 // CASE and RESULT are words of 8 bytes; values are as in memory, with zeros up to 8 bytes:
 //   CASE   = ranks, units, width, dtype, bytes of a value, divisor, is dense, parts, part slots [parts],
-//            own share, sum share, r1, r2 (doubles), words of tables, tables; then for each rank the words of
+//            own share, sum share (doubles), words of tables, tables; then for each rank the words of
 //            its call sequence, these, n (units of a dense tensor), ids [n] if sparse, values [n, width]
 //   RESULT = for each rank count, ids [count] if sparse, values [count, width]
 #include <dlfcn.h>
@@ -97,7 +97,7 @@ struct Input {
 struct Case {
     i64 ranks, units, width, dtype, value_bytes, divisor, dense, parts;
     std::vector<i64> part_slots;
-    double own_share, sum_share, r1, r2;
+    double own_share, sum_share;
     i64 seed, block;
     std::vector<i64> tables;
     std::vector<Input> inputs;
@@ -114,8 +114,6 @@ struct Case {
           part_slots(words.next(parts)),
           own_share(number(words.next())),
           sum_share(number(words.next())),
-          r1(number(words.next())),
-          r2(number(words.next())),
           seed(words.next()),
           block(words.next()),
           tables(words.next(words.next())) {
@@ -233,8 +231,6 @@ private:
         if (!case_.tables.empty()) call.tables = device_.uploaded<u64>(case_.tables);
         call.own_share = case_.own_share;
         call.sum_share = case_.sum_share;
-        call.r1 = case_.r1;
-        call.r2 = case_.r2;
         call.seed = static_cast<u64>(case_.seed);
         call.block = case_.block;
         call.part_slots = case_.part_slots.data();

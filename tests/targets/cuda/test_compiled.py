@@ -21,7 +21,6 @@ from tests.support.nvrtc import compiled_by
 from tests.support.ptx import Usage, declared, entries, kernels_of_host, launches, split, usages
 from tests.support.shipped import SHIPPED, plan_of_shipped
 from zenc.codegen.build.arch import Arch
-from zenc.codegen.build.gpu_kernels import FLAGS, device_headers
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import UnitInputs, render, templates_dir
 from zenc.wire.constants import TABLE_WORDS
@@ -92,15 +91,6 @@ def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     assert body.count("ld.global.cs.nc.v4.u32") >= 4
     assert re.search(r"\bst(\.global)?\.v[248]\.", body)
     assert ".local" not in body
-
-
-def test_kernels_that_only_tests_have_compile_as_well(nvrtc):
-    """On a GPU they are launched too."""
-    source = Path(__file__).with_name("collect.cu").read_text("utf-8")
-    made = nvrtc.compile(source, device_headers(), (f"-arch={OLDEST}", *FLAGS))
-    assert {f"{name}_{k}" for name in ("collect_units", "mark_collected") for k in (1, 2, 3, 16)} == set(
-        entries(made.ptx)
-    )
 
 
 @pytest.mark.parametrize("inputs", MAPPINGS, ids=lambda inputs: inputs.mapping)

@@ -70,7 +70,7 @@ def pack(request, library, machine, device, kernels_of, at):
             units=units, width=width, dtype=DTYPE_NUMBERS[dtype.name], tables=tables_of(g),
             part_slots=part_slots.ctypes.data, ids=there(ids), n=0 if ids is None else len(ids),
             values=there(values), divisor=divisor, kernels=loaded, stream=device.streams[0],
-            r1=inputs.r1, r2=inputs.r2, seed=inputs.seed, block=g.block if inputs.mapping == "permutation" else 0,
+            seed=inputs.seed, block=g.block if inputs.mapping == "permutation" else 0,
             allocate=allocate,
         )  # fmt: skip
         outs = (ctypes.c_void_p(array.ctypes.data) for array in (bitmap, counts, rows))

@@ -48,7 +48,7 @@ def test_tables_are_those_of_the_cpu(library, hashing, units, parts, k):
     assert np.array_equal(uploads.copies[0], np.array(expected.keep, np.uint64))
     assert list(cut.part_slots) == list(expected.sizes) == part_sizes(MAPPING, units, 1, parts)
     cut.fill(call)
-    assert (call.tables, call.r1, call.r2) == (uploads.copies[0].ctypes.data, 1.5, 0.25)
+    assert call.tables == uploads.copies[0].ctypes.data
     assert call.part_slots == ctypes.addressof(cut.part_slots)
 
 
@@ -57,11 +57,11 @@ def test_tables_are_those_of_the_cpu(library, hashing, units, parts, k):
     [(Contiguous(), 1, [25, 25, 25, 25]), (Permutation(7), 2, [25, 25, 25, 25]), (Permutation(7), 1, [32, 32, 32, 4])],
 )
 def test_other_mappings_cut_equally_and_need_no_tables(library, mapping, width, sizes):
-    uploads, call = Uploads(), CallArgs(tables=1, r1=1.0, r2=1.0)
+    uploads, call = Uploads(), CallArgs(tables=1)
     cut = DevicePartitions(mapping, 4, library, uploads).of(100, width)
     cut.fill(call)
     assert list(cut.part_slots) == part_sizes(mapping, 100, width, 4) == sizes
-    assert (call.tables, call.r1, call.r2, uploads.copies) == (None, 0.0, 0.0, [])
+    assert (call.tables, uploads.copies) == (None, [])
 
 
 def test_tables_in_use_are_shared_and_others_dropped(library):

@@ -30,15 +30,12 @@ Upload: TypeAlias = Callable[[Words], tuple[int, object]]
 class DevicePartition:
     """One number of units in parts. Calls that were filled from it need it until they end.
 
-    ``part_slots`` [parts] are the slots of each part; ``tables`` is an address on the GPU, or None; ``r1`` and ``r2``
-    are cells of the hash memory for each id of a call. ``keep`` owns the memory of the tables. ``block`` units move
-    together by the permutation of ``seed``; 0: there is none.
+    ``part_slots`` [parts] are the slots of each part; ``tables`` is an address on the GPU, or None; ``keep`` owns
+    the memory of the tables. ``block`` units move together by the permutation of ``seed``; 0: there is none.
     """
 
     part_slots: ctypes.Array[ctypes.c_int64]
     tables: int | None = None
-    r1: float = 0.0
-    r2: float = 0.0
     keep: object = None
     seed: int = 0
     block: int = 0
@@ -46,8 +43,7 @@ class DevicePartition:
     def fill(self, call: CallArgs) -> None:
         """Tell ``call`` how its units are cut."""
         call.part_slots = ctypes.addressof(self.part_slots)
-        call.tables, call.r1, call.r2 = self.tables, self.r1, self.r2
-        call.seed, call.block = self.seed, self.block
+        call.tables, call.seed, call.block = self.tables, self.seed, self.block
 
 
 class DevicePartitions:
@@ -80,7 +76,7 @@ class DevicePartitions:
         words = self._tables(self.mapping.seed, units)
         address, keep = self._upload(words)
         slots = self._slots(words[1 : 1 + self.parts])
-        return DevicePartition(slots, address, self.mapping.r1, self.mapping.r2, keep)
+        return DevicePartition(slots, address, keep)
 
     def _tables(self, seed: int, units: int) -> Words:
         """The words of ``HashTables`` in ``templates/shared/zenc/hash.h``: the largest size, all sizes, and so on."""
