@@ -9,149 +9,63 @@
 
 namespace zenc {
 
-enum class Way { PLACE, MERGE, SPREAD, LAY_OUT };
-
-// How the values of `result` come from those of others; PLACE makes those of all own segments, and LAY_OUT
-// has them already.
-struct Recipe {
-    Way way;
-    Held* result;
-    Several from;
-};
-
-// Recipes, in an order in which they can be followed.
-class Values {
-public:
-    Values(Queue& queue, Capacity& capacity, Pack& pack, u64 unit_bytes)
-        : queue_(queue), capacity_(capacity), pack_(pack), unit_bytes_(unit_bytes) {}
-
-    void add(Recipe recipe) { recipes_.push_back(std::move(recipe)); }
-
-    // Makes all values. All counts are known.
-    void make() {
-        for (u64 first = 0; first < recipes_.size() && queue_.ok();) {
-            u64 end = first;
-            while (end < recipes_.size() && goes_with(recipes_[first], recipes_[end])) ++end;
-            follow(first, end);
-            first = end;
-        }
-        recipes_.clear();
-    }
-
-    // In capacity mode nothing is left of results for which there is no room.
-    void admit(Way way, const Several& results) {
-        Segments roomy;
-        for (const Held* held : results)
-            if (held->roomy) roomy.push_back(held->at);
-        if (roomy.empty()) return;
-        if (way == Way::PLACE)
-            pack_.admit(roomy);
-        else
-            capacity_.admit(roomy);
-    }
-
-private:
-    // Whether two recipes can be followed in one launch.
-    static bool goes_with(const Recipe& first, const Recipe& other) {
-        if (first.way != other.way) return false;
-        for (const Held* held : other.from)
-            if (!held->valued) return false;
-        return true;
-    }
-
-    // Whether values are where they belong: sums, and own ones for which there was room when they were
-    // packed. What there is of others is not used.
-    bool are_there(Way way, const Several& results) {
-        if (way == Way::LAY_OUT) return true;
-        if (way != Way::PLACE) return false;
-        bool all = true;
-        for (const Held* held : results) all &= had_room(*held, unit_bytes_);
-        if (!capacity_.on()) pack_.learn(results);
-        for (Held* held : results)
-            if (!all) release(queue_, held->body);
-        return all;
-    }
-
-    void follow(u64 first, u64 end) {
-        Several results;
-        for (u64 i = first; i < end; ++i) results.push_back(recipes_[i].result);
-        if (are_there(recipes_[first].way, results)) {
-            admit(recipes_[first].way, results);
-            for (Held* held : results) {
-                lay_out(queue_, *held, unit_bytes_);
-                held->valued = true;
-            }
-            return;
-        }
-        make_bodies(queue_, results, unit_bytes_);
-        if (!queue_.ok()) return;
-        admit(recipes_[first].way, results);
-        for (Held* held : results)
-            if (is_bare_result(*held) && queue_.call.dense_out != nullptr) occupy_all(*held);
-        Segments to, from;
-        std::vector<Pieces> pieces;
-        for (u64 i = first; i < end; ++i) {
-            to.push_back(recipes_[i].result->at);
-            pieces.push_back({from.size(), recipes_[i].from.size()});
-            for (const Held* held : recipes_[i].from) from.push_back(held->at);
-        }
-        if (recipes_[first].way == Way::PLACE)
-            pack_.place(to);
-        else if (recipes_[first].way == Way::MERGE)
-            merge(queue_, to, pieces, from);
-        else
-            spread(queue_, from, to);
-        for (Held* held : results) held->valued = true;
-    }
-
-    // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays
-    // that of the sum.
-    void occupy_all(Held& result) {
-        result.at.format = FORMAT_DENSE;
-        fill(queue_, {result.at}, {result.at});
-        rank(queue_, {result.at});
-    }
-
-    Queue& queue_;
-    Capacity& capacity_;
-    Pack& pack_;
-    const u64 unit_bytes_;
-    std::vector<Recipe> recipes_;
-};
-
-enum class Change { MERGE, FILL, SPARSIFY };
+// What is done to make `result` of others: bitmap and ranks by MERGE, FILL or SPARSIFY; then the values, by
+// MERGE or SPREAD. PLACE makes those of all own segments, and LAY_OUT has them already.
+enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT };
 
 struct Job {
-    Change change;
+    Work work;
     Held* result;
     Several from;
 };
+
+using Jobs = std::vector<Job>;
+
+// Segments of some jobs, as launchers take them.
+struct JobTables {
+    Segments to, from;
+    std::vector<Pieces> pieces;
+
+    explicit JobTables(const Jobs& jobs) {
+        for (const Job& job : jobs) {
+            to.push_back(job.result->at);
+            pieces.push_back({from.size(), job.from.size()});
+            for (const Held* held : job.from) from.push_back(held->at);
+        }
+    }
+};
+
+inline Several results_of(const Jobs& jobs) {
+    Several found;
+    for (const Job& job : jobs) found.push_back(job.result);
+    return found;
+}
 
 class SegmentJobs {
 public:
     SegmentJobs(Queue& queue, Communicator& group, Capacity& capacity, Pack& pack, u64 unit_bytes)
-        : queue_(queue), group_(group), unit_bytes_(unit_bytes), values_(queue, capacity, pack, unit_bytes) {}
+        : queue_(queue), group_(group), capacity_(capacity), pack_(pack), unit_bytes_(unit_bytes) {}
 
     // A segment of this rank's own gradient, which is marked already.
     void own(Held* held) {
         if (!held->counted) uncounted_.push_back(held);
-        values_.add({Way::PLACE, held, {}});
+        marked_.push_back({Work::PLACE, held, {}});
     }
 
     // The sum of segments of one part, added in this order.
-    void merge(Held* result, Several from) { jobs_.push_back({Change::MERGE, result, std::move(from)}); }
+    void merge(Held* result, Several from) { asked_.push_back({Work::MERGE, result, std::move(from)}); }
 
     // The same for a result that is marked, and whose count is known.
-    void sum(Held* result, Several from) { values_.add({Way::MERGE, result, std::move(from)}); }
+    void sum(Held* result, Several from) { marked_.push_back({Work::MERGE, result, std::move(from)}); }
 
     // The same segment with the slots that `format` fills up: all, or those of its blocks.
     void fill(Held* result, Held* from, i64 format) {
         result->at.format = format;
-        jobs_.push_back({Change::FILL, result, {from}});
+        asked_.push_back({Work::FILL, result, {from}});
     }
 
     // The same segment without the units that are all zero.
-    void sparsify(Held* result, Held* from) { jobs_.push_back({Change::SPARSIFY, result, {from}}); }
+    void sparsify(Held* result, Held* from) { asked_.push_back({Work::SPARSIFY, result, {from}}); }
 
     // Something that the next crossing looks at.
     void watch(const Watched& word) { watched_.push_back(word); }
@@ -165,20 +79,16 @@ public:
 
     // Bitmaps and ranks of all that was asked for.
     void mark(i64 step) {
-        for (u64 first = 0; first < jobs_.size() && queue_.ok();) {
-            u64 end = first + 1;
-            while (end < jobs_.size() && goes_with(first, end)) ++end;
-            if (needs_values(first, end)) make_values(step);
-            mark(first, end);
-            first = end;
-        }
-        if (queue_.ok()) jobs_.clear();
+        in_batches(asked_, needs_no_other, [&](Jobs& batch) {
+            if (needs_values(batch)) make_values(step);
+            mark(batch);
+        });
     }
 
     // Values of all that is marked. The device is asked for counts that the host does not know yet.
     void make_values(i64 step) {
         if (!uncounted_.empty()) cross(step, {}, {});
-        values_.make();
+        in_batches(marked_, has_values, [&](Jobs& batch) { follow(batch); });
     }
 
     // Exchanges controls, and learns all counts, and what else is wanted.
@@ -190,94 +100,160 @@ public:
     }
 
 private:
-    // Whether job `other` can be done in one launch with those from `first` up to it.
-    bool goes_with(u64 first, u64 other) const {
-        if (jobs_[first].change != jobs_[other].change) return false;
-        for (u64 i = first; i < other; ++i)
-            for (const Held* held : jobs_[other].from)
-                if (held == jobs_[i].result) return false;
+    // work(batch) for jobs of one kind that can be done in one launch, all in their order: `goes_with` says
+    // whether one can be done with those before it.
+    template <class GoesWith, class DoWork>
+    void in_batches(Jobs& jobs, GoesWith goes_with, DoWork work) {
+        Jobs left;
+        left.swap(jobs);
+        for (u64 first = 0, end; first < left.size() && queue_.ok(); first = end) {
+            Jobs batch = {left[first]};
+            for (end = first + 1; end < left.size(); ++end) {
+                if (left[end].work != batch[0].work || !goes_with(batch, left[end])) break;
+                batch.push_back(left[end]);
+            }
+            work(batch);
+        }
+    }
+
+    static bool needs_no_other(const Jobs& batch, const Job& job) {
+        for (const Job& other : batch)
+            for (const Held* held : job.from)
+                if (held == other.result) return false;
+        return true;
+    }
+
+    static bool has_values(const Jobs&, const Job& job) {
+        for (const Held* held : job.from)
+            if (!held->valued) return false;
         return true;
     }
 
     // Whether the values of a sum are made with its bitmap: of narrow rows, unless they lie in a result,
     // which is made when it is counted.
     bool is_summed_at_once(const Job& job) const {
-        return job.change == Change::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result;
+        return job.work == Work::MERGE && unit_bytes_ < WIDE_ROW && !job.result->is_result;
     }
 
-    bool needs_values(u64 first, u64 end) const {
-        for (u64 i = first; i < end; ++i)
-            for (const Held* held : jobs_[i].from)
-                if (!held->valued && (jobs_[i].change == Change::SPARSIFY || is_summed_at_once(jobs_[i])))
-                    return true;
+    bool needs_values(const Jobs& batch) const {
+        for (const Job& job : batch)
+            if ((job.work == Work::SPARSIFY || is_summed_at_once(job)) && !has_values(batch, job))
+                return true;
         return false;
     }
 
     // Returns those that are summed at once.
-    Several make_room_for_sums(u64 first, u64 end) {
+    Several make_room_for_sums(const Jobs& batch) {
         Several summed;
-        for (u64 i = first; i < end; ++i) {
-            if (!is_summed_at_once(jobs_[i])) continue;
-            Held* const result = jobs_[i].result;
-            summed.push_back(result);
-            result->valued = true;
-            if (result->roomy) continue;
-            result->at.count = 0;
-            for (const Held* held : jobs_[i].from) result->at.count += held->at.count;
-            if (result->at.count > result->at.slots) result->at.count = result->at.slots;
+        for (const Job& job : batch) {
+            if (!is_summed_at_once(job)) continue;
+            Segment& at = job.result->at;
+            summed.push_back(job.result);
+            job.result->valued = true;
+            if (job.result->roomy) continue;
+            at.count = 0;
+            for (const Held* held : job.from) at.count += held->at.count;
+            if (at.count > at.slots) at.count = at.slots;
         }
         make_bodies_ahead(queue_, summed, unit_bytes_);
         return summed;
     }
 
-    void mark(u64 first, u64 end) {
-        Several results;
-        Segments to, from;
-        std::vector<Pieces> pieces;
-        for (u64 i = first; i < end; ++i) results.push_back(jobs_[i].result);
-        make_marks(queue_, results);
-        const Several summed = make_room_for_sums(first, end);
-        for (u64 i = first; i < end; ++i) {
-            to.push_back(jobs_[i].result->at);
-            pieces.push_back({from.size(), jobs_[i].from.size()});
-            for (const Held* held : jobs_[i].from) from.push_back(held->at);
-        }
+    void mark(Jobs& batch) {
+        make_marks(queue_, results_of(batch));
+        const Several summed = make_room_for_sums(batch);
         if (!queue_.ok()) return;
-        const Change change = jobs_[first].change;
-        if (change == Change::MERGE)
-            zenc::sum(queue_, to, pieces, from);
-        else if (change == Change::FILL)
-            zenc::fill(queue_, from, to);
+        const JobTables of(batch);
+        if (batch[0].work == Work::MERGE)
+            zenc::sum(queue_, of.to, of.pieces, of.from);
+        else if (batch[0].work == Work::FILL)
+            zenc::fill(queue_, of.from, of.to);
         else
-            mark_nonzero(queue_, from, to);
-        if (change != Change::MERGE) rank(queue_, to);
-        values_.admit(Way::MERGE, summed);
-        for (u64 i = first; i < end; ++i) settle(jobs_[i]);
+            mark_nonzero(queue_, of.from, of.to);
+        if (batch[0].work != Work::MERGE) rank(queue_, of.to);
+        admit(Work::MERGE, summed);
+        for (Job& job : batch) settle(job);
     }
 
     // The count of a result is known if it has all slots; else it will cross, unless room was made for it.
     void settle(Job& job) {
         Held* const result = job.result;
-        bool full = job.change == Change::FILL && result->at.format == FORMAT_DENSE;
+        bool full = job.work == Work::FILL && result->at.format == FORMAT_DENSE;
         for (const Held* held : job.from)
-            full |= job.change != Change::SPARSIFY && held->counted && !held->roomy &&
+            full |= job.work != Work::SPARSIFY && held->counted && !held->roomy &&
                     held->at.count == held->at.slots;
         if (full && !result->roomy)
             know_count(*result, result->at.slots);
         else if (!result->counted)
             uncounted_.push_back(result);
         if (!is_summed_at_once(job))
-            values_.add(
-                {job.change == Change::MERGE ? Way::MERGE : Way::SPREAD, result, std::move(job.from)});
+            marked_.push_back({job.work == Work::MERGE ? Work::MERGE : Work::SPREAD, result, job.from});
         else if (!result->roomy)
-            values_.add({Way::LAY_OUT, result, {}});
+            marked_.push_back({Work::LAY_OUT, result, {}});
+    }
+
+    // In capacity mode nothing is left of results for which there is no room.
+    void admit(Work work, const Several& results) {
+        Segments roomy;
+        for (const Held* held : results)
+            if (held->roomy) roomy.push_back(held->at);
+        if (roomy.empty()) return;
+        if (work == Work::PLACE)
+            pack_.admit(roomy);
+        else
+            capacity_.admit(roomy);
+    }
+
+    // Whether values are where they belong: sums, and own ones for which there was room when they were
+    // packed. What there is of others is not used.
+    bool are_there(Work work, const Several& results) {
+        if (work != Work::PLACE) return work == Work::LAY_OUT;
+        bool all = true;
+        for (const Held* held : results) all &= had_room(*held, unit_bytes_);
+        if (!capacity_.on()) pack_.learn(results);
+        for (Held* held : results)
+            if (!all) release(queue_, held->body);
+        return all;
+    }
+
+    void follow(const Jobs& batch) {
+        const Work work = batch[0].work;
+        const Several results = results_of(batch);
+        const bool there = are_there(work, results);
+        if (!there) make_bodies(queue_, results, unit_bytes_);
+        if (!queue_.ok()) return;
+        admit(work, results);
+        for (Held* held : results) {
+            held->valued = true;
+            if (there)
+                lay_out(queue_, *held, unit_bytes_);
+            else if (is_bare_result(*held) && queue_.call.dense_out != nullptr)
+                occupy_all(*held);
+        }
+        if (there) return;
+        const JobTables of(batch);
+        if (work == Work::PLACE)
+            pack_.place(of.to);
+        else if (work == Work::MERGE)
+            zenc::merge(queue_, of.to, of.pieces, of.from);
+        else
+            spread(queue_, of.from, of.to);
+    }
+
+    // A dense result has a row for every slot: of one that no piece has, the sum of nothing. The count stays
+    // that of the sum.
+    void occupy_all(Held& result) {
+        result.at.format = FORMAT_DENSE;
+        zenc::fill(queue_, {result.at}, {result.at});
+        rank(queue_, {result.at});
     }
 
     Queue& queue_;
     Communicator& group_;
+    Capacity& capacity_;
+    Pack& pack_;
     const u64 unit_bytes_;
-    Values values_;
-    std::vector<Job> jobs_;
+    Jobs asked_, marked_;           // what has no bitmap yet, and what has no values yet
     Several uncounted_;             // their counts are on the device alone
     std::vector<Watched> watched_;  // not looked at yet
 };

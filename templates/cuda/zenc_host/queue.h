@@ -253,7 +253,7 @@ private:
     u64 passed(const std::vector<Entry>& table, Tables& to, u64& used) {
         const u64 words = table.size() * sizeof(Entry) / 8;
         if (words > TABLE_WORDS - used) return reinterpret_cast<u64>(upload(table.data(), table.size()));
-        std::memcpy(to.words + used, table.data(), 8 * words);
+        if (words != 0) std::memcpy(to.words + used, table.data(), 8 * words);
         used += words;
         return 8 * (used - words);
     }
