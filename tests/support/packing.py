@@ -15,7 +15,7 @@ from tests.emulator.build import compiled
 from tests.emulator.device import Device, Partition
 from tests.support.pieces import Piece, ranks, ranks_of, rubbish, set_between, table, to_rank, words_of
 from zenc.codegen.render import headers, include_dirs
-from zenc.wire.constants import DIGIT_BITS, FEW_INPUTS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
+from zenc.wire.constants import DIGIT_BITS, DTYPE_NUMBERS, FEW_INPUTS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
 
 SEED = 0x5EED
 SOURCE = Path(__file__).parents[1] / "targets" / "cuda" / "partition.cpp"
@@ -99,7 +99,8 @@ class Packer:
         else:
             marked = self.cleared()
             bitmap = marked.bitmap
-            self.launch_typed("zenc_mark_dense", [tensor, clears, table([marked]), to_rank(marked.slots)])
+            size = tensor.dtype.itemsize
+            self.launch("zenc_mark_dense", [*self.cut, tensor, size, clears, table([marked]), to_rank(marked.slots)])
             assert np.array_equal(marked.ranks, ranks(bitmap))
         return Marked(self, bitmap, np.empty(0, np.int64))
 
@@ -159,6 +160,10 @@ class Marked:
         return pieces
 
     @property
+    def dtype(self) -> int:
+        return DTYPE_NUMBERS[self.packer.tensors.dtype.name]
+
+    @property
     def distinct(self) -> int:
         return sum(piece.count for piece in self.parts)
 
@@ -166,7 +171,7 @@ class Marked:
         """All rows, part by part."""
         n, arguments = len(self.slots), [table(self.parts), self.slots]
         if n == self.distinct:
-            self.packer.launch_typed("zenc_place_once", [*arguments, n, values, divisor])
+            self.packer.launch("zenc_place_once", [*self.packer.cut, *arguments, n, values, self.dtype, divisor])
         else:
             keys, shift, starts, popular = self.grouped()
             rows, distinct = -(-values.shape[1] // 64) if values.size else 1, np.array([self.distinct], np.uint64)
@@ -176,7 +181,8 @@ class Marked:
 
     def place_dense(self, tensor: np.ndarray, divisor: int = 1) -> np.ndarray:
         rows = self.packer.tensors.geometry.parts
-        self.packer.launch_typed("zenc_place_dense", [table(self.parts), tensor, divisor], rows)
+        arguments = [*self.packer.cut, table(self.parts), tensor, self.dtype, divisor]
+        self.packer.launch("zenc_place_dense", arguments, rows)
         return self.joined()
 
     def joined(self) -> np.ndarray:

@@ -42,22 +42,26 @@ ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i
     rank_by_last_block(*marked, work);
 }
 
-// Not 0 if anything in a vector of Bits is neither +0 nor -0.
-template <class Bits>
-ZENC_DEVICE u64 magnitude(Bits value) {
-    return magnitude_bits(value);
-}
+// Not 0 if anything in a vector is neither +0 nor -0: what is left without the signs of its values.
+struct Magnitude {
+    u32 lower, upper;  // of 8 bytes: all bits but signs
 
-template <class Bits>
-ZENC_DEVICE u64 magnitude(uint4 value) {
-    constexpr u32 LOWER = sizeof(Bits) == 2 ? 0x7fff7fff : sizeof(Bits) == 4 ? 0x7fffffff : 0xffffffff;
-    constexpr u32 UPPER = sizeof(Bits) == 2 ? 0x7fff7fff : 0x7fffffff;
-    return ((value.x | value.z) & LOWER) | ((value.y | value.w) & UPPER);
-}
+    ZENC_DEVICE explicit Magnitude(u64 value_bytes)
+        : lower(value_bytes == 2   ? 0x7fff7fff
+                : value_bytes == 4 ? 0x7fffffff
+                                   : 0xffffffff),
+          upper(value_bytes == 2 ? 0x7fff7fff : 0x7fffffff) {}
+
+    ZENC_DEVICE u64 of(u64 value) const { return value & (static_cast<u64>(upper) << 32 | lower); }
+    ZENC_DEVICE u64 of(u32 value) const { return value & lower; }
+    ZENC_DEVICE u64 of(u16 value) const { return value & lower; }
+    ZENC_DEVICE u64 of(uint4 value) const {
+        return ((value.x | value.z) & lower) | ((value.y | value.w) & upper);
+    }
+};
 
 // Not 0 if anything in a vector is not +0.
-template <class Bits>
-ZENC_DEVICE u64 all_bits(Bits value) {
+ZENC_DEVICE u64 all_bits(u64 value) {
     return value;
 }
 
@@ -68,9 +72,12 @@ ZENC_DEVICE u64 all_bits(uint4 value) {
 // Rows of `vectors` Vectors. Of a long row a warp takes a chunk, and reads it only up to the first value that
 // is not zero; of short rows it takes several. If it `clears`, and no row is longer than a chunk, each -0 of
 // rows that are not marked becomes +0.
-template <class Bits, class Mapping, class Vector>
-ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, Vector* tensor, u64 vectors, bool clears,
-                           u64* bitmap) {
+template <class Vector, class Mapping>
+ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, u8* values, u64 row_bytes, u64 value_bytes,
+                           bool clears, u64* bitmap) {
+    auto* const tensor = reinterpret_cast<Vector*>(values);
+    const u64 vectors = row_bytes / sizeof(Vector);
+    const Magnitude magnitude(value_bytes);
     constexpr u64 CHUNK = MARKED_BYTES / sizeof(Vector);
     const Group group(vectors);
     const Divider chunks(ceil_divide(vectors, CHUNK));
@@ -89,7 +96,7 @@ ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, Vector* tensor, u6
                 const u64 column = at + k * group.size + group.rank();
                 if (item >= items || column >= end) continue;
                 const Vector vector = load_once(tensor + row * vectors + column);
-                any |= magnitude<Bits>(vector);
+                any |= magnitude.of(vector);
                 some |= all_bits(vector);
             }
             found = __ballot_sync(ALL_LANES, any != 0);
@@ -106,16 +113,18 @@ ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, Vector* tensor, u6
 // in mark_rows. Single values come here where slots follow from tables; of others see pack_values.
 //
 // Reads the tensor once, of an occupied row often only the beginning. Sets a bit a row.
-template <class T, class Mapping>
-ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, T* tensor, bool clears, const Segment* marked,
-                            u64* work) {
-    using Bits = typename Type<T>::Bits;
-    const u64 row_bytes = geometry.width * sizeof(T);
-    if ((row_bytes | reinterpret_cast<u64>(tensor)) % sizeof(uint4) == 0)
-        mark_rows<Bits>(geometry, reinterpret_cast<uint4*>(tensor), row_bytes / sizeof(uint4), clears,
-                        marked->bitmap);
+template <class Mapping>
+ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 value_bytes, bool clears,
+                            const Segment* marked, u64* work) {
+    const u64 row_bytes = geometry.width * value_bytes;
+    if ((row_bytes | address_bits(tensor)) % sizeof(uint4) == 0)
+        mark_rows<uint4>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
+    else if (value_bytes == 8)
+        mark_rows<u64>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
+    else if (value_bytes == 4)
+        mark_rows<u32>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
     else
-        mark_rows<Bits>(geometry, reinterpret_cast<Bits*>(tensor), geometry.width, clears, marked->bitmap);
+        mark_rows<u16>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
     rank_by_last_block(*marked, work);
 }
 
@@ -126,37 +135,38 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, T* tensor, bool c
 //
 // Reads and writes each row once; reads 8 bytes of slots, one or two words of the bitmap and one of
 // ranks a row.
-template <class T, class Mapping>
+template <class Mapping>
 ZENC_DEVICE void place_once(const Geometry<Mapping>& geometry, const Segment* parts, const i64* slots, i64 n,
-                            const T* values, i64 divisor) {
-    const u64 width = geometry.width, all = static_cast<u64>(n);
-    const u32 together = width * sizeof(T) >= WIDE_ROW ? WIDE_ROWS : WARP;
+                            const u8* values, i64 dtype, i64 divisor) {
+    const u64 row_bytes = geometry.width * bytes_of_dtype(dtype), all = static_cast<u64>(n);
+    const u32 together = row_bytes >= WIDE_ROW ? WIDE_ROWS : WARP;
     for (u64 first = warp_of_row() * together; first < all; first += warps_of_row() * together) {
         const u32 rows = static_cast<u32>(all - first < together ? all - first : together);
-        T* to = nullptr;
+        u8* to = nullptr;
         if (lane() < rows)
-            to = row_of_slot<T>(geometry, parts, static_cast<u64>(slots[first + lane()]), width * sizeof(T));
-        divide_rows(values + (first + lane()) * width, rows, width, divisor, to);
+            to = row_of_slot<u8>(geometry, parts, static_cast<u64>(slots[first + lane()]), row_bytes);
+        divide_rows(values + (first + lane()) * row_bytes, rows, row_bytes, dtype, divisor, to);
     }
 }
 
 // The marked rows of tensor [units, width], each divided by `divisor`. Row y of the grid has part y.
 //
 // Reads and writes each of them once; reads the bitmap and ranks.
-template <class T, class Mapping>
-ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* parts, const T* tensor,
-                             i64 divisor) {
-    const u64 width = geometry.width;
+template <class Mapping>
+ZENC_DEVICE void place_dense(const Geometry<Mapping>& geometry, const Segment* parts, const u8* tensor,
+                             i64 dtype, i64 divisor) {
+    const u64 row_bytes = geometry.width * bytes_of_dtype(dtype);
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
-        T* const values = static_cast<T*>(parts[part].values);
-        RowBatches batch(parts[part], width * sizeof(T));
+        u8* const values = static_cast<u8*>(parts[part].values);
+        RowBatches batch(parts[part], row_bytes);
         while (batch.next()) {
-            const T* from = nullptr;
+            const u8* from = nullptr;
             if (batch.has_row()) {
                 const u64 slot = geometry.first_slot(part) + 64 * batch.word + batch.bit;
-                from = tensor + geometry.mapping.unit(slot) * width;
+                from = tensor + geometry.mapping.unit(slot) * row_bytes;
             }
-            divide_rows(from, batch.rows, width, divisor, values + (batch.first + lane()) * width);
+            divide_rows(from, batch.rows, row_bytes, dtype, divisor,
+                        values + (batch.first + lane()) * row_bytes);
         }
     });
 }

@@ -224,15 +224,25 @@ ZENC_DEVICE void copy_rows(const u8* from, u32 rows, u64 row_bytes, u8* to) {
         copy_vectors<u16>(from, rows, row_bytes, to);
 }
 
-// Rows of `width` values, each divided first; a divisor of 1 copies the bits.
 template <class T>
-ZENC_DEVICE void divide_rows(const T* from, u32 rows, u64 width, i64 divisor, T* to) {
-    using Sum = typename Type<T>::Sum;
+ZENC_DEVICE void divide_values(const u8* from, u32 rows, u64 row_bytes, i64 divisor, u8* to) {
+    const auto by = static_cast<typename Type<T>::Sum>(divisor);
+    move_rows(reinterpret_cast<const T*>(from), rows, row_bytes / sizeof(T), reinterpret_cast<T*>(to),
+              [=](T value) { return Type<T>::round(Type<T>::widen(value) / by); });
+}
+
+// Rows of values of a type, each divided first; a divisor of 1 copies the bits.
+ZENC_DEVICE void divide_rows(const u8* from, u32 rows, u64 row_bytes, i64 dtype, i64 divisor, u8* to) {
     if (divisor == 1)
-        return copy_rows(reinterpret_cast<const u8*>(from), rows, width * sizeof(T),
-                         reinterpret_cast<u8*>(to));
-    const Sum by = static_cast<Sum>(divisor);
-    move_rows(from, rows, width, to, [=](T value) { return Type<T>::round(Type<T>::widen(value) / by); });
+        copy_rows(from, rows, row_bytes, to);
+    else if (dtype == DTYPE_F32)
+        divide_values<float>(from, rows, row_bytes, divisor, to);
+    else if (dtype == DTYPE_F64)
+        divide_values<double>(from, rows, row_bytes, divisor, to);
+    else if (dtype == DTYPE_F16)
+        divide_values<f16>(from, rows, row_bytes, divisor, to);
+    else
+        divide_values<bf16>(from, rows, row_bytes, divisor, to);
 }
 
 }  // namespace zenc

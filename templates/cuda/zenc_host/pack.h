@@ -12,10 +12,10 @@
 namespace zenc {
 
 static const Kernel MARK_UNITS("zenc_mark_units");
-static const Kernel MARK_DENSE("zenc_mark_dense", Typed::YES);
-static const Kernel PLACE_ONCE("zenc_place_once", Typed::YES);
+static const Kernel MARK_DENSE("zenc_mark_dense");
+static const Kernel PLACE_ONCE("zenc_place_once");
 static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::YES);
-static const Kernel PLACE_DENSE("zenc_place_dense", Typed::YES);
+static const Kernel PLACE_DENSE("zenc_place_dense");
 static const Kernel PACK_VALUES("zenc_pack_values", Typed::YES);
 
 class Pack {
@@ -148,14 +148,14 @@ private:
         const Call& call = queue_.call;
         const u64 values = static_cast<u64>(call.units) * static_cast<u64>(call.width);
         queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, queue_.partition, call.values,
-                      keeps_absent(call), Segments{whole_}, work);
+                      value_bytes(call), keeps_absent(call), Segments{whole_}, work);
     }
 
     void place_once(const Segments& parts) const {
         const Call& call = queue_.call;
         const u64 lanes = bytes_of_row() >= WIDE_ROW ? 32 / WIDE_ROWS : 1;
         queue_.launch(PLACE_ONCE, Queue::blocks_for(lanes * static_cast<u64>(call.n)), 1, queue_.partition,
-                      parts, slots_, call.n, call.values, call.divisor);
+                      parts, slots_, call.n, call.values, call.dtype, call.divisor);
     }
 
     // There are `most` rows, or fewer in capacity mode.
@@ -177,7 +177,7 @@ private:
     void place_dense(const Segments& parts) const {
         const Call& call = queue_.call;
         queue_.launch(PLACE_DENSE, blocks_for_rows(parts, bytes_of_row()), rows_for(parts.size()),
-                      queue_.partition, parts, call.values, call.divisor);
+                      queue_.partition, parts, call.values, call.dtype, call.divisor);
     }
 
     // Whether a dense tensor of single values is marked, ranked and placed in the order of slots.

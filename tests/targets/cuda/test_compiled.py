@@ -81,7 +81,7 @@ def test_nothing_spills_and_nothing_is_warned_of(compiled, inputs, arch):
 
 
 @pytest.mark.parametrize(
-    "name", ["place_once_f32", "place_dense_f16", "merge_f32", "merge_f16", "spread", "expand_dense", "expand_units"]
+    "name", ["place_once", "place_dense", "merge_f32", "merge_f16", "spread", "expand_dense", "expand_units"]
 )
 def test_rows_are_loaded_in_vectors_of_16_bytes(compiled, name):
     """Four at a time for each lane, by instructions that neither keep them in the caches nor keep these coherent."""
