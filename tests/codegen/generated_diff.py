@@ -31,7 +31,7 @@ from zenc import compile
 from zenc.errors import ZencError
 
 targets = sorted(path.name for path in templates_dir().iterdir() if path.is_dir() and path.name not in NOT_TARGETS)
-names = sorted(path.stem for path in Path("schemes").glob("*.zen") if path.stem != "patterns")
+names = sorted(path.stem for path in Path("schemes").glob("*.zen") if path.stem not in ("patterns", "compressors"))
 plans = {name: compile(name, target="plan").plan for name in names}
 made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
         for file, text in render(UnitInputs.of(plan), target).items()}

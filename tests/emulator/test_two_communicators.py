@@ -111,12 +111,15 @@ def posted_crosswise(join: Callable[[Rank, Rank], Rank]) -> Callable[[Rank, Rank
 
     def body(first: Rank, second: Rank) -> tuple[list[int], list[str]]:
         before, behind = (first, second) if first.number == 0 else (second, first)
+        kept = []
         try:
-            reduce(before)
-            reduce(join(before, behind))
+            kept.append(reduce(before))
+            kept.append(reduce(join(before, behind)))
         except Failed as problem:  # it was found meanwhile
             assert problem.code == INVALID_USAGE
-        return both(first, second)
+        found = both(first, second)
+        assert kept  # until all is done
+        return found
 
     return body
 
@@ -174,11 +177,12 @@ def test_two_threads_in_one_communicator_are_refused(run_two):
 
     def body(first: Rank, second: Rank) -> tuple[int, list[int]]:
         codes: list[int] = []
+        kept: list[np.ndarray] = []
 
         def post_beside() -> None:
             first.libraries.make_current(first.number)
             try:
-                reduce(first)
+                kept.append(reduce(first))
             except Failed as problem:
                 codes.append(problem.code)
 
@@ -188,9 +192,9 @@ def test_two_threads_in_one_communicator_are_refused(run_two):
             beside = threading.Thread(target=post_beside)
             beside.start()
             beside.join()
-        reduce(second)  # another one may be in the same group
+        others = reduce(second)  # another one may be in the same group
         first.end()
-        assert both(first, second)[0] == [0, 0] and values.tolist() == [2] * 3
+        assert both(first, second)[0] == [0, 0] and values.tolist() == others.tolist() == [2] * 3
         post_beside()
         return first.wait(), codes
 

@@ -17,6 +17,7 @@ from tests.support.cases import (
     tiered_text,
 )
 from tests.support.emulated import Emulated
+from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
 from zenc.api import compile, compile_text
@@ -78,6 +79,30 @@ def test_large_parts_and_duplicates():
     with Emulated(artifact.plan, 2) as ranks:
         for wanted, result in zip(run_all(hosts, inputs), ranks.run(inputs), strict=True):
             assert_same_bits([wanted, result.tensor])
+
+
+def zeros_of_both_signs(rank: int) -> torch.Tensor:
+    """Mostly -0, some +0, and numbers that cancel on other ranks."""
+    generator = torch.Generator().manual_seed(rank)
+    drawn = torch.tensor([-0.0, 0.0, 1.5, -1.5])
+    return drawn[torch.multinomial(torch.tensor([0.8, 0.1, 0.05, 0.05]), 360, True, generator=generator)].view(120, 3)
+
+
+@pytest.mark.parametrize("name", ["balanced", "dense_ring", "holders", "omnireduce"])
+def test_zeros_of_both_signs_come_out_as_on_the_cpu(name):
+    """Also where the sum is made in the tensor that was summed: what nobody has is +0 on all ranks."""
+    artifact = compile(name, ranks=3)
+    inputs = [zeros_of_both_signs(rank) for rank in range(3)]
+    nobody = sum(tensor.abs() for tensor in inputs) == 0
+    assert all(tensor[nobody].signbit().any() for tensor in inputs)
+    if name == "holders":
+        inputs = [tensor.to_sparse(1) for tensor in inputs]
+    gpus = [rank.collective for rank in emulated_ranks(artifact, 3)]
+    found = run_all(gpus, [tensor.clone() for tensor in inputs])
+    assert_same_bits([*found, *run_all(collectives(artifact, 3), inputs)])
+    total = found[0].to_dense() if name == "holders" else found[0]
+    alone = nobody.all(1, keepdim=True).expand_as(nobody) if name == "holders" else nobody
+    assert alone.any() and not total[alone].signbit().any()
 
 
 def test_the_interpreter_is_built_through_the_cache():
