@@ -42,6 +42,9 @@ class Taken:
         """What is taken beyond the payload, in bitmaps."""
         return (self.taken - self.moved) / self.bitmap
 
+    def __str__(self) -> str:
+        return f"{self.taken:,} / {self.moved:,}: {self.beyond:.1f}"
+
 
 def taken(scheme: str, size: int, units: int, width: int, density: float, dense: bool = False, times: int = 1) -> Taken:
     """Random float32 gradients of ``density`` on each rank, every unit ``times`` times; COO or ``dense``."""
@@ -79,9 +82,8 @@ def table() -> str:
     lines += ["| --- | --: |" + " --: |" * len(CASES)]
     for name in SHIPPED:
         size = allowed(plan_of_shipped(name), (4, 8))[0]
-        cells = [taken(name, size, *case) for case in CASES]
-        texts = [f"{cell.taken:,} / {cell.moved:,}: {cell.beyond:.1f}" for cell in cells]
-        lines.append(f"| `{name}` | {size} | " + " | ".join(texts) + " |")
+        cells = [str(taken(name, size, *case)) for case in CASES]
+        lines.append(f"| `{name}` | {size} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
