@@ -203,6 +203,7 @@ _MEANINGS = {
     "synchronisation": {
         "no-process-group": "there is no process group, or this rank is not in it",
         "bad-deadline": "a deadline is no number of seconds above 0",
+        "unknown-sequence": "`ZENC_SEQUENCE` in the environment is neither `table` nor `compiled`",
         "different-schemes": "the ranks hold different schemes",
         "different-profilers": "the ranks would profile different steps",
         "peer-failed": "another rank could not load its scheme",

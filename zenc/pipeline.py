@@ -27,7 +27,7 @@ from zenc.analysis.scaling import symbolic
 from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
-from zenc.codegen.call_program import DATA, render_sequence
+from zenc.codegen.call_program import CODE, DATA, render_sequence
 from zenc.codegen.render import UnitInputs
 from zenc.codegen.render import render as render_unit
 from zenc.errors import BuildError, Diagnostic
@@ -281,7 +281,8 @@ def _sequences(plan: Plan) -> dict[str, str]:
     """The call sequences of all ranks, where their number is known; of very many each rank makes its own."""
     if plan.size is None or plan.size > MOST_WRITTEN:
         return {}
-    return {DATA: render_sequence(lower_all(plan, plan.size))}
+    programs = lower_all(plan, plan.size)
+    return {name: render_sequence(programs, name) for name in (CODE, DATA)}
 
 
 def rendered_for(plan: Plan, target: str) -> dict[str, str]:

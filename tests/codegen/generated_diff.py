@@ -36,14 +36,14 @@ plans = {name: compile(name, target="plan").plan for name in names}
 made = {f"{target}/{file}/{name}": text for target in targets for name, plan in plans.items()
         for file, text in render(UnitInputs.of(plan), target).items()}
 try:
-    from zenc.codegen.call_program import DATA, render_sequence
+    from zenc.codegen.call_program import CODE, render_sequence
     from zenc.rank_ir.lower import lower_all
 except ImportError:
     plans = {}  # this revision has none
 for name, plan in plans.items():
     for size in (16, 4):
         try:
-            made[f"cuda/{DATA}/{name}"] = render_sequence(lower_all(plan, size))
+            made[f"cuda/{CODE}/{name}"] = render_sequence(lower_all(plan, size))
         except ZencError:
             continue  # a scheme for other numbers of ranks
 json.dump(made, sys.stdout)

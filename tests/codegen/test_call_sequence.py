@@ -1,9 +1,10 @@
-"""Call sequences as data: of numbers and names of ours alone, and what tables say."""
+"""Call sequences as C++ and as data: readable, of numbers alone, and one and the same."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 from jinja2 import meta
@@ -11,7 +12,7 @@ from jinja2 import meta
 from tests.rank_ir.test_holders import VARIANTS, programs
 from tests.support.plans import plan_of
 from tests.support.shipped import SHIPPED, cases, plan_of_shipped
-from zenc.codegen.call_program import DATA, OwnerSubsets, SequenceInputs, Subset, call_program, render_sequence
+from zenc.codegen.call_program import CODE, DATA, OwnerSubsets, SequenceInputs, Subset, call_program, render_sequence
 from zenc.codegen.render import environment
 from zenc.rank_ir import ir
 from zenc.rank_ir.lower import lower, lower_all
@@ -19,14 +20,16 @@ from zenc.wire.constants import FULL_SPREAD, WHOLE_PART
 
 
 @pytest.mark.parametrize("name", ["balanced", "dense_ring", "holders"])
-def test_generated_sequences_are_as_they_were(assert_golden, name):
-    assert_golden(f"{name}.{DATA}", render_sequence([lower(plan_of_shipped(name), 4, 1)]))
+@pytest.mark.parametrize("file", [CODE, DATA])
+def test_generated_sequences_are_as_they_were(assert_golden, name, file):
+    assert_golden(f"{name}.{file}", render_sequence([lower(plan_of_shipped(name), 4, 1)], file))
 
 
-def test_the_template_uses_all_its_inputs_and_no_others():
+@pytest.mark.parametrize("file", [CODE, DATA])
+def test_templates_use_all_their_inputs_and_no_others(file):
     jinja = environment().overlay()
-    jinja.filters.update(json=str)
-    source, _, _ = jinja.loader.get_source(jinja, f"cuda/host/{DATA}.j2")
+    jinja.filters.update(cpp=str, json=str, parts=str)
+    source, _, _ = jinja.loader.get_source(jinja, f"cuda/host/{file}.j2")
     used = meta.find_undeclared_variables(jinja.parse(source))
     assert used <= {field.name for field in dataclasses.fields(SequenceInputs)} and "programs" in used
 
@@ -34,7 +37,7 @@ def test_the_template_uses_all_its_inputs_and_no_others():
 @pytest.mark.parametrize(("name", "size"), cases((1, 4, 8), SHIPPED))
 def test_json_means_the_table_that_is_made_of_the_plan(name, size):
     every = lower_all(plan_of_shipped(name), size)
-    data = json.loads(render_sequence(every))
+    data = json.loads(render_sequence(every, DATA))
     assert data["size"] == size and len(data["ranks"]) == size
     for of, program in zip(data["ranks"], map(call_program, every), strict=True):
         rows = {name: [list(row) for row in getattr(program, name)] for name in ("segments", "cuts")}
@@ -51,7 +54,15 @@ def test_no_text_of_a_user_reaches_the_code():
         "scheme evil { tier evil_tier(2): evil_inner tier evil_top: evil_outer }"
     )
     every = lower_all(plan_of(text, scheme="evil"), 4)
-    assert "evil" not in render_sequence(every)
+    code = render_sequence(every)
+    assert "evil" not in code + render_sequence(every, DATA)
+    assert re.findall(r'"[^"\n]*"', code) == ['"zenc_host/entry.h"', '"C"']
+
+
+def test_several_ranks_share_a_unit():
+    code = render_sequence(lower_all(plan_of_shipped("balanced"), 3, (0, 2)))
+    assert re.findall(r"void (rank_\d)", code) == ["rank_0", "rank_2"]
+    assert "run_compiled(*call, PROGRAMS, 2)" in code
 
 
 def test_only_the_first_message_of_a_dense_ring_is_announced():

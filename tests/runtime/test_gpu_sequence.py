@@ -1,4 +1,4 @@
-"""Call sequences of artifacts: nothing else than what this zenc makes is played."""
+"""Call sequences of artifacts: tables by default, C++ on demand, and nothing else than what this zenc makes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from tests.support.cases import assert_same_bits, sparse_tensor
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.codegen.artifact import Artifact, load_artifact
-from zenc.codegen.call_program import DATA
+from zenc.codegen.call_program import CODE, DATA
 from zenc.runtime.gpu.sequence import load_sequence
+
+WAYS = {"table": DATA, "compiled": CODE}
 
 
 @pytest.fixture(scope="module", params=["balanced", "holders"])
@@ -27,9 +29,9 @@ def ids_of(caught: pytest.ExceptionInfo[zenc.ZencError]) -> list[str]:
     return [diagnostic.id for diagnostic in caught.value.diagnostics]
 
 
-def test_they_are_saved_and_loaded(artifact, tmp_path):
+def test_both_are_saved_and_loaded(artifact, tmp_path):
     again = load_artifact(artifact.save(tmp_path / "saved"))
-    assert again == artifact and set(again.sequences) == {DATA} <= set(again.manifest["files"])
+    assert again == artifact and set(again.sequences) == {CODE, DATA} <= set(again.manifest["files"])
     data = json.loads(again.sequences[DATA])
     assert [of["rank"] for of in data["ranks"]] == [0, 1, 2]
     operations = {statement[0] for of in data["ranks"] for statement in of["statements"]}
@@ -42,29 +44,44 @@ def test_only_gpus_and_a_known_number_of_ranks_have_them():
     assert not zenc.compile("agsparse", ranks=65, target="cuda", arch="none").sequences
 
 
-def test_what_is_loaded_is_played(artifact, tmp_path):
-    again = load_artifact(artifact.save(tmp_path / "saved"))
+@pytest.mark.parametrize("way", WAYS)
+def test_either_is_played(artifact, way, monkeypatch):
+    monkeypatch.setenv("ZENC_SEQUENCE", way)
     inputs = [sparse_tensor("random", rank, 3, 70, 3, torch.float32, 1) for rank in range(3)]
-    ranks = emulated_ranks(again, 3)
+    ranks = emulated_ranks(artifact, 3)
     found = run_all([rank.collective for rank in ranks], [tensor.clone() for tensor in inputs])
+    played = load_sequence(artifact, 3, 0, 60)
+    assert (played.program is None) == (way == "compiled")
     host = zenc.compile(artifact.plan.scheme, ranks=3)
     assert_same_bits([*found, *run_all(collectives(host, 3), inputs)])
 
 
-def test_an_edited_one_is_refused(artifact, tmp_path):
+@pytest.mark.parametrize("name", [CODE, DATA])
+def test_an_edited_one_is_refused(artifact, name, tmp_path):
     saved = artifact.save(tmp_path / "saved")
-    (saved / DATA).write_text(artifact.sequences[DATA] + " ")
+    text = artifact.sequences[name]
+    (saved / name).write_text(text + " ")
     assert refused(saved) == "artifact-damaged"
-    (saved / DATA).unlink()
+    (saved / name).unlink()
     assert refused(saved) == "artifact-damaged"
 
 
-def test_one_that_says_something_else_than_the_plan_is_not_played(artifact):
+@pytest.mark.parametrize("way", WAYS)
+def test_one_that_says_something_else_than_the_plan_is_not_played(artifact, way, monkeypatch):
     """Though the manifest knows it: as if somebody had signed it anew."""
-    text = artifact.sequences[DATA]
+    monkeypatch.setenv("ZENC_SEQUENCE", way)
+    name = WAYS[way]
+    text = artifact.sequences[name]
     others = [text.replace("1, 1", "1, 2", 1), text.replace("merge", "fill", 1), text[:-9], "", "[]", "{}", "[" * 9999]
     for other in others:
         assert other != text
         with pytest.raises(zenc.ArtifactError) as caught:
-            load_sequence(replace(artifact, sequences={DATA: other}), 3, 0, 60)
+            load_sequence(replace(artifact, sequences={**artifact.sequences, name: other}), 3, 0, 60)
         assert ids_of(caught) == ["artifact-damaged"]
+
+
+def test_there_is_no_third_way(artifact, monkeypatch):
+    monkeypatch.setenv("ZENC_SEQUENCE", "text")
+    with pytest.raises(zenc.ZencError, match="ZENC_SEQUENCE is table or compiled, not 'text'") as caught:
+        load_sequence(artifact, 3, 0, 60)
+    assert ids_of(caught) == ["unknown-sequence"]

@@ -20,7 +20,7 @@ import torch
 from tests.emulator.build import compiled
 from tests.emulator.libraries import Libraries
 from tests.gpu.machine import Machine, emulator
-from zenc.codegen.call_program import call_program
+from zenc.codegen.call_program import CODE, call_program
 from zenc.codegen.render import UnitInputs, headers, include_dirs, render, templates_dir
 from zenc.plan.ir import Plan
 from zenc.rank_ir.ir import RankProgram
@@ -43,9 +43,13 @@ _THREADS = ThreadPoolExecutor(max_workers=16)
 @cache
 def interpreter() -> CallLibrary:
     """What plays tables, compiled without a warning, or found among those of earlier runs."""
-    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), INTERPRETER]
-    source = (templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8")
-    return CallLibrary(compiled(command, {**headers("cuda"), INTERPRETER: source}, {INTERPRETER: source}))
+    return compiled_unit((templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8"))
+
+
+def compiled_unit(code: str) -> CallLibrary:
+    """A unit of call sequences, compiled likewise."""
+    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), CODE]
+    return CallLibrary(compiled(command, {**headers("cuda"), CODE: code}, {CODE: code}))
 
 
 @lru_cache(maxsize=256)
@@ -148,7 +152,7 @@ class Result:
 class Emulated:
     """The ranks of one group; ``deadline`` in seconds bounds every wait.
 
-    They play tables, of ``programs`` or of ``plan``, by ``unit``.
+    They play tables, of ``programs`` or of ``plan``; or, where a ``unit`` comes without any, its compiled sequences.
     """
 
     def __init__(
@@ -162,7 +166,7 @@ class Emulated:
     ) -> None:
         self.plan, self.size, self.deadline = plan, size, deadline
         self.machine = machine or emulator()
-        self.unit, self.programs = unit or interpreter(), programs or programs_of(plan, size)
+        self.unit, self.programs = unit or interpreter(), programs or (() if unit else programs_of(plan, size))
         self.unit.bind(self.machine.cuda, self.machine.nccl)
         self.image = self.machine.image(render(UnitInputs.of(plan), "cuda"))
         self.numbers = itertools.count(1)
@@ -201,7 +205,7 @@ class _Rank:
     def __init__(self, group: Emulated, id: bytes | None, rank: int) -> None:
         self.group, self.rank = group, rank
         self.device = Device(rank, group.machine)
-        self.program = group.unit.load_program(call_program(group.programs[rank]).words)
+        self.program = group.unit.load_program(call_program(group.programs[rank]).words) if group.programs else None
         self.kernels = group.unit.load_kernels(group.image)
         self.communicator = group.unit.open_communicator(id, group.size, rank, group.deadline)
 
@@ -210,7 +214,8 @@ class _Rank:
         self.group.unit.close_communicator(self.communicator)
         self.device.close()
         self.group.unit.unload_kernels(self.kernels)
-        self.group.unit.unload_program(self.program)
+        if self.program is not None:
+            self.group.unit.unload_program(self.program)
 
     def all_reduce(self, tensor: torch.Tensor, number: int, op: str, changed: dict[str, Any]) -> Any:
         self.device.use()

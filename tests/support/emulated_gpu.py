@@ -19,7 +19,7 @@ import torch
 from tests.emulator.build import engine, kernels
 from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
-from tests.support.emulated import interpreter
+from tests.support.emulated import compiled_unit, interpreter
 from tests.support.meeting import Meeting, communicator_of
 from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
@@ -36,7 +36,7 @@ from zenc.runtime.gpu.partition import Words
 NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)
 
-sequence.library = SimpleNamespace(interpreter=lambda _: interpreter())
+sequence.library = SimpleNamespace(interpreter=lambda _: interpreter(), compiled=lambda code, *_: compiled_unit(code))
 
 
 class EmulatedGpu:

@@ -23,7 +23,7 @@ from typing import Any
 from zenc._version import __version__
 from zenc.codegen.build.arch import named
 from zenc.codegen.build.gpu_kernels import Cubin
-from zenc.codegen.call_program import DATA
+from zenc.codegen.call_program import CODE, DATA
 from zenc.errors import ArtifactError, Diagnostic, Source
 from zenc.plan.from_json import plan_from_json
 from zenc.plan.ir import Plan
@@ -188,7 +188,7 @@ def _read(where: Path, manifest: dict[str, Any]) -> Artifact:
     if plan.digest != manifest["digest"]:
         raise _damaged(where, "its plan is not the one of its manifest")
     generated = {name: text for name, text in files.items() if name != "plan.json" and "/" not in name}
-    sequences = {name: generated.pop(name) for name in (DATA,) if name in generated}
+    sequences = {name: generated.pop(name) for name in (CODE, DATA) if name in generated}
     target = str(manifest["target"])
     if not target.isidentifier():
         raise ValueError(f"{target!r} is no target")

@@ -1,4 +1,4 @@
-"""Call programs: rank programs as the host's side of a GPU plays them, for JSON and tables of words alike.
+"""Call programs: rank programs as the host's side of a GPU plays them, for C++, JSON and tables of words alike.
 
     CallProgram   = size rank parts  segments: row*  cuts: row*  pieces: number*  CallStatement*
     row           = (number | symbol)*                 # the fields of SEGMENT_SPEC, of SLOT_CUT
@@ -114,10 +114,11 @@ SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class CallStatement:
-    """One of the interpreter's operations, which are those of ``TABLE_ENUMS``."""
+    """``parts`` are those of its segments, for people."""
 
     operation: str
     arguments: tuple[Argument, ...]
+    parts: Numbers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +213,11 @@ class _Statements:
                 yield from (self._message("receive", message, phase) for message in receives)
                 yield CallStatement("exchange", (number, spent))
             case Merge(result, segments):
-                yield CallStatement("merge", (result, segments, spent))
+                yield CallStatement("merge", (result, segments, spent), self._parts(segments))
             case Fill(result, segment, format):
-                yield CallStatement("fill", (result, segment, format.value, spent))
+                yield CallStatement("fill", (result, segment, format.value, spent), self._parts(uses))
             case Sparsify(result, segment):
-                yield CallStatement("sparsify", (result, segment, spent))
+                yield CallStatement("sparsify", (result, segment, spent), self._parts(uses))
             case Agree(sets, peers):
                 yield CallStatement("agree", (sets, peers))
             case Split(results, segment):
@@ -228,28 +229,58 @@ class _Statements:
             announced = phase.format is not Format.DENSE or (operation, message.peer) not in self.met
             self.met.add((operation, message.peer))
         how = "announced" if announced else "unannounced"
-        return CallStatement(operation, (message.peer, message.segments, how))
+        return CallStatement(operation, (message.peer, message.segments, how), self._parts(message.segments))
+
+    def _parts(self, segments: Iterable[int]) -> Numbers:
+        found = {self.program.segments[segment].part for segment in segments}
+        return tuple(sorted(found - {WHOLE}))
 
 
-DATA = "sequence.json"
+CODE, DATA = "sequence.cpp", "sequence.json"
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceInputs:
-    """The inputs of the template: the programs of some ranks of one group of ``size``, of one plan."""
+    """The inputs of both templates: the programs of some ranks of one group of ``size``, of one plan."""
 
     size: int
     version: int
     programs: tuple[CallProgram, ...]
 
 
-def render_sequence(programs: Iterable[RankProgram]) -> str:
-    """The file DATA with the programs of some ranks of one group and plan, in numbers and names of ours alone.
+def render_sequence(programs: Iterable[RankProgram], name: str = CODE) -> str:
+    """The file ``name`` with the programs of some ranks of one group and plan, in numbers and names of ours alone.
 
-    {"zenc_sequence": version, "size": n, "ranks": [program*]}     # ``CallProgram`` of each
+    sequence.json = {"zenc_sequence": version, "size": n, "ranks": [program*]}     # ``CallProgram`` of each
+    sequence.cpp  = the same as a unit: a function for each rank
     """
     made = tuple(call_program(program) for program in programs)
     inputs = SequenceInputs(made[0].size, SEQUENCE_VERSION, made)
     jinja = environment().overlay()
-    jinja.filters.update(json=json.dumps)
-    return jinja.get_template(f"cuda/host/{DATA}.j2").render({n: getattr(inputs, n) for n in SequenceInputs.__slots__})
+    jinja.filters.update(cpp=_cpp, json=json.dumps, parts=_parts)
+    return jinja.get_template(f"cuda/host/{name}.j2").render({n: getattr(inputs, n) for n in SequenceInputs.__slots__})
+
+
+def _cpp(argument: Argument) -> str:
+    """An argument, or a word of a row, as C++ has it."""
+    if isinstance(argument, tuple):
+        return f"list({', '.join(map(str, argument))})"
+    return _NAMES.get(argument, "") if isinstance(argument, str) else f"{argument:d}"
+
+
+def _format_name(format: Format) -> str:
+    if format.block:
+        return f"FORMAT_BLOCK + {WIRE_FORMATS.index(format) - WIRE_FORMATS.index(Format.BLOCK_2)}"
+    return f"FORMAT_{format.name}"
+
+
+_NAMES = {
+    **{name: name.upper() for members in TABLE_ENUMS.values() for name in members},
+    **{format.value: _format_name(format) for format in (*WIRE_FORMATS, Format.AUTO)},
+}
+
+
+def _parts(parts: Iterable[int]) -> str:
+    """Parts in words, as a comment."""
+    numbers = [str(part) for part in parts]
+    return f"  // part{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}" if numbers else ""

@@ -107,7 +107,7 @@ CALL = {
     "With what.": (
         Field("void*", "kernels", "what zenc_load_kernels gave"),
         Field("void*", "communicator", "what zenc_open_communicator gave"),
-        Field("const void*", "program", "what zenc_load_program gave"),
+        Field("const void*", "program", "what zenc_load_program gave; null for compiled sequences"),
         Field("void*", "stream", "CUstream on which the input is ready, and the result will be"),
         Field("void*", "side", "CUstream for what crosses to the host"),
         Field("Allocate", "allocate"),

@@ -24,6 +24,26 @@ struct Numbers {
     u64 size() const { return n; }
 };
 
+template <u64 n>
+struct NumberList {
+    i64 items[n];
+
+    operator Numbers() const { return {items, n}; }
+};
+
+// Numbers for the statement that they are written in.
+template <class... T>
+constexpr NumberList<sizeof...(T)> list(T... numbers) {
+    return {{static_cast<i64>(numbers)...}};
+}
+
+inline Numbers list() {
+    return {nullptr, 0};
+}
+
+class Sequence;
+
+// `play` plays its statements: those of a table, or itself in C++.
 struct Program {
     i64 size;
     i64 rank;
@@ -34,8 +54,9 @@ struct Program {
     i64 number_of_cuts;
     const i64* pieces;
     i64 number_of_pieces;
-    const i64* statements;
-    i64 number_of_words;
+    void (*play)(const Program& program, Sequence& rank);
+    const i64* statements = nullptr;  // of a table
+    i64 number_of_words = 0;
 };
 
 // A segment's bitmap and ranks are there from the beginning (on the stream). Its count becomes known when it

@@ -1,6 +1,5 @@
-// Entry of a call: it plays the program of the rank that calls, a table of words, as it is. Only what this
-// zenc has just made of a plan is loaded, in the process that made it (zenc/codegen/call_program.py): words
-// are not checked.
+// Rank programs as tables of words, played as they are. Only what this zenc has just made of a plan is
+// loaded, in the process that made it (zenc/codegen/call_program.py): words are not checked.
 //
 //   table     = TableHeader  SegmentSpec*  SlotCut*  piece*  statement*
 //   statement = operation argument*                                       # a list begins with its length
@@ -9,7 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "zenc_host/sequence.h"
+#include "zenc_host/entry.h"
 
 namespace zenc {
 
@@ -87,73 +86,6 @@ inline void play_table(const Program& program, Sequence& rank) {
     for (Words words(program.statements); words.at() != end;) play_statement(words, rank);
 }
 
-inline void play(const Program& program, Call& call, Communicator& group) {
-    Sequence sequence(call, group, program);
-    play_table(program, sequence);
-}
-
-inline void clear_results(Call& call) {
-    call.ids_out = nullptr;
-    call.values_out = nullptr;
-    call.count_out = 0;
-    call.arena_wanted = 0;
-    for (PhaseCount& phase : call.phases) phase = {};
-    call.outcome = DONE;
-    call.peer = -1;
-    call.detail = 0;
-    call.made_again = 0;
-    call.message[0] = 0;
-}
-
-// Nothing of a failed call may go on behind the caller's back; peers wait for it in vain.
-inline void give_up(Call& call, Communicator& group) {
-    abort(group);
-    if (call.report != nullptr) return;  // what is captured has not begun
-    for (void* const stream : {call.stream, call.side})
-        drain(static_cast<CUstream>(stream), group.ready, call.deadline);
-}
-
-// A call for which capacity mode had no room. Its input is as it was.
-inline void play_exactly(const Program& program, Call& call, Communicator& group) {
-    const double own_share = call.own_share;
-    const u64 wanted = call.arena_wanted;
-    call.own_share = 0;
-    call.arena_wanted = 0;
-    call.count_out = 0;
-    group.staging.reset();
-    play(program, call, group);
-    call.own_share = own_share;
-    if (wanted > call.arena_wanted) call.arena_wanted = wanted;
-}
-
-inline i64 run(Call& call, const Program& program) {
-    Communicator& group = *static_cast<Communicator*>(call.communicator);
-    clear_results(call);
-    if (program.rank != group.rank || program.size != group.size)
-        fail(call, UNUSABLE_GROUP, -1, "this sequence is not for rank %lld of %lld", group.rank, group.size);
-    else if (group.broken)
-        fail(call, UNUSABLE_GROUP, -1, "an earlier call of this group failed");
-    else if (static_cast<u64>(call.units) >> RANK_BITS != 0)
-        fail(call, OUT_OF_MEMORY, -1, "%lld units are too many: fewer than 2^%llu are counted", call.units,
-             RANK_BITS);
-    if (!ok(call)) return call.outcome;
-    const BesideCaptures beside;
-    if (check(call, api.cuCtxSetCurrent(group.context), "cuCtxSetCurrent")) {
-        if (call.report == nullptr && is_captured(static_cast<CUstream>(call.stream))) {
-            fail(call, NOT_CAPTURABLE, -1,
-                 "the stream is captured for a graph, and this call waits for the device");
-            return call.outcome;
-        }
-        group.in_graphs |= call.report != nullptr;
-        group.staging.reset();
-        play(program, call, group);
-        if (call.report != nullptr) group.staging.keep();
-        if (ok(call) && call.made_again != 0) play_exactly(program, call, group);
-    }
-    if (!ok(call)) give_up(call, group);
-    return call.outcome;
-}
-
 // Points `to.program` into its words.
 inline void lay_out(LoadedProgram& to) {
     Words words(to.words.data());
@@ -170,6 +102,7 @@ inline void lay_out(LoadedProgram& to) {
     made.pieces = words.several<i64>(header.pieces);
     made.statements = words.at();
     made.number_of_words = to.words.data() + to.words.size() - words.at();
+    made.play = play_table;
 }
 
 }  // namespace zenc
@@ -189,6 +122,7 @@ ZENC_EXPORT void zenc_unload_program(void* program) {
 }
 
 ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call* call) {
-    return zenc::run(*call, static_cast<const zenc::LoadedProgram*>(call->program)->program);
+    const auto* const loaded = static_cast<const zenc::LoadedProgram*>(call->program);
+    return zenc::run(*call, loaded == nullptr ? nullptr : &loaded->program);
 }
 }

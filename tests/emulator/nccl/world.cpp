@@ -11,6 +11,7 @@
 #include "engine/errors.h"
 #include "engine/sanitizers.h"
 #include "engine/settings.h"
+#include "nccl/messages.h"
 #include "nccl/nccl.h"
 
 namespace emulator {
@@ -160,6 +161,7 @@ void World::exchange(Group& a, Transfer& from, Group& b, Transfer& to) {
     acquire(&a.before);
     acquire(&b.before);
     std::memcpy(to.memory, from.memory, from.count * bytes_of(from.type));
+    note_message(a.rank, b.rank, to.memory, from.count * bytes_of(from.type));
     release(&a.after);
     release(&b.after);
     from.done = to.done = true;

@@ -1,6 +1,6 @@
 """The host's side of a GPU: C++ built by g++ through the cache, without a toolkit, and called through ctypes.
 
-It is one unit for all schemes, the interpreter of tables.
+It is one unit for all schemes, the interpreter of tables; or the compiled sequences of some ranks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
+from zenc.codegen.call_program import CODE
 from zenc.codegen.render import templates_dir
 from zenc.errors import BuildError, Diagnostic, SynchronisationError
 from zenc.runtime.gpu.call_args import CallArgs
@@ -36,6 +37,8 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_abort_communicator": (None, (c_void_p,)),
     "zenc_close_communicator": (None, (c_void_p,)),
     "zenc_all_reduce": (c_int64, (c_void_p,)),
+}
+_OF_INTERPRETERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_load_program": (c_void_p, (c_void_p, c_int64)),
     "zenc_unload_program": (None, (c_void_p,)),
 }
@@ -48,6 +51,14 @@ def interpreter(deadline_s: float = DEADLINE_SECONDS) -> CallLibrary:
     """The interpreter of tables: compiled once, or found in the cache. Raises BuildError and CacheError."""
     source = (templates_dir() / "cuda" / "host" / INTERPRETER).read_text("utf-8")
     return _open(build({INTERPRETER: source}, target="cuda", deadline_s=deadline_s))
+
+
+def compiled(code: str, deadline_s: float = DEADLINE_SECONDS, scheme: str = "") -> CallLibrary:
+    """The sequences of some ranks in C++, as ``zenc.codegen.call_program`` writes them for ``scheme``.
+
+    Raises BuildError and CacheError.
+    """
+    return _open(build({CODE: code}, target="cuda", deadline_s=deadline_s, scheme=scheme))
 
 
 @cache
@@ -64,7 +75,8 @@ class CallLibrary:
     def __init__(self, path: Path) -> None:
         try:
             self._library = ctypes.CDLL(str(path))
-            for name, (result, arguments) in _ENTRY_POINTS.items():
+            plays_tables = hasattr(self._library, "zenc_load_program")
+            for name, (result, arguments) in {**_ENTRY_POINTS, **(_OF_INTERPRETERS if plays_tables else {})}.items():
                 function = getattr(self._library, name)
                 function.restype, function.argtypes = result, arguments
         except (OSError, AttributeError) as problem:

@@ -1,53 +1,79 @@
-"""The call sequence of one rank, made ready: a table for the interpreter.
+"""The call sequence of one rank, made ready: a table for the interpreter, or compiled.
 
-The interpreter is compiled once for all schemes. An artifact that is pinned to a number of ranks has the programs of
-all, and what is played is what this zenc makes of its plan.
+    ZENC_SEQUENCE = table | compiled
+
+The interpreter is compiled once for all schemes. Both do the same; compiled C++ can be read and stepped through. An
+artifact that is pinned to a number of ranks has both, and what is played is what this zenc makes of its plan.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 
 from zenc.codegen.artifact import Artifact
-from zenc.codegen.call_program import DATA, call_program, render_sequence
-from zenc.errors import ArtifactError, Diagnostic
+from zenc.codegen.call_program import CODE, DATA, call_program, render_sequence
+from zenc.errors import ArtifactError, Diagnostic, ZencError
 from zenc.rank_ir.ir import RankProgram
-from zenc.rank_ir.lower import lower
+from zenc.rank_ir.lower import lower, lower_all
 from zenc.runtime.gpu import library
 from zenc.runtime.gpu.library import CallLibrary
+
+WAYS = ("table", "compiled")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSequence:
-    """A sequence in ``library``, which owns the handle ``program``."""
+    """A sequence in ``library``, which owns the handle ``program``; None: its one entry knows all ranks."""
 
     library: CallLibrary
-    program: int
+    program: int | None
 
 
 def load_sequence(artifact: Artifact, size: int, rank: int, deadline: float) -> LoadedSequence:
     """The sequence of ``rank`` of ``size`` under the plan of ``artifact``, built within ``deadline`` seconds.
 
-    Raises VerificationError, BuildError, CacheError and ArtifactError ``artifact-damaged``.
+    Raises VerificationError, BuildError, CacheError, ArtifactError ``artifact-damaged`` and ZencError
+    ``unknown-sequence``.
     """
+    if _way() == "compiled":
+        return LoadedSequence(library.compiled(_code(artifact, size, rank), deadline, artifact.plan.scheme), None)
     interpreter, program = library.interpreter(deadline), lower(artifact.plan, size, rank)
     if DATA in artifact.sequences:
         _ensure_same(artifact, program)
     return LoadedSequence(interpreter, interpreter.load_program(call_program(program).words))
 
 
+def _way() -> str:
+    chosen = os.environ.get("ZENC_SEQUENCE", WAYS[0])
+    if chosen not in WAYS:
+        message = f"ZENC_SEQUENCE is {' or '.join(WAYS)}, not {chosen!r}"
+        raise ZencError(Diagnostic("unknown-sequence", message))
+    return chosen
+
+
+def _code(artifact: Artifact, size: int, rank: int) -> str:
+    """The C++ of all ranks, where the artifact has it, or of this one."""
+    text = artifact.sequences.get(CODE)
+    if text is None:
+        return render_sequence([lower(artifact.plan, size, rank)])
+    if text != render_sequence(lower_all(artifact.plan, size)):
+        raise _other(artifact, CODE)
+    return text
+
+
 def _ensure_same(artifact: Artifact, program: RankProgram) -> None:
     """Raise ArtifactError unless what the artifact has for a rank is ``program``, which its plan means."""
     try:
-        data, own = (json.loads(text) for text in (artifact.sequences[DATA], render_sequence([program])))
+        data, own = (json.loads(text) for text in (artifact.sequences[DATA], render_sequence([program], DATA)))
         same = data["size"] == own["size"] and data["ranks"][program.rank] == own["ranks"][0]
     except (KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
-        raise _other(artifact) from error
+        raise _other(artifact, DATA) from error
     if not same:
-        raise _other(artifact)
+        raise _other(artifact, DATA)
 
 
-def _other(artifact: Artifact) -> ArtifactError:
-    message = f"{DATA} of {artifact.plan.scheme} is not what zenc makes of its plan"
+def _other(artifact: Artifact, name: str) -> ArtifactError:
+    message = f"{name} of {artifact.plan.scheme} is not what zenc makes of its plan"
     return ArtifactError(Diagnostic("artifact-damaged", message, help="compile the scheme again"))

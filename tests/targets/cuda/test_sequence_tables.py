@@ -1,0 +1,75 @@
+"""Tables of call sequences: they do what C++ does."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+
+from tests.support.cases import DTYPES, KINDS, assert_same_bits, dense_tensor, sparse_tensor
+from tests.support.emulated import Emulated, Result, compiled_unit, programs_of
+from tests.support.messages import forget_messages, messages_among
+from tests.support.shipped import SHIPPED, plan_of_shipped
+from zenc.codegen.call_program import render_sequence
+from zenc.plan.requirements import allowed
+from zenc.runtime.gpu.library import CallLibrary
+
+FEW = [(name, allowed(plan_of_shipped(name), (3, 4, 2, 8))[0]) for name in SHIPPED]
+
+
+JOINED = """#define zenc_all_reduce {name}
+namespace of_{name} {{
+{code}
+}}
+#undef zenc_all_reduce
+"""
+
+
+class OneOf(CallLibrary):
+    """The sequences of one scheme in a unit of many."""
+
+    def __init__(self, whole: CallLibrary, name: str) -> None:
+        super().__init__(whole.path)
+        self._library.zenc_all_reduce = self._library[name]
+        self._library.zenc_all_reduce.argtypes = whole._library.zenc_all_reduce.argtypes
+
+
+@cache
+def every() -> CallLibrary:
+    """The compiled sequences of all shipped schemes, in one unit: the headers are nearly all of it."""
+    codes = {name: render_sequence(programs_of(plan_of_shipped(name), size)) for name, size in FEW}
+    first = "\n".join(JOINED.format(name=name, code=code) for name, code in codes.items())
+    entry = 'extern "C" ZENC_EXPORT zenc::i64 zenc_all_reduce(zenc::Call*) { return zenc::UNUSABLE_GROUP; }'
+    return compiled_unit('#include "zenc_host/entry.h"\n' + first + entry)
+
+
+@pytest.mark.parametrize("number", range(len(FEW)), ids=lambda number: "-".join(map(str, FEW[number])))
+def test_tables_and_compiled_sequences_play_alike(number):
+    """Every message is the same byte for byte, and so is the sum."""
+    name, size = FEW[number]
+    make, kind = (dense_tensor if number % 3 == 2 else sparse_tensor), KINDS[number % len(KINDS)]
+    inputs = [make(kind, rank, size, 200, 3, DTYPES[number % 4], number) for rank in range(size)]
+    played = []
+    for unit in (None, OneOf(every(), name)):
+        forget_messages()
+        with Emulated(plan_of_shipped(name), size, unit=unit) as ranks:
+            results = [ranks.run([tensor.clone() for tensor in inputs], op) for op in ("sum", "mean")]
+        played.append((results, messages_among(size)))
+    (tables, theirs), (codes, messages) = played
+    assert theirs == messages and len(theirs) >= size
+    for table, code in zip([*tables[0], *tables[1]], [*codes[0], *codes[1]], strict=True):
+        assert isinstance(table, Result) and isinstance(code, Result)
+        assert_same_bits([table.tensor, code.tensor])
+        assert (table.counts_in, table.counts_out) == (code.counts_in, code.counts_out)
+
+
+def test_digests_of_messages_tell_them_apart():
+    """So that the test above can fail."""
+    found = []
+    for scale in (1.0, 1.0, 2.0):
+        forget_messages()
+        with Emulated(plan_of_shipped("balanced"), 2) as ranks:
+            ranks.run([scale * torch.ones(8, 1) for _ in range(2)])
+        found.append(messages_among(2))
+    assert found[0] == found[1] != found[2]
