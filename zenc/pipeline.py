@@ -182,7 +182,7 @@ def backend(
 
     With a ``capacity`` GPUs use capacity mode. Raises BuildError, VerificationError, TargetError, SynchronisationError.
     """
-    _ensure_able(artifact.plan, device, ranks.size)
+    _ensure_able(artifact.plan, device.type == CUDA, ranks.size)
     if device.type == "cuda":  # the same arrows, but kernels: they are compiled in the first call that needs them
         import torch
 
@@ -204,15 +204,15 @@ def backend(
     return CpuBackend(*at, deadline, caution, compression)  # kernels -> Backend
 
 
-def _ensure_able(plan: Plan, device: torch.device, size: int) -> None:
-    """Raise BuildError (``no-compression``) for what ``size`` ranks can't do on ``device`` yet."""
+def _ensure_able(plan: Plan, on_gpus: bool, size: int | None) -> None:
+    """Raise BuildError (``no-compression``) for what ``size`` ranks, or any, can't do ``on_gpus`` or CPUs yet."""
     from zenc.runtime.compression.parameters import MOST_SUM_BITS
 
     first = plan.of(PhaseKind.PUSH)[0]
-    if isinstance(first.code, Fixed) and sum_bits(first.code, size) > MOST_SUM_BITS:
+    if size and isinstance(first.code, Fixed) and sum_bits(first.code, size) > MOST_SUM_BITS:
         message = f"sums of {size} values of {first.code.bits} bits have more than {MOST_SUM_BITS}, and are not exact"
         raise BuildError(Diagnostic("no-compression", message, help="use fewer bits, or fewer ranks"))
-    if device.type != "cuda":
+    if not on_gpus:
         return
     linear = any(isinstance(selection, Linear) for selection in first.select)
     within = any(phase.code or (phase.select and phase is not first) for phase in plan.phases)
@@ -272,6 +272,7 @@ def render(report: Report, target: Target) -> Artifact:
 
 
 def _rendered(report: Report, target: Target) -> Artifact:
+    _ensure_able(report.plan, target == CUDA, report.plan.size)
     sources = {} if target == "plan" else rendered_for(report.plan, target)
     sequences = _sequences(report.plan) if target == CUDA else {}
     return Artifact(report.plan, target, sources, report.scheme.sources, report.sizes, sequences=sequences)
