@@ -33,8 +33,8 @@ def coded(
     )
 
 
-def conserve(text: str, size: int, numel: int, dtype: torch.dtype, calls: int = 3, **options: Any) -> None:
-    """Gradients in, results and residuals out: the same sum, within the rounding of float32."""
+def unaccounted(text: str, size: int, numel: int, dtype: torch.dtype, calls: int = 3, **options: Any) -> float:
+    """The greatest value of gradients that is in no result and no residual, over what rounding may take: at most 1."""
     ranks = collectives(zenc.compile_text(text, ranks=size, **options), size)
     due, scale = torch.zeros(numel, dtype=torch.float64), 0.0
     for step in range(calls):
@@ -46,7 +46,7 @@ def conserve(text: str, size: int, numel: int, dtype: torch.dtype, calls: int = 
         scale += float(torch.stack(given).abs().sum(dim=0).max())
     kept = sum(rank.residual("w").double() for rank in ranks)
     coarse = {torch.float32: 1e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}[dtype]  # a sum is rounded to its dtype
-    assert float((kept - due).abs().max()) <= coarse * scale
+    return float((kept - due).abs().max()) / (coarse * scale)
 
 
 CASES = [
@@ -62,18 +62,18 @@ CASES = [
 def test_what_codes_lose_is_in_residuals(code: str, moves: str, cut: str, format: str, size: int) -> None:
     turn = CASES.index((code, moves, cut, format, size))
     dtype = (torch.float32, torch.float32, torch.float16, torch.bfloat16)[turn % 4]
-    conserve(coded(code, moves, cut, format), size, (1, 37, 130, 5000)[turn // 4 % 4], dtype)
+    assert unaccounted(coded(code, moves, cut, format), size, (1, 37, 130, 5000)[turn // 4 % 4], dtype) <= 1
 
 
 def test_selections_codes_and_owners_that_select_again() -> None:
     select = "select: top(0.1) reselect: top_of_blocks(0.1, 32)"
     for size, cut in ((2, CUTS[0]), (5, CUTS[1]), (4, CUTS[2])):
-        conserve(coded("sign(16)", "owners", cut, "coo", select), size, 1000, torch.float32)
+        assert unaccounted(coded("sign(16)", "owners", cut, "coo", select), size, 1000, torch.float32) <= 1
 
 
 def test_long_messages_and_several_segments_a_message() -> None:
-    conserve(coded("int(8, 64)", "one-shot"), 3, 100_000, torch.float32, calls=1)
-    conserve(coded("bf16", "hierarchy"), 5, 100_000, torch.float32, calls=1)
+    assert unaccounted(coded("int(8, 64)", "one-shot"), 3, 100_000, torch.float32, calls=1) <= 1
+    assert unaccounted(coded("bf16", "hierarchy"), 5, 100_000, torch.float32, calls=1) <= 1
 
 
 def test_tiers() -> None:
@@ -85,7 +85,7 @@ def test_tiers() -> None:
         "scheme outer { communication: point_to_point then ring aggregation: one_shot partition: parallelism "
         "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) select: top(0.2) feedback: residual }"
     )
-    conserve(text, 6, 500, torch.float32, scheme="coded")
+    assert unaccounted(text, 6, 500, torch.float32, scheme="coded") <= 1
 
 
 @pytest.mark.parametrize("code", [code for code in (*CODED, *ROUNDED) if "levels" not in code])
@@ -132,7 +132,7 @@ def test_messages_of_other_lengths_are_refused(size: int) -> None:
 @pytest.mark.parametrize(("moves", "size"), [("hops", 4), ("owners", 3), ("hierarchy", 5)])
 def test_integers_of_one_scale_add_without_loss(code: str, moves: str, size: int) -> None:
     for turn, dtype in enumerate((torch.float32, torch.bfloat16)):
-        conserve(coded(code, moves, CUTS[turn % 2]), size, (40_000, 333)[turn], dtype)
+        assert unaccounted(coded(code, moves, CUTS[turn % 2]), size, (40_000, 333)[turn], dtype) <= 1
 
 
 def test_the_scale_is_that_of_the_greatest_of_any_rank() -> None:

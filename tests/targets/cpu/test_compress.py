@@ -291,7 +291,8 @@ def test_integers_come_back_from_both_coders(n: int, seed: int, bits: int, contr
     }[kind]()
     numbers = numbers.clip(-most, most)
     for coder in ("none", "asc"):
-        coded(kernels, numbers, bits, contributions, coder)
+        size = len(coded(kernels, numbers, bits, contributions, coder))
+        assert 0 < size <= most_encoded_bytes(Fixed(bits, coder), n, contributions)
 
 
 def test_the_coder_is_near_the_entropy(kernels: CompressionKernels) -> None:
