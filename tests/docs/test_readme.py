@@ -14,6 +14,7 @@ from typer.main import get_command
 from tests.docs.pages import ROOT
 from zenc.cli import app
 from zenc.language.files import locate
+from zenc.scheme.library import shipped
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -68,8 +69,8 @@ def test_numbers_of_the_words_are_measured():
     assert f"took {took} with zenc and {base} with DDP's own sparse gradients: {times}" in " ".join(README.split())
     page = (ROOT / "docs" / "research" / "benchmarks.md").read_text(encoding="utf-8")
     assert re.search(rf"zenc, auto .*│ +{took[:-3]} │  {times[:4]} │", page)
-    schemes = [path for path in (ROOT / "schemes").glob("*.zen") if path.stem != "patterns"]
-    assert f"[{len(schemes)} schemes](docs/reference/schemes.md)" in README and all(locate(s.stem) for s in schemes)
+    names = [scheme["name"] for scheme in shipped()]
+    assert f"[{len(names)} schemes](docs/reference/schemes.md)" in README and all(locate(name) for name in names)
 
 
 def test_what_it_needs_is_what_the_package_declares():
