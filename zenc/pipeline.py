@@ -28,7 +28,7 @@ from zenc.codegen.artifact import Artifact, Choosing
 from zenc.codegen.build.gpu_kernels import TARGET as CUDA
 from zenc.codegen.build.gpu_kernels import cubins
 from zenc.codegen.call_program import CODE, DATA, render_sequence
-from zenc.codegen.render import UnitInputs
+from zenc.codegen.render import UnitInputs, compression_unit
 from zenc.codegen.render import render as render_unit
 from zenc.errors import BuildError, Diagnostic
 from zenc.gradients.index_sets import Gradients, drawn, ensure, read_gradients, unsound_tensor
@@ -288,7 +288,8 @@ def _sequences(plan: Plan) -> dict[str, str]:
 
 def rendered_for(plan: Plan, target: str) -> dict[str, str]:
     """The generated sources of ``plan``: file name -> text."""
-    return render_unit(UnitInputs.of(plan), target)
+    unit = render_unit(UnitInputs.of(plan), target)
+    return {**unit, **compression_unit()} if target == CUDA and plan.is_lossy else unit
 
 
 def build(artifact: Artifact, arch: Architectures = None) -> Artifact:

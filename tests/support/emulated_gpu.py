@@ -30,7 +30,7 @@ from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import FixedCapacity, GpuBackend
-from zenc.runtime.gpu.device import ImageOf
+from zenc.runtime.gpu.device import ImageOf, unit_with
 from zenc.runtime.gpu.partition import Words
 
 NOT_READY = 600
@@ -64,8 +64,8 @@ class EmulatedGpu:
         return str(engine()), str(engine()) if size > 1 else None
 
     def images(self, artifact: Artifact) -> ImageOf:
-        image = bytes(kernels(render(UnitInputs.of(artifact.plan), "cuda"))) + b"\0"
-        return lambda _: image
+        sources = render(UnitInputs.of(artifact.plan), "cuda")
+        return lambda kernel: bytes(kernels(unit_with(kernel, sources)[0])) + b"\0"
 
     def streams(self) -> tuple[int, int]:
         return self._streams[0], self._streams[1]

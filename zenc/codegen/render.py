@@ -31,6 +31,8 @@ HEADER_SUFFIX = ".h"
 TEMPLATE_SUFFIX = ".j2"
 NOT_TARGETS = ("draw", "new", "report", "shared")
 """Folders of templates that make no code for a target."""
+COMPRESSION = "compress.cu"
+"""The file of the kernels of compression, beside those of a mapping where a scheme selects or encodes."""
 RENDERED = ("shared/zenc/constants.h", "cuda/zenc_host/call_args.h")
 """Headers that are made of ``zenc.wire``, by their paths below ``templates``; each has its template there."""
 
@@ -156,6 +158,12 @@ def render(inputs: UnitInputs, target: str = "cpu") -> dict[str, str]:
     jinja = environment().overlay()
     jinja.filters.update(word=word, count=count, real=real)
     return {_file_name(name): jinja.get_template(name).render(values) for name in names}
+
+
+def compression_unit() -> dict[str, str]:
+    """The kernels of compression for GPUs, which no mapping decides about: file name -> text."""
+    name = f"cuda/compress/{COMPRESSION}{TEMPLATE_SUFFIX}"
+    return {COMPRESSION: environment().get_template(name).render()}
 
 
 def _file_name(template: str) -> str:

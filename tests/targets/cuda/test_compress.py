@@ -11,13 +11,13 @@ from tests.support.ptx import usages
 from tests.targets.conftest import Dtype
 from tests.targets.cpu.test_compress import BLOCK_CODES, Drawn
 from zenc.codegen.build.nvrtc import Nvrtc
-from zenc.codegen.render import templates_dir
+from zenc.codegen.render import COMPRESSION, compression_unit
 from zenc.runtime.compression.kernels import compression_kernels
 from zenc.runtime.compression.parameters import code_parameters
 from zenc.scheme.compression import Code, Rounded
 from zenc.wire.codes import encoded_bytes
 
-SOURCE = (templates_dir() / "cuda" / "compress.cu").read_text()
+SOURCE = compression_unit()[COMPRESSION]
 DTYPES = {"f32": Dtype("f32", np.float32), "f16": Dtype("f16", np.float16), "bf16": Dtype("bf16", np.uint16)}
 
 
@@ -39,7 +39,7 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
     number, levels, bits, block = code_parameters(code)
     mine, lost, back = stored.copy(), np.ones(n, np.float32), np.zeros_like(stored)
     if not isinstance(code, Rounded):
-        coder.launch(f"zenc_scale_{dtype}", (2, 1), [number, levels, block, mine, n, out])
+        coder.launch(f"zenc_scale_code_{dtype}", (2, 1), [number, levels, block, mine, n, out])
     coder.launch(f"zenc_encode_{dtype}", (2, 1), [number, levels, bits, block, 7, mine, n, out, mine, lost])
     assert out.tobytes() == known.tobytes()
     assert mine.tobytes() == decoded.tobytes() and np.array_equal(lost, loss, equal_nan=True)
@@ -51,5 +51,5 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
 def test_kernels_compile_and_spill_nothing(nvrtc: Nvrtc, arch: str) -> None:
     told = compiled_by(nvrtc.path, SOURCE, arch)
     found = {usage.name: usage for usage in usages(told.log)}
-    assert set(found) == {f"zenc_{kernel}_{dtype}" for kernel in ("scale", "encode", "decode") for dtype in DTYPES}
+    assert set(found) == {f"zenc_{kernel}_{dtype}" for kernel in ("scale_code", "encode", "decode") for dtype in DTYPES}
     assert all(usage.spilled == 0 and usage.registers <= 128 for usage in found.values())

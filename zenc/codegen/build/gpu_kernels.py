@@ -1,4 +1,4 @@
-"""Build of a rendered ``kernels.cu`` to a cubin for a GPU architecture, by NVRTC.
+"""Build of rendered kernels to a cubin for a GPU architecture, by NVRTC.
 
 No GPU and no driver are needed. Compiled kernels are kept in the cache, as libraries for the host are.
 """
@@ -18,7 +18,7 @@ from zenc._version import __version__
 from zenc.codegen.build.arch import Arch, arch_for, listed, parse_archs
 from zenc.codegen.build.build_once import DEADLINE_SECONDS, BuildUnit, get_or_build
 from zenc.codegen.build.nvrtc import Nvrtc, device_compiler, ensure_archs, find_compiler, known_archs, usual_archs
-from zenc.codegen.render import headers
+from zenc.codegen.render import COMPRESSION, headers
 from zenc.errors import BuildError, Diagnostic
 
 TARGET = "cuda"
@@ -45,7 +45,7 @@ class Cubin:
 
 
 def cubins(sources: Mapping[str, str], archs: str | Iterable[str] | None) -> tuple[Cubin, ...]:
-    """The ``kernels.cu`` of ``sources`` for each of ``archs``, as ``parse_archs`` reads them; None: the usual ones.
+    """The kernels of ``sources`` for each of ``archs``, as ``parse_archs`` reads them; None: the usual ones.
 
     Nothing is compiled unless all can be. Raises BuildError (also ``cuda-compiler-missing``) and CacheError.
     """
@@ -65,12 +65,12 @@ def cubin(
     deadline_s: float = DEADLINE_SECONDS,
     module: str = "",
 ) -> Cubin:
-    """The ``kernels.cu`` of ``sources`` for ``arch``, or a ``module`` of it; from the cache if it was compiled before.
+    """All of ``sources`` for ``arch``, or a ``module`` of their one file; from the cache if it was compiled before.
 
     Raises BuildError (``unknown-arch``, ``compile-failed``, ``build-timeout``) and CacheError.
     """
     ensure_archs((arch,), compiler)
-    source, chosen = sources[SOURCE], ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
+    source, chosen = text_of(sources), ("-DZENC_ONLY", f"-DZENC_{module}") if module else ()
     options = (f"-arch={arch}", *FLAGS, *chosen)
 
     def make(folder: Path, _: float) -> dict[str, str]:
@@ -102,9 +102,14 @@ def cache_key(source: str, options: Sequence[str], compiler: str) -> str:
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
 
 
+def text_of(sources: Mapping[str, str]) -> str:
+    """The kernels of ``sources``, those of compression last: one text for the compiler."""
+    return "\n".join(sources[name] for name in (SOURCE, COMPRESSION) if name in sources)
+
+
 def modules_of(sources: Mapping[str, str]) -> dict[str, str]:
-    """The module of each kernel in the ``kernels.cu`` of ``sources``, by its name."""
-    found = re.finditer(r"^(?:#if ZENC_HAS\((\w+)\)|ZENC_KERNEL\((\w+))", sources[SOURCE], re.MULTILINE)
+    """The module of each kernel in ``sources``, by its name."""
+    found = re.finditer(r"^(?:#if ZENC_HAS\((\w+)\)|ZENC_KERNEL\((\w+))", text_of(sources), re.MULTILINE)
     module, modules = "", {}
     for each in found:
         module = each[1] or module

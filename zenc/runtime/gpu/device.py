@@ -13,10 +13,10 @@ import torch
 from zenc.codegen.artifact import Artifact
 from zenc.codegen.build.arch import arch_for, listed
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
-from zenc.codegen.build.gpu_kernels import Cubin, cubin, modules_of
+from zenc.codegen.build.gpu_kernels import SOURCE, Cubin, cubin, modules_of
 from zenc.codegen.build.nvrtc import find_compiler, known_archs
-from zenc.codegen.render import UnitInputs, render
-from zenc.errors import ArtifactError, Diagnostic, TensorError
+from zenc.codegen.render import UnitInputs, compression_unit, render
+from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
 from zenc.runtime.call_queue import new_stream
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
 from zenc.runtime.gpu.library import FETCH, CallLibrary
@@ -77,6 +77,15 @@ def kernels_for(
     if not fit:
         raise _wrong_arch(gpu, driver, cubins, reasons)
     return max(fit, key=lambda made: made.arch)
+
+
+def unit_with(kernel: str, sources: Mapping[str, str]) -> tuple[dict[str, str], str]:
+    """The file that has ``kernel``, of ``sources`` or of compression, and the module of it there."""
+    own = {SOURCE: sources[SOURCE]}
+    for unit in (own, compression_unit()):
+        if (module := modules_of(unit).get(kernel)) is not None:
+            return unit, module
+    raise BuildError(Diagnostic("library-broken", f"no source has the kernel {kernel}"))
 
 
 def _wrong_arch(gpu: GpuInfo, driver: Driver, cubins: Sequence[Cubin], reasons: Sequence[str]) -> ArtifactError:
@@ -150,8 +159,12 @@ class TorchGpu:
         started, own = driver(), artifact.target == "cuda"
         gpu, sources = started.gpu(self.device.index), artifact.sources
         sources = sources if own else render(UnitInputs.of(artifact.plan), "cuda")
-        modules = modules_of(sources)
-        return lambda kernel: kernels_for(gpu, started, sources, artifact.cubins, modules[kernel]).image
+
+        def image(kernel: str) -> bytes:
+            unit, module = unit_with(kernel, sources)
+            return kernels_for(gpu, started, unit, artifact.cubins, module).image
+
+        return image
 
     def streams(self) -> tuple[int, int]:
         """The current stream and the side stream, as handles of CUDA."""

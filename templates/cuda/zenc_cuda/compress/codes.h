@@ -252,13 +252,13 @@ struct DecodeValues {
 };
 
 template <class T>
-ZENC_DEVICE void scale_by(i64 number, i64 levels, i64 block, const T* values, i64 n, u8* out) {
+ZENC_DEVICE void scale_code(i64 number, i64 levels, i64 block, const T* values, i64 n, u8* out) {
     with_code(number, levels, ScaleBlocks<T>{static_cast<u64>(block), values, static_cast<u64>(n), out});
 }
 
 template <class T>
-ZENC_DEVICE void encode_by(i64 number, i64 levels, i64 bits, i64 block, i64 key, const T* values, i64 n,
-                           u8* out, T* decoded, float* loss) {
+ZENC_DEVICE void encode(i64 number, i64 levels, i64 bits, i64 block, i64 key, const T* values, i64 n, u8* out,
+                        T* decoded, float* loss) {
     const u64 count = static_cast<u64>(n);
     if (number == F16_CODE) return encode_rounded(values, count, reinterpret_cast<f16*>(out), decoded, loss);
     if (number == BF16_CODE)
@@ -269,7 +269,7 @@ ZENC_DEVICE void encode_by(i64 number, i64 levels, i64 bits, i64 block, i64 key,
 }
 
 template <class T>
-ZENC_DEVICE void decode_by(i64 number, i64 levels, i64 bits, i64 block, const u8* in, i64 n, T* values) {
+ZENC_DEVICE void decode(i64 number, i64 levels, i64 bits, i64 block, const u8* in, i64 n, T* values) {
     const u64 count = static_cast<u64>(n);
     if (number == F16_CODE) return decode_rounded(reinterpret_cast<const f16*>(in), count, values);
     if (number == BF16_CODE) return decode_rounded(reinterpret_cast<const bf16*>(in), count, values);
