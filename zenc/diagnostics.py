@@ -70,6 +70,7 @@ _MEANINGS = {
         "conflicting-compression": "a scheme says in two ways how it compresses",
         "not-linear": "a selection can't be summed where it stands",
         "needs-feedback": "something is lost in one direction, and nothing is said of where it is kept",
+        "unknown-sizes": "parts are to be cut by encoded sizes that not all ranks would know",
         "no-gain": "what is selected takes as many bytes as all of it (warning)",
     },
     "topology": {

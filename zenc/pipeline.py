@@ -41,7 +41,7 @@ from zenc.rank_ir.lower import lower as lower_rank
 from zenc.rank_ir.lower import lower_all
 from zenc.rank_ir.text import ShownProgram
 from zenc.scheme.compression import Fixed, Linear
-from zenc.scheme.model import Choice, Scheme
+from zenc.scheme.model import Choice, Encoded, Scheme
 from zenc.scheme.resolve import resolve as resolve_one
 from zenc.scheme.resolve import resolve_any
 from zenc.verify.proof import Proof, verify_all
@@ -214,6 +214,9 @@ def _ensure_able(plan: Plan, on_gpus: bool, size: int | None) -> None:
         raise BuildError(Diagnostic("no-compression", message, help="use fewer bits, or fewer ranks"))
     if not on_gpus:
         return
+    if isinstance(plan.mapping, Encoded):
+        message = f"scheme '{plan.scheme}' is balanced by encoded, and calls on GPUs cut a tensor once for all calls"
+        raise BuildError(Diagnostic("no-compression", message, help="write balance: imbalanced, or sum on CPUs"))
     linear = any(isinstance(selection, Linear) for selection in first.select)
     within = any(phase.code or (phase.select and phase is not first) for phase in plan.phases)
     if linear or within:

@@ -20,6 +20,7 @@ from zenc.plan.unroll import expand
 from zenc.rank_ir.ir import Encode, Exchange, Expand, Merge, RankProgram, Select, Statement
 from zenc.rank_ir.lower import lower_all, with_uses
 from zenc.scheme.compression import Fixed, Integers, Rounded
+from zenc.scheme.model import Encoded
 from zenc.verify.proof import verify
 
 HALF, BYTE = Rounded("bf16"), Integers(8)
@@ -188,6 +189,15 @@ def test_integers_that_were_encoded_otherwise_are_refused():
     assert refused(lossy(plan, Fixed(8), BYTE, None, Fixed(8)), 4).startswith(
         "lossy-hop: rank 0 would send as fixed(8) what has been encoded in another way"
     )
+
+
+def test_ranks_that_would_not_know_a_part_s_encoded_size_are_found():
+    tiers = plan_of(tiered_text([2], [INNER[-1], COMBINATIONS[-1]]), scheme="tiered")
+    inside, throughout = (lossy(tiers, None, None, HALF, code) for code in (None, HALF))
+    assert refused(replace(inside, mapping=Encoded()), 4).startswith(
+        "unknown-sizes: rank 0 ends with the sum of part 0 as values, so it can't know how long it is encoded"
+    )
+    assert verify(replace(throughout, mapping=Encoded()), 4)[1].size == 4
 
 
 UNEVEN = """

@@ -25,7 +25,7 @@ from zenc.gradients.spec import GradientSpec
 from zenc.plan.expressions import Ints, Mask
 from zenc.plan.ir import VALUE_KINDS, Phase, PhaseKind, Plan
 from zenc.scheme.compression import Code
-from zenc.scheme.model import BLOCKS, Contiguous, Format, Unit
+from zenc.scheme.model import BLOCKS, Contiguous, Encoded, Format, Unit
 from zenc.verify.provenance import Deliveries
 from zenc.wire.codes import most_encoded_bytes
 from zenc.wire.constants import DTYPE_BYTES
@@ -54,7 +54,8 @@ class ExpectedBytes:
     def __post_init__(self) -> None:
         self.gradient, self.profile = self.profile, contributed(self.plan, self.profile)
         self.parts = self.plan.parts(self.size)
-        contiguous = isinstance(self.plan.mapping, Contiguous) and len(self.profile.ranges) > 1
+        in_ranges = isinstance(self.plan.mapping, Contiguous | Encoded)
+        contiguous = in_ranges and len(self.profile.ranges) > 1
         self.ranges = self.parts if contiguous and self.parts > 1 else 1
         """Parts that may weigh differently: ranges of a gradient that is skewed."""
         elements = self.plan.unit is Unit.ELEMENT and self.profile.width > 1
@@ -64,7 +65,7 @@ class ExpectedBytes:
         self.slots = self.units / self.parts
         self.blocks = blocks_of(self.plan)
         neighbours = block_of(self.plan.mapping, self.units, self.profile.width // self.grain, self.parts)
-        self.kept = max(1, self.units) if isinstance(self.plan.mapping, Contiguous) else neighbours
+        self.kept = max(1, self.units) if in_ranges else neighbours
         """Units of the plan that are neighbours wherever they go."""
 
     @property

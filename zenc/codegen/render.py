@@ -20,7 +20,7 @@ from zenc.codegen.build.cache import HEADERS, open_cache, writing
 from zenc.errors import BuildError, Diagnostic
 from zenc.plan.ir import Plan
 from zenc.resources import directory
-from zenc.scheme.model import HierarchicalHash, Holders, Permutation
+from zenc.scheme.model import Encoded, HierarchicalHash, Holders, Permutation
 from zenc.wire import constants, structs
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _replace(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-MappingKind = Literal["contiguous", "permutation", "hierarchical_hash", "holders"]
+MappingKind = Literal["contiguous", "permutation", "hierarchical_hash", "holders", "encoded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,8 @@ class UnitInputs:
                 return cls("hierarchical_hash", seed, k, r1, r2)
             case Holders():
                 return cls("holders")
+            case Encoded():
+                return cls("encoded")
         return cls("contiguous")
 
 

@@ -22,6 +22,7 @@ from zenc.scheme.model import (
     PERMUTED_BLOCKS,
     Aggregation,
     Contiguous,
+    Encoded,
     Format,
     HierarchicalHash,
     Holders,
@@ -225,6 +226,8 @@ def _mapping_from_json(data: Json) -> Mapping:
         return Contiguous()
     if data["kind"] == "holders":
         return Holders()
+    if data["kind"] == "encoded":
+        return Encoded()
     raise ValueError(f"unknown mapping {data['kind']!r:.40}")
 
 

@@ -18,6 +18,7 @@ from zenc.plan.ir import PLAN_VERSION, Phase, PhaseKind, Plan, Tier
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Contiguous,
+    Encoded,
     HierarchicalHash,
     Holders,
     Mapping,
@@ -63,6 +64,8 @@ def _mapping_to_json(mapping: Mapping) -> Json:
             return {"kind": "hierarchical_hash", "k": k, "r1": r1, "r2": r2, "seed": seed}
         case Holders():
             return {"kind": "holders"}
+        case Encoded():
+            return {"kind": "encoded"}
 
 
 class _Writer:

@@ -37,13 +37,15 @@ class ChoiceReport(TypedDict):
 class LossReport(TypedDict):
     """The loss of a call on this rank: norms of its gradient, and of what it keeps for the next call.
 
-    ``compression_ratio``: bytes of a dense ring all-reduce over those that were sent.
+    ``compression_ratio``: bytes of a dense ring all-reduce over those that were sent. ``part_bytes``: of the encoded
+    sum of each part, under ``balanced by encoded``; else empty.
     """
 
     gradient_norm: float
     residual_norm: float
     residual_over_gradient: float
     compression_ratio: float
+    part_bytes: list[int]
 
 
 class CallReport(TypedDict, total=False):

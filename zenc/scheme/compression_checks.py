@@ -9,8 +9,9 @@ What depends on the moves, how often a contribution is encoded on its way, is fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from zenc.language import syntax
 from zenc.scheme import model
 from zenc.scheme.collector import Collector
 from zenc.scheme.compression import UNBIASED, Falling, Fixed, Linear, Momentum, Rounded
@@ -34,6 +35,16 @@ def check_compression(of: Compression, tier: model.TierDeclaration, mapping: mod
         check.keeper()
         check.effects()
         check.gains()
+
+
+def check_encoded(
+    mapping: model.Mapping, of: Compression, entries: Mapping[str, syntax.EntrySyntax], report: Collector
+) -> None:
+    """Report ``balanced by encoded`` where sums travel as they are: all ranks know the sizes of encoded ones."""
+    if isinstance(mapping, model.Encoded) and of.pull_code is None:
+        message = "parts are cut by the encoded sizes of their sums, and the pull sends values as they are"
+        help = "give the pull a code, such as 'dense as fixed(8) by asc'; or write balance: balanced by permutation"
+        report.error("unknown-sizes", message, entries["balance"].span, help=help)
 
 
 class _Check:

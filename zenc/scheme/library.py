@@ -10,6 +10,7 @@ from zenc.resources import directory
 from zenc.scheme.compression_words import selection_text, words_of
 from zenc.scheme.model import (
     Choice,
+    Encoded,
     HierarchicalHash,
     Holders,
     Partition,
@@ -121,4 +122,6 @@ def balance_text(scheme: Scheme) -> str | None:
             return "balanced by hierarchical_hash"
         case Holders():
             return "balanced by holders"
+        case Encoded():
+            return "balanced by encoded"
     return "imbalanced"

@@ -2,7 +2,8 @@
 
     Scheme          = name doc? parameters                  # parameters are bound to values here
                       tiers: TierDeclaration+               # inner to outer; without tiers there is one, named ""
-                      mapping: Contiguous | Permutation(seed, block) | HierarchicalHash(k, r1, r2, seed) | Holders
+                      mapping: Contiguous | Encoded | Permutation(seed, block) | HierarchicalHash(k, r1, r2, seed) |
+                               Holders
                       unit: Unit                            # what is zero or not
                       announce: Communication?              # under Holders: the push that gathers all index sets
                       feedback: Feedback? warmup: Warmup?   # as in zenc.scheme.compression: where losses are kept
@@ -138,7 +139,15 @@ class HierarchicalHash:
     seed: int
 
 
-Mapping: TypeAlias = Contiguous | Permutation | HierarchicalHash | Holders
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Slot = unit, and parts are ranges whose encoded sums were equally long in the last call of the name (OSCAR-HW).
+
+    Every rank ends a call with the same bytes of each part, and so cuts the next one alike. The first is cut evenly.
+    """
+
+
+Mapping: TypeAlias = Contiguous | Permutation | HierarchicalHash | Holders | Encoded
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from zenc.scheme.communication import (
     schedules_of,
 )
 from zenc.scheme.compression import Feedback, Warmup
-from zenc.scheme.compression_checks import check_compressed_tiers, check_compression
+from zenc.scheme.compression_checks import check_compressed_tiers, check_compression, check_encoded
 from zenc.scheme.compression_words import split
 from zenc.scheme.compressors import (
     COMPRESS,
@@ -230,6 +230,7 @@ def _without_tiers(reader: _SchemeReader, program: SourceFiles) -> _Contents | N
         (compression.said.get("push_code"), compression.said.get("pull_code")),
     )
     check_compression(compression, tier, mapping, report)
+    check_encoded(mapping, compression, entries, report)
     return (tier,), mapping, unit, announce, compression.feedback, compression.warmup
 
 

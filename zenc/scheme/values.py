@@ -11,6 +11,7 @@ from zenc.scheme.model import (
     BLOCKS,
     PERMUTED_BLOCKS,
     Contiguous,
+    Encoded,
     Format,
     HierarchicalHash,
     Holders,
@@ -25,7 +26,7 @@ MOST_FUNCTIONS = 16
 MOST_CELLS = 64.0
 """Of either memory, for each unit of a call."""
 
-_HELP = "write 'imbalanced', or 'balanced by' permutation, hierarchical_hash, or holders"
+_HELP = "write 'imbalanced', or 'balanced by' permutation, hierarchical_hash, holders, or encoded"
 
 
 def resolve_balance(value: Value, environment: Environment, report: Collector) -> Mapping | None:
@@ -122,10 +123,16 @@ def _holders(word: Word, _: Environment, report: Collector) -> Holders:
     return Holders()
 
 
+def _encoded(word: Word, _: Environment, report: Collector) -> Encoded:
+    match_arguments(word, (), report)
+    return Encoded()
+
+
 MAPPINGS: dict[str, Callable[[Word, Environment, Collector], Mapping | None]] = {
     "permutation": _permutation,
     "hierarchical_hash": _hierarchical_hash,
     "holders": _holders,
+    "encoded": _encoded,
 }
 """Words that may follow ``balanced by``, each with its reader."""
 

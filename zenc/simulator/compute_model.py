@@ -23,7 +23,7 @@ import numpy.typing as npt
 from zenc.analysis.expected_bytes import ExpectedBytes
 from zenc.plan.expressions import Ints
 from zenc.plan.ir import PhaseKind
-from zenc.scheme.model import Contiguous, Format, Holders
+from zenc.scheme.model import Contiguous, Encoded, Format, Holders
 from zenc.simulator.calibration import Calibration, Kernel
 from zenc.simulator.symmetry import ClassProgram, Stage
 
@@ -79,7 +79,8 @@ class _Kernels:
         phases = {stage.phase.name: stage.phase for stage in of.stages}
         self.rates = {name: expected.units_a_byte(phase, sorted(ranks[name])) for name, phase in phases.items()}
         mapping = type(expected.plan.mapping)
-        self._expand = {Contiguous: self.by.list, Holders: self.by.join}.get(mapping, self.by.expand)
+        by_mapping = {Contiguous: self.by.list, Encoded: self.by.list, Holders: self.by.join}
+        self._expand = by_mapping.get(mapping, self.by.expand)
 
     def first(self) -> float:
         expected, own = self.expected, self.expected.own_units

@@ -9,6 +9,8 @@ with those of all ranks. Then all choose the same owners, by themselves (docs/in
 The same sum: the order in which contributions are added is fingerprinted along the way; all ranks must end with the
 same order of each part, so that they hold the same bits.
 
+Known sizes: under Encoded every rank must end with the bytes of every part, by which all cut the next call.
+
 Losses are kept: where a plan selects or encodes, fingerprints say what of, and who keeps it (``zenc.verify.losses``).
 
 No deadlock: a rank enters a round, posts all its sends and receives of that round, and leaves when they are done. Each
@@ -33,7 +35,7 @@ from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.requirements import LARGEST_SOUGHT, allowed, format_ranks
 from zenc.plan.tier_layout import first_part, levels_of
 from zenc.plan.unroll import Round, Rounds, Unrolled, expand
-from zenc.scheme.model import Partition
+from zenc.scheme.model import Encoded, Partition
 from zenc.verify.losses import Keepers
 from zenc.verify.provenance import Deliveries, Provenance, named
 from zenc.verify.survey import survey
@@ -90,6 +92,7 @@ def prove(plan: Plan, rounds: Rounds, observe: Observer | None = None) -> Proof:
                 _ensure_whole_groups(state, plan, phase)
     _ensure_everything(state, plan)
     _ensure_same_sum(state, plan, rounds)
+    _ensure_known_sizes(state, plan)
     losses = state.losses
     moves = sum(len(round_) for _, _, round_ in rounds)
     counts = Counter({phase.kind.value: 0 for phase in plan.phases})
@@ -212,6 +215,23 @@ def _ensure_same_sum(state: Provenance, plan: Plan, rounds: Rounds) -> None:
         help = "let one rank finish the sum and send it in the pull, or exchange in pairs"
         last, notes = plan.of(PhaseKind.PUSH)[-1], (format_ranks(state.size),)
         raise VerificationError(Diagnostic("unequal-sums", message, last.span, notes, help))
+
+
+def _ensure_known_sizes(state: Provenance, plan: Plan) -> None:
+    """Cuts by encoded sizes are equal on all ranks if each ends with the bytes of all parts.
+
+    Equal fingerprints of encoded pieces are equal bytes: what is encoded, and how, is in them.
+    """
+    if not isinstance(plan.mapping, Encoded) or state.size == 1:
+        return
+    coded = state.losses.coded if state.losses is not None else np.zeros((state.size, state.parts), dtype=np.bool_)
+    unknown = np.argwhere(~coded)
+    if len(unknown):
+        rank, part = (int(x) for x in unknown[0])
+        message = f"rank {rank} ends with the sum of part {part} as values, so it can't know how long it is encoded"
+        help = "'balanced by encoded' cuts by what travels last: give the last pull a code, such as pull: dense as int"
+        last, notes = plan.phases[-1], (format_ranks(state.size),)
+        raise VerificationError(Diagnostic("unknown-sizes", message, last.span, notes, help))
 
 
 def _ensure_lossless_sum_is_right(plan: Plan, rounds: Rounds, rank: int, part: int) -> None:

@@ -1,10 +1,11 @@
 """Partitioning of units to parts and slots, in numpy: equal to the headers in ``templates``, for predictions.
 
-Parts have equal sizes but for blocks that stay together; under hierarchical hashing those that h0 gives, the function
-that chooses parts (``templates/shared/zenc/hash.h``); by holders the units of their owners
-(``templates/cpu/zenc_cpu/owners/owners.h``). A unit that c of n ranks hold takes c - 1 messages to its owner and n - 1
-from it. The units of one holder are its own. Each other one goes to the holder under which the squares of what all send
-and receive grow least: in ascending order, up to CHOSEN_TOGETHER at a time by the same loads.
+Parts have equal sizes but for blocks that stay together; those by encoded sizes in the first call. Under hierarchical
+hashing they have those that h0 gives, the function that chooses parts (``templates/shared/zenc/hash.h``); by holders
+the units of their owners (``templates/cpu/zenc_cpu/owners/owners.h``). A unit that c of n ranks hold takes c - 1
+messages to its owner and n - 1 from it. The units of one holder are its own. Each other one goes to the holder under
+which the squares of what all send and receive grow least: in ascending order, up to CHOSEN_TOGETHER at a time by the
+same loads.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from math import isqrt
 import numpy as np
 
 from zenc.plan.expressions import Ints, Mask
-from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, HierarchicalHash, Holders, Mapping, Permutation
+from zenc.scheme.model import PERMUTED_BLOCKS, Contiguous, Encoded, HierarchicalHash, Holders, Mapping, Permutation
 from zenc.wire.constants import (
     BLOCKS_OF_PART,
     CHOSEN_TOGETHER,
@@ -148,7 +149,7 @@ def _grouped(part: Ints, parts: int) -> UnitPartition:
     return UnitPartition(part, slot, sizes)
 
 
-def slots_of_units(mapping: Contiguous | Permutation, units: int, ids: Ints, block: int) -> Ints:
+def slots_of_units(mapping: Contiguous | Encoded | Permutation, units: int, ids: Ints, block: int) -> Ints:
     """The slots of unit ``ids`` [n] in a tensor of ``units``, of which ``block`` keep together.
 
     See docs/adr/0003-permutation.md and 0036-blocks.md.

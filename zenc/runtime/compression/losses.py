@@ -8,7 +8,7 @@ rounded alike wherever they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import torch
@@ -16,6 +16,7 @@ import torch
 from zenc.runtime.compression.supports import Draw, marks_of, warmed
 from zenc.scheme.compression import Selection, Warmup
 from zenc.wire.constants import GOLDEN
+from zenc.wire.cuts import Ends
 from zenc.wire.mix import ALL_BITS, mixed
 
 
@@ -33,6 +34,10 @@ class CallLosses:
     residual: torch.Tensor | None
     alone: bool = False
     """Whether there are no other ranks, so that nothing need be left out."""
+    ends: Ends = ()
+    """The ends of parts in units, under ``balanced by encoded``."""
+    part_bytes: list[int] = field(default_factory=list)
+    """Of the encoded sum of each part, when the call has ended, where there are ``ends``; the same on all ranks."""
 
     def marks(self, values: torch.Tensor, selections: Sequence[Selection], key: int) -> torch.Tensor | None:
         """Marks [units] of what ``selections`` take of ``values`` [units, width] float32; None for all of them."""

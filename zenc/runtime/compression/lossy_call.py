@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 
@@ -32,6 +33,8 @@ from zenc.runtime.compression.supports import Draw, marks_of, warmed
 from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats, LossReport
 from zenc.scheme.compression import Fixed, Momentum, Probable, Selection
+from zenc.scheme.model import Encoded
+from zenc.wire.cuts import Ends, ends_by_size, even_ends
 
 PartUnits = Sequence[range | torch.Tensor]
 """The units of each part, in the order of their slots."""
@@ -69,7 +72,12 @@ class LossyScheme:
     @property
     def contributes(self) -> bool:
         """Whether what is contributed may be another tensor than the gradient."""
-        return bool(self.selections) or self.keeps or self.fixed is not None
+        return bool(self.selections) or self.keeps or self.fixed is not None or self.cuts_by_size
+
+    @property
+    def cuts_by_size(self) -> bool:
+        """Whether parts are cut by what the last call of a name had in them, encoded."""
+        return isinstance(self.plan.mapping, Encoded)
 
     @property
     def loses_within(self) -> bool:
@@ -110,7 +118,14 @@ class LossyCall:
         if self.scheme.keeps:
             of_short = torch.zeros(carrier.numel()) if self.scheme.loses_within else None
             self.losses.residual = of_short if self.linear else self.total.view(-1)
+        if self.scheme.cuts_by_size:
+            self.losses.ends = self._ends(self.layout.units if self.linear is None else carrier.numel())
         return carrier, found
+
+    def _ends(self, units: int) -> Ends:
+        """The ends of parts of ``units``: even ones where those of the last call do not fit."""
+        parts, known = self.scheme.plan.parts(self.scheme.communicator.size), self.state.ends
+        return known if len(known) == parts and known[-1] == units else even_ends(units, parts)
 
     def _select(self) -> Contributed:
         """Leave what is contributed in the gradient; of a linear selection everything in ``total``."""
@@ -133,8 +148,13 @@ class LossyCall:
         return Contributed(squares, 0.0, finite)
 
     def _draw(self) -> Draw:
-        parts = self.scheme.parts_of(self.layout) if self.selections else ()
+        parts = self._parts() if self.selections else ()
         return Draw(self.losses.step, self.losses.salt, self.losses.rank, parts)
+
+    def _parts(self) -> PartUnits:
+        if not self.scheme.cuts_by_size:
+            return self.scheme.parts_of(self.layout)
+        return [range(first, end) for first, end in pairwise((0, *self._ends(self.layout.units)))]
 
     def _short(self) -> torch.Tensor:
         assert self.linear is not None
@@ -174,6 +194,8 @@ class LossyCall:
             remember(self.kernels, self.state, self.gradient)
         if finite and (self.scheme.keeps or self.scheme.remembers):
             self.state.commit()
+        if finite and self.losses.part_bytes:
+            self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
         if self.op == "mean" and size > 1:
             self.gradient.div_(size)
         return finite
@@ -195,6 +217,7 @@ class LossyCall:
             "residual_norm": residual,
             "residual_over_gradient": residual / gradient if gradient else 0.0,
             "compression_ratio": counted.dense_bytes / counted.bytes_sent if counted.bytes_sent else 1.0,
+            "part_bytes": self.losses.part_bytes,
         }
 
 
@@ -205,14 +228,14 @@ def begun(
     state, size = store.state_of(pieces, gradient.device), scheme.communicator.size
     steps = store.steps(pieces)
     losses = CallLosses(
-        _salt(op, pieces, steps), min(steps), scheme.communicator.rank, scheme.plan.warmup, None, size == 1
+        _salt(op, pieces, steps, state.ends), min(steps), scheme.communicator.rank, scheme.plan.warmup, None, size == 1
     )
     units = gradient.view(layout.units, layout.width) if scheme.contributes else gradient
     selections = warmed(scheme.selections, scheme.plan.warmup, losses.step) if size > 1 else ()
     return LossyCall(scheme, pieces, op, layout, units, state, losses, selections)
 
 
-def _salt(op: Operation, pieces: Pieces, steps: tuple[int, ...]) -> int:
-    """64 bits that only ranks share whose calls have the same names, counts and operation."""
-    told = repr((op, [(piece.name, piece.shape) for piece in pieces], steps))
+def _salt(op: Operation, pieces: Pieces, steps: tuple[int, ...], ends: Ends) -> int:
+    """64 bits that only ranks share whose calls have the same names, counts, operation and cuts."""
+    told = repr((op, [(piece.name, piece.shape) for piece in pieces], steps, *ends))
     return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "little")

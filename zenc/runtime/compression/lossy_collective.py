@@ -41,7 +41,8 @@ class LossyCollective(Collective):
     def keeps(self) -> bool:
         """Whether something is kept by name: residuals, or how many calls there were."""
         plan = self.artifact.plan
-        return plan.feedback is not None or plan.warmup is not None or self._scheme.remembers
+        scheme = self._scheme
+        return plan.feedback is not None or plan.warmup is not None or scheme.remembers or scheme.cuts_by_size
 
     def residual(self, name: str) -> torch.Tensor:
         """A copy of what the calls of ``name`` have left out so far, float32, in the shape of its tensor.
@@ -104,7 +105,7 @@ class LossyCollective(Collective):
                 raise TensorError(Diagnostic("other-model", message, help="load the state of this model"))
         store = ResidualStore()
         for name, entry in read.tensors.items():
-            store.restore(name, entry.shape, entry.step, entry.vectors, entry.threshold)
+            store.restore(name, entry.shape, entry.step, entry.vectors, entry.threshold, entry.ends)
         store.closed = True
         self._store = store
 
@@ -127,8 +128,8 @@ class LossyCollective(Collective):
 
     def _ensure_fit(self, tensor: torch.Tensor) -> None:
         plan = self.artifact.plan
-        if tensor.is_sparse and (self._scheme.selections or self._scheme.fixed or plan.feedback is not None):
-            message = f"{plan.scheme} selects of dense tensors, and this one is sparse"
+        if tensor.is_sparse and self._scheme.contributes:
+            message = f"{plan.scheme} selects of dense tensors or keeps by them, and this one is sparse"
             help = "sum sparse gradients by a scheme without 'select' and 'feedback'"
             raise TensorError(Diagnostic("unsupported-layout", message, help=help))
         if tensor.dtype not in DTYPES:

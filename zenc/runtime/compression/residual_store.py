@@ -25,6 +25,7 @@ from typing import TypeAlias
 import torch
 
 from zenc.errors import Diagnostic, TensorError
+from zenc.wire.cuts import Ends
 
 Shape: TypeAlias = tuple[int, ...]
 TensorName: TypeAlias = "str | Sequence[tuple[str, int | Sequence[int]]]"
@@ -106,6 +107,8 @@ class FlatState:
     now: KeptVectors = field(default_factory=KeptVectors)
     next: KeptVectors = field(default_factory=KeptVectors)
     threshold: Threshold | None = None
+    ends: Ends = ()
+    """The ends of parts in the next call, by the encoded sizes of this one; empty where it is to be cut evenly."""
     changed: bool = False
     """Whether ``next`` is what was before the last call."""
 
@@ -190,7 +193,7 @@ class ResidualStore:
     def _gathered(self, pieces: Pieces, device: torch.device) -> FlatState:
         state, first = FlatState(pieces, device), self.entries.get(pieces[0].name)
         if first is not None and first.first == 0:
-            state.threshold = first.state.threshold
+            state.threshold, state.ends = first.state.threshold, first.state.ends
         for piece, at in zip(pieces, state.firsts, strict=True):
             known = self.entries.get(piece.name)
             for name in VECTORS if known else ():
@@ -230,9 +233,17 @@ class ResidualStore:
                     if vector is not None:
                         vector.mul_(factor)
 
-    def restore(self, name: str, shape: Shape, step: int, vectors: KeptVectors, threshold: Threshold | None) -> None:
+    def restore(
+        self,
+        name: str,
+        shape: Shape,
+        step: int,
+        vectors: KeptVectors,
+        threshold: Threshold | None,
+        ends: Ends = (),
+    ) -> None:
         """Begin with ``vectors`` [elements] of ``name``, which become its own, after ``step`` calls."""
-        state = FlatState((NamedPiece(name, shape),), torch.device("cpu"), vectors, threshold=threshold)
+        state = FlatState((NamedPiece(name, shape),), torch.device("cpu"), vectors, threshold=threshold, ends=ends)
         self.entries[name] = Entry(shape, step, state, 0)
 
 

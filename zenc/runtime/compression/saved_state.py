@@ -1,10 +1,11 @@
 """Saved state of residuals: plain values and tensors for a checkpoint, and what is read back of it.
 
     state  = zenc_residuals: 1  feedback: str  ranks: int  rank: int | None  tensors: {name: tensor}
-    tensor = shape: [int]  step: int  threshold: [number, int] | None  residual velocity history: float32 | None
+    tensor = shape: [int]  step: int  threshold: [number, int] | None  ends: [int]
+             residual velocity history: float32 | None
 
 ``rank`` is None in a state that the ranks have made together: it holds the sums over them, of which each rank takes an
-equal share. The history of what was summed is the same on all ranks, and is no sum.
+equal share. The history of what was summed is the same on all ranks, and is no sum; so are the ends of parts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
 from zenc.scheme.compression import Momentum, Probable
+from zenc.wire.cuts import Ends
 
 VERSION = 1
 SUMMED = ("residual", "velocity")
@@ -35,6 +37,7 @@ class SavedTensor:
     step: int
     threshold: Threshold | None
     vectors: KeptVectors
+    ends: Ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,8 @@ def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dic
         vectors[name] = values
     threshold = entry.state.threshold if entry.first == 0 and communicator is None else None
     told = list(threshold) if threshold else None
-    return {"shape": list(entry.shape), "step": entry.step, "threshold": told, **vectors}
+    ends = list(entry.state.ends) if entry.first == 0 else []
+    return {"shape": list(entry.shape), "step": entry.step, "threshold": told, "ends": ends, **vectors}
 
 
 def read_state(state: Any, plan: Plan, rank: int, size: int) -> SavedState:
@@ -124,6 +128,9 @@ def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
         threshold is None or (isinstance(threshold, list) and len(threshold) == 2 and all(map(_is_count, threshold)))
     ):
         raise _bad(f"the threshold of '{name}' is {threshold!r}")
+    ends = entry.get("ends", [])
+    if not isinstance(ends, list) or not all(map(_is_count, ends)) or ends != sorted(ends):
+        raise _bad(f"the parts of '{name}' end at {ends!r:.60}")
     vectors = KeptVectors()
     for vector in kept_by(plan):
         values = entry.get(vector)
@@ -132,7 +139,8 @@ def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
         if values.numel() != math.prod(shape):
             raise _bad(f"the {vector} of '{name}' has {values.numel()} elements, and its shape {math.prod(shape)}")
         setattr(vectors, vector, values / share if share > 1 and vector in SUMMED else values.clone())
-    return SavedTensor(shape, entry["step"], (threshold[0], threshold[1]) if threshold else None, vectors)
+    known = (threshold[0], threshold[1]) if threshold else None
+    return SavedTensor(shape, entry["step"], known, vectors, tuple(ends))
 
 
 def _is_count(value: object) -> bool:

@@ -78,5 +78,9 @@ class CpuPrepared:
         channel = Channel(of.scheme, of.deadline, of.transport, header)
         if isinstance(self.ops, HolderOps):
             return CpuCall(of.script, HolderInterpreter(of.script, channel, self.ops, of.room), channel, self.layout)
-        interpreter = SegmentInterpreter(of.script, channel, self.ops, of.room, self.coded, losses)
+        ops, coded = self.ops, self.coded
+        if losses is not None and losses.ends and coded is not None:
+            ops = ops.cut_at(losses.ends)
+            coded = CodedOps(ops, coded.kernels)
+        interpreter = SegmentInterpreter(of.script, channel, ops, of.room, coded, losses)
         return CpuCall(of.script, interpreter, channel, self.layout)

@@ -183,6 +183,8 @@ class CodedOps:
         """The unit of each slot of ``part``: a range where they follow each other."""
         if part not in self._units:
             ops = self.ops
+            if ops.geometry.tables and (firsts := ops.geometry.tables.firsts):
+                return range(firsts[part], firsts[part] + ops.slots[part])
             slots = torch.arange(ops.slots[part]) + part * ops.geometry.part_slots
             units = torch.empty_like(slots)
             ops.kernels.units_of_slots(ops.geometry, slots.data_ptr(), len(slots), units.data_ptr())

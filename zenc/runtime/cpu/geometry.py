@@ -4,9 +4,9 @@
     bitmap         = parts x part_words words of 64 bits; bit b of word w of a part = its local slot 64 w + b
                      part_words is a multiple of RANKED_WORDS, part_slots one of block
 
-Parts are equal but for the last ones. Under hashing each part has a size of its own, and ``part_slots`` is that of the
-largest: behind the others there are gaps, numbers that are no slots. Kernels cut by
-``templates/shared/zenc/geometry.h``.
+Parts are equal but for the last ones. Under hashing, and where they are cut by encoded sizes, each has a size of its
+own, and ``part_slots`` is that of the largest: behind the others there are gaps, numbers that are no slots. Kernels cut
+by ``templates/shared/zenc/geometry.h``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ def words_of(slots: int) -> int:
 class Tables:
     """The tables of a mapping at ``address``, in memory that ``keep`` owns.
 
-    Of hashing: 8 bytes a unit, and in ``sizes`` the slots of each part. Of permuted blocks: 8 bytes a block.
+    Of hashing: 8 bytes a unit, and in ``sizes`` the slots of each part. Of permuted blocks: 8 bytes a block. Of ranges:
+    16 bytes a part, and ``firsts`` are the first units of all, where they were cut in Python.
     """
 
     address: int
     sizes: tuple[int, ...]
     keep: object
+    firsts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Geometry:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The slots of each part under hashing, else nothing."""
+        """The slots of each part where each has a number of its own, else nothing."""
         return self.tables.sizes if self.tables else ()
 
     @property

@@ -92,6 +92,13 @@ class Kernels:
         sizes = tuple(data[1 : 1 + geometry.parts]) if geometry.block == 1 else ()
         return Tables(ctypes.addressof(data), sizes, data)
 
+    def cut_at(self, geometry: Geometry, ends: Sequence[int]) -> Geometry:
+        """``geometry``, of ranges, cut where parts end at the units ``ends`` instead."""
+        firsts = (0, *ends[:-1])
+        sizes = tuple([end - first for first, end in zip(firsts, ends, strict=True)])
+        words = array("Q", (max(sizes), *sizes, *firsts))
+        return replace(geometry, tables=Tables(words.buffer_info()[0], sizes, words, firsts))
+
     def slots_of_units(self, geometry: Geometry, units: int, n: int, out: int) -> None:
         """Write ``out`` [n] int64 = the slots of ``units`` [n]. Raises TensorError ``unit-out-of-range``."""
         g = geometry

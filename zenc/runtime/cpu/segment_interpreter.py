@@ -124,7 +124,17 @@ class SegmentInterpreter:
         held.update(inbox.receive(step, long, self.stats))
 
     def expand_into(self, tensor: torch.Tensor) -> None:
-        self.ops.expand_into(self._complete(), self.own, tensor)
+        complete = self._complete()
+        if self.losses is not None and self.losses.ends:
+            self.losses.part_bytes = [self._body_bytes(segment) for segment in complete]
+        self.ops.expand_into(complete, self.own, tensor)
+
+    def _body_bytes(self, segment: HeldSegment) -> int:
+        """The bytes of the index and values of ``segment`` in the last phase: 0 of what did not travel."""
+        if segment.wire is None:
+            return 0
+        format = self.ops.wire_format(segment.part, segment.count, self.format)
+        return self.ops.measure(segment.part, segment.count, format, segment.wire[1])[1]
 
     def expand_units(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.ops.expand_units(self._complete())

@@ -93,6 +93,10 @@ class SegmentOps:
         self.unit_bytes = layout.width * layout.dtype.itemsize
         self.expected: dict[int, Expected] = {}
 
+    def cut_at(self, ends: Sequence[int]) -> SegmentOps:
+        """The operations on the same tensors where parts are ranges that end at the units ``ends``."""
+        return SegmentOps(self.kernels, self.kernels.cut_at(self.geometry, ends), self.layout)
+
     def pack(
         self, contribution: Contribution, divisor: int, rank: int, formats: Sequence[Format | None]
     ) -> list[HeldSegment]:

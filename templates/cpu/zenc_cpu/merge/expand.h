@@ -68,7 +68,7 @@ template <class T, class Mapping>
 inline i64 expand_dense(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
                         const u64* own, T* out) {
     if (const i64 status = clear_lost(geometry, bitmap, own, out)) return status;
-    if constexpr (!Mapping::HAS_TABLES)
+    if constexpr (BY_BLOCKS<Mapping>)
         if (geometry.width == 1) return expand_blocks(geometry, bitmap, part_values, out), 0;
     expand_rows(geometry, bitmap, part_values, out);
     return 0;
@@ -127,9 +127,9 @@ inline i64 expand_sorted(const Geometry<Mapping>& geometry, Width width, const u
     return static_cast<i64>(count);
 }
 
-// Contiguous parts hold ascending units already: one linear copy a part.
-template <class T>
-inline i64 expand_linear(const Geometry<Contiguous>& geometry, const u64* bitmap, const T* const* part_values,
+// Parts that are ranges hold ascending units already: one linear copy a part.
+template <class T, class Mapping>
+inline i64 expand_linear(const Geometry<Mapping>& geometry, const u64* bitmap, const T* const* part_values,
                          i64* units_out, T* values_out) {
     u64 count = 0;
     for_each_batch(geometry, bitmap, [&](u64 part, const u64* units, u64 n, u64 first) {

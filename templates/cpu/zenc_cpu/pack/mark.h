@@ -31,13 +31,13 @@ inline i64 mark_units(const Geometry<Mapping>& geometry, const i64* units, u64 n
 }
 
 // Parts are ranges of the tensor: the words are built in place.
-template <class Bits, class Width>
-ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Contiguous>& geometry, Width width, Bits* tensor,
+template <class Bits, class Width, class Mapping, std::enable_if_t<Mapping::IS_IDENTITY, int> = 0>
+ZENC_SHARED_CODE inline i64 mark_dense(const Geometry<Mapping>& geometry, Width width, Bits* tensor,
                                        u64* bitmap) {
     u64 total = 0;
     for (u64 part = 0; part < geometry.parts; ++part) {
         const u64 slots = geometry.slots_of(part);
-        Bits* const rows = tensor + geometry.first_slot(part) * width;
+        Bits* const rows = tensor + first_unit(geometry, part) * width;
         for (u64 w = 0; w < geometry.part_words; ++w) {
             const u64 first = 64 * w;
             const u64 n = first >= slots ? 0 : slots - first < 64 ? slots - first : 64;

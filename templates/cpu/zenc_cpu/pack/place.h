@@ -175,7 +175,7 @@ template <class T, class Mapping>
 inline void place_dense(const Geometry<Mapping>& geometry, const T* tensor, const u64* bitmap, i64 divisor,
                         T* const* part_outs) {
     const auto by = static_cast<typename Type<T>::Sum>(divisor);
-    if constexpr (!Mapping::HAS_TABLES)
+    if constexpr (BY_BLOCKS<Mapping>)
         if (geometry.width == 1) return place_blocks(geometry, tensor, bitmap, by, part_outs);
     place_marked(geometry, tensor, bitmap, by, part_outs);
 }

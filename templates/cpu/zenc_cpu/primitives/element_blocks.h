@@ -4,6 +4,7 @@
 // evaluated in a call.
 #pragma once
 
+#include "zenc/ranges.h"
 #include "zenc_cpu/primitives/bits.h"
 #include "zenc_cpu/primitives/lane_geometry.h"
 #include "zenc_cpu/primitives/nonzero.h"
@@ -68,8 +69,10 @@ inline void with_block(const Geometry<PermutedBlocks>& geometry, Run run) {
     }
 }
 
-template <class Run>
-inline void with_block(const Geometry<Contiguous>&, Run run) {
+// Ranges of the tensor have words for blocks, whatever their lengths.
+template <class Mapping, class Run>
+inline void with_block(const Geometry<Mapping>&, Run run) {
+    static_assert(Mapping::IS_IDENTITY, "units lie in the order of their slots");
     run(u64());
 }
 
@@ -98,9 +101,18 @@ inline u64 unit_of_block(const Geometry<PermutedBlocks>& geometry, u64, u64 numb
     return u64{geometry.mapping.origins[number]} * UNITS_OF<Block>;
 }
 
-template <class Block>
-inline u64 unit_of_block(const Geometry<Contiguous>& geometry, u64 part, u64 number) {
-    return geometry.first_slot(part) + (number - part * geometry.part_words) * 64;
+// The first unit of a part that is a range of the tensor.
+inline u64 first_unit(const Geometry<Contiguous>& geometry, u64 part) {
+    return geometry.first_slot(part);
+}
+
+inline u64 first_unit(const Geometry<Ranges>& geometry, u64 part) {
+    return geometry.mapping.firsts[part];
+}
+
+template <class Block, class Mapping>
+inline u64 unit_of_block(const Geometry<Mapping>& geometry, u64 part, u64 number) {
+    return first_unit(geometry, part) + (number - part * geometry.part_words) * 64;
 }
 
 // Where the elements of a part end, of which the last block may be short.
@@ -108,9 +120,14 @@ inline u64 end_of_elements(const Geometry<PermutedBlocks>& geometry, u64) {
     return geometry.units;
 }
 
-inline u64 end_of_elements(const Geometry<Contiguous>& geometry, u64 part) {
-    return geometry.first_slot(part) + geometry.slots_of(part);
+template <class Mapping>
+inline u64 end_of_elements(const Geometry<Mapping>& geometry, u64 part) {
+    return first_unit(geometry, part) + geometry.slots_of(part);
 }
+
+// Whether single elements of a dense tensor are moved block by block.
+template <class Mapping>
+constexpr bool BY_BLOCKS = Mapping::IS_IDENTITY || !Mapping::HAS_TABLES;
 
 // visit(units, blocks, n) for batches of the blocks of a part that have any bit, in the order of the bitmap;
 // units [n] are the first ones of each. A batch lets the caller prefetch the elements that it will touch.
