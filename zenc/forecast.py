@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
-from zenc.gradients.profile_io import parsed, read_profiles
+from zenc.gradients.profile_io import read_profiles
 from zenc.pipeline import Request, planners_of
 from zenc.select import search
 from zenc.select.search import TunedScheme
@@ -23,7 +23,7 @@ from zenc.simulator.sweep import Simulation, SweepPoint
 from zenc.simulator.sweep import simulate as sweep
 from zenc.simulator.training import advice as advising
 from zenc.simulator.training.advice import Advice
-from zenc.simulator.training.model_profile import ModelProfile, load_of, load_of_model, read_model_profile
+from zenc.simulator.training.model_profile import ModelProfile, find_model_profile, load_of, load_of_model
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 from zenc.topology.units import amount_of_text
@@ -163,8 +163,7 @@ def advise(
 def _model(gradients: Gradients) -> ModelProfile | None:
     """The profile of a model, where ``gradients`` are such, or the path of a file with one."""
     if isinstance(gradients, str | os.PathLike):
-        data = parsed(gradients)
-        return read_model_profile(gradients) if isinstance(data, dict) and "model" in data else None
+        return find_model_profile(gradients)
     return gradients if isinstance(gradients, ModelProfile) else None
 
 

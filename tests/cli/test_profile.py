@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import Zenc
+from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 
 Write = Callable[[str, str], str]
 FOUR = {"units": 8, "width": 2, "dtype": "f16", "ranks": [[0, 1], [0, 2], [0, 3], [0, 4]]}
@@ -117,3 +118,22 @@ def test_npz_files_are_read(zenc: Zenc, tmp_path: Path) -> None:
     np.savez(tmp_path / "step.npz", units=100, width=4, dtype="f32", rank0=np.arange(10), rank1=np.arange(5, 15))
     assert zenc("profile", "record", "step.npz", "-o", "step.json").returncode == 0
     assert shown(zenc, "step.json")["profiles"][0]["overlap"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_what_a_dry_run_saw_is_shown(zenc: Zenc, tmp_path: Path) -> None:
+    parameters = (
+        ParameterProfile("first.weight", (8, 4), "f32", "dense", 1.0, 0.004, 0.001),
+        ParameterProfile("last.weight", (4,), "f16", "dense", 0.5, 0.001, 0.002),
+        ParameterProfile("idle", (), "f32", "dense", None),
+    )
+    ModelProfile(2, "gloo", "cpu", 9, 0.01, 0.004, 0.002, parameters, {}, 0.003, 0.004).save(tmp_path / "model.json")
+    found = shown(zenc, "model.json", "--plot", "model.svg")
+    assert [each["ready"] for each in found["model"]["parameters"]] == [0.004, 0.001, None] and not found["profiles"]
+    lines = zenc("profile", "show", "model.json").stdout.splitlines()
+    assert lines[0] == "3 parameters, 140 B of gradients, on 2 ranks by gloo"
+    step = "  a step takes 10 ms, forward 3 ms, backward 4 ms; 2 ms (20 %) waits for synchronisation alone"
+    assert lines[1] == step
+    assert [line.split()[0] for line in lines[3:]] == ["last.weight", "first.weight", "idle"], "as they are ready"
+    assert lines[3].endswith("2 ms   1 ms  --------|") and lines[5].endswith("not seen")
+    drawn = (tmp_path / "model.svg").read_text()
+    assert "When gradients are ready" in drawn and "last.weight" in drawn and "idle" not in drawn

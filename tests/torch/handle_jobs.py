@@ -122,7 +122,9 @@ def dry_run(group: dist.ProcessGroup, path: str) -> dict[str, Any]:
     if rank == 0:
         handle.save(path)
     assert "6 steps" in repr(handle) and pickle.loads(pickle.dumps(handle)).parameters == handle.parameters
+    assert b"zenc" not in saved(ddp.module) and step(copy.deepcopy(ddp), rank, 8)
     handle.detach()
+    assert not ddp._forward_hooks and not ddp.module.words._forward_hooks
     zenc.attach(ddp, "balanced", deadline=30)
     agree(step(ddp, rank, 9), step(alone, rank, 9))
     shown = repr(profile)

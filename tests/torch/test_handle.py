@@ -49,7 +49,12 @@ def test_a_dry_run_observes_and_changes_nothing(two, tmp_path):
     assert words.shape == (ROWS, WIDTH) and 0 < words.density < 0.1 and words.bytes == ROWS * WIDTH * 4
     assert set(read_profiles(path)) == {"words.weight", "bags.weight"}, "it is a file of profiles, too"
     assert saved.profiles["words.weight"].recorded.steps == 2
-    assert other["parameters"][2:] == here["parameters"][2:]
+    dense = [[(each["name"], each["density"]) for each in seen["parameters"][2:]] for seen in (here, other)]
+    assert dense[0] == dense[1]
+    ready = {each.name: each.ready for each in saved.in_order}
+    assert list(ready)[:2] in (["head.weight", "head.bias"], ["head.bias", "head.weight"]), "the last layer comes first"
+    assert max(ready.values()) == saved.seconds_backward < saved.seconds_step
+    assert all(0 < each.forward < saved.seconds_step for each in saved.parameters) and saved.seconds_forward > 0
 
 
 def test_dense_tables_are_seen_in_a_dry_run(two):
@@ -68,6 +73,7 @@ def test_the_hook_that_sends_nothing(two):
         ("seconds_step", -1.0),
         ("seconds_exposed", 9.0),
         ("parameters", [{}]),
+        ("seconds_backward", -1.0),
     ],
 )
 def test_a_model_profile_that_can_not_be(tmp_path, key, value):
@@ -77,6 +83,7 @@ def test_a_model_profile_that_can_not_be(tmp_path, key, value):
     path.write_text(json.dumps({"zenc_profiles": 1, "model": model, "profiles": []}))
     whole = read_model_profile(path)
     assert whole.seconds_without == 0.4
+    assert (whole.seconds_forward, whole.in_order) == (None, ()), "of an older file"
     with pytest.raises(ZencError, match="unwritable-file"):
         whole.save(tmp_path / "nowhere" / "model.json")
     model[key] = value

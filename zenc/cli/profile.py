@@ -32,6 +32,8 @@ zenc simulate --profile takes such a file. A training script records its own:
   handle = zenc.attach(ddp_model, "auto", profiler=profiler)
   ...
   profiler.save("model.json")                      # on one rank: all have the same counts
+
+zenc.attach(ddp_model, dry_run=True) records also how long steps take, and when each gradient is ready.
 """
 _SHOW = """\b
 Examples:
@@ -45,6 +47,8 @@ How to read it:
   densification          the same over what one rank holds: 1 if all hold the same, k if no two overlap
   skewness of k parts    the fullest of k equal ranges over the mean one: what an imbalanced scheme waits for
   holders                units with one holder need no summing, only to be told to the others
+  ready                  of a model: how far the backward pass has come when the gradient of a parameter is whole
+  forward                of a model: what the forward pass of the parameter's module takes
 Numbers for more ranks than were recorded are extrapolated.
 """
 _DRAW = """\b
@@ -81,12 +85,16 @@ def show(
     ] = None,
     json: common.JsonOption = False,
 ) -> None:
-    """Print overlap, densification, skewness and holders."""
+    """Print overlap, densification, skewness and holders; of a model also when its gradients are ready."""
     with common.reporting(json):
         from zenc.gradients import profile_report
         from zenc.gradients.profile_io import read_profile, read_profiles
+        from zenc.simulator.training import profile_text
+        from zenc.simulator.training.model_profile import find_model_profile
 
-        found = {name: read_profile(file, name) for name in parameter} if parameter else read_profiles(file)
+        model = None if parameter else find_model_profile(file)
+        found = {name: read_profile(file, name) for name in parameter or ()}
+        found = found or (dict(model.profiles) if model else read_profiles(file))
         sizes = {name: profile_report.ranks_of(each, ranks) for name, each in found.items()}
         shown = [profile_report.to_json(each, sizes[name]) for name, each in found.items()]
         missing = common.without_plots(plot)
@@ -95,10 +103,12 @@ def show(
         if plot and not missing:
             from zenc.draw.plots import profiles
 
-            write_text(plot, profiles.svg(found, ranks))
-        tables = [profile_report.text(each, sizes[name]) for name, each in found.items()]
+            write_text(plot, profiles.svg(found, ranks, model))
+        tables = [profile_text.text(model)] if model else []
+        tables += [profile_report.text(each, sizes[name]) for name, each in found.items()]
     file_of_plot = str(plot) if plot and not missing else None
-    common.show(json, {"file": file_of_plot, "profiles": shown}, "\n\n".join(tables), missing)
+    about = {"model": model.to_json()} if model else {}
+    common.show(json, {"file": file_of_plot, **about, "profiles": shown}, "\n\n".join(tables), missing)
 
 
 @profile.command("draw", epilog=_DRAW)

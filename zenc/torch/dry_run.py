@@ -2,19 +2,18 @@
 
 bucket              its hook is called, at the end of which gradients are under way    # DDP's own all-reduce
 step                from the end of a backward pass to the end of the next: between the hooks of two last buckets
-every k-th step     what each gradient holds is counted, with the other ranks for tables; this step is not timed
+every k-th step     what each gradient holds is counted, with the other ranks for tables; this step is not timed, but
+                    the forward passes of its modules are, one by one
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -32,15 +31,15 @@ from zenc.scheme.model import Unit
 from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
 from zenc.torch.bucket import Averaged
 from zenc.torch.hook import Slot, own_way, take
+from zenc.torch.pass_clock import Moment, PassClock, PassTimes, between, moment
 
 SAMPLED_EVERY = 10
 """Steps; the others are timed."""
 ROWS_LOOKED_AT = 4096
 """Of a gradient that is no table's."""
 MOST_STEPS = 10_000
-
-Moment: TypeAlias = "float | torch.cuda.Event"
-"""A point of time: seconds on the clock of the host, or an event on the stream of a GPU."""
+MOST_PASSES = 100
+"""Steps of which the moment of each gradient is kept, of timed ones and of those that are looked into."""
 
 
 @dataclass(slots=True)
@@ -87,6 +86,14 @@ class Observer:
         self._held: dict[str, list[float]] = {}
         self._layouts: dict[str, str] = {}
         self._marker = PresenceSampler(ROWS_LOOKED_AT)
+        self.clock = PassClock()
+        self._passes: tuple[deque[PassTimes], deque[PassTimes]] = (deque(maxlen=MOST_PASSES), deque(maxlen=MOST_PASSES))
+        """Of steps that were timed, and of those in which gradients were counted."""
+
+    @property
+    def counts_next(self) -> bool:
+        """Whether gradients are counted in the step that begins next."""
+        return self.count % self.profiler.every == 0
 
     def reduce(self, bucket: GradBucket) -> Averaged:
         """DDP's own average of the buffer, in its shape; the gradients are counted before, the clock is read twice."""
@@ -95,19 +102,21 @@ class Observer:
         if step.sampled:
             self._look(bucket, buffer)
         number = len(step.called)
-        step.called.append(_moment(buffer))
+        step.called.append(moment(buffer))
         step.ended = bucket.is_last()
+        if step.ended:  # all gradients are ready
+            self._passes[step.sampled].append(self.clock.taken())
 
         def averaged(future: Averaged) -> torch.Tensor:
             result = future.value()
-            step.done[number] = _moment(result)
+            step.done[number] = moment(result)
             return result
 
         return own_way(bucket, self.group).then(averaged)
 
     def _step(self) -> ObservedStep:
         if not self._steps or self._steps[-1].ended:
-            self._steps.append(ObservedStep(sampled=self.count % self.profiler.every == 0))
+            self._steps.append(ObservedStep(sampled=self.counts_next))
             self.count += 1
         return self._steps[-1]
 
@@ -131,6 +140,8 @@ class Observer:
             help = f"run some steps more: the first one, and each {self.profiler.every}th, is for counting"
             raise CostError(Diagnostic("bad-profile", message, help=help))
         whole, synchronising, exposed = (statistics.median(column) for column in zip(*seconds, strict=True))
+        ready, of_modules = self._ready(), self._of_modules()
+        forward = [seen for each in list(self._passes[False]) if (seen := each.seconds_forward) is not None]
         return ModelProfile(
             ranks=dist.get_world_size(self.group),
             backend=str(dist.get_backend(self.group)),
@@ -139,15 +150,30 @@ class Observer:
             seconds_step=whole,
             seconds_synchronising=min(synchronising, whole),
             seconds_exposed=min(exposed, synchronising, whole),
-            parameters=tuple(self._parameter(name, each) for name, each in self.parameters.items()),
+            parameters=tuple(
+                self._parameter(name, each, ready.get(name), of_modules.get(name))
+                for name, each in self.parameters.items()
+            ),
             profiles=self.profiler.profiles(),
+            seconds_forward=statistics.median(forward) if forward else None,
+            seconds_backward=max(ready.values(), default=None),
         )
 
-    def _parameter(self, name: str, of: torch.Tensor) -> ParameterProfile:
+    def _ready(self) -> dict[str, float]:
+        """Parameter name -> seconds of the backward pass until its gradient was ready, in steps that were timed."""
+        return _medians([each.seconds_ready() for each in list(self._passes[False])])
+
+    def _of_modules(self) -> dict[str, float]:
+        """Parameter name -> seconds of its modules' forward passes; but for the first one of all, which is slow."""
+        seen = [each.seconds_of_modules() for each in list(self._passes[True])]
+        return _medians(seen[1:] or seen)
+
+    def _parameter(self, name: str, of: torch.Tensor, ready: float | None, forward: float | None) -> ParameterProfile:
         held = self._held.get(name)
         layout = self._layouts.get(name, "dense")
         dtype = DTYPE_NAMES.get(of.dtype, str(of.dtype).removeprefix("torch."))
-        return ParameterProfile(name, tuple(of.shape), dtype, layout, statistics.fmean(held) if held else None)
+        density = statistics.fmean(held) if held else None
+        return ParameterProfile(name, tuple(of.shape), dtype, layout, density, ready, forward)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -180,6 +206,7 @@ class DryRun:
 
     def detach(self) -> None:
         """Observe no more; all ranks between the same two steps. ``zenc.attach`` may follow."""
+        self._observer.clock.remove()
         if self.is_attached:
             self._slot.tenant = None
 
@@ -211,7 +238,9 @@ def observed(
     embeddings = [m.weight for m in ddp_model.module.modules() if isinstance(m, nn.Embedding | nn.EmbeddingBag)]
     counted = tuple(dict.fromkeys([*tables, *(names[each] for each in embeddings if each.requires_grad)]))
     observer = Observer(group, names, counted, profiler, communicator)
-    return DryRun(counted, observer, take(ddp_model, observer))
+    slot = take(ddp_model, observer)
+    observer.clock = PassClock(ddp_model, observer.parameters, lambda: observer.counts_next)
+    return DryRun(counted, observer, slot)
 
 
 def _copied(parameters: tuple[str, ...]) -> DryRun:
@@ -219,31 +248,19 @@ def _copied(parameters: tuple[str, ...]) -> DryRun:
     return DryRun(parameters, Observer(None, {}, (), Profiler(), None), Slot())
 
 
-def _moment(tensor: torch.Tensor) -> Moment:
-    if not tensor.is_cuda:
-        return time.perf_counter()
-    make: Callable[..., torch.cuda.Event] = torch.cuda.Event
-    event = make(enable_timing=True)
-    event.record(torch.cuda.current_stream(tensor.device))
-    return event
-
-
-def _between(first: Moment, last: Moment) -> float:
-    """Seconds from ``first`` to ``last``."""
-    if isinstance(first, float) and isinstance(last, float):
-        return last - first
-    assert not isinstance(first, float) and not isinstance(last, float)
-    last.synchronize()
-    return float(first.elapsed_time(last)) / 1e3
+def _medians(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Name -> the median over those of ``steps`` in which it was seen."""
+    names = dict.fromkeys(name for step in steps for name in step)
+    return {name: statistics.median(step[name] for step in steps if name in step) for name in names}
 
 
 def _seconds(before: ObservedStep, step: ObservedStep) -> tuple[float, float, float]:
     """Of ``step``: from the end of the backward pass ``before`` it, while anything was under way, and after its own."""
     start = step.called[0]
-    spans = [(_between(start, called), _between(start, step.done[number])) for number, called in enumerate(step.called)]
+    spans = [(between(start, called), between(start, step.done[number])) for number, called in enumerate(step.called)]
     under_way, until = 0.0, 0.0
     for called, done in sorted(spans):
         under_way += max(0.0, done - max(called, until))
         until = max(until, done)
-    whole = _between(before.called[-1], step.called[-1])
-    return whole, under_way, max(0.0, until - _between(start, step.called[-1]))
+    whole = between(before.called[-1], step.called[-1])
+    return whole, under_way, max(0.0, until - between(start, step.called[-1]))

@@ -1,4 +1,4 @@
-"""Sparsity profiles as SVG: holders, densification and skewness of each, in a line of three panels."""
+"""Profiles as SVG: when a model's gradients are ready; and holders, densification and skewness of each table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zenc.draw.colour import distinct
+from zenc.draw.plots import ready_times
 from zenc.draw.plots.figure import QUIET, RULE, as_svg, linear, logarithmic, round_values
 from zenc.format_units import share_text
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_report import ranks_of, shares_of_holders
+from zenc.simulator.training.model_profile import ModelProfile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,11 +25,14 @@ SKEWED_PARTS = 8
 (COLOUR,) = distinct(1)
 
 
-def svg(profiles: Mapping[str, Profile], ranks: int | None) -> str:
-    """A line of three panels for each profile, as SVG; raises CostError (``plots-missing``)."""
+def svg(profiles: Mapping[str, Profile], ranks: int | None, model: ModelProfile | None = None) -> str:
+    """A panel for ``model``, and a line of three for each profile, as SVG; raises CostError (``plots-missing``)."""
+    lines = len(profiles) + (model is not None)
 
     def draw(figure: FigureBase) -> None:
-        rows = np.atleast_1d(figure.subfigures(len(profiles), 1, hspace=0.06))
+        rows = list(np.atleast_1d(figure.subfigures(lines, 1, hspace=0.06)))
+        if model is not None:
+            ready_times.draw(rows.pop(0).add_subplot(), model)
         for row, profile in zip(rows, profiles.values(), strict=True):
             n = ranks_of(profile, ranks)
             row.suptitle(_told(profile), x=0.012, ha="left", fontsize=10, weight="bold")
@@ -36,7 +41,8 @@ def svg(profiles: Mapping[str, Profile], ranks: int | None) -> str:
             _densification(densification, profile, n)
             _skewness(skewness, profile)
 
-    return as_svg(draw, 11, 3.4 * len(profiles) + 0.3, "How sparse gradients are, and how ranks overlap")
+    title = "When gradients are ready" if not profiles else "How sparse gradients are, and how ranks overlap"
+    return as_svg(draw, 11, 3.4 * lines + 0.3, title)
 
 
 def _told(profile: Profile) -> str:

@@ -3,8 +3,8 @@
 A workload is what a prediction needs of it: the gradients that a step synchronises, and the time that it computes.
 
     ModelProfile = ranks backend device steps Seconds Parameter* Profile*
-    Seconds      = of a step, of synchronisation in it, of that what nothing else hides       # medians
-    Parameter    = name shape dtype layout density
+    Seconds      = of a step, of synchronisation in it, of that what nothing else hides, of both passes      # medians
+    Parameter    = name shape dtype layout density ready forward
     StepWorkload = Table* rest computing? observed?
     Table        = profile is_dense                    # its gradient as it is today: a dense tensor, or a sparse one
 
@@ -12,9 +12,10 @@ A workload is what a prediction needs of it: the gradients that a step synchroni
 profiles (``zenc.gradients.profile_io``) with one more key, so whatever reads profiles reads it, too:
 
     {"zenc_profiles": 1, "model": {"ranks": 4, "backend": "gloo", "device": "cpu", "steps": 40, "seconds_step": 0.21,
-                                   "seconds_synchronising": 0.12, "seconds_exposed": 0.09, "parameters": [
+                                   "seconds_synchronising": 0.12, "seconds_exposed": 0.09, "seconds_forward": 0.03,
+                                   "seconds_backward": 0.06, "parameters": [
                                    {"name": "words.weight", "shape": [50000, 64], "dtype": "f32", "layout": "sparse",
-                                    "density": 0.012}, ...]},
+                                    "density": 0.012, "ready": 0.058, "forward": 0.002}, ...]},
      "profiles": [...]}
 """
 
@@ -41,6 +42,9 @@ class ParameterProfile:
 
     ``density``: the share of the rows, along the first dimension, that hold anything but zeros on one rank; mean over
     the steps that were looked at. None where no gradient was seen. Of a vector each value is a row.
+    ``ready``: seconds from the begin of the backward pass until the gradient is whole on its rank. ``forward``: seconds
+    of the forward pass of the module that holds it, with all that is called in it; parameters of one module have the
+    same. Both are medians, and None where they were not seen.
     """
 
     name: str
@@ -48,6 +52,8 @@ class ParameterProfile:
     dtype: str
     layout: str
     density: float | None
+    ready: float | None = None
+    forward: float | None = None
 
     @property
     def rows(self) -> int:
@@ -67,6 +73,8 @@ class ModelProfile:
     ``seconds_step``: from the end of one backward pass to the end of the next. ``seconds_synchronising``: of these,
     while any gradient was under way. ``seconds_exposed``: of those, after the backward pass had ended, so that nothing
     hid them. ``profiles``: name -> which ranks hold which rows, of the tables; the same on all ranks.
+    ``seconds_forward``: of the model's forward pass, without the loss. ``seconds_backward``: from the gradient of the
+    model's output to the last gradient of a parameter, while DDP synchronises. None where they were not seen.
     """
 
     ranks: int
@@ -78,6 +86,14 @@ class ModelProfile:
     seconds_exposed: float
     parameters: tuple[ParameterProfile, ...]
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    seconds_forward: float | None = None
+    seconds_backward: float | None = None
+
+    @property
+    def in_order(self) -> tuple[ParameterProfile, ...]:
+        """The parameters as the backward pass makes their gradients; without those that were not seen to be ready."""
+        seen = [(parameter.ready, parameter) for parameter in self.parameters if parameter.ready is not None]
+        return tuple(parameter for _, parameter in sorted(seen, key=lambda each: each[0]))
 
     @property
     def seconds_without(self) -> float:
@@ -110,8 +126,18 @@ class ModelProfile:
 
 def read_model_profile(path: str | os.PathLike[str]) -> ModelProfile:
     """The model profile in a file, read without trust; raises CostError (``bad-profile``)."""
+    found = find_model_profile(path)
+    if found is None:
+        raise _bad(f"{path} holds no profile of a model")
+    return found
+
+
+def find_model_profile(path: str | os.PathLike[str]) -> ModelProfile | None:
+    """As ``read_model_profile``; None where a file has none."""
     data = parsed(path)
-    model = data.get("model") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or "model" not in data:
+        return None
+    model = data["model"]
     if not isinstance(model, dict):
         raise _bad(f"{path} holds no profile of a model")
     try:
@@ -135,6 +161,8 @@ def _made(model: dict[str, Any], profiles: Mapping[str, Profile]) -> ModelProfil
         seconds_exposed=float(model["seconds_exposed"]),
         parameters=parameters,
         profiles=profiles,
+        seconds_forward=_seconds(model.get("seconds_forward")),
+        seconds_backward=_seconds(model.get("seconds_backward")),
     )
 
 
@@ -146,7 +174,18 @@ def _parameter(entry: dict[str, Any]) -> ParameterProfile:
         str(entry["dtype"]),
         str(entry["layout"]),
         None if density is None else float(density),
+        _seconds(entry.get("ready")),
+        _seconds(entry.get("forward")),
     )
+
+
+def _seconds(value: Any) -> float | None:
+    """Of what may not have been seen, or is of a file that was written before it was."""
+    if value is None:
+        return None
+    if not 0 <= float(value) < inf:
+        raise ValueError(f"{value!r} is no number of seconds")
+    return float(value)
 
 
 def _whole(value: object) -> int:

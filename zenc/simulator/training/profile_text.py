@@ -1,0 +1,49 @@
+"""Text of a model profile: where the time of a step goes, and when the backward pass makes each gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zenc.format_units import seconds_text, share_text, size_text
+from zenc.plurals import count
+from zenc.simulator.training.model_profile import ModelProfile, ParameterProfile
+
+_HEAD = ("parameter", "shape", "size", "density", "forward", "ready")
+BAR = 32
+"""Letters of a backward pass."""
+
+
+def text(model: ModelProfile) -> str:
+    """A table of the parameters, as the backward pass makes their gradients, the others last; a bar is when that is."""
+    return "\n".join(_lines(model))
+
+
+def _lines(model: ModelProfile) -> Iterator[str]:
+    size = size_text(sum(each.bytes for each in model.parameters))
+    yield f"{count(len(model.parameters), 'parameter')}, {size} of gradients, on {model.ranks} ranks by {model.backend}"
+    parts = (("forward", model.seconds_forward), ("backward", model.seconds_backward))
+    passes = "".join(f", {name} {seconds_text(seconds)}" for name, seconds in parts if seconds is not None)
+    exposed = f"{seconds_text(model.seconds_exposed)} ({share_text(model.exposed_share)})"
+    yield f"  a step takes {seconds_text(model.seconds_step)}{passes}; {exposed} waits for synchronisation alone"
+    seen = model.in_order
+    ordered = [*seen, *(each for each in model.parameters if each.ready is None)]
+    rows = [_HEAD, *(_row(each) for each in ordered)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    bars = ["", *(_bar(each, model) for each in ordered)]
+    for row, bar in zip(rows, bars, strict=True):
+        name, *cells = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(["", name.strip().ljust(widths[0]), *cells, bar]).rstrip()
+
+
+def _row(of: ParameterProfile) -> tuple[str, ...]:
+    shape = "x".join(map(str, of.shape)) or "1"
+    density = "" if of.density is None else share_text(of.density)
+    seconds = ("" if each is None else seconds_text(each) for each in (of.forward, of.ready))
+    return of.name, f"{shape} {of.dtype}", size_text(of.bytes), density, *seconds
+
+
+def _bar(of: ParameterProfile, model: ModelProfile) -> str:
+    if of.ready is None:
+        return "not seen"
+    whole = model.seconds_backward or max(each.ready or 0.0 for each in model.parameters) or 1.0
+    return "-" * round(BAR * min(1.0, of.ready / whole)) + "|"

@@ -1,0 +1,178 @@
+"""Clock of a model's passes: how long the forward pass takes, and when the backward pass makes each gradient.
+
+    PassTimes = forward?  of_modules  began?  ready           # of one step
+    forward      the span of the model's own forward pass; in it, of the modules that hold parameters
+    began        the gradient of the model's output comes; else, where no output can be looked into, the first gradient
+    ready        of each parameter: its gradient is whole on this rank, and DDP may send it
+
+The hooks of a forward pass go when it ends, so the user's module carries nothing between steps. On GPUs moments are
+events on the stream that computes, so the host is not waited for.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_leaves
+from torch.utils.hooks import RemovableHandle
+
+Moment: TypeAlias = "float | torch.cuda.Event"
+"""A point of time: seconds on the clock of the host, or an event on the stream of a GPU."""
+Span: TypeAlias = tuple[Moment, Moment]
+
+
+def moment(tensor: torch.Tensor) -> Moment:
+    """Now, for what computes with ``tensor``, of any shape: an event on its GPU's stream, or the clock of the host."""
+    if not tensor.is_cuda:
+        return time.perf_counter()
+    make: Callable[..., torch.cuda.Event] = torch.cuda.Event
+    event = make(enable_timing=True)
+    event.record(torch.cuda.current_stream(tensor.device))
+    return event
+
+
+def between(first: Moment, last: Moment) -> float:
+    """Seconds from ``first`` to ``last``."""
+    if isinstance(first, float) and isinstance(last, float):
+        return last - first
+    assert not isinstance(first, float) and not isinstance(last, float)
+    last.synchronize()
+    return float(first.elapsed_time(last)) / 1e3
+
+
+@dataclass(slots=True)
+class PassTimes:
+    """Moments of a step. ``of_modules``: parameter name -> spans of the modules that hold it; ``ready``: by name."""
+
+    forward: Span | None = None
+    of_modules: dict[str, list[Span]] = field(default_factory=dict)
+    began: Moment | None = None
+    ready: dict[str, Moment] = field(default_factory=dict)
+
+    @property
+    def seconds_forward(self) -> float | None:
+        """Of the forward pass; None where none was seen."""
+        return between(*self.forward) if self.forward else None
+
+    def seconds_ready(self) -> dict[str, float]:
+        """Parameter name -> seconds from the begin of the backward pass until its gradient was ready."""
+        began = self.began
+        return {} if began is None else {name: max(0.0, between(began, at)) for name, at in self.ready.items()}
+
+    def seconds_of_modules(self) -> dict[str, float]:
+        """Parameter name -> seconds of the forward passes of the modules that hold it."""
+        return {name: sum(between(*span) for span in spans) for name, spans in self.of_modules.items()}
+
+
+class PassClock:
+    """Clock of the passes of ``ddp_model``, whose ``parameters`` have names; copied with its model it watches nothing.
+
+    ``looks_closer``: says whether modules are timed one by one in the forward pass that begins.
+    """
+
+    def __init__(
+        self,
+        ddp_model: DistributedDataParallel | None = None,
+        parameters: Mapping[str, torch.Tensor] | None = None,
+        looks_closer: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._looks_closer = looks_closer
+        self._now = PassTimes()
+        self._forward_ended = False
+        """Whether a forward pass has ended since the last backward pass began."""
+        self._within: list[RemovableHandle] = []
+        self._around: list[RemovableHandle] = []
+        self._model: Callable[[], nn.Module | None] = lambda: None
+        if ddp_model is not None and parameters:
+            self._any = next(iter(parameters.values()))
+            self._model = weakref.ref(ddp_model.module)
+            self._names = {id(parameter): name for name, parameter in parameters.items()}
+            self._around = [
+                ddp_model.register_forward_pre_hook(self._forward_begins),
+                ddp_model.register_forward_hook(self._forward_ends, always_call=True),
+                *(_whole_gradient(parameter)(partial(self._ready, name)) for name, parameter in parameters.items()),
+            ]
+
+    def __reduce__(self) -> tuple[type[PassClock], tuple[()]]:
+        return PassClock, ()
+
+    def remove(self) -> None:
+        """Remove all hooks from the model."""
+        for handle in (*self._within, *self._around):
+            handle.remove()
+        self._within, self._around = [], []
+
+    def taken(self) -> PassTimes:
+        """What was seen of the step that has ended; a new one begins."""
+        taken, self._now = self._now, PassTimes()
+        return taken
+
+    def _forward_begins(self, _: nn.Module, __: Any) -> None:
+        model = self._model()
+        if model is None or not torch.is_grad_enabled():
+            return
+        self._now.of_modules.clear()
+        open: dict[str, list[Moment]] = {}
+        self._watch(model, ("",), open)
+        for module in model.modules() if self._looks_closer() else ():
+            own = tuple(self._names[id(p)] for p in module.parameters(recurse=False) if id(p) in self._names)
+            if own:
+                self._watch(module, own, open)
+
+    def _watch(self, module: nn.Module, names: tuple[str, ...], open: dict[str, list[Moment]]) -> None:
+        """Time the calls of ``module`` for the parameters ``names``; "" stands for the whole model."""
+
+        def begins(_: nn.Module, __: Any) -> None:
+            if not torch.compiler.is_compiling():
+                for name in names:
+                    open.setdefault(name, []).append(moment(self._any))
+
+        def ends(_: nn.Module, __: Any, ___: Any) -> None:
+            if not torch.compiler.is_compiling():
+                for name in names:
+                    if begun := open.get(name):
+                        self._now.of_modules.setdefault(name, []).append((begun.pop(), moment(self._any)))
+
+        self._within += [module.register_forward_pre_hook(begins), module.register_forward_hook(ends)]
+
+    def _forward_ends(self, _: nn.Module, __: Any, output: Any) -> None:
+        for handle in self._within:
+            handle.remove()
+        self._within = []
+        if whole := self._now.of_modules.pop("", None):
+            self._now.forward = whole[-1]
+        if torch.is_grad_enabled() and self._model() is not None:  # a copy has none
+            self._forward_ended = True
+            for leaf in tree_leaves(output):
+                if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+                    _own_gradient(leaf)(self._backward_begins)
+
+    def _backward_begins(self, _: torch.Tensor) -> None:
+        if self._forward_ended:  # by the first of several outputs
+            self._forward_ended = False
+            self._now.began = moment(self._any)
+            self._now.ready.clear()
+
+    def _ready(self, name: str, parameter: torch.Tensor) -> None:
+        self._backward_begins(parameter)
+        self._now.ready[name] = moment(parameter)
+
+
+def _own_gradient(output: torch.Tensor) -> Callable[[Callable[[torch.Tensor], None]], RemovableHandle]:
+    """What takes a hook for the gradient of ``output``, of any shape; torch leaves it untyped."""
+    register: Callable[[Callable[[torch.Tensor], None]], RemovableHandle] = output.register_hook
+    return register
+
+
+def _whole_gradient(parameter: torch.Tensor) -> Callable[[Callable[[torch.Tensor], None]], RemovableHandle]:
+    """What takes a hook for when the gradient of ``parameter``, of any shape, is summed; torch leaves it untyped."""
+    register: Callable[[Callable[[torch.Tensor], None]], RemovableHandle] = parameter.register_post_accumulate_grad_hook
+    return register
