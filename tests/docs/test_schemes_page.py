@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from tests.docs.pages import ROOT
-from tests.support.shipped import ALL, SHIPPED, plan_of_shipped
+from tests.support.shipped import ALL, LOSSY, SHIPPED, plan_of_shipped
+from zenc.gradients.profile_generators import uniform
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.model import Format
+from zenc.simulator.predict import predict
 from zenc.verify.proof import verify
 from zenc.verify.provenance import Deliveries
 
@@ -106,6 +108,23 @@ def test_figures(name, overlap):
         assert_claimed(steps, count.steps, size, density)
         assert_claimed(messages, count.messages.max(), size, density)
         assert_claimed(volume, count.volume.max(), size, density)
+
+
+LOSSES = table("## Lossy schemes")
+
+
+@pytest.mark.parametrize("name", LOSSY)
+def test_bytes_of_lossy_schemes(name):
+    """Of a dense gradient, so long that headers do not count; selections of different ranks overlap by chance only."""
+    plan, units = plan_of_shipped(name), 1 << 24
+    names = {"__builtins__": {}, "ceil": math.ceil, "log2": math.log2, **dict(plan.parameters)}
+    match = re.match(r"(at most )?`([^`]*)`", LOSSES[name][1])
+    assert match
+    for size in SIZES:
+        claimed = eval(match[2], {**names, "n": size})
+        found = predict(plan, size, uniform(1.0, units)).received / (4 * units)
+        assert found <= claimed * 1.002
+        assert found >= claimed * (1 / 3 if match[1] else 0.998)
 
 
 @pytest.mark.parametrize("overlap", DENSITIES)

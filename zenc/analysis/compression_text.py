@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.scheme.compression import Dense, Momentum, Rounded
 from zenc.scheme.compression_words import selection_text, words_of
+from zenc.scheme.model import Encoded
 
 
 def sentences(plan: Plan) -> list[str]:
@@ -14,7 +15,7 @@ def sentences(plan: Plan) -> list[str]:
     if not plan.is_lossy:
         return []
     told = [sentence for phase in plan.phases for sentence in _of_phase(phase, plan)]
-    return [*told, _kept(plan), *_begun(plan)]
+    return [*told, _kept(plan), *_begun(plan), *_cut(plan)]
 
 
 def described(plan: Plan) -> str:
@@ -40,6 +41,11 @@ def _kept(plan: Plan) -> str:
         return "what that loses is kept nowhere"
     told = "what that loses is added to the next gradient of the same name"
     return f"{told}, with momentum {plan.feedback.m:g}" if isinstance(plan.feedback, Momentum) else told
+
+
+def _cut(plan: Plan) -> Iterator[str]:
+    if isinstance(plan.mapping, Encoded):
+        yield "parts are equal in the first call of a name, and cut by the encoded sums of the last one in others"
 
 
 def _begun(plan: Plan) -> Iterator[str]:
