@@ -17,8 +17,10 @@ from collections.abc import Callable
 from statistics import median
 
 import numpy as np
+import torch
 
 from zenc.runtime.compression.kernels import Threshold, compression_kernels, shared_exponent
+from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
 from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
 from zenc.wire.codes import most_encoded_bytes
 
@@ -40,11 +42,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--values", type=int, default=1 << 22)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", metavar="TEXT", help="kernels whose names have TEXT")
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
     bench = Bench(options.values)
-    kernels = {**bench.selections(), **bench.codes(), **bench.linear()}
-    rows = [row(name, pairs, bench) for name, pairs in measured(kernels, bench.copy, options.rounds).items()]
+    every = {**bench.selections(), **bench.codes(), **bench.linear()}
+    kernels = {name: kernel for name, kernel in every.items() if options.only in name}
+    rows = [row(name, pairs, bench) for name, pairs in measured(kernels, bench, options.rounds).items()]
     print(f"{options.values:,} float32, one core; memcpys: the median of seconds over those of a copy right before")
     print(f"{'':38}{'ms':>8}{'memcpys':>9}{'MB/s':>9}{'bytes/value':>13}")
     for each in rows:
@@ -59,11 +63,12 @@ Seconds = list[tuple[float, float]]
 """Of each round: the kernel's, and those of the copy right before it."""
 
 
-def measured(kernels: dict[str, Callable[[], object]], copy: Callable[[], object], rounds: int) -> dict[str, Seconds]:
+def measured(kernels: dict[str, Callable[[], object]], bench: Bench, rounds: int) -> dict[str, Seconds]:
     found: dict[str, Seconds] = {name: [] for name in kernels}
     for _ in range(rounds):
         for name, kernel in kernels.items():
-            copied = seconds(copy)
+            bench.prepare()
+            copied = seconds(bench.copy)
             found[name].append((seconds(kernel), copied))
     return found
 
@@ -85,6 +90,11 @@ def row(name: str, pairs: Seconds, bench: Bench) -> dict[str, float | str]:
     return found | ({"bytes_per_value": bench.sizes[name] / bench.n} if name in bench.sizes else {})
 
 
+def tensor(values: np.ndarray) -> np.ndarray:
+    """``values`` as float32, in memory as tensors have it: aligned, in small pages, written."""
+    return torch.empty(len(values)).copy_(torch.from_numpy(values)).numpy()
+
+
 class Bench:
     """The tensors of all kernels, and the kernels on them by name. ``sizes``: encoded bytes, as kernels run."""
 
@@ -92,12 +102,13 @@ class Bench:
         rng = np.random.default_rng(0)
         spread = np.exp(rng.standard_normal(n))
         self.n, self.k, self.kernels = n, max(1, n // 100), compression_kernels()
-        self.gradient = (rng.standard_normal(n) * spread).astype(np.float32)
-        self.residual = (rng.standard_normal(n) / 2).astype(np.float32)
-        self.left, self.out, self.decoded, self.loss = (np.zeros(n, np.float32) for _ in range(4))
+        self.gradient = tensor(rng.standard_normal(n) * spread)
+        self.residual = tensor(rng.standard_normal(n) / 2)
+        self.greatest = abs(self.gradient).max()
+        self.given, self.left, self.out, self.decoded, self.loss = (tensor(self.gradient) for _ in range(5))
         self.bytes = np.zeros(5 * n + 4096, np.uint8)
         self.sizes: dict[str, int] = {}
-        self.places = [np.zeros(n, np.float32) for _ in range(8)]
+        self.places = [tensor(self.residual) for _ in range(8)]  # pages that nobody wrote would all be one
         self.copies = 0
         self.memcpy = ctypes.CDLL(None).memcpy
         self.memcpy.argtypes, self.memcpy.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_void_p
@@ -108,25 +119,27 @@ class Bench:
         self.memcpy(to, source, 4 * self.n)
 
     def selections(self) -> dict[str, Callable[[], object]]:
-        k, n, left, out = self.kernels, self.n, self.left.ctypes.data, self.out.ctypes.data
+        """Of a gradient in place, as calls do it."""
+        n, k = self.n, self.k
+        at = n, *[each.ctypes.data for each in (self.given, self.residual, self.left)]
 
-        def of(threshold: Callable[[], Threshold]) -> Callable[[], object]:
-            return lambda: (self.accumulate(), k.take("f32", n, left, threshold(), out))
+        def cut(*choice: int) -> Callable[[], object]:
+            return lambda: self.kernels.contribute("f32", *at, UnitChoice(*choice))
 
         return {
-            "accumulate": self.accumulate,
-            "top 1 %, exact": of(lambda: k.exact_threshold(left, n, self.k)),
-            "top 1 % by sampled(0.01)": of(lambda: k.sampled_threshold(left, n, self.k, n // 100 or 1, 1)),
-            "top 1 % by bisection(20)": of(lambda: k.bisected_threshold(left, n, self.k, 20)),
-            "top 10 of blocks of 1024": lambda: (self.accumulate(), k.take_of_blocks("f32", n, left, 1024, 10, out)),
-            "above(5)": of(lambda: Threshold.of(5.0)),
-            "random_each(1 %)": lambda: (self.accumulate(), k.take_random("f32", n, left, 0.01, 1, out)),
-            "is_finite": lambda: k.is_finite("f32", n, self.gradient.ctypes.data),
+            "accumulate": lambda: self.kernels.accumulate("f32", *at),
+            "top 1 %, exact": cut(TOP, k),
+            "top 1 % by sampled(0.01)": cut(SAMPLED, k, n // 100 or 1, 1),
+            "top 1 % by bisection(20)": cut(BISECTED, k, 20),
+            "top 1 % by reused(10), 9 of 10": cut(FROM, Threshold.of(5.0).magnitude),
+            "top 10 of blocks of 1024": cut(OF_BLOCKS, 10, 1024),
+            "random_each(1 %)": cut(AT_RANDOM, round(0.01 * 2**31), 0, 1),
+            "is_finite": lambda: self.kernels.is_finite("f32", n, self.gradient.ctypes.data),
         }
 
-    def accumulate(self) -> object:
-        at = [each.ctypes.data for each in (self.gradient, self.residual, self.left)]
-        return self.kernels.accumulate("f32", self.n, *at)
+    def prepare(self) -> None:
+        """Undo what selections have taken."""
+        np.copyto(self.given, self.gradient)
 
     def codes(self) -> dict[str, Callable[[], object]]:
         kernels: dict[str, Callable[[], object]] = {}
@@ -141,7 +154,7 @@ class Bench:
 
     def encoder(self, name: str, code: Code) -> Callable[[], object]:
         assert most_encoded_bytes(code, self.n) <= len(self.bytes)
-        values = self.out if isinstance(code, Fixed) else self.gradient.copy()
+        values = self.out if isinstance(code, Fixed) else tensor(self.gradient)
         source = values.ctypes.data
         into = self.bytes.ctypes.data, source, self.loss.ctypes.data  # in place, as calls do it
 
@@ -159,9 +172,8 @@ class Bench:
         return decode
 
     def quantise(self) -> None:
-        found, code = self.accumulate(), Fixed(8)
-        assert hasattr(found, "greatest")
-        exponent = shared_exponent(code, found.greatest)
+        code = Fixed(8)
+        exponent = shared_exponent(code, float(self.greatest))
         self.kernels.quantise_fixed(code, "f32", self.n, self.left.ctypes.data, exponent, self.out.ctypes.data)
 
     def linear(self) -> dict[str, Callable[[], object]]:

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "zenc/constants.h"
+#include "zenc_cpu/compress/contribute.h"
 #include "zenc_cpu/compress/fixed.h"
 #include "zenc_cpu/compress/linear.h"
 
@@ -125,12 +126,26 @@ i64 zenc_exact_threshold(const float* values, i64 n, i64 k, i64* out) {
 
 i64 zenc_sampled_threshold(const float* values, i64 n, i64 k, i64 drawn, i64 key, i64* out) {
     zenc::Threshold found{};
-    const bool done = zenc::sampled_threshold(values, size(n), size(k), size(drawn), size(key), found);
+    const auto value = [&](u64 i) { return values[i]; };
+    const bool done = zenc::sampled_threshold(value, size(n), size(k), size(drawn), size(key), found);
     return write_threshold(done, found, out);
 }
 
 i64 zenc_bisected_threshold(const float* values, i64 n, i64 k, i64 steps, i64* out) {
-    return write_threshold(true, zenc::bisected_threshold(values, size(n), size(k), steps), out);
+    zenc::Threshold found{};
+    const bool done = zenc::bisected_threshold(values, size(n), size(k), steps, found);
+    return write_threshold(done, found, out);
+}
+
+// Returns the magnitude that was last found.
+i64 zenc_mark(float* magnitudes, i64 n, i64 kind, i64 a, i64 b, i64 key, u64* marks) {
+    zenc::Threshold last{};
+    const zenc::UnitChoice choice{kind, size(a), size(b), size(key)};
+    return zenc::mark({magnitudes, marks}, size(n), choice, last) ? i64{last.magnitude} : zenc::NO_MEMORY;
+}
+
+i64 zenc_mark_part(float* magnitudes, const i64* units, i64 n, i64 k, u64* marks) {
+    return zenc::mark_part({magnitudes, marks}, units, size(n), size(k)) ? n : zenc::NO_MEMORY;
 }
 
 i64 zenc_list_taken(const float* values, i64 n, i64 magnitude, i64 equal, i64* out) {
@@ -148,35 +163,32 @@ i64 zenc_sketch(const float* values, i64 n, i64 rows, i64 cells, i64 key, i64* w
 }
 
 #define ZENC_TYPED(name, type)                                                                               \
-    i64 zenc_accumulate_##name(const type* gradient, i64 n, const float* residual, float* out,               \
+    i64 zenc_accumulate_##name(type* gradient, i64 n, const float* residual, float* out,                     \
                                const float* velocity, double m, float* velocity_out,                         \
                                zenc::Accumulated* found) {                                                   \
         const float factor = static_cast<float>(m);                                                          \
-        *found = zenc::accumulate(gradient, size(n), residual, out, velocity, factor, velocity_out);         \
+        *found = zenc::accumulate<type>({gradient, size(n), residual, out, velocity, factor, velocity_out}); \
         return n;                                                                                            \
+    }                                                                                                        \
+    i64 zenc_contribute_##name(type* gradient, i64 n, const float* residual, float* left,                    \
+                               const float* velocity, double m, float* velocity_out, i64 kind, i64 a, i64 b, \
+                               i64 key, zenc::Contributed* found) {                                          \
+        const float factor = static_cast<float>(m);                                                          \
+        const zenc::UnitChoice choice{kind, size(a), size(b), size(key)};                                    \
+        return zenc::contribute<type>({gradient, size(n), residual, left, velocity, factor, velocity_out},   \
+                                      choice, *found)                                                        \
+                   ? n                                                                                       \
+                   : zenc::NO_MEMORY;                                                                        \
     }                                                                                                        \
     i64 zenc_take_##name(float* left, i64 n, i64 magnitude, i64 equal, type* gradient, float* velocity,      \
                          double* squares) {                                                                  \
         const zenc::Threshold at = threshold_of(magnitude, equal);                                           \
         return write_taken(zenc::take(left, size(n), at, gradient, velocity), squares);                      \
     }                                                                                                        \
-    i64 zenc_take_rows_##name(float* left, i64 rows, i64 width, const float* magnitudes, i64 magnitude,      \
-                              i64 equal, type* gradient, float* velocity, double* squares) {                 \
-        const zenc::Threshold at = threshold_of(magnitude, equal);                                           \
-        return write_taken(                                                                                  \
-            zenc::take_rows(left, size(rows), size(width), magnitudes, at, gradient, velocity), squares);    \
-    }                                                                                                        \
-    i64 zenc_take_of_blocks_##name(float* left, i64 units, i64 width, const float* magnitudes, i64 block,    \
-                                   i64 k, type* gradient, float* velocity, double* squares) {                \
-        return write_taken(zenc::take_of_blocks(left, size(units), size(width), magnitudes, size(block),     \
-                                                size(k), gradient, velocity),                                \
+    i64 zenc_take_rows_##name(float* left, i64 rows, i64 width, const u64* marks, type* gradient,            \
+                              float* velocity, double* squares) {                                            \
+        return write_taken(zenc::take_rows(left, size(rows), size(width), marks, gradient, velocity),        \
                            squares);                                                                         \
-    }                                                                                                        \
-    i64 zenc_take_random_##name(float* left, i64 units, i64 width, i64 chance, i64 key, type* gradient,      \
-                                float* velocity, double* squares) {                                          \
-        return write_taken(                                                                                  \
-            zenc::take_random(left, size(units), size(width), size(chance), size(key), gradient, velocity),  \
-            squares);                                                                                        \
     }                                                                                                        \
     i64 zenc_take_units_##name(float* left, const i64* units, i64 k, i64 width, type* out,                   \
                                float* velocity) {                                                            \

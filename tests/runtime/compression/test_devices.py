@@ -10,7 +10,7 @@ import torch
 
 import zenc
 from tests.runtime.compression.test_codes import coded
-from tests.runtime.compression.test_conservation import compiled, gradients, scheme
+from tests.runtime.compression.test_conservation import CUTS, compiled, gradients, scheme
 from tests.support.emulated_gpu import emulated_ranks
 from tests.support.local import collectives, run_all
 from zenc.errors import BuildError
@@ -36,10 +36,11 @@ def as_on_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_torch_selects_what_the_kernels_select(
     selection: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = []
+    found: list[tuple[torch.Tensor, ...]] = []
+    text = scheme(selection, CUTS[1], feedback="momentum(0.5)")  # parts are not contiguous
     for patch in (lambda _: None, as_on_gpus):
         patch(monkeypatch)
-        ranks = collectives(compiled(scheme(selection, feedback="momentum(0.5)"), 2), 2)
+        ranks = collectives(compiled(text, 2), 2)
         for step in range(3):
             result = run_all(ranks, gradients(2, 333, step, dtype), name="w")[0]
             found.append((result, *[rank.residual("w") for rank in ranks]))

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from tests.targets.conftest import Dtype
 from zenc.errors import InternalError, SynchronisationError
-from zenc.runtime.compression.kernels import (
-    CompressionKernels,
-    Threshold,
-    compression_kernels,
-    shared_exponent,
-)
+from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels, shared_exponent
 from zenc.scheme.compression import Code, Fixed, Integers, OneBit, RandomLevels, Rounded, Sign, Ternary
 from zenc.wire.codes import CHUNK, NOT_FINITE, is_static, most_encoded_bytes
 
@@ -73,89 +68,6 @@ class Drawn:
 
 KINDS = st.sampled_from(["normal", "ties", "special", "zeros"])
 SEEDS = st.integers(0, 1000)
-
-
-def top(values: np.ndarray, k: int) -> np.ndarray:
-    """Which are the k greatest; of equals the first."""
-    order = np.argsort(-magnitudes(values).astype(np.int64), kind="stable")
-    chosen = np.zeros(len(values), bool)
-    chosen[order[:k]] = True
-    return chosen
-
-
-@settings(max_examples=60, deadline=None)
-@given(SIZES, SEEDS, KINDS, st.floats(0, 1), st.sampled_from(list(DTYPES)))
-def test_exact_selection_keeps_what_it_does_not_take(n: int, seed: int, kind: str, share: float, dtype: str) -> None:
-    kernels, of = compression_kernels(), DTYPES[dtype]
-    stored, kept = of.narrow(Drawn.of(n, seed, kind)), Drawn.of(n, seed + 1, "normal")
-    gradient, left = of.widen(stored).astype(np.float32), np.empty(n, np.float32)
-    found = kernels.accumulate(dtype, n, at(stored), at(kept), at(left))
-    with np.errstate(invalid="ignore", over="ignore"):
-        summed = kept + gradient
-    np.testing.assert_array_equal(left, summed)
-    assert found.finite == bool(np.isfinite(summed).all())
-    if np.isfinite(gradient).all():
-        assert np.isclose(found.squares, (gradient.astype(np.float64) ** 2).sum(), rtol=1e-12)
-    k = max(1, round(share * n))
-    chosen, out, speed = top(summed, k), np.empty(n, of.storage), np.ones(n, np.float32)
-    threshold = kernels.exact_threshold(at(left), n, k)
-    listed = np.empty(k, np.int64)
-    assert kernels.list_taken(at(left), n, threshold, at(listed)) == k
-    np.testing.assert_array_equal(listed, np.flatnonzero(chosen))
-    taken = kernels.take(dtype, n, at(left), threshold, at(out), at(speed))
-    assert taken.count == k
-    with np.errstate(invalid="ignore", over="ignore"):
-        expected = of.narrow(np.where(chosen, summed, np.float32(0)))
-        rest = np.where(chosen, summed - of.widen(expected).astype(np.float32), summed)
-    np.testing.assert_array_equal(of.canonical(out), of.canonical(expected))
-    np.testing.assert_array_equal(left, rest)
-    np.testing.assert_array_equal(speed, np.where(chosen, 0, 1))
-    if np.isfinite(rest).all():
-        assert np.isclose(taken.squares, (rest.astype(np.float64) ** 2).sum(), rtol=1e-12)
-
-
-@settings(max_examples=25, deadline=None)
-@given(SIZES, SEEDS, KINDS, st.integers(1, 5), st.integers(2, 100), st.integers(1, 20))
-def test_selections_of_rows_and_of_blocks(n: int, seed: int, kind: str, width: int, block: int, k: int) -> None:
-    kernels, values, k = compression_kernels(), Drawn.of(n * width, seed, kind), min(k, block)
-    sizes = np.empty(n, np.float32)
-    kernels.row_magnitudes(at(values), n, width, at(sizes))
-    greatest = magnitudes(values).reshape(n, width).max(axis=1)
-    np.testing.assert_array_equal(sizes.view(np.uint32), greatest)
-    chosen = np.zeros(n, bool)
-    for first in range(0, n, block):
-        part = sizes[first : first + block]
-        chosen[first : first + block] = top(part, k if len(part) == block else max(1, k * len(part) // block))
-    left, out = values.copy(), np.empty(n * width, np.float32)
-    taken = kernels.take_of_blocks("f32", n, at(left), block, k, at(out), width=width, magnitudes=at(sizes))
-    assert taken.count == chosen.sum()
-    np.testing.assert_array_equal(out, np.where(np.repeat(chosen, width), values, 0))
-    left, chosen = values.copy(), top(sizes, min(k, n))
-    threshold = kernels.exact_threshold(at(sizes), n, min(k, n))
-    kernels.take("f32", n, at(left), threshold, at(out), width=width, magnitudes=at(sizes))
-    np.testing.assert_array_equal(out, np.where(np.repeat(chosen, width), values, 0))
-
-
-def test_momentum_is_corrected_and_cleared(kernels: CompressionKernels) -> None:
-    gradient, speed, kept = (Drawn.of(700, seed, "normal") for seed in (1, 2, 3))
-    fresh, out = np.empty(700, np.float32), np.empty(700, np.float32)
-    kernels.accumulate("f32", 700, at(gradient), at(kept), at(out), at(speed), at(fresh), 0.9)
-    np.testing.assert_array_equal(fresh, np.float32(0.9) * speed + gradient)
-    np.testing.assert_array_equal(out, kept + fresh)
-
-
-def test_thresholds_that_are_estimated(kernels: CompressionKernels) -> None:
-    n, k = 50_000, 500
-    values = Drawn.of(n, 5, "normal")
-    reached = lambda found: (magnitudes(values) >= found.magnitude).sum()  # noqa: E731
-    assert 300 < reached(kernels.sampled_threshold(at(values), n, k, n // 10, 7)) < 800
-    assert kernels.sampled_threshold(at(values), n, k, n, 7) == Threshold(
-        kernels.exact_threshold(at(values), n, k).magnitude, n
-    )
-    assert k <= reached(kernels.bisected_threshold(at(values), n, k, 30)) < k + 20
-    left, out = values.copy(), np.empty(n, np.float32)
-    assert kernels.take("f32", n, at(left), Threshold.of(2.5), at(out)).count == (abs(values) >= 2.5).sum()
-    assert abs(kernels.take_random("f32", n, at(left), 0.01, 3, at(out)).count - k) < 100
 
 
 def test_philox_says_what_its_authors_say(kernels: CompressionKernels) -> None:

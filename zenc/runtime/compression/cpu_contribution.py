@@ -1,8 +1,7 @@
-"""Contribution on CPUs by compiled kernels: two passes over a gradient and what earlier calls left of it.
+"""Contribution on CPUs by compiled kernels: one pass over a gradient and what earlier calls left of it.
 
-The first accumulates and counts magnitudes, the second takes what is selected; between them a threshold is found from
-the counts. Several selections, one after another, and parts that are not contiguous go through torch's operations
-(``zenc.runtime.compression.contribution``), and mean the same.
+Of single values what is selected is cut out in the pass that accumulates. Rows, several selections one after another,
+and parts that are not contiguous have a magnitude and a mark of each unit, and a second pass that takes what is marked.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import torch
 
 from zenc.runtime.compression.contribution import Contributed
 from zenc.runtime.compression.kernels import CompressionKernels, Taken, Threshold
+from zenc.runtime.compression.parameters import AT_RANDOM, BISECTED, FROM, OF_BLOCKS, SAMPLED, TOP, UnitChoice
 from zenc.runtime.compression.residual_store import FlatState
 from zenc.runtime.compression.supports import Draw
 from zenc.runtime.layout import DTYPE_NAMES
@@ -40,14 +40,6 @@ def key_for(seed: int, salt: int, rank: int = 0) -> int:
     return mixed(mixed(seed ^ salt) + GOLDEN * rank & ALL_BITS)
 
 
-def takes(selections: Sequence[Selection], draw: Draw) -> bool:
-    """Whether the kernels do what ``selections`` say."""
-    if len(selections) > 1:
-        return False
-    by_parts = any(isinstance(one, TopOfParts) for one in selections)
-    return not by_parts or all(isinstance(part, range) for part in draw.parts)
-
-
 @dataclass(slots=True)
 class CpuContribution:
     """One contribution of ``gradient`` [units, width], accumulated in ``total`` [units, width] float32."""
@@ -57,7 +49,6 @@ class CpuContribution:
     state: FlatState | None
     total: torch.Tensor
     velocity: torch.Tensor | None = None
-    magnitudes: torch.Tensor | None = None
 
     @property
     def dtype(self) -> str:
@@ -66,13 +57,18 @@ class CpuContribution:
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
         """As ``zenc.runtime.compression.contribution.contribute``."""
-        everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
-        squares, finite = self.accumulate(momentum, self.gradient if everything else self.total)
-        if everything:
-            self.total.zero_()
-            taken = Taken(len(self.gradient), 0.0)
+        cuts = self._cuts(selections, draw)
+        if cuts is not None:
+            squares, finite, taken = self._cut(momentum, cuts)
+            self._remember(selections[0], taken.threshold, draw)
         else:
-            taken = self._take(selections[0], draw) if selections else self._take_all()
+            everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
+            squares, finite = self.accumulate(momentum, self.gradient if everything else self.total)
+            if everything:
+                self.total.zero_()
+                taken = Taken(len(self.gradient), 0.0)
+            else:
+                taken = self._take_marked(selections, draw) if selections else self._take_all()
         if not finite:
             self.gradient[0, 0] = torch.nan
         return Contributed(squares, taken.squares, finite)
@@ -82,80 +78,114 @@ class CpuContribution:
 
         Returns the sum of squares of the gradient, and whether all that is written is finite.
         """
-        state, n = self.state, self.gradient.numel()
-        velocity = (0, 0)
-        residual = 0 if state is None or state.now.residual is None else state.now.residual.data_ptr()
-        if momentum is not None and state is not None:
-            self.velocity = state.room("velocity")
-            before = state.now.velocity
-            velocity = (0 if before is None else before.data_ptr(), self.velocity.data_ptr())
-        into = out.data_ptr(), *velocity, momentum or 0.0
-        found = self.kernels.accumulate(self.dtype, n, self.gradient.data_ptr(), residual, *into)
+        gradient, residual, velocity, velocity_out = self._sources(momentum)
+        into = gradient, residual, out.data_ptr(), velocity, velocity_out, momentum or 0.0
+        found = self.kernels.accumulate(self.dtype, self.gradient.numel(), *into)
         return found.squares, found.finite
+
+    def _sources(self, momentum: float | None) -> tuple[int, int, int, int]:
+        """The addresses of the gradient, the residual, the velocity and where the next one goes."""
+        state, gradient = self.state, self.gradient.data_ptr()
+        if state is None:
+            return gradient, 0, 0, 0
+        residual = _address(state.now.residual)
+        if momentum is None:
+            return gradient, residual, 0, 0
+        self.velocity = state.room("velocity")
+        return gradient, residual, _address(state.now.velocity), self.velocity.data_ptr()
 
     def _take_all(self) -> Taken:
         """Contribute everything, but for what rounding to the gradient's dtype loses; velocities go on."""
         at = self.total.data_ptr(), EVERYTHING, self.gradient.data_ptr()
         return self.kernels.take(self.dtype, self.gradient.numel(), *at)
 
-    def _take(self, selection: Selection, draw: Draw) -> Taken:
+    # ---- Single values: one pass
+
+    def _cuts(self, selections: Sequence[Selection], draw: Draw) -> list[tuple[range, UnitChoice]] | None:
+        """The ranges of units that are each cut in one pass, and what is taken of them; None where that can't be."""
         units, width = self.gradient.shape
-        if width > 1:
-            self.magnitudes = torch.empty(units, dtype=torch.float32)
-            self.kernels.row_magnitudes(self.total.data_ptr(), units, width, self.magnitudes.data_ptr())
-        velocity = 0 if self.velocity is None else self.velocity.data_ptr()
-        left, into = self.total.data_ptr(), (self.gradient.data_ptr(), velocity, width)
-        rows = 0 if self.magnitudes is None else self.magnitudes.data_ptr()
+        if width > 1 or len(selections) != 1:
+            return None
+        if not isinstance(selections[0], TopOfParts):
+            return [(range(units), self._choice(selections[0], draw))]
+        ranges = [part for part in draw.parts if isinstance(part, range) and len(part)]
+        if sum(map(len, ranges)) < units:
+            return None
+        return [(part, UnitChoice(TOP, count_of(selections[0].density, len(part)))) for part in ranges]
+
+    def _cut(self, momentum: float | None, cuts: list[tuple[range, UnitChoice]]) -> tuple[float, bool, Taken]:
+        gradient, residual, velocity, velocity_out = self._sources(momentum)
+        size, left = self.gradient.element_size(), self.total.data_ptr()
+        squares, finite, taken = 0.0, True, Taken(0, 0.0)
+        for part, choice in cuts:
+            at = 4 * part.start
+            values = gradient + size * part.start, _moved(residual, at), left + at
+            speeds = _moved(velocity, at), _moved(velocity_out, at), momentum or 0.0
+            all, here = self.kernels.contribute(self.dtype, len(part), *values, choice, *speeds)
+            squares, finite = squares + all.squares, finite and all.finite
+            taken = Taken(taken.count + here.count, taken.squares + here.squares, here.threshold)
+        return squares, finite, taken
+
+    # ---- Rows, several selections, and parts whose units lie anywhere: magnitudes, marks, and what is marked
+
+    def _take_marked(self, selections: Sequence[Selection], draw: Draw) -> Taken:
+        units, width = self.gradient.shape
+        magnitudes, marks = torch.empty(units), torch.zeros(-(-units // 64), dtype=torch.int64)
+        self.kernels.row_magnitudes(self.total.data_ptr(), units, width, magnitudes.data_ptr())
+        for selection in selections:
+            if isinstance(selection, TopOfParts):
+                self._mark_parts(selection, draw, magnitudes, marks)
+                continue
+            choice = self._choice(selection, draw)
+            threshold = self.kernels.mark(units, magnitudes.data_ptr(), choice, marks.data_ptr())
+            self._remember(selection, threshold, draw)
+        into = self.gradient.data_ptr(), _address(self.velocity)
+        return self.kernels.take_rows(self.dtype, units, self.total.data_ptr(), width, marks.data_ptr(), *into)
+
+    def _mark_parts(self, selection: TopOfParts, draw: Draw, magnitudes: torch.Tensor, marks: torch.Tensor) -> None:
+        at = magnitudes.data_ptr(), marks.data_ptr()
+        for part in draw.parts:
+            units = torch.arange(part.start, part.stop) if isinstance(part, range) else part.contiguous()
+            if len(part):
+                k = count_of(selection.density, len(part))
+                self.kernels.mark_part(units.data_ptr(), len(part), at[0], k, at[1])
+
+    # ---- What is taken
+
+    def _choice(self, selection: Selection, draw: Draw) -> UnitChoice:
+        units = len(self.gradient)
         match selection:
+            case Top(density, Sampled(share)):
+                drawn = min(units, max(1, round(share * units)))
+                return UnitChoice(SAMPLED, count_of(density, units), drawn, key_for(0, draw.seed))
+            case Top(density, Bisection(steps)):
+                return UnitChoice(BISECTED, count_of(density, units), steps)
+            case Top(density, Reused(steps)) if self.state and (known := self.state.threshold):
+                if draw.step % steps and draw.step - known[1] < steps:
+                    return UnitChoice(FROM, known[0])
+                return UnitChoice(TOP, count_of(density, units))
             case Top(density):
-                return self._taken(0, units, self._threshold(selection, count_of(density, units), draw))
-            case TopOfParts(density):
-                parts = [part for part in draw.parts if isinstance(part, range) and len(part)]
-                found = [
-                    self._taken(part.start, len(part), self._exact(part.start, len(part), count_of(density, len(part))))
-                    for part in parts
-                ]
-                return Taken(sum(each.count for each in found), sum(each.squares for each in found))
+                return UnitChoice(TOP, count_of(density, units))
             case TopOfBlocks(density, block):
-                k = count_of(density, block)
-                return self.kernels.take_of_blocks(self.dtype, units, left, block, k, *into, rows)
+                return UnitChoice(OF_BLOCKS, count_of(density, block), block)
             case Above(threshold):
-                return self._taken(0, units, Threshold.of(threshold))
+                return UnitChoice(FROM, Threshold.of(threshold).magnitude)
             case RandomEach(density, seed):
-                key = key_for(seed, draw.seed, draw.rank + 1)
-                return self.kernels.take_random(self.dtype, units, left, density, key, *into)
+                return UnitChoice(AT_RANDOM, round(density * 2**31), key=key_for(seed, draw.seed, draw.rank + 1))
         raise AssertionError(f"{selection} is no support selection")
 
-    def _taken(self, first: int, units: int, threshold: Threshold) -> Taken:
-        """Take of ``units`` from ``first`` on."""
-        width, size = self.gradient.shape[1], self.gradient.element_size()
-        velocity = 0 if self.velocity is None else self.velocity.data_ptr() + 4 * first * width
-        rows = 0 if self.magnitudes is None else self.magnitudes.data_ptr() + 4 * first
-        at = self.total.data_ptr() + 4 * first * width, threshold, self.gradient.data_ptr() + size * first * width
-        return self.kernels.take(self.dtype, units, *at, velocity, width, rows)
+    def _remember(self, selection: Selection, threshold: int, draw: Draw) -> None:
+        """A threshold that later calls reuse."""
+        if not (isinstance(selection, Top) and isinstance(selection.by, Reused) and self.state):
+            return
+        known, steps = self.state.threshold, selection.by.steps
+        if known is None or draw.step % steps == 0 or draw.step - known[1] >= steps:
+            self.state.threshold = threshold, draw.step
 
-    def _exact(self, first: int, units: int, k: int) -> Threshold:
-        return self.kernels.exact_threshold(self._by + 4 * first, units, k)
 
-    @property
-    def _by(self) -> int:
-        """The address of what thresholds are of: values, or the magnitudes of rows."""
-        return (self.total if self.magnitudes is None else self.magnitudes).data_ptr()
+def _address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
-    def _threshold(self, selection: Top, k: int, draw: Draw) -> Threshold:
-        units = len(self.gradient)
-        match selection.by:
-            case Sampled(share):
-                drawn = min(units, max(1, round(share * units)))
-                return self.kernels.sampled_threshold(self._by, units, k, drawn, key_for(0, draw.seed))
-            case Bisection(steps):
-                return self.kernels.bisected_threshold(self._by, units, k, steps)
-            case Reused(steps):
-                known = self.state.threshold if self.state else None
-                if known is not None and draw.step % steps and draw.step - known[1] < steps:
-                    return Threshold(known[0], 1 << 62)
-                found = self._exact(0, units, k)
-                if self.state is not None:
-                    self.state.threshold = found.magnitude, draw.step
-                return found
-        return self._exact(0, units, k)
+
+def _moved(address: int, by: int) -> int:
+    return address + by if address else 0

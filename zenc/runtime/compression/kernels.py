@@ -17,7 +17,7 @@ from pathlib import Path
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
-from zenc.runtime.compression.parameters import checked_sum_bits, code_parameters
+from zenc.runtime.compression.parameters import UnitChoice, checked_sum_bits, code_parameters
 from zenc.runtime.cpu.bindings import Function
 from zenc.scheme.compression import Code, Fixed
 from zenc.wire.codes import NOT_FINITE, is_static, most_encoded_bytes
@@ -35,15 +35,16 @@ _ARGUMENTS = {
     "sampled_threshold": "pnnnnp",
     "bisected_threshold": "pnnnp",
     "list_taken": "pnnnp",
+    "mark": "pnnnnnp",
+    "mark_part": "ppnnp",
     "draw_units": "nnnp",
     "sketch": "pnnnnpp",
 }
 _TYPED_ARGUMENTS = {
     "accumulate": "pnpppdpp",
     "take": "pnnnppp",
-    "take_rows": "pnnpnnppp",
-    "take_of_blocks": "pnnpnnppp",
-    "take_random": "pnnnnppp",
+    "contribute": "pnpppdpnnnnp",
+    "take_rows": "pnnpppp",
     "take_units": "ppnnpp",
     "put_units": "ppnnnp",
     "remember": "pndp",
@@ -94,10 +95,12 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A pass of a selection: units that were taken, and the sum of squares of what is left."""
+    """A pass of a selection: units that were taken, the sum of squares of what is left, and the last threshold."""
 
     count: int
     squares: float
+    threshold: int = 0
+    """The bits of a magnitude."""
 
 
 class CompressionKernels:
@@ -136,6 +139,28 @@ class CompressionKernels:
         self._typed[dtype]["accumulate"](gradient, n, residual, out, velocity, m, velocity_out, at)
         return _accumulated(found)
 
+    def contribute(
+        self,
+        dtype: str,
+        n: int,
+        gradient: int,
+        residual: int,
+        left: int,
+        choice: UnitChoice,
+        velocity: int = 0,
+        velocity_out: int = 0,
+        m: float = 0.0,
+    ) -> tuple[Accumulated, Taken]:
+        """Accumulate as ``accumulate`` does, and cut at once: ``gradient`` [n] becomes what ``choice`` takes, +0 else.
+
+        ``left`` [n] float32, which is not the residual, becomes what is left, with what rounding to ``dtype`` loses.
+        Velocities of units that are taken become 0.
+        """
+        found = array("q", bytes(40))
+        into = gradient, n, residual, left, velocity, m, velocity_out
+        _count(self._typed[dtype]["contribute"](*into, *_numbers(choice), found.buffer_info()[0]))
+        return _accumulated(found), Taken(found[2], array("d", found[3:4].tobytes())[0], found[4])
+
     def row_magnitudes(self, values: int, rows: int, width: int, out: int) -> None:
         """Write ``out`` [rows] float32: the greatest magnitude of each row of ``values`` [rows, width] float32."""
         self._functions["row_magnitudes"](values, rows, width, out)
@@ -165,63 +190,35 @@ class CompressionKernels:
 
     # ---- Selections: what is taken goes to `gradient`, +0 else; `left` becomes what is left
 
-    def take(
-        self,
-        dtype: str,
-        units: int,
-        left: int,
-        threshold: Threshold,
-        gradient: int,
-        velocity: int = 0,
-        width: int = 1,
-        magnitudes: int = 0,
-    ) -> Taken:
-        """Move the units that ``threshold`` takes from ``left`` [units, width] to ``gradient``; velocities become 0.
+    def take(self, dtype: str, n: int, left: int, threshold: Threshold, gradient: int, velocity: int = 0) -> Taken:
+        """Move the values that ``threshold`` takes from ``left`` [n] to ``gradient``; velocities become 0.
 
-        What rounding to ``dtype`` loses is left. Rows of several values need their ``magnitudes``.
+        What rounding to ``dtype`` loses is left.
         """
-        by, squares = (threshold.magnitude, threshold.equal), c_double()
-        into = gradient, velocity, ctypes.addressof(squares)
-        if width == 1:
-            count = self._typed[dtype]["take"](left, units, *by, *into)
-        else:
-            count = self._typed[dtype]["take_rows"](left, units, width, magnitudes, *by, *into)
+        squares = c_double()
+        by = threshold.magnitude, threshold.equal
+        count = self._typed[dtype]["take"](left, n, *by, gradient, velocity, ctypes.addressof(squares))
         return Taken(_count(count), squares.value)
 
-    def take_of_blocks(
-        self,
-        dtype: str,
-        units: int,
-        left: int,
-        block: int,
-        k: int,
-        gradient: int,
-        velocity: int = 0,
-        width: int = 1,
-        magnitudes: int = 0,
+    def take_rows(
+        self, dtype: str, units: int, left: int, width: int, marks: int, gradient: int, velocity: int = 0
     ) -> Taken:
-        """Move the ``k`` greatest units of each block of ``block``; of a short last one in proportion, at least 1."""
+        """Move the marked rows of ``left`` [units, width] as ``take`` does; ``marks`` is that of ``mark``."""
         squares = c_double()
         into = gradient, velocity, ctypes.addressof(squares)
-        count = self._typed[dtype]["take_of_blocks"](left, units, width, magnitudes, block, k, *into)
-        return Taken(_count(count), squares.value)
+        return Taken(_count(self._typed[dtype]["take_rows"](left, units, width, marks, *into)), squares.value)
 
-    def take_random(
-        self,
-        dtype: str,
-        units: int,
-        left: int,
-        density: float,
-        key: int,
-        gradient: int,
-        velocity: int = 0,
-        width: int = 1,
-    ) -> Taken:
-        """Move each unit with the chance ``density``, rounded to a multiple of 2^-31."""
-        squares, chance = c_double(), round(density * 2**31)
-        into = gradient, velocity, ctypes.addressof(squares)
-        count = self._typed[dtype]["take_random"](left, units, width, chance, _signed(key), *into)
-        return Taken(_count(count), squares.value)
+    def mark(self, units: int, magnitudes: int, choice: UnitChoice, marks: int) -> int:
+        """Set the bits of ``marks`` [ceil(units / 64)] uint64 of what ``choice`` takes, by ``magnitudes`` [units].
+
+        The magnitudes, float32, become 0 where units are taken: so the next choice finds what this one left. Returns
+        the last threshold: the bits of a magnitude.
+        """
+        return _count(self._functions["mark"](magnitudes, units, *_numbers(choice), marks))
+
+    def mark_part(self, units: int, n: int, magnitudes: int, k: int, marks: int) -> None:
+        """The same for the ``k`` greatest of a part, ``units`` [n] int64; of equals the first ones in that order."""
+        _count(self._functions["mark_part"](magnitudes, units, n, k, marks))
 
     def list_taken(self, values: int, n: int, threshold: Threshold, out: int) -> int:
         """Write ``out`` int64: the units of ``values`` [n] that ``threshold`` takes, ascending. Returns how many."""
@@ -363,6 +360,10 @@ def _bind(library: ctypes.CDLL, name: str, kinds: str) -> Function:
 def _signed(word: int) -> int:
     """A word of 64 bits as ctypes passes it on."""
     return (word & ((1 << 64) - 1)) - ((word & (1 << 63)) << 1)
+
+
+def _numbers(choice: UnitChoice) -> tuple[int, int, int, int]:
+    return choice.kind, choice.a, choice.b, _signed(choice.key)
 
 
 def _accumulated(found: array[int]) -> Accumulated:

@@ -23,7 +23,7 @@ from zenc.plan.ir import Plan
 from zenc.runtime.backend_api import Operation
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.contribution import Contributed, contribute
-from zenc.runtime.compression.cpu_contribution import CpuContribution, takes
+from zenc.runtime.compression.cpu_contribution import CpuContribution
 from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels, shared_exponent
 from zenc.runtime.compression.linear import LinearMap, is_linear, map_of, remember
 from zenc.runtime.compression.losses import CallLosses
@@ -133,7 +133,7 @@ class LossyCall:
         state = self.state if self.scheme.keeps else None
         momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
         kernels, linear = self.kernels, is_linear(self.selections)
-        if kernels is None or not (linear or takes(self.selections, draw)):
+        if kernels is None:
             marker = (lambda values: marks_of(values, self.selections, draw, state)) if self.selections else None
             self.total, found = contribute(self.gradient, state, momentum, marker)
             return found

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "zenc/compress/magnitude.h"
+#include "zenc_cpu/primitives/lanes.h"
+#include "zenc_cpu/primitives/memory.h"
 
 namespace zenc {
 
@@ -26,13 +28,15 @@ inline void widen_all(const float* from, u64 n, float* to) {
 class Squares {
 public:
     void add(const float* values, u64 n) {
+        Doubles a = first_, b = second_, c = third_, d = fourth_;
         u64 i = 0;
         for (; i + 32 <= n; i += 32) {
-            add_to(first_, values + i);
-            add_to(second_, values + i + 8);
-            add_to(third_, values + i + 16);
-            add_to(fourth_, values + i + 24);
+            add_squares(a, values + i);
+            add_squares(b, values + i + 8);
+            add_squares(c, values + i + 16);
+            add_squares(d, values + i + 24);
         }
+        first_ = a, second_ = b, third_ = c, fourth_ = d;
         for (; i < n; ++i) rest_ += static_cast<double>(values[i]) * values[i];
     }
 
@@ -44,8 +48,13 @@ public:
     }
 
 private:
-    static void add_to(Doubles& sums, const float* values) {
+    static void add_squares(Doubles& sums, const float* values) {
+#if ZENC_LANES
+        const Doubles wide =
+            _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(values));  // GCC makes two of the other
+#else
         const Doubles wide = __builtin_convertvector(*reinterpret_cast<const Floats*>(values), Doubles);
+#endif
         sums += wide * wide;
     }
 
@@ -83,27 +92,86 @@ inline void multiply_add(float a, const float* b, const float* c, u64 n, float* 
     std::memcpy(out, sums, n * sizeof(float));
 }
 
-// out = residual + gradient; with `velocity_out` that becomes m * velocity + gradient, and is added instead.
-// Without a residual or velocity these are zero.
+// What there is to contribute of n values: residual + gradient, written to `left`; with `velocity_out` that
+// becomes m * velocity + gradient, and is added instead. Without a residual or velocity these are zero.
 template <class T>
-inline Accumulated accumulate(const T* gradient, u64 n, const float* residual, float* out,
-                              const float* velocity, float m, float* velocity_out) {
-    Squares squares;
-    u32 greatest = 0;
-    float wide[STRETCH];
-    for (u64 first = 0; first < n; first += STRETCH) {
-        const u64 length = n - first < STRETCH ? n - first : STRETCH;
-        const float* added = as_floats(gradient + first, length, wide);
-        squares.add(added, length);
-        if (velocity_out) {
-            multiply_add(m, velocity ? velocity + first : nullptr, added, length, velocity_out + first);
-            added = velocity_out + first;
-        }
-        multiply_add(1, residual ? residual + first : nullptr, added, length, out + first);
-        const u32 most = greatest_magnitude(out + first, length);
-        greatest = most > greatest ? most : greatest;
+struct Contribution {
+    T* gradient;
+    u64 n;
+    const float* residual;
+    float* left;
+    const float* velocity;
+    float m;
+    float* velocity_out;
+
+    Contribution part(u64 first, u64 length) const {
+        return {gradient + first,       length, moved(residual, first),    left + first,
+                moved(velocity, first), m,      moved(velocity_out, first)};
     }
-    return {squares.sum(), greatest};
+
+    // The value that will be left of a unit before any is taken.
+    float total(u64 i) const {
+        float added = Type<T>::widen(gradient[i]);
+        if (velocity_out && velocity) added = m * velocity[i] + added;
+        return residual ? residual[i] + added : added;
+    }
+
+    template <class Values>
+    static Values* moved(Values* values, u64 first) {
+        return values ? values + first : nullptr;
+    }
+};
+
+// Sums that go over a contribution, stretch by stretch.
+class Accumulation {
+public:
+    // Of at most STRETCH values; `out` is none of theirs.
+    template <class T>
+    void add(const Contribution<T>& of, float* out) {
+        float wide[STRETCH];
+        const float* added = as_floats(of.gradient, of.n, wide);
+        squares_.add(added, of.n);
+        if (of.velocity_out) {
+            multiply_add(of.m, of.velocity, added, of.n, of.velocity_out);
+            added = of.velocity_out;
+        }
+        multiply_add(1, of.residual, added, of.n, out);
+        const u32 most = greatest_magnitude(out, of.n);
+        greatest_ = most > greatest_ ? most : greatest_;
+    }
+
+    Accumulated found() const { return {squares_.sum(), greatest_}; }
+
+private:
+    Squares squares_;
+    u32 greatest_ = 0;
+};
+
+// visit(part, totals, first) for each stretch of a contribution, once its totals are made. They are written
+// afterwards: past the caches where they are many, unless they are read here.
+template <class T, class Visit>
+inline Accumulated accumulate_stretches(const Contribution<T>& of, Visit visit) {
+    float* const out = of.left;
+    const bool reads_out = out == of.residual || static_cast<const void*>(out) == of.gradient;
+    const RowCopy copy(out, reads_out ? 0 : of.n * sizeof(float), STRETCH * sizeof(float));
+    Accumulation sums;
+    alignas(LINE_BYTES) float totals[STRETCH];
+    for (u64 first = 0; first < of.n; first += STRETCH) {
+        const Contribution<T> here = of.part(first, of.n - first < STRETCH ? of.n - first : STRETCH);
+        sums.add(here, totals);
+        visit(here, totals, first);
+        if (here.n == STRETCH)
+            copy.row(totals, STRETCH, out + first);
+        else
+            std::memcpy(out + first, totals, here.n * sizeof(float));
+    }
+    copy.finish();
+    return sums.found();
+}
+
+template <class T>
+inline Accumulated accumulate(const Contribution<T>& of) {
+    return accumulate_stretches(of, [](const Contribution<T>&, float*, u64) {});
 }
 
 // The magnitude of each row is that of its greatest value; they are written as float32 without sign.

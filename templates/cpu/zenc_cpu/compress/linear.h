@@ -8,11 +8,7 @@ namespace zenc {
 
 // One unit of each of k stretches of as equal a length as there is, for 1 <= k <= n.
 inline void draw_units(u64 n, u64 k, u64 key, i64* out) {
-    for (u64 i = 0; i < k; ++i) {
-        const u64 first = static_cast<u64>(static_cast<u128>(i) * n / k);
-        const u64 end = static_cast<u64>(static_cast<u128>(i + 1) * n / k);
-        out[i] = static_cast<i64>(first + random_below(random_word(key, i), end - first));
-    }
+    for_drawn(n, k, key, [&](u64 i, u64 unit) { out[i] = static_cast<i64>(unit); });
 }
 
 // out [k, width] = the rows of `units`; what is left of them stays.

@@ -8,6 +8,12 @@ namespace zenc {
 
 constexpr u64 MARKED = 64;
 
+// visit(first, length) for each 64 of n values.
+template <class Visit>
+inline void for_words(u64 n, Visit visit) {
+    for (u64 first = 0; first < n; first += MARKED) visit(first, n - first < MARKED ? n - first : MARKED);
+}
+
 #if ZENC_LANES
 
 inline u64 marks_from(const float* values, u32 least) {
@@ -40,6 +46,13 @@ inline u64 marks_from(const float* values, u64 n, u32 least) {
     u64 marks = 0;
     for (u64 i = 0; i < n; ++i) marks |= static_cast<u64>(magnitude_of(values[i]) >= least) << i;
     return marks;
+}
+
+// Whether the next unit is taken, of all in their order: `equal` falls with each that is equal to it.
+inline bool takes_next(Threshold& threshold, u32 magnitude) {
+    const bool equal = magnitude == threshold.magnitude && threshold.equal != 0;
+    threshold.equal -= equal;
+    return equal || magnitude > threshold.magnitude;
 }
 
 // visit(i) for the set bits of `marks`, ascending.

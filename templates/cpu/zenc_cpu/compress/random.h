@@ -20,4 +20,21 @@ inline void random_words(u64 key, u64 first, u64 groups, u32* words) {
     }
 }
 
+// visit(i, unit) of `drawn` units of n, 1 <= drawn <= n: one of each of as many stretches of as equal a
+// length as there is.
+template <class Visit>
+inline void for_drawn(u64 n, u64 drawn, u64 key, Visit visit) {
+    const u64 step = n / drawn, more = n % drawn;
+    u32 words[DRAWN_TOGETHER];
+    u64 first = 0, rest = 0;  // i * n / drawn, and what remains
+    for (u64 i = 0; i < drawn; ++i) {
+        if (i % DRAWN_TOGETHER == 0) random_words(key, i, 1, words);
+        rest += more;
+        const u64 longer = rest >= drawn;
+        rest -= longer * drawn;
+        visit(i, first + random_below(words[i % DRAWN_TOGETHER], step + longer));
+        first += step + longer;
+    }
+}
+
 }  // namespace zenc

@@ -1,10 +1,11 @@
 // Selected units go into the gradient, and all that is left stays: one pass.
 #pragma once
 
-#include "zenc_cpu/compress/random.h"
 #include "zenc_cpu/compress/threshold.h"
 
 namespace zenc {
+
+constexpr u64 EVERY = 1ULL << 62;  // as `equal` of a threshold: all that reach it
 
 struct Taken {
     i64 count;       // of units
@@ -30,14 +31,15 @@ inline void put_zeros(T* to, u64 n) {
     for (u64 i = 0; i < MARKED * sizeof(T) / sizeof(Floats); ++i) vectors[i] = Floats{};
 }
 
-// The bits of `marks` that the threshold takes, of units that reach it; `equal` falls.
-inline u64 taken_of(u64 marks, const float* values, Threshold& threshold) {
-    u64 taken = marks;
-    for_marks(marks, [&](u64 i) {
-        const u32 magnitude = magnitude_of(values[i]);
-        if (!is_taken(threshold, magnitude, 0)) taken &= ~(1ULL << i);
-        threshold.equal -= threshold.equal != 0 && magnitude == threshold.magnitude;
-    });
+// The bits of those of n <= 64 values that the threshold takes.
+inline u64 marks_of(const float* values, u64 n, Threshold& threshold) {
+    const u64 reached = marks_from(values, n, threshold.magnitude);
+    const u64 above = marks_from(values, n, threshold.magnitude + 1);
+    u64 taken = reached;
+    if (reached != above && threshold.equal < EVERY)
+        for_marks(reached, [&](u64 i) {
+            if (!takes_next(threshold, magnitude_of(values[i]))) taken &= ~(1ULL << i);
+        });
     return taken;
 }
 
@@ -72,111 +74,56 @@ inline void move_taken(float* left, u64 n, u64 taken, float* gradient, float* ve
 
 #endif
 
-// marks(first, length) says which of up to 64 values from `first` on are taken.
-template <class T, class Marks>
-inline Taken take_marked(float* left, u64 n, T* gradient, float* velocity, Marks marks) {
-    Squares squares;
+// Of n <= STRETCH values those that are marked. Returns how many.
+template <class T>
+ZENC_SHARED_CODE u64 take_marked(float* left, u64 n, const u64* marks, T* gradient, float* velocity) {
     u64 count = 0;
-    for (u64 start = 0; start < n; start += STRETCH) {
-        const u64 end = n - start < STRETCH ? n : start + STRETCH;
-        for (u64 first = start; first < end; first += MARKED) {
-            const u64 length = end - first < MARKED ? end - first : MARKED;
-            const u64 taken = marks(first, length);
-            move_taken(left + first, length, taken, gradient + first, velocity ? velocity + first : nullptr);
-            count += population(taken);
-        }
-        squares.add(left + start, end - start);
-    }
-    return {static_cast<i64>(count), squares.sum()};
+    for_words(n, [&](u64 first, u64 length) {
+        const u64 taken = marks[first / MARKED];
+        move_taken(left + first, length, taken, gradient + first, velocity ? velocity + first : nullptr);
+        count += population(taken);
+    });
+    return count;
 }
 
 template <class T>
 inline Taken take(float* left, u64 n, Threshold threshold, T* gradient, float* velocity) {
-    return take_marked(left, n, gradient, velocity, [&](u64 first, u64 length) {
-        const float* const values = left + first;
-        const u64 reached = marks_from(values, length, threshold.magnitude);
-        const u64 above = marks_from(values, length, threshold.magnitude + 1);
-        return reached == above ? reached : taken_of(reached, values, threshold);
-    });
-}
-
-// Rows, whose magnitudes are given.
-template <class T>
-inline Taken take_rows(float* left, u64 rows, u64 width, const float* magnitudes, Threshold threshold,
-                       T* gradient, float* velocity) {
     Squares squares;
-    u64 count = 0;
-    for (u64 row = 0; row < rows; ++row) {
-        const u32 magnitude = magnitude_of(magnitudes[row]);
-        const bool taken = is_taken(threshold, magnitude, 0);
-        threshold.equal -= taken && magnitude == threshold.magnitude;
-        count += taken;
-        const u64 at = row * width;
-        take_row(left + at, width, taken, gradient + at, velocity ? velocity + at : nullptr);
-        squares.add(left + at, width);
+    u64 count = 0, marks[STRETCH / MARKED];
+    for (u64 start = 0; start < n; start += STRETCH) {
+        const u64 length = n - start < STRETCH ? n - start : STRETCH;
+        for_words(length, [&](u64 first, u64 some) {
+            marks[first / MARKED] = marks_of(left + start + first, some, threshold);
+        });
+        count +=
+            take_marked(left + start, length, marks, gradient + start, velocity ? velocity + start : nullptr);
+        squares.add(left + start, length);
     }
     return {static_cast<i64>(count), squares.sum()};
 }
 
-// The k greatest of each block of `block` units; of a shorter last one as large a share, one at least.
+// Rows of `width` values, by a bit for each.
 template <class T>
-inline Taken take_of_blocks(float* left, u64 units, u64 width, const float* magnitudes, u64 block, u64 k,
-                            T* gradient, float* velocity) {
-    Taken all{0, 0};
-    for (u64 first = 0; first < units; first += block) {
-        const u64 length = units - first < block ? units - first : block;
-        const u64 share = length == block ? k : k * length / block;
-        const float* const values = width == 1 ? left + first : magnitudes + first;
-        Threshold threshold{};
-        if (!exact_threshold(values, length, share == 0 ? 1 : share, threshold)) return {-1, 0};
-        const u64 at = first * width;
-        float* const speed = velocity ? velocity + at : nullptr;
-        const Taken here = width == 1
-                               ? take(left + at, length, threshold, gradient + at, speed)
-                               : take_rows(left + at, length, width, values, threshold, gradient + at, speed);
-        all = {all.count + here.count, all.squares + here.squares};
-    }
-    return all;
-}
-
-// Each unit with a chance of `chance` / 2^31: whose word is among as many, but for its upper bit.
-template <class T>
-inline Taken take_random(float* left, u64 units, u64 width, u64 chance, u64 key, T* gradient,
-                         float* velocity) {
-    const auto least = static_cast<u32>((1U << 31) - chance);
-    u32 words[DRAWN_TOGETHER];
-    const auto drawn = [&](u64 first, u64 length) {
-        if (first % DRAWN_TOGETHER == 0) random_words(key, first, 1, words);
-        float bits[MARKED];
-        std::memcpy(bits, words + first % DRAWN_TOGETHER, sizeof bits);
-        return chance == 0 ? 0 : marks_from(bits, length, least);
-    };
-    if (width == 1) return take_marked(left, units, gradient, velocity, drawn);
-    Taken all{0, 0};
+inline Taken take_rows(float* left, u64 rows, u64 width, const u64* marks, T* gradient, float* velocity) {
     Squares squares;
-    for (u64 first = 0; first < units; first += MARKED) {
-        const u64 length = units - first < MARKED ? units - first : MARKED;
-        const u64 marks = drawn(first, length);
-        for (u64 i = 0; i < length; ++i) {
-            const u64 at = (first + i) * width;
-            const bool taken = marks >> i & 1;
-            take_row(left + at, width, taken, gradient + at, velocity ? velocity + at : nullptr);
-        }
-        all.count += static_cast<i64>(population(marks));
-        squares.add(left + first * width, length * width);
+    u64 count = 0;
+    for (u64 row = 0; row < rows; ++row) {
+        const bool taken = marks[row / MARKED] >> row % MARKED & 1;
+        const u64 at = row * width;
+        take_row(left + at, width, taken, gradient + at, velocity ? velocity + at : nullptr);
+        squares.add(left + at, width);
+        count += taken;
     }
-    return {all.count, squares.sum()};
+    return {static_cast<i64>(count), squares.sum()};
 }
 
 // The numbers of the selected units, ascending. Returns how many.
 inline u64 list_taken(const float* values, u64 n, Threshold threshold, i64* out) {
     u64 count = 0;
-    for (u64 first = 0; first < n; first += MARKED) {
-        const u64 length = n - first < MARKED ? n - first : MARKED;
-        const u64 reached = marks_from(values + first, length, threshold.magnitude);
-        for_marks(taken_of(reached, values + first, threshold),
+    for_words(n, [&](u64 first, u64 length) {
+        for_marks(marks_of(values + first, length, threshold),
                   [&](u64 i) { out[count++] = static_cast<i64>(first + i); });
-    }
+    });
     return count;
 }
 

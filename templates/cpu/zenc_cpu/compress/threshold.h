@@ -4,11 +4,27 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "zenc/compress/philox.h"
 #include "zenc_cpu/compress/accumulate.h"
 #include "zenc_cpu/compress/marks.h"
+#include "zenc_cpu/compress/random.h"
 
 namespace zenc {
+
+// Memory for n values, as it comes; nothing if there is none.
+template <class T>
+class Room {
+public:
+    explicit Room(u64 n) : data_(static_cast<T*>(std::malloc((n ? n : 1) * sizeof(T)))) {}
+    ~Room() { std::free(data_); }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+
+    T* get() const { return data_; }
+    T& operator[](u64 i) const { return data_[i]; }
+
+private:
+    T* const data_;
+};
 
 // Counts in BINS bins, of fewer than 2^34 values. Several of them side by side: the next value often belongs
 // to the same bin.
@@ -114,71 +130,111 @@ inline bool threshold_by_histogram(const float* values, u64 n, u64 k, Threshold&
     made.add_to(histogram);
     const Bin bin = bin_of(histogram, BINS, k);
     const u64 inside = histogram[bin.number];
-    auto* const candidates = static_cast<float*>(std::malloc(inside * sizeof(float)));
-    if (candidates == nullptr) return false;
-    collect(values, n, bin.number, candidates);
-    found = threshold_of_bin(candidates, inside, bin.wanted);
-    std::free(candidates);
+    const Room<float> candidates(inside);
+    if (candidates.get() == nullptr) return false;
+    collect(values, n, bin.number, candidates.get());
+    found = threshold_of_bin(candidates.get(), inside, bin.wanted);
     return true;
 }
 
 // A magnitude that k of n units most likely reach, and not many more: some more of a sample do. 0: they are
-// too many for that.
-inline u32 likely_below(const float* values, u64 n, u64 k) {
-    if (k > n / 4) return 0;
+// too many for that. value(i) is that of a unit.
+template <class Value>
+inline u32 likely_below(Value value, u64 n, u64 k) {
+    if (k > n / 4 || n <= IN_CACHE) return 0;
     float sample[IN_CACHE];
     const u64 stretch = n / IN_CACHE;
-    for (u64 i = 0; i < IN_CACHE; ++i) sample[i] = values[i * stretch + i * 37 % stretch];
+    for (u64 i = 0; i < IN_CACHE; ++i) sample[i] = value(i * stretch + i * 37 % stretch);
     const double share = static_cast<double>(k) / static_cast<double>(n) * IN_CACHE;
-    const auto wanted = static_cast<u64>(share + 4 * std::sqrt(share) + 4);
+    const auto wanted = static_cast<u64>(share + 3 * std::sqrt(share) + 4);
     return threshold_in_cache(sample, IN_CACHE, wanted).magnitude;
 }
 
-// The values that reach a magnitude which likely k do: if these are too many or too few, it was no help.
+// The values that reach a magnitude which likely k do, and where they are: if these are too many or too few,
+// it was no help.
 class Candidates {
 public:
     Candidates(u64 n, u64 k, u32 least)
         : least_(least),
           wanted_(k),
-          most_(least ? 2 * k + n / 64 + MARKED : 0),
-          values_(static_cast<float*>(std::malloc(most_ * sizeof(float)))) {}
-    ~Candidates() { std::free(values_); }
-    Candidates(const Candidates&) = delete;
-    Candidates& operator=(const Candidates&) = delete;
+          most_(least ? 2 * k + n / 64 + 2 * STRETCH : 0),
+          values_(most_),
+          places_(most_) {
+        if (values_.get() == nullptr || places_.get() == nullptr) most_ = 0;
+    }
 
-    void add(const float* values, u64 n) {
-        if (values_ == nullptr || count_ + n + 2 > most_) return give_up();
-        for (u64 first = 0; first < n; first += MARKED) {
-            const u64 length = n - first < MARKED ? n - first : MARKED;
-            const u64 marks = marks_from(values + first, length, least_);
-            append(values + first, marks);
-        }
+    // Those of n <= STRETCH values, the first of which is at `first`: a bit for each; none once there is no
+    // room.
+    ZENC_SHARED_CODE void add(const float* values, u64 n, u64 first, u64* marks) {
+        if (count_ + n + 2 > most_) most_ = 0;
+        const u32 least = least_;
+        for_words(n, [&](u64 start, u64 length) {
+            marks[start / MARKED] = most_ ? marks_from(values + start, length, least) : 0;
+        });
+        if (most_) append(values, n, first, marks);
     }
 
     bool help() const { return count_ >= wanted_ && most_ != 0; }
 
-    bool threshold(Threshold& found) const { return threshold_by_histogram(values_, count_, wanted_, found); }
-
-private:
-    // Mostly there are two at most: these are written without asking how many.
-    void append(const float* values, u64 marks) {
-        constexpr u64 LAST = 1ULL << (MARKED - 1);
-        float* to = values_ + count_;
-        const u64 rest = marks & (marks - 1);
-        to[0] = values[marks ? __builtin_ctzll(marks | LAST) : 0];
-        to[1] = values[rest ? __builtin_ctzll(rest | LAST) : 0];
-        count_ += population(marks);
-        to += 2;
-        for_marks(rest & (rest - 1), [&](u64 i) { *to++ = values[i]; });
+    bool threshold(Threshold& found) const {
+        return threshold_by_histogram(values_.get(), count_, wanted_, found);
     }
 
-    void give_up() { most_ = count_ = 0; }
+    // give(place, taken) for each: whether the threshold takes it. Those that it does not are kept.
+    template <class Give>
+    void settle(Threshold threshold, Give give) {
+        u64 kept = 0;
+        for (u64 i = 0; i < count_; ++i) {
+            const float value = values_[i];
+            const u64 place = places_[i];
+            const bool taken = takes_next(threshold, magnitude_of(value));
+            give(place, taken);
+            values_[kept] = value;
+            places_[kept] = place;
+            kept += !taken;
+        }
+        count_ = kept;
+    }
+
+    // use(place, value) for each.
+    template <class Use>
+    void visit(Use use) const {
+        for (u64 i = 0; i < count_; ++i) use(places_[i], values_[i]);
+    }
+
+private:
+    // Mostly there are two of 64 at most: these are written without asking how many.
+    void append(const float* values, u64 n, u64 first, const u64* marks) {
+        constexpr u64 LAST = 1ULL << (MARKED - 1);
+        float* to = values_.get() + count_;
+        u64* place = places_.get() + count_;
+        for_words(n, [&](u64 start, u64) {
+            const u64 word = marks[start / MARKED], rest = word & (word - 1);
+            const float* const from = values + start;
+            const u64 one = word ? __builtin_ctzll(word | LAST) : 0;
+            const u64 two = rest ? __builtin_ctzll(rest | LAST) : 0;
+            to[0] = from[one];
+            to[1] = from[two];
+            place[0] = first + start + one;
+            place[1] = first + start + two;
+            u64 more = 2;
+            for_marks(rest & (rest - 1), [&](u64 i) {
+                to[more] = from[i];
+                place[more++] = first + start + i;
+            });
+            const u64 count = population(word);
+            to += count;
+            place += count;
+        });
+        count_ = static_cast<u64>(to - values_.get());
+    }
 
     const u32 least_;
     const u64 wanted_;
     u64 most_;
     u64 count_ = 0;
-    float* const values_;
+    const Room<float> values_;
+    const Room<u64> places_;
 };
 
 // The k-th greatest magnitude, and how many of those equal to it are among the k, for 1 <= k <= n. A sample
@@ -189,38 +245,42 @@ inline bool exact_threshold(const float* values, u64 n, u64 k, Threshold& found)
         found = threshold_in_cache(values, n, k);
         return true;
     }
-    Candidates candidates(n, k, likely_below(values, n, k));
+    Candidates candidates(n, k, likely_below([&](u64 i) { return values[i]; }, n, k));
+    u64 marks[STRETCH / MARKED];
     for (u64 first = 0; first < n; first += STRETCH)
-        candidates.add(values + first, n - first < STRETCH ? n - first : STRETCH);
+        candidates.add(values + first, n - first < STRETCH ? n - first : STRETCH, first, marks);
     return candidates.help() ? candidates.threshold(found) : threshold_by_histogram(values, n, k, found);
 }
 
 // The threshold of a sample of `drawn` units, one of each of as many stretches, that as large a share is at.
-inline bool sampled_threshold(const float* values, u64 n, u64 k, u64 drawn, u64 key, Threshold& found) {
-    auto* const sample = static_cast<float*>(std::malloc(drawn * sizeof(float)));
-    if (sample == nullptr) return false;
-    for (u64 i = 0; i < drawn; ++i) {
-        const u64 first = static_cast<u64>(static_cast<u128>(i) * n / drawn);
-        const u64 end = static_cast<u64>(static_cast<u128>(i + 1) * n / drawn);
-        sample[i] = values[first + random_below(random_word(key, i), end - first)];
-    }
+// value(i) is that of a unit.
+template <class Value>
+inline bool sampled_threshold(Value value, u64 n, u64 k, u64 drawn, u64 key, Threshold& found) {
+    const Room<float> sample(drawn);
+    if (sample.get() == nullptr) return false;
+    for_drawn(n, drawn, key, [&](u64 i, u64 unit) { sample[i] = value(unit); });
     const u64 share = static_cast<u64>(static_cast<u128>(k) * drawn / n);
-    const bool done = exact_threshold(sample, drawn, share == 0 ? 1 : share, found);
-    std::free(sample);
+    const bool done = exact_threshold(sample.get(), drawn, share == 0 ? 1 : share, found);
     found.equal = n;
     return done;
 }
 
-// A threshold that at least k units reach, found in `steps` halvings of the range of finite magnitudes.
-inline Threshold bisected_threshold(const float* values, u64 n, u64 k, i64 steps) {
-    const u32 greatest = greatest_magnitude(values, n);
+// A threshold that at least k units reach, found in `steps` halvings of the range of finite magnitudes: that
+// k reach a magnitude says the exact threshold, which is `exact`.
+inline Threshold bisected(u32 exact, u32 greatest, u64 n, i64 steps) {
     if (greatest >= INFINITE) return {INFINITE, n};
     float low = 0, high = float_of(greatest);
     for (i64 step = 0; step < steps; ++step) {
         const float middle = low + (high - low) / 2;
-        (count_from(values, n, magnitude_of(middle)) >= k ? low : high) = middle;
+        (exact >= magnitude_of(middle) ? low : high) = middle;
     }
     return {magnitude_of(low), n};
+}
+
+inline bool bisected_threshold(const float* values, u64 n, u64 k, i64 steps, Threshold& found) {
+    if (!exact_threshold(values, n, k, found)) return false;
+    found = bisected(found.magnitude, greatest_magnitude(values, n), n, steps);
+    return true;
 }
 
 }  // namespace zenc
