@@ -87,7 +87,7 @@ bench-choice: $(STAMP)  ## auto beside its candidates at all points of the lab, 
 bench-convergence: $(STAMP)  ## training with lossy schemes, on an idle machine: less than 20 minutes, then docs/research/convergence.md anew
 	$(BIN)/python -m benchmarks.convergence $(if $(RUNS),--only $(RUNS))
 
-bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 3 minutes, then docs/guides/compression.md anew
+bench-dense: $(STAMP)  ## dense gradients on a slow network, on an idle machine: 5 minutes, then docs/guides/compression.md anew
 	$(BIN)/python -m benchmarks.lab.dense.suite $(if $(POINTS),--only $(POINTS))
 
 bench-parts: $(STAMP)  ## the benchmarks of single parts, benchmarks/*.py, one after the other

@@ -45,6 +45,14 @@ class Peer(Protocol):
         return
 
 
+def rehearse(peer: Peer, calls: int) -> None:
+    """``calls`` of ``peer`` that are not timed, by all ranks."""
+    for _ in range(calls):
+        peer.prepare()
+        peer.call()
+        peer.finish()
+
+
 class Sum(Peer):
     """Of ``gradient``, over all ranks."""
 
@@ -83,8 +91,7 @@ class Scheme(Sum):
 
     def settle(self) -> None:
         """A scheme that chooses among others is measured once it has chosen."""
-        for _ in range(calls_to_choose(self.collective)):
-            self.call()
+        rehearse(self, calls_to_choose(self.collective))
 
     def call(self) -> torch.Tensor:
         return self.collective.all_reduce(self.input)

@@ -1,22 +1,34 @@
-"""``benchmarks.lab.dense``: backward passes on a network, none of whose gradients are lost; its page is its files."""
+"""``benchmarks.lab.dense``: backward passes and training on a network; nothing is lost, and its page is its files."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from benchmarks.convergence.characters import SIZES, Sizes, batches, loss_of, new_model, text, windows
+from benchmarks.convergence.runs import MOMENTUM, RATE
 from benchmarks.lab.dense import peers
 from benchmarks.lab.dense.__main__ import parser, settings_of
 from benchmarks.lab.dense.peers import Attached
-from benchmarks.lab.dense.settings import TORCH, Backwards, Layer
-from benchmarks.lab.dense.suite import BALANCED_TOP, FOLDER, PAGE, POINTS, SCHEMES, with_tables
+from benchmarks.lab.dense.settings import TORCH, Backwards, CharacterSteps, Layer
+from benchmarks.lab.dense.suite import ALL, BALANCED_TOP, FOLDER, PAGE, SCHEMES, with_tables
+from benchmarks.lab.dense.worker import CHARACTERS, FILES
+from benchmarks.lab.launch import launch
 from benchmarks.lab.results import Row, Spread
 from benchmarks.lab.settings import LabError, Run
 from benchmarks.lab.suite.results import Result, load
+from benchmarks.lab.training.report import means
+from benchmarks.lab.training.settings import NO_SYNC
 
 
 def test_settings_are_read_back():
+    trained = settings_of(parser().parse_args(["--characters", "--network", "loopback", "--peers", NO_SYNC]))
+    assert CharacterSteps.from_json(trained.to_json()) == trained and trained.workload == SIZES
+    with pytest.raises(LabError, match="no-sync goes with --characters"):
+        settings_of(parser().parse_args(["--network", "loopback", "--peers", NO_SYNC]))
     given = settings_of(parser().parse_args(["--ranks", "2", "--network", "loopback", "--rows", "9"]))
     assert Backwards.from_json(given.to_json()) == given
     assert given.peers == (*TORCH, "topk_a2a") and given.reference == "torch-dense"
@@ -45,6 +57,35 @@ def test_what_a_scheme_loses_is_found(monkeypatch, lost):
         peer.check("top")
 
 
+def losses_of_one_process(settings: CharacterSteps, steps: int) -> list[float]:
+    """By step, with the batches of all ranks; the mean of their losses."""
+    model, sizes = new_model(settings.workload, settings.seed), settings.workload
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
+    drawn = [batches(settings.seed, rank) for rank in range(settings.ranks)]
+    found = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        of_ranks = [windows(text(FILES).train, sizes.batch, sizes.context, each) for each in drawn]
+        loss = torch.stack([loss_of(model, batch) for batch in of_ranks]).mean()
+        loss.backward()
+        optimizer.step()
+        found.append(float(loss.detach()))
+    return found
+
+
+@pytest.mark.slow
+def test_ways_of_training_have_the_losses_of_one_process():
+    small = Sizes(context=4, width=8, hidden=64, narrow=48, batch=8)
+    peers = ("torch-dense", "torch-powersgd", NO_SYNC, "topk_a2a", "qsgd")
+    settings = CharacterSteps(2, "", 0, "", small, peers, "torch-dense", 2, 2, 2, 1)
+    ranks = launch(settings, 120, ("benchmarks.lab.dense.worker", CHARACTERS))
+    losses = {name: means([rank["losses"][name] for rank in ranks]) for name in peers}
+    expected = losses_of_one_process(settings, 7)
+    assert losses["torch-dense"] == pytest.approx(expected[:6], rel=1e-5) and len(losses["qsgd"]) == 7
+    assert losses["topk_a2a"][0] == pytest.approx(expected[0]) and losses["topk_a2a"][1:] != losses["torch-dense"][1:]
+    assert losses["qsgd"] == pytest.approx(expected, rel=0.02)
+
+
 def result(**seconds: float) -> Result:
     def row(took: float) -> Row:
         spread = Spread(took, took, took)
@@ -64,7 +105,16 @@ def test_goals_are_met_or_missed():
     assert "| `one_bit` | 12 |  | not measured |  |  |" in found
 
 
+def test_share_of_a_step_that_is_communication():
+    page = "<!-- results: written by the suite --><!-- end of results -->"
+    trained = result(**{"torch-dense": 2.0, "qsgd": 0.8, NO_SYNC: 0.2})
+    losses = {name: [4.0] * 15 + [3.0] * 5 for name in trained.rows}
+    found = with_tables(page, {"steps-4": replace(trained, losses=losses)})
+    assert "| `qsgd` | 0.001 | 800.0 | 800.0-800.0 | 2.50 | 0.95 | 0.75 | 4.00 | 3.00 |" in found
+    assert "| `no-sync` | 0.001 | 200.0 | 200.0-200.0 | 10.00 | 0.95 |  |  |  |" in found
+
+
 def test_the_page_is_that_of_the_files():
     page = PAGE.read_text(encoding="utf-8")
-    assert page == with_tables(page, load(FOLDER, POINTS))
-    assert all(set(SCHEMES) <= set(point.words) for point in POINTS)
+    assert page == with_tables(page, load(FOLDER, ALL))
+    assert all(set(SCHEMES) <= set(point.words) for point in ALL)

@@ -1,9 +1,10 @@
 """Averages of dense gradients compared on a slow network that this machine plays: DDP's own ways, and zenc's schemes.
 
     python -m benchmarks.lab.dense --ranks 4 --rate 100mbit --schemes topk_a2a one_bit
+    python -m benchmarks.lab.dense --characters --ranks 4 --schemes topk_a2a --peers torch-dense no-sync
 
-A call is the backward pass of a model of one large layer under DDP. Network, bytes and times are as in
-``python -m benchmarks.lab``.
+A call is the backward pass of a model of one large layer under DDP; or, with --characters, a training step of the
+character model of ``benchmarks.convergence``. Network, bytes and times are as in ``python -m benchmarks.lab``.
 """
 
 from __future__ import annotations
@@ -15,11 +16,16 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.lab.dense.settings import TORCH, Backwards, Layer
+from benchmarks.convergence.characters import SIZES
+from benchmarks.lab.dense.settings import TORCH, Backwards, CharacterSteps, Layer
+from benchmarks.lab.dense.worker import CHARACTERS
 from benchmarks.lab.launch import launch
 from benchmarks.lab.options import add_turns, carry_out, new_parser, run_of, write
 from benchmarks.lab.results import Row, rows_of, samples_of
+from benchmarks.lab.settings import LabError
 from benchmarks.lab.show import label, megabytes, quartiles, times
+from benchmarks.lab.training.report import means
+from benchmarks.lab.training.settings import NO_SYNC
 
 SCHEMES = ("topk_a2a",)
 COLUMNS = ("counted", "sent", "received", "ms", "quartiles", "ratio", "quartiles", "wire", "cpu")
@@ -32,7 +38,8 @@ def main() -> None:
 
 def measured(options: argparse.Namespace) -> Table:
     settings = settings_of(options)
-    records = launch(settings, options.limit, ("benchmarks.lab.dense.worker",))
+    words = [CHARACTERS] if isinstance(settings, CharacterSteps) else []
+    records = launch(settings, options.limit, ("benchmarks.lab.dense.worker", *words))
     rows = rows_of(settings, records)
     found = {
         "title": settings.title,
@@ -41,6 +48,8 @@ def measured(options: argparse.Namespace) -> Table:
         "peers": {name: asdict(row) for name, row in rows.items()},
         "samples": samples_of(settings, records),
     }
+    if isinstance(settings, CharacterSteps):
+        found["losses"] = {name: means([record["losses"][name] for record in records]) for name in settings.peers}
     write(options.json, json.dumps(found, indent=1) + "\n")
     return table(settings, rows)
 
@@ -48,20 +57,27 @@ def measured(options: argparse.Namespace) -> Table:
 def parser() -> argparse.ArgumentParser:
     made = new_parser("benchmarks.lab.dense", __doc__)
     made.add_argument("--schemes", nargs="*", default=list(SCHEMES), metavar="SCHEME", help="names or .zen files")
-    made.add_argument("--peers", nargs="*", choices=TORCH, default=list(TORCH), metavar="PEER", help=" ".join(TORCH))
+    made.add_argument(
+        "--peers", nargs="*", choices=(*TORCH, NO_SYNC), default=list(TORCH), metavar="PEER", help=" ".join(TORCH)
+    )
+    made.add_argument("--characters", action="store_true", help="train the character model, and take no-sync too")
     made.add_argument("--rows", type=int, default=Layer().rows, metavar="N", help=f"of the layer ({Layer().rows})")
     made.add_argument("--columns", type=int, default=Layer().columns, metavar="N", help=f"({Layer().columns})")
     add_turns(made, dense_rounds=3)
     return made
 
 
-def settings_of(options: argparse.Namespace) -> Backwards:
+def settings_of(options: argparse.Namespace) -> Backwards | CharacterSteps:
     """Raises LabError for what can't be."""
     run: dict[str, Any] = run_of(options, tuple(dict.fromkeys([*options.peers, *options.schemes])))
+    if options.characters:
+        return CharacterSteps(workload=SIZES, **run)
+    if NO_SYNC in options.peers:
+        raise LabError(f"{NO_SYNC} goes with --characters: without a sum a backward pass of one layer is nothing")
     return Backwards(workload=Layer(options.rows, options.columns), **run)
 
 
-def table(settings: Backwards, rows: dict[str, Row]) -> Table:
+def table(settings: Backwards | CharacterSteps, rows: dict[str, Row]) -> Table:
     """A row a way, the fastest first."""
     made = Table(title=settings.title, caption=f"MB of the busiest rank. Ratio: time over {settings.reference}.")
     made.add_column("")

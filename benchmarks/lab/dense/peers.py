@@ -1,8 +1,9 @@
-"""What is compared: each way has a model of its own, of one parameter, under DDP; a call is its backward pass.
+"""Ways to average dense gradients: each has a model of its own, of one parameter, under DDP; a call is a backward pass.
 
 torch-dense      DDP as it is
 torch-fp16       DDP with torch's fp16_compress_hook
 torch-powersgd   DDP with torch's powerSGD_hook of rank 1, once it has begun to compress
+no-sync          DDP as it is, and nothing is summed, by its ``no_sync``; in training alone
 any other        ``zenc.attach`` with a scheme, by its name or its file, and ``dense=True``
 """
 
@@ -19,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import zenc
 from benchmarks.lab.dense.settings import TORCH, Backwards
-from benchmarks.lab.peers import Peer
+from benchmarks.lab.peers import Peer, rehearse
 from benchmarks.lab.settings import LabError
 
 SETTLING = 3
@@ -48,10 +49,7 @@ class Backward(Peer):
         self.drawn = torch.Generator().manual_seed(1000 * settings.seed + rank)
 
     def settle(self) -> None:
-        for _ in range(SETTLING):
-            self.prepare()
-            self.call()
-            self.finish()
+        rehearse(self, SETTLING)
 
     def prepare(self) -> None:
         self.ddp.zero_grad()
@@ -105,13 +103,17 @@ def backward(name: str, settings: Backwards, rank: int) -> Backward:
     """The way ``name``."""
     if name not in TORCH:
         return Attached(settings, rank, name)
-    made, hooks = Backward(settings, rank), hooks_of_torch()
-    if name in hooks:
-        made.ddp.register_comm_hook(*hooks[name])
+    made = Backward(settings, rank)
+    hook_by_torch(made.ddp, name)
     return made
 
 
-def hooks_of_torch() -> dict[str, tuple[Any, Any]]:
-    """Peer -> state and hook."""
+def hook_by_torch(ddp: DistributedDataParallel, name: str) -> None:
+    """Give ``ddp`` the hook of the way ``name``; none to those that have none."""
     powersgd = PowerSGDState(process_group=None, matrix_approximation_rank=1, start_powerSGD_iter=2)
-    return {"torch-fp16": (None, fp16_compress_hook), "torch-powersgd": (powersgd, powerSGD_hook)}
+    hooks: dict[str, tuple[Any, Any]] = {
+        "torch-fp16": (None, fp16_compress_hook),
+        "torch-powersgd": (powersgd, powerSGD_hook),
+    }
+    if name in hooks:
+        ddp.register_comm_hook(*hooks[name])

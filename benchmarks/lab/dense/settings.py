@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from benchmarks.convergence.characters import Sizes
 from benchmarks.lab.settings import Run
 
 TORCH = ("torch-dense", "torch-fp16", "torch-powersgd")
@@ -40,3 +41,18 @@ class Backwards(Run[Layer]):
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class CharacterSteps(Run[Sizes]):
+    """One point of training steps of the character model. Its seed draws weights, batches, and the order of turns."""
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> CharacterSteps:
+        return CharacterSteps(**{**data, "workload": Sizes(**data["workload"]), "peers": tuple(data["peers"])})
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        batch = f"batches of {self.workload.batch} a rank"
+        return f"{self.ranks} ranks, {self.network()}; steps of the character model, {batch}; seed {self.seed}"

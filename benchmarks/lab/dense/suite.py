@@ -1,4 +1,4 @@
-"""Measurements of dense gradients for 2, 4 and 8 hosts: the table of docs/guides/compression.md.
+"""Measurements of dense gradients for 2, 4 and 8 hosts, and of training: the tables of docs/guides/compression.md.
 
     python -m benchmarks.lab.dense.suite                        all points: see --list for how long it takes
     python -m benchmarks.lab.dense.suite --only dense-4         one of them again; the results of the others stay
@@ -10,6 +10,7 @@ Each point goes to docs/benchmarks/dense/NAME.json.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 
 from benchmarks.lab.dense.settings import TORCH
 from benchmarks.lab.results import Row
@@ -19,6 +20,7 @@ from benchmarks.lab.suite.page import LEFT, NOT_MEASURED, RIGHT, between, table
 from benchmarks.lab.suite.points import Point, point
 from benchmarks.lab.suite.results import Result, Results, load
 from benchmarks.lab.suite.run import Suite, carry_out
+from benchmarks.lab.training.settings import NO_SYNC
 
 PAGE, FOLDER = ROOT / "docs" / "guides" / "compression.md", ROOT / "docs" / "benchmarks" / "dense"
 BALANCED_TOP = "benchmarks/lab/schemes/balanced_top.zen"
@@ -29,6 +31,18 @@ POINTS = tuple(
           "benchmarks.lab.dense")
     for size in (2, 4, 8)
 )  # fmt: skip
+STEPS = 20
+"""Rounds of a point of training, in all of which dense all-reduces take part."""
+TRAINED = tuple(
+    point(f"steps-{size}", f"Training steps, {size} hosts", 25 + 5 * size,
+          f"--characters --ranks {size} --rounds {STEPS} --dense-rounds {STEPS}", SCHEMES, (*TORCH, NO_SYNC),
+          "benchmarks.lab.dense")
+    for size in (2, 4)
+)  # fmt: skip
+ALL = (*POINTS, *TRAINED)
+EARLY, LATE = slice(0, 5), slice(15, 20)
+"""Steps whose mean loss is shown."""
+MORE_HEADS = ("of it communication", "loss, steps 1 to 5", "16 to 20")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +80,10 @@ def section(point: Point, results: Results) -> str:
     if point.name not in results:
         return f"### {point.shows}\n\nNot measured."
     result = results[point.name]
-    heads = ("", "MB sent", "ms", "quartiles", "times as fast as dense", "link filled")
+    more, told = (MORE_HEADS, row_of_training) if point in TRAINED else ((), row_of)
+    heads = ("", "MB sent", "ms", "quartiles", "times as fast as dense", "link filled", *more)
     ordered = sorted(result.rows.items(), key=lambda item: -(item[1].sent or 0))
-    rows = table(heads, (LEFT, *[RIGHT] * 5), (row_of(name, row, result) for name, row in ordered))
+    rows = table(heads, (LEFT, *[RIGHT] * (len(heads) - 1)), (told(name, row, result) for name, row in ordered))
     foot = f"Others used {result.others * 100:.1f} % of the cores; commit {result.machine['commit']}."
     return f"### {point.shows}\n\n{result.title}.\n\n{rows}\n\n{foot}\n\n```\n{result.command}\n```"
 
@@ -80,16 +95,24 @@ def row_of(name: str, row: Row, result: Result) -> tuple[str, ...]:
     return f"`{label(name)}`", megabytes(row.sent), took, quartiles(row.seconds, 1e3, 1), f"{faster:.2f}", wire
 
 
+def row_of_training(name: str, row: Row, result: Result) -> tuple[str, ...]:
+    """With the share of a step that is communication: what it takes beyond one in which nothing is summed."""
+    losses = (result.losses or {})[name]
+    share = "" if name == NO_SYNC else f"{1 - result.over(NO_SYNC, name).median:.2f}"
+    shown = ["" if name == NO_SYNC else f"{fmean(losses[steps]):.2f}" for steps in (EARLY, LATE)]
+    return *row_of(name, row, result), share, *shown
+
+
 def with_tables(page: str, results: Results) -> str:
     """``page`` with its marked part made anew."""
-    return between(page, "\n\n".join((goals(results), *(section(point, results) for point in POINTS))))
+    return between(page, "\n\n".join((goals(results), *(section(point, results) for point in ALL))))
 
 
 def write() -> None:
-    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), load(FOLDER, POINTS)), encoding="utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), load(FOLDER, ALL)), encoding="utf-8")
 
 
-SUITE = Suite("benchmarks.lab.dense.suite", __doc__, POINTS, FOLDER, write)
+SUITE = Suite("benchmarks.lab.dense.suite", __doc__, ALL, FOLDER, write)
 
 if __name__ == "__main__":
     carry_out(SUITE)

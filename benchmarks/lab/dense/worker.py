@@ -1,17 +1,25 @@
-"""One rank: makes backward passes in every way in turns, and writes down what each took.
+"""One rank: makes backward passes, or training steps, in every way in turns, and writes down what each took.
 
-``benchmarks.lab.launch`` starts it as it starts ``benchmarks.lab.worker``.
+``benchmarks.lab.launch`` starts it as it starts ``benchmarks.lab.worker``; with ``CHARACTERS`` as an argument it
+trains.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch.distributed as dist
 
+from benchmarks.convergence.characters import text
 from benchmarks.lab.dense.peers import Attached, backwards
-from benchmarks.lab.dense.settings import Backwards
+from benchmarks.lab.dense.settings import Backwards, CharacterSteps
+from benchmarks.lab.dense.steps import steps
 from benchmarks.lab.worker import record_of, work
+
+CHARACTERS = "characters"
+FILES = 40
+"""Of the text, which is enough for some steps."""
 
 
 def measured(settings: Backwards) -> dict[str, Any]:
@@ -24,5 +32,17 @@ def measured(settings: Backwards) -> dict[str, Any]:
     return record
 
 
+def trained(settings: CharacterSteps) -> dict[str, Any]:
+    """The record of this rank, with ``losses``: peer -> its loss in each step; LabError where weights differ."""
+    peers = steps(settings, dist.get_rank(), text(FILES))
+    record = record_of(settings, peers)
+    for peer in peers.values():
+        peer.check()
+    return {**record, "losses": {name: peer.losses for name, peer in peers.items()}}
+
+
 if __name__ == "__main__":
-    work(lambda given: measured(Backwards.from_json(given)))
+    if CHARACTERS in sys.argv:
+        work(lambda given: trained(CharacterSteps.from_json(given)))
+    else:
+        work(lambda given: measured(Backwards.from_json(given)))

@@ -26,6 +26,7 @@ class Result:
 
     ``title`` says in words what was measured. ``others`` is the share of all cores that other processes used meanwhile,
     or that a hypervisor took. Training has no ``bounds``; ``apart`` is the largest relative difference of its losses.
+    ``losses``: peer -> means of all ranks by step, of ways that do not train alike.
     """
 
     point: str
@@ -39,6 +40,7 @@ class Result:
     seconds: float
     others: float
     apart: float | None = None
+    losses: Mapping[str, list[float]] | None = None
 
     def best(self) -> str:
         """The fastest of zenc's own schemes, by its median; raises LabError where none took part."""
@@ -64,6 +66,7 @@ class Result:
             "bounds": rounded(asdict(self.bounds)) if self.bounds else None,
             "peers": {name: rounded(asdict(row)) for name, row in self.rows.items()},
             "samples": rounded(self.samples),
+            **({} if self.losses is None else {"losses": rounded(self.losses)}),
         }
 
     @staticmethod
@@ -80,6 +83,7 @@ class Result:
             data["seconds"],
             data["others"],
             data["apart"],
+            data.get("losses"),
         )
 
 
@@ -104,6 +108,7 @@ def result_of(
         seconds,
         others,
         report.get("largest_relative_difference_of_losses"),
+        report.get("losses"),
     )
 
 
@@ -151,7 +156,7 @@ def text_of(data: Mapping[str, Any]) -> str:
     """JSON with a line for each peer, so that a change is seen where it is."""
     lines = []
     for key, value in data.items():
-        if key in ("peers", "samples"):
+        if key in ("peers", "samples", "losses"):
             inner = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in value.items())
             lines.append(f" {json.dumps(key)}: {{\n{inner}\n }}")
         else:

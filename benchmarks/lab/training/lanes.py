@@ -17,7 +17,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import zenc
-from benchmarks.lab.peers import Peer, calls_to_choose
+from benchmarks.lab.peers import Peer, calls_to_choose, rehearse
 from benchmarks.lab.training.settings import DDP, NO_SYNC
 from examples.language_model.batches import Batch, Batches
 from examples.language_model.model import Sizes, new_model, optimisers
@@ -37,10 +37,7 @@ class Lane(Peer):
         """Of each step from the first on, those of ``settle`` included."""
 
     def settle(self) -> None:
-        for _ in range(calls_to_choose(self.attached.collective) if self.attached else 0):
-            self.prepare()
-            self.call()
-            self.finish()
+        rehearse(self, calls_to_choose(self.attached.collective) if self.attached else 0)
 
     def prepare(self) -> None:
         self.batch = next(self.batches)
