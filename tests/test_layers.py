@@ -24,6 +24,7 @@ LAYERS = (
     {"zenc.analysis"},
     {"zenc.simulator"},
     {"zenc.select"},
+    {"zenc.strategy"},
     {"zenc.draw"},
     {"zenc.codegen"},
     {"zenc.runtime"},

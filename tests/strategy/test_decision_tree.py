@@ -1,0 +1,58 @@
+"""The decision tree of Espresso: as many options as the paper counts, each of them a way that makes sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from zenc.strategy.decision_tree import Action, Level, Option, Tree
+
+TREES = {2: Tree(), 1: Tree(("gpu",), ("gpu",))}
+SECOND = {Action.SCATTER: Action.COLLECT, Action.ROOT: Action.BROADCAST}
+
+
+@pytest.mark.parametrize(("devices", "options"), [(2, 4341), (1, 174)])
+def test_there_are_as_many_options_as_in_the_paper(devices: int, options: int) -> None:
+    """Espresso, section 4.2: |C| = 4341, with the GPU and the CPU."""
+    assert len(set(TREES[devices].options())) == options
+
+
+def closed_form(a: int, b: int) -> int:
+    """The number of options with ``a`` devices that compress and ``b`` that decompress."""
+    t1 = 1 + a * b
+    t2 = b + b * t1
+    t5 = t1 + a * t2
+    t3, t4 = t1 + 2 * t5, t2 + 2 * (t2 + b * t5)
+    flat = 1 + 2 * t1 + a * (b + 2 * t2)
+    return flat + 2 * (t3 + a * t4) + 2 * a * (t4 + b * (t3 + a * t4))
+
+
+@pytest.mark.parametrize("encoders", [("gpu",), ("gpu", "cpu"), ()])
+@pytest.mark.parametrize("decoders", [("gpu",), ("gpu", "cpu"), ()])
+def test_the_closed_form_counts_them(encoders: tuple[str, ...], decoders: tuple[str, ...]) -> None:
+    assert sum(1 for _ in Tree(encoders, decoders).options()) == closed_form(len(encoders), len(decoders))
+
+
+def is_sum(option: Option) -> bool:
+    """Whether all ranks end with the plain tensor: steps pair, and what is compressed is decompressed."""
+    open_, compressed = [], False
+    for task in option:
+        if task.held.compressed != compressed:
+            return False
+        if task.action is Action.COMPRESS:
+            compressed = True
+        elif task.action is Action.DECOMPRESS:
+            compressed = False
+        elif task.action is Action.ALL_REDUCE and compressed:
+            return False
+        elif task.action in SECOND:
+            open_.append((SECOND[task.action], task.level))
+        elif task.action in SECOND.values():
+            expected, level = open_.pop()
+            if (task.action, task.level) not in ((expected, level), (expected, Level.INSIDE_PULL)):
+                return False
+    return not open_ and not compressed
+
+
+def test_every_option_pairs_its_steps_and_decompresses_what_it_compresses() -> None:
+    wrong = [option for option in TREES[2].options() if not is_sum(option)]
+    assert wrong == []

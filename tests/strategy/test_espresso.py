@@ -1,0 +1,87 @@
+"""Espresso's algorithms against brute force, and against what is never better: nothing or everything compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zenc.strategy.decision_tree import Option, Tree
+from zenc.strategy.espresso import Choice, offload, seconds_of, select
+from zenc.strategy.option_table import OptionTable, compresses
+from zenc.strategy.step import StepTensor, TrainingStep
+from zenc.strategy.task_costs import Compressor, Costs, Machines
+
+MACHINES = Machines(8, 8, latency=20e-6, inside=12e9, across=25e9 / 8, host=20e9 / 8)
+DGC = Compressor("dgc", ratio=0.02, encode=356e-6, decode=34e-6)
+ON_GPU = OptionTable(Tree(("gpu",), ("gpu",)).options(), Costs(MACHINES, DGC))
+
+sizes = st.sampled_from([1 << 10, 1 << 18, 1 << 21, 1 << 24])
+steps = st.lists(st.tuples(sizes, st.integers(0, 8)), min_size=1, max_size=8).map(
+    lambda drawn: TrainingStep("drawn", tuple(StepTensor(str(i), n, ms / 1000) for i, (n, ms) in enumerate(drawn)))
+)
+
+
+def alike(step: TrainingStep, compressed: bool) -> float:
+    """The step with each tensor by the option that is quickest for it alone, of those that compress, or do not."""
+    options = []
+    for tensor in step.tensors:
+        of = ON_GPU.of_size(tensor.numel)
+        quickest = of.matrices.max(axis=(1, 2)).argsort()
+        fitting = [of.options[at] for at in quickest if compresses(of.options[at]) == compressed]
+        options.append(fitting[0] if fitting else of.options[int(quickest[0])])
+    return seconds_of(step, ON_GPU, options)
+
+
+@given(steps)
+@settings(max_examples=30)
+def test_a_choice_is_never_worse_than_nothing_compressed_and_takes_what_it_says(step: TrainingStep) -> None:
+    choice = select(step, ON_GPU)
+    assert choice.seconds == pytest.approx(seconds_of(step, ON_GPU, choice.options), rel=1e-9)
+    assert choice.seconds <= alike(step, compressed=False) * (1 + 1e-9)
+
+
+def test_three_tensors_are_chosen_for_as_well_as_by_brute_force() -> None:
+    step = TrainingStep("three", tuple(StepTensor(str(i), n, 0.004) for i, n in enumerate([1 << 22, 1 << 24, 1 << 21])))
+    candidates = [ON_GPU.of_size(tensor.numel).options for tensor in step.tensors]
+    best = min(seconds_of(step, ON_GPU, options) for options in product(*candidates))
+    assert select(step, ON_GPU).seconds == pytest.approx(best, rel=1e-9)
+
+
+@given(steps)
+@settings(max_examples=20)
+def test_an_offload_is_the_best_that_lemma_1_allows(step: TrainingStep) -> None:
+    """A host that is fast enough to be worth it for some: of each group, the first few tensors move."""
+    table = OptionTable(ON_GPU.options, Costs(replace(MACHINES, host=80e9), DGC))
+    choice = select(step, table)
+    found = offload(step, table, choice)
+    best = min(seconds_of(step, table, options) for options in moved_first(step, choice))
+    assert found.seconds == pytest.approx(best, rel=1e-9)
+    assert found.seconds == pytest.approx(seconds_of(step, table, found.options), rel=1e-9)
+
+
+def moved_first(step: TrainingStep, choice: Choice) -> Iterator[list[Option]]:
+    """Every way to move the first few of the tensors that have one size and one compressing option to the host."""
+    groups: dict[tuple[int, Option], list[int]] = {}
+    for at, option in enumerate(choice.options):
+        if compresses(option):
+            groups.setdefault((step.tensors[at].numel, option), []).append(at)
+    for counts in product(*(range(len(group) + 1) for group in groups.values())):
+        options = list(choice.options)
+        for group, count in zip(groups.values(), counts, strict=True):
+            for at in group[:count]:
+                options[at] = tuple(replace(task, device="cpu") if task.device else task for task in options[at])
+        yield options
+
+
+@pytest.mark.parametrize("numel", [1 << 12, 1 << 20, 1 << 26])
+def test_what_no_option_dominates_has_the_quickest_of_all_in_it(numel: int) -> None:
+    """Of 4,341; alone in a step, and before a tensor that the links are free for."""
+    table = OptionTable(Tree().options(), Costs(MACHINES, DGC))
+    alone = TrainingStep("alone", (StepTensor("a", numel, 0.0),))
+    every = min(seconds_of(alone, table, [option]) for option in table.options[::13])
+    assert table.of_size(numel).matrices.max(axis=(1, 2)).min() <= every * (1 + 1e-9)

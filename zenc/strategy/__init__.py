@@ -1,0 +1,1 @@
+"""Strategies for a training step: which tensor is compressed, how, where, with whom, and together with what."""

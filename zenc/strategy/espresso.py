@@ -1,0 +1,174 @@
+"""Espresso's choice of an option for each tensor: greedy by size (Algorithm 1), then offloading (Algorithm 2).
+
+Algorithm 1 goes through the tensors by falling size, of equal ones the last of the backward pass first, and gives each
+the option with which the whole step is shortest while all others stay as they are. The paper leaves out tensors that
+are sent before a bubble; here a tensor is left out where the step would be no shorter if it were not synchronised at
+all, which holds for those, and for more. The paper goes through the tensors once; a second pass finds more, so passes
+go on while they do, up to three.
+
+Algorithm 2 moves compression to the host: among tensors of one size and option those go first whose gradients are ready
+first (Lemma 1). All combinations of how many of each group go are tried where they are few; group by group otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product as combinations
+from math import prod
+
+import numpy as np
+
+from zenc.strategy.decision_tree import Option
+from zenc.strategy.option_table import OptionTable, compresses
+from zenc.strategy.step import TrainingStep
+from zenc.strategy.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
+
+PASSES = 3
+"""At most, over all tensors."""
+COMBINATIONS = 4096
+"""Of offloads, at most, that are all tried."""
+BETTER = 1 - 1e-9
+"""A step that takes no smaller share of the time is no better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An option for each tensor of a step, and the ``seconds`` from the begin of the backward pass to the last sum.
+
+    ``tried``: steps that were evaluated. ``offloaded``: indices of tensors that the host compresses.
+    """
+
+    options: tuple[Option, ...]
+    seconds: float
+    tried: int = 0
+    offloaded: frozenset[int] = frozenset()
+
+
+def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> Choice:
+    """Algorithm 1: an option of ``table`` for each tensor of ``step``, which starts with none compressed."""
+    sizes = [tensor.numel for tensor in step.tensors]
+    table.prepare(sizes)
+    chosen, tried = _plain(step, table), len(sizes)
+    timeline = Timeline(_gapped(step, (table.of_size(n).matrices[i] for n, i in zip(sizes, chosen, strict=True))))
+    order = sorted(range(len(sizes)), key=lambda at: (-sizes[at], -at))
+    for _ in range(passes):
+        changed = False
+        for at in order:
+            of, gap = table.of_size(sizes[at]), step.tensors[at].gap
+            if _at_best(timeline, at, gap) >= timeline.seconds * BETTER:
+                continue
+            seconds = timeline.with_each(at, after_gap(of.matrices, gap))
+            best, tried = int(seconds.argmin()), tried + len(seconds)
+            if seconds[best] < timeline.seconds * BETTER:
+                timeline.change(at, after_gap(of.matrices[best], gap))
+                chosen[at], changed = best, True
+        if not changed:
+            break
+    options = tuple(table.of_size(n).options[i] for n, i in zip(sizes, chosen, strict=True))
+    return Choice(options, timeline.seconds, tried)
+
+
+def seconds_of(step: TrainingStep, table: OptionTable, options: Sequence[Option]) -> float:
+    """From the begin of the backward pass to the last sum, with an option for each tensor."""
+    return Timeline(_gapped(step, _matrices_of(step, table, options))).seconds
+
+
+def offload(step: TrainingStep, table: OptionTable, choice: Choice) -> Choice:
+    """Algorithm 2: ``choice``, with some of its compression on the host."""
+    groups = _alike(step, choice.options)
+    if not groups:
+        return choice
+    on_host = tuple(map(_on_host, choice.options))
+    either = [_gapped(step, _matrices_of(step, table, options)) for options in (choice.options, on_host)]
+    counts = [len(group) + 1 for group in groups]
+    if prod(counts) <= COMBINATIONS:
+        tries = np.array(list(combinations(*map(range, counts))))
+        best = tries[_each(either, groups, tries).argmin()]
+        tried = len(tries)
+    else:
+        best, tried = _in_turn(either, groups)
+    moved = frozenset(at for group, count in zip(groups, best, strict=True) for at in group[:count])
+    options = tuple(on_host[at] if at in moved else option for at, option in enumerate(choice.options))
+    seconds = float(_each(either, groups, best[None])[0])
+    if seconds >= choice.seconds * BETTER:
+        return replace(choice, tried=choice.tried + tried)
+    return Choice(options, seconds, choice.tried + tried, moved)
+
+
+def _plain(step: TrainingStep, table: OptionTable) -> list[int]:
+    """The quickest option without compression of each tensor by itself."""
+    chosen = []
+    for tensor in step.tensors:
+        of = table.of_size(tensor.numel)
+        chosen.append(int(of.matrices[: of.plain].max(axis=(1, 2)).argmin()))
+    return chosen
+
+
+def _gapped(step: TrainingStep, made: Iterable[Floats]) -> Floats:
+    return after_gap(np.stack(list(made)), np.array([tensor.gap for tensor in step.tensors]))
+
+
+def _matrices_of(step: TrainingStep, table: OptionTable, options: Sequence[Option]) -> Floats:
+    most = max(map(len, options))
+    resources, seconds = np.full((len(options), most), -1), np.zeros((len(options), most))
+    for row, (tensor, option) in enumerate(zip(step.tensors, options, strict=True)):
+        numel = np.array([tensor.numel], dtype=np.float64)
+        for column, task in enumerate(option):
+            resources[row, column] = table.costs.resource(task)
+            seconds[row, column] = table.costs.seconds(task, numel)[0]
+    return matrices(resources, seconds)
+
+
+def _at_best(timeline: Timeline, at: int, gap: float) -> float:
+    """Seconds of the step if tensor ``at`` were not synchronised."""
+    before, rest = timeline.without(at)
+    moved = before.copy()
+    moved[0] += gap
+    return float((moved + rest).max())
+
+
+def _alike(step: TrainingStep, options: Sequence[Option]) -> list[list[int]]:
+    """The tensors of each size and option that compresses, those that are ready first in front."""
+    found: dict[tuple[int, Option], list[int]] = {}
+    for at, option in enumerate(options):
+        if compresses(option):
+            found.setdefault((step.tensors[at].numel, option), []).append(at)
+    return list(found.values())
+
+
+def _on_host(option: Option) -> Option:
+    return tuple(replace(task, device="cpu") if task.device else task for task in option)
+
+
+def _each(either: Sequence[Floats], groups: Sequence[Sequence[int]], counts: Ints) -> Floats:
+    """Seconds of the step for each row of ``counts`` [k, groups]: how many of each group are on the host, [k]."""
+    place = {at: (number, rank) for number, group in enumerate(groups) for rank, at in enumerate(group)}
+    free, run = np.zeros((len(counts), RESOURCES)), identity(1)[0]
+    for at, (here, there) in enumerate(zip(*either, strict=True)):
+        if at not in place:
+            run = (here[:, :, None] + run[None]).max(axis=1)
+            continue
+        free, run = (free[:, None, :] + run).max(axis=2), identity(1)[0]
+        number, rank = place[at]
+        moved = (counts[:, number] > rank)[:, None, None]
+        free = (np.where(moved, there, here) + free[:, None, :]).max(axis=2)
+    return np.asarray((free[:, None, :] + run).max(axis=(1, 2)))
+
+
+def _in_turn(either: Sequence[Floats], groups: Sequence[Sequence[int]]) -> tuple[Ints, int]:
+    """How many of each group go to the host, found group by group until nothing is better; and what was tried."""
+    best, tried = np.zeros(len(groups), dtype=np.int64), 0
+    seconds = np.inf
+    for _ in range(PASSES):
+        before = seconds
+        for number, group in enumerate(groups):
+            tries = np.repeat(best[None], len(group) + 1, axis=0)
+            tries[:, number] = np.arange(len(group) + 1)
+            found = _each(either, groups, tries)
+            tried += len(tries)
+            if found.min() < seconds * BETTER:
+                best, seconds = tries[found.argmin()], float(found.min())
+        if seconds >= before * BETTER:
+            break
+    return best, tried

@@ -1,0 +1,131 @@
+"""Seconds of the tasks of options: collectives by the alpha-beta model, compression as measured by size.
+
+Machines   = machines ranks latency inside across host              # bytes a second: a rank's link inside; a machine's
+Compressor = name ratio encode decode                               # seconds: constant up to a size, then linear
+Costs      = Machines Compressor -> seconds of a task on tensors of any sizes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+
+from zenc.strategy.decision_tree import Action, Cut, Level, Task
+from zenc.strategy.step import VALUE_BYTES
+from zenc.strategy.timeline import Floats, Resource
+
+RESOURCE_OF = {
+    Level.FLAT: Resource.ACROSS,
+    Level.INSIDE_PUSH: Resource.INSIDE_PUSH,
+    Level.ACROSS: Resource.ACROSS,
+    Level.INSIDE_PULL: Resource.INSIDE_PULL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machines:
+    """``machines`` with ``ranks`` each. Bytes a second: of a rank's link ``inside``, of a machine's link ``across``.
+
+    ``latency``: seconds of a step of a collective. ``host``: bytes a second that go to the host, and are compressed or
+    decompressed there.
+    """
+
+    machines: int
+    ranks: int
+    latency: float
+    inside: float
+    across: float
+    host: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compressor:
+    """What compresses to ``ratio`` of the bytes, in ``encode`` and ``decode`` seconds: linear beyond ``constant``."""
+
+    name: str
+    ratio: float
+    encode: float
+    decode: float
+    constant: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds of tasks on ``machines``, with ``compressor``."""
+
+    machines: Machines
+    compressor: Compressor
+
+    def resource(self, task: Task) -> Resource:
+        """What serves ``task``."""
+        if task.level is not None:
+            return RESOURCE_OF[task.level]
+        return Resource.HOST if task.device == "cpu" else Resource.STREAM
+
+    def seconds(self, task: Task, numel: Floats) -> Floats:
+        """Of ``task`` in the synchronisation of tensors of ``numel`` values each, [k]."""
+        values = numel * self._share(task)
+        if task.level is None:
+            return self._computed(task, values * self._pieces(task))
+        bytes = VALUE_BYTES * values
+        if task.held.compressed:
+            bytes = bytes * self.compressor.ratio * self._pieces(task)
+        return self._carried(task, bytes)
+
+    def _share(self, task: Task) -> float:
+        """Of the tensor's values, what a rank that takes part holds."""
+        held, of = task.held, self.machines
+        flat = held.inside is Cut.SHARE and task.level is Level.FLAT
+        inside = of.ranks * (of.machines if flat else 1) if held.inside is Cut.SHARE else 1
+        return 1 / (inside * (of.machines if held.across is Cut.SHARE else 1))
+
+    def _pieces(self, task: Task) -> int:
+        held, of = task.held, self.machines
+        return (of.ranks if held.many_inside else 1) * (of.machines if held.many_across else 1)
+
+    def _computed(self, task: Task, values: Floats) -> Floats:
+        if task.device == "cpu":
+            return np.asarray(VALUE_BYTES * values / self.machines.host)
+        of = self.compressor
+        each = of.encode if task.action is Action.COMPRESS else of.decode
+        return np.asarray(each * np.maximum(values / of.constant, 1.0))
+
+    def _carried(self, task: Task, bytes: Floats) -> Floats:
+        """By the link that carries most: a rank's inside of a machine, a machine's else."""
+        of = self.machines
+        if task.level is Level.FLAT:
+            ranks, rate, at_once = of.machines * of.ranks, of.across, of.ranks
+        elif task.level is Level.ACROSS:
+            ranks, rate = of.machines, of.across
+            at_once = of.ranks if task.held.inside is Cut.SHARE else 1
+        else:
+            ranks, rate, at_once = of.ranks, of.inside, 1
+        steps, times = _steps_and_times(task, ranks, at_once)
+        return np.asarray(steps * of.latency + times * bytes / rate)
+
+
+def _steps_and_times(task: Task, ranks: int, at_once: int) -> tuple[float, float]:
+    """Steps of the collective, and how often the link of ``at_once`` ranks carries the bytes that each of them holds.
+
+    A ring of all ranks crosses each machine's link once, so plain collectives of all ranks load it like one rank.
+    """
+    others, tree = ranks - 1, log2(max(ranks, 1))
+    one = 1 if task.level is Level.FLAT else at_once
+    outside = ranks - at_once if task.level is Level.FLAT else others
+    if task.held.compressed:
+        return {
+            Action.ALL_GATHER: (others, one * outside),
+            Action.SCATTER: (others, at_once * outside / ranks),
+            Action.COLLECT: (others, one * outside),
+            Action.ROOT: (others, outside),
+            Action.BROADCAST: (tree, 1.0),
+        }[task.action]
+    return {
+        Action.ALL_REDUCE: (2 * others, one * 2 * others / ranks),
+        Action.SCATTER: (others, one * others / ranks),
+        Action.COLLECT: (others, one * others),
+        Action.ROOT: (tree, 1.0),
+        Action.BROADCAST: (tree, 1.0),
+    }[task.action]
