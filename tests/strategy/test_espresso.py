@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.strategy.decision_tree import Option, Tree
-from zenc.strategy.espresso import Choice, offload, seconds_of, select
+from zenc.strategy.espresso import ChosenOptions, offload, seconds_of, select
 from zenc.strategy.option_table import OptionTable, compresses
 from zenc.strategy.step import StepTensor, TrainingStep
-from zenc.strategy.task_costs import Compressor, Costs, Machines
+from zenc.strategy.task_costs import Compressor, TaskCosts, Machines
 
 MACHINES = Machines(8, 8, latency=20e-6, inside=12e9, across=25e9 / 8, host=20e9 / 8)
 DGC = Compressor("dgc", ratio=0.02, encode=356e-6, decode=34e-6)
-ON_GPU = OptionTable(Tree(("gpu",), ("gpu",)).options(), Costs(MACHINES, DGC))
+ON_GPU = OptionTable(Tree(("gpu",), ("gpu",)).options(), TaskCosts(MACHINES, DGC))
 
 sizes = st.sampled_from([1 << 10, 1 << 18, 1 << 21, 1 << 24])
 steps = st.lists(st.tuples(sizes, st.integers(0, 8)), min_size=1, max_size=8).map(
@@ -56,7 +56,7 @@ def test_three_tensors_are_chosen_for_as_well_as_by_brute_force() -> None:
 @settings(max_examples=20)
 def test_an_offload_is_the_best_that_lemma_1_allows(step: TrainingStep) -> None:
     """A host that is fast enough to be worth it for some: of each group, the first few tensors move."""
-    table = OptionTable(ON_GPU.options, Costs(replace(MACHINES, host=80e9), DGC))
+    table = OptionTable(ON_GPU.options, TaskCosts(replace(MACHINES, host=80e9), DGC))
     choice = select(step, table)
     found = offload(step, table, choice)
     best = min(seconds_of(step, table, options) for options in moved_first(step, choice))
@@ -64,7 +64,7 @@ def test_an_offload_is_the_best_that_lemma_1_allows(step: TrainingStep) -> None:
     assert found.seconds == pytest.approx(seconds_of(step, table, found.options), rel=1e-9)
 
 
-def moved_first(step: TrainingStep, choice: Choice) -> Iterator[list[Option]]:
+def moved_first(step: TrainingStep, choice: ChosenOptions) -> Iterator[list[Option]]:
     """Every way to move the first few of the tensors that have one size and one compressing option to the host."""
     groups: dict[tuple[int, Option], list[int]] = {}
     for at, option in enumerate(choice.options):
@@ -81,7 +81,7 @@ def moved_first(step: TrainingStep, choice: Choice) -> Iterator[list[Option]]:
 @pytest.mark.parametrize("numel", [1 << 12, 1 << 20, 1 << 26])
 def test_what_no_option_dominates_has_the_quickest_of_all_in_it(numel: int) -> None:
     """Of 4,341; alone in a step, and before a tensor that the links are free for."""
-    table = OptionTable(Tree().options(), Costs(MACHINES, DGC))
+    table = OptionTable(Tree().options(), TaskCosts(MACHINES, DGC))
     alone = TrainingStep("alone", (StepTensor("a", numel, 0.0),))
     every = min(seconds_of(alone, table, [option]) for option in table.options[::13])
     assert table.of_size(numel).matrices.max(axis=(1, 2)).min() <= every * (1 + 1e-9)

@@ -26,7 +26,7 @@ from enum import Enum
 
 
 class Action(Enum):
-    """What a task does; ``pull`` spreads what a ``push`` of the same kind has summed."""
+    """The kinds of tasks: on a device, or collectives of one step, of a first or of a second one."""
 
     COMPRESS = "compress"
     DECOMPRESS = "decompress"
@@ -42,8 +42,8 @@ class Action(Enum):
     """Of the second step after a root."""
 
 
-class Level(Enum):
-    """Whom a collective joins: all ranks, those of a machine on the way to the sum or back, or one of each machine."""
+class Scope(Enum):
+    """The ranks that a collective joins: all; those of a machine, to the sum or back; one of each machine."""
 
     FLAT = 0
     INSIDE_PUSH = 1
@@ -52,7 +52,7 @@ class Level(Enum):
 
 
 class Cut(Enum):
-    """What a first step has left on a rank: all, its share of the tensor, or all on the root alone."""
+    """The part of a tensor that first steps have left on a rank: all, its share, or all on the root alone."""
 
     WHOLE = 0
     SHARE = 1
@@ -61,7 +61,7 @@ class Cut(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a rank holds before a task: which share of the tensor, and compressed by how many ranks, unsummed.
+    """The state of a rank before a task: which share of the tensor it holds, and pieces of how many ranks, unsummed.
 
     ``inside`` and ``across``: the cuts among the ranks of a machine (or all, of a flat option) and among machines.
     ``many_inside`` and ``many_across``: compressed pieces of each of these are held, beside each other.
@@ -80,7 +80,7 @@ class Task:
 
     action: Action
     held: Held
-    level: Level | None = None
+    level: Scope | None = None
     device: str = ""
 
     def __str__(self) -> str:
@@ -108,22 +108,22 @@ class Tree:
 
     def _flat(self) -> Iterator[Option]:
         start = Held()
-        yield (Task(Action.ALL_REDUCE, start, Level.FLAT),)
-        for push, held in _pushed(start, Level.FLAT):
-            yield from _then((push,), self._second_inside(held, Level.FLAT))
+        yield (Task(Action.ALL_REDUCE, start, Scope.FLAT),)
+        for push, held in _pushed(start, Scope.FLAT):
+            yield from _then((push,), self._second_inside(held, Scope.FLAT))
         for encode, held in self._encoded(start):
-            gather = Task(Action.ALL_GATHER, held, Level.FLAT)
+            gather = Task(Action.ALL_GATHER, held, Scope.FLAT)
             for decode, _ in self._decoded(replace(held, many_inside=True)):
                 yield (encode, gather, decode)
-            for push, pushed in _pushed(held, Level.FLAT):
-                yield from _then((encode, push), self._second_inside_compressed(pushed, Level.FLAT))
+            for push, pushed in _pushed(held, Scope.FLAT):
+                yield from _then((encode, push), self._second_inside_compressed(pushed, Scope.FLAT))
 
     def _hierarchical(self) -> Iterator[Option]:
         start = Held()
-        for push, held in _pushed(start, Level.INSIDE_PUSH):
+        for push, held in _pushed(start, Scope.INSIDE_PUSH):
             yield from _then((push,), self._across_any(held))
         for encode, held in self._encoded(start):
-            for push, pushed in _pushed(held, Level.INSIDE_PUSH):
+            for push, pushed in _pushed(held, Scope.INSIDE_PUSH):
                 yield from _then((encode, push), self._across_compressed(pushed))
                 for decode, plain in self._decoded(pushed):
                     yield from _then((encode, push, decode), self._across_any(plain))
@@ -135,31 +135,31 @@ class Tree:
 
     def _across(self, held: Held) -> Iterator[Option]:
         """T3."""
-        reduced = Task(Action.ALL_REDUCE, held, Level.ACROSS)
-        yield from _then((reduced,), self._second_inside(held, Level.INSIDE_PULL))
-        for push, pushed in _pushed(held, Level.ACROSS):
+        reduced = Task(Action.ALL_REDUCE, held, Scope.ACROSS)
+        yield from _then((reduced,), self._second_inside(held, Scope.INSIDE_PULL))
+        for push, pushed in _pushed(held, Scope.ACROSS):
             yield from _then((push,), self._second_across(pushed))
 
     def _across_compressed(self, held: Held) -> Iterator[Option]:
         """T4."""
-        gathered = Task(Action.ALL_GATHER, held, Level.ACROSS)
+        gathered = Task(Action.ALL_GATHER, held, Scope.ACROSS)
         after = replace(held, many_across=True)
-        yield from _then((gathered,), self._second_inside_compressed(after, Level.INSIDE_PULL))
-        for push, pushed in _pushed(held, Level.ACROSS):
-            for pull, pulled in _pulled(pushed, Level.ACROSS):
-                yield from _then((push, pull), self._second_inside_compressed(pulled, Level.INSIDE_PULL))
+        yield from _then((gathered,), self._second_inside_compressed(after, Scope.INSIDE_PULL))
+        for push, pushed in _pushed(held, Scope.ACROSS):
+            for pull, pulled in _pulled(pushed, Scope.ACROSS):
+                yield from _then((push, pull), self._second_inside_compressed(pulled, Scope.INSIDE_PULL))
             for decode, plain in self._decoded(pushed):
                 yield from _then((push, decode), self._second_across(plain))
 
     def _second_across(self, held: Held) -> Iterator[Option]:
         """T5."""
-        for pull, pulled in _pulled(held, Level.ACROSS):
-            yield from _then((pull,), self._second_inside(pulled, Level.INSIDE_PULL))
+        for pull, pulled in _pulled(held, Scope.ACROSS):
+            yield from _then((pull,), self._second_inside(pulled, Scope.INSIDE_PULL))
         for encode, coded in self._encoded(held):
-            for pull, pulled in _pulled(coded, Level.ACROSS):
-                yield from _then((encode, pull), self._second_inside_compressed(pulled, Level.INSIDE_PULL))
+            for pull, pulled in _pulled(coded, Scope.ACROSS):
+                yield from _then((encode, pull), self._second_inside_compressed(pulled, Scope.INSIDE_PULL))
 
-    def _second_inside(self, held: Held, level: Level) -> Iterator[Option]:
+    def _second_inside(self, held: Held, level: Scope) -> Iterator[Option]:
         """T1."""
         for pull, _ in _pulled(held, level):
             yield (pull,)
@@ -168,7 +168,7 @@ class Tree:
                 for decode, _ in self._decoded(pulled):
                     yield (encode, pull, decode)
 
-    def _second_inside_compressed(self, held: Held, level: Level) -> Iterator[Option]:
+    def _second_inside_compressed(self, held: Held, level: Scope) -> Iterator[Option]:
         """T2."""
         for pull, pulled in _pulled(held, level):
             for decode, _ in self._decoded(pulled):
@@ -190,19 +190,19 @@ def _then(first: Option, rests: Iterator[Option]) -> Iterator[Option]:
     return (first + rest for rest in rests)
 
 
-def _pushed(held: Held, level: Level) -> Iterator[tuple[Task, Held]]:
+def _pushed(held: Held, level: Scope) -> Iterator[tuple[Task, Held]]:
     """The two first steps, and what they leave: pieces of all who take part, where they are compressed."""
     for action, cut in _PAIRS:
-        if level is Level.ACROSS:
+        if level is Scope.ACROSS:
             after = replace(held, across=cut, many_across=held.compressed)
         else:
             after = replace(held, inside=cut, many_inside=held.compressed)
         yield Task(action, held, level), after
 
 
-def _pulled(held: Held, level: Level) -> Iterator[tuple[Task, Held]]:
+def _pulled(held: Held, level: Scope) -> Iterator[tuple[Task, Held]]:
     """The one second step that fits the first."""
-    cut = held.across if level is Level.ACROSS else held.inside
+    cut = held.across if level is Scope.ACROSS else held.inside
     action = Action.COLLECT if cut is Cut.SHARE else Action.BROADCAST
-    whole = replace(held, across=Cut.WHOLE) if level is Level.ACROSS else replace(held, inside=Cut.WHOLE)
+    whole = replace(held, across=Cut.WHOLE) if level is Scope.ACROSS else replace(held, inside=Cut.WHOLE)
     yield Task(action, held, level), whole

@@ -33,7 +33,7 @@ BETTER = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenOptions:
     """An option for each tensor of a step, and the ``seconds`` from the begin of the backward pass to the last sum.
 
     ``tried``: steps that were evaluated. ``offloaded``: indices of tensors that the host compresses.
@@ -45,7 +45,7 @@ class Choice:
     offloaded: frozenset[int] = frozenset()
 
 
-def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> Choice:
+def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> ChosenOptions:
     """Algorithm 1: an option of ``table`` for each tensor of ``step``, which starts with none compressed."""
     sizes = [tensor.numel for tensor in step.tensors]
     table.prepare(sizes)
@@ -66,7 +66,7 @@ def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> Choi
         if not changed:
             break
     options = tuple(table.of_size(n).options[i] for n, i in zip(sizes, chosen, strict=True))
-    return Choice(options, timeline.seconds, tried)
+    return ChosenOptions(options, timeline.seconds, tried)
 
 
 def seconds_of(step: TrainingStep, table: OptionTable, options: Sequence[Option]) -> float:
@@ -74,7 +74,7 @@ def seconds_of(step: TrainingStep, table: OptionTable, options: Sequence[Option]
     return Timeline(_gapped(step, _matrices_of(step, table, options))).seconds
 
 
-def offload(step: TrainingStep, table: OptionTable, choice: Choice) -> Choice:
+def offload(step: TrainingStep, table: OptionTable, choice: ChosenOptions) -> ChosenOptions:
     """Algorithm 2: ``choice``, with some of its compression on the host."""
     groups = _alike(step, choice.options)
     if not groups:
@@ -93,7 +93,7 @@ def offload(step: TrainingStep, table: OptionTable, choice: Choice) -> Choice:
     seconds = float(_each(either, groups, best[None])[0])
     if seconds >= choice.seconds * BETTER:
         return replace(choice, tried=choice.tried + tried)
-    return Choice(options, seconds, choice.tried + tried, moved)
+    return ChosenOptions(options, seconds, choice.tried + tried, moved)
 
 
 def _plain(step: TrainingStep, table: OptionTable) -> list[int]:

@@ -1,6 +1,6 @@
 """The options of a decision tree by size: what each does to the timeline, and which ones no other one beats.
 
-    OptionTable = options x Costs
+    OptionTable = options x TaskCosts
     Candidates  = options that nothing dominates, with their matrices [k, 6, 6]     # of tensors of one size
 
 An option dominates another where no entry of its matrix is greater: in any step, it is as good in its place.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from zenc.strategy.decision_tree import Action, Option
-from zenc.strategy.task_costs import Costs
+from zenc.strategy.task_costs import TaskCosts
 from zenc.strategy.timeline import NO_OPERATION, RESOURCES, Floats, Ints, matrices
 
 MUCH = 1e6
@@ -43,7 +43,7 @@ def compresses(option: Option) -> bool:
 class OptionTable:
     """``options`` under ``costs``; tables of sizes are made when they are asked for, and kept."""
 
-    def __init__(self, options: Iterable[Option], costs: Costs) -> None:
+    def __init__(self, options: Iterable[Option], costs: TaskCosts) -> None:
         self.options, self.costs = tuple(sorted(options, key=compresses)), costs
         self._tasks = list(dict.fromkeys(task for option in self.options for task in option))
         numbers = {task: number for number, task in enumerate(self._tasks)}

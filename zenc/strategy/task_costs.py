@@ -2,7 +2,7 @@
 
 Machines   = machines ranks latency inside across host              # bytes a second: a rank's link inside; a machine's
 Compressor = name ratio encode decode                               # seconds: constant up to a size, then linear
-Costs      = Machines Compressor -> seconds of a task on tensors of any sizes
+TaskCosts      = Machines Compressor -> seconds of a task on tensors of any sizes
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from math import log2
 
 import numpy as np
 
-from zenc.strategy.decision_tree import Action, Cut, Level, Task
+from zenc.strategy.decision_tree import Action, Cut, Scope, Task
 from zenc.strategy.step import VALUE_BYTES
 from zenc.strategy.timeline import Floats, Resource
 
 RESOURCE_OF = {
-    Level.FLAT: Resource.ACROSS,
-    Level.INSIDE_PUSH: Resource.INSIDE_PUSH,
-    Level.ACROSS: Resource.ACROSS,
-    Level.INSIDE_PULL: Resource.INSIDE_PULL,
+    Scope.FLAT: Resource.ACROSS,
+    Scope.INSIDE_PUSH: Resource.INSIDE_PUSH,
+    Scope.ACROSS: Resource.ACROSS,
+    Scope.INSIDE_PULL: Resource.INSIDE_PULL,
 }
 
 
@@ -42,7 +42,7 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Compressor:
-    """What compresses to ``ratio`` of the bytes, in ``encode`` and ``decode`` seconds: linear beyond ``constant``."""
+    """A compressor to ``ratio`` of the bytes, in ``encode`` and ``decode`` seconds: linear beyond ``constant``."""
 
     name: str
     ratio: float
@@ -52,7 +52,7 @@ class Compressor:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class TaskCosts:
     """Seconds of tasks on ``machines``, with ``compressor``."""
 
     machines: Machines
@@ -77,7 +77,7 @@ class Costs:
     def _share(self, task: Task) -> float:
         """Of the tensor's values, what a rank that takes part holds."""
         held, of = task.held, self.machines
-        flat = held.inside is Cut.SHARE and task.level is Level.FLAT
+        flat = held.inside is Cut.SHARE and task.level is Scope.FLAT
         inside = of.ranks * (of.machines if flat else 1) if held.inside is Cut.SHARE else 1
         return 1 / (inside * (of.machines if held.across is Cut.SHARE else 1))
 
@@ -95,9 +95,9 @@ class Costs:
     def _carried(self, task: Task, bytes: Floats) -> Floats:
         """By the link that carries most: a rank's inside of a machine, a machine's else."""
         of = self.machines
-        if task.level is Level.FLAT:
+        if task.level is Scope.FLAT:
             ranks, rate, at_once = of.machines * of.ranks, of.across, of.ranks
-        elif task.level is Level.ACROSS:
+        elif task.level is Scope.ACROSS:
             ranks, rate = of.machines, of.across
             at_once = of.ranks if task.held.inside is Cut.SHARE else 1
         else:
@@ -112,8 +112,8 @@ def _steps_and_times(task: Task, ranks: int, at_once: int) -> tuple[float, float
     A ring of all ranks crosses each machine's link once, so plain collectives of all ranks load it like one rank.
     """
     others, tree = ranks - 1, log2(max(ranks, 1))
-    one = 1 if task.level is Level.FLAT else at_once
-    outside = ranks - at_once if task.level is Level.FLAT else others
+    one = 1 if task.level is Scope.FLAT else at_once
+    outside = ranks - at_once if task.level is Scope.FLAT else others
     if task.held.compressed:
         return {
             Action.ALL_GATHER: (others, one * outside),

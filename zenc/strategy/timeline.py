@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class Resource(IntEnum):
-    """What serves one operation at a time: the backward pass, a side stream of the GPU, the host, links.
+    """Servers of one operation at a time: the backward pass, a side stream of the GPU, the host, links.
 
     Links inside a machine are two resources, by the direction of the sum: what is pushed waits for nothing pulled.
     """
