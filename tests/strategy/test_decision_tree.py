@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zenc.strategy.decision_tree import Action, Scope, Option, Tree
+from zenc.strategy.decision_tree import Action, Among, Option, Tree
 
 TREES = {2: Tree(), 1: Tree(("gpu",), ("gpu",))}
 SECOND = {Action.SCATTER: Action.COLLECT, Action.ROOT: Action.BROADCAST}
@@ -48,7 +48,7 @@ def is_sum(option: Option) -> bool:
             open_.append((SECOND[task.action], task.level))
         elif task.action in SECOND.values():
             expected, level = open_.pop()
-            if (task.action, task.level) not in ((expected, level), (expected, Scope.INSIDE_PULL)):
+            if (task.action, task.level) not in ((expected, level), (expected, Among.INSIDE_PULL)):
                 return False
     return not open_ and not compressed
 

@@ -14,7 +14,7 @@ from zenc.strategy.decision_tree import Option, Tree
 from zenc.strategy.espresso import ChosenOptions, offload, seconds_of, select
 from zenc.strategy.option_table import OptionTable, compresses
 from zenc.strategy.step import StepTensor, TrainingStep
-from zenc.strategy.task_costs import Compressor, TaskCosts, Machines
+from zenc.strategy.task_costs import Compressor, Machines, TaskCosts
 
 MACHINES = Machines(8, 8, latency=20e-6, inside=12e9, across=25e9 / 8, host=20e9 / 8)
 DGC = Compressor("dgc", ratio=0.02, encode=356e-6, decode=34e-6)

@@ -42,7 +42,7 @@ class Action(Enum):
     """Of the second step after a root."""
 
 
-class Scope(Enum):
+class Among(Enum):
     """The ranks that a collective joins: all; those of a machine, to the sum or back; one of each machine."""
 
     FLAT = 0
@@ -80,7 +80,7 @@ class Task:
 
     action: Action
     held: Held
-    level: Scope | None = None
+    level: Among | None = None
     device: str = ""
 
     def __str__(self) -> str:
@@ -108,22 +108,22 @@ class Tree:
 
     def _flat(self) -> Iterator[Option]:
         start = Held()
-        yield (Task(Action.ALL_REDUCE, start, Scope.FLAT),)
-        for push, held in _pushed(start, Scope.FLAT):
-            yield from _then((push,), self._second_inside(held, Scope.FLAT))
+        yield (Task(Action.ALL_REDUCE, start, Among.FLAT),)
+        for push, held in _pushed(start, Among.FLAT):
+            yield from _then((push,), self._second_inside(held, Among.FLAT))
         for encode, held in self._encoded(start):
-            gather = Task(Action.ALL_GATHER, held, Scope.FLAT)
+            gather = Task(Action.ALL_GATHER, held, Among.FLAT)
             for decode, _ in self._decoded(replace(held, many_inside=True)):
                 yield (encode, gather, decode)
-            for push, pushed in _pushed(held, Scope.FLAT):
-                yield from _then((encode, push), self._second_inside_compressed(pushed, Scope.FLAT))
+            for push, pushed in _pushed(held, Among.FLAT):
+                yield from _then((encode, push), self._second_inside_compressed(pushed, Among.FLAT))
 
     def _hierarchical(self) -> Iterator[Option]:
         start = Held()
-        for push, held in _pushed(start, Scope.INSIDE_PUSH):
+        for push, held in _pushed(start, Among.INSIDE_PUSH):
             yield from _then((push,), self._across_any(held))
         for encode, held in self._encoded(start):
-            for push, pushed in _pushed(held, Scope.INSIDE_PUSH):
+            for push, pushed in _pushed(held, Among.INSIDE_PUSH):
                 yield from _then((encode, push), self._across_compressed(pushed))
                 for decode, plain in self._decoded(pushed):
                     yield from _then((encode, push, decode), self._across_any(plain))
@@ -135,31 +135,31 @@ class Tree:
 
     def _across(self, held: Held) -> Iterator[Option]:
         """T3."""
-        reduced = Task(Action.ALL_REDUCE, held, Scope.ACROSS)
-        yield from _then((reduced,), self._second_inside(held, Scope.INSIDE_PULL))
-        for push, pushed in _pushed(held, Scope.ACROSS):
+        reduced = Task(Action.ALL_REDUCE, held, Among.ACROSS)
+        yield from _then((reduced,), self._second_inside(held, Among.INSIDE_PULL))
+        for push, pushed in _pushed(held, Among.ACROSS):
             yield from _then((push,), self._second_across(pushed))
 
     def _across_compressed(self, held: Held) -> Iterator[Option]:
         """T4."""
-        gathered = Task(Action.ALL_GATHER, held, Scope.ACROSS)
+        gathered = Task(Action.ALL_GATHER, held, Among.ACROSS)
         after = replace(held, many_across=True)
-        yield from _then((gathered,), self._second_inside_compressed(after, Scope.INSIDE_PULL))
-        for push, pushed in _pushed(held, Scope.ACROSS):
-            for pull, pulled in _pulled(pushed, Scope.ACROSS):
-                yield from _then((push, pull), self._second_inside_compressed(pulled, Scope.INSIDE_PULL))
+        yield from _then((gathered,), self._second_inside_compressed(after, Among.INSIDE_PULL))
+        for push, pushed in _pushed(held, Among.ACROSS):
+            for pull, pulled in _pulled(pushed, Among.ACROSS):
+                yield from _then((push, pull), self._second_inside_compressed(pulled, Among.INSIDE_PULL))
             for decode, plain in self._decoded(pushed):
                 yield from _then((push, decode), self._second_across(plain))
 
     def _second_across(self, held: Held) -> Iterator[Option]:
         """T5."""
-        for pull, pulled in _pulled(held, Scope.ACROSS):
-            yield from _then((pull,), self._second_inside(pulled, Scope.INSIDE_PULL))
+        for pull, pulled in _pulled(held, Among.ACROSS):
+            yield from _then((pull,), self._second_inside(pulled, Among.INSIDE_PULL))
         for encode, coded in self._encoded(held):
-            for pull, pulled in _pulled(coded, Scope.ACROSS):
-                yield from _then((encode, pull), self._second_inside_compressed(pulled, Scope.INSIDE_PULL))
+            for pull, pulled in _pulled(coded, Among.ACROSS):
+                yield from _then((encode, pull), self._second_inside_compressed(pulled, Among.INSIDE_PULL))
 
-    def _second_inside(self, held: Held, level: Scope) -> Iterator[Option]:
+    def _second_inside(self, held: Held, level: Among) -> Iterator[Option]:
         """T1."""
         for pull, _ in _pulled(held, level):
             yield (pull,)
@@ -168,7 +168,7 @@ class Tree:
                 for decode, _ in self._decoded(pulled):
                     yield (encode, pull, decode)
 
-    def _second_inside_compressed(self, held: Held, level: Scope) -> Iterator[Option]:
+    def _second_inside_compressed(self, held: Held, level: Among) -> Iterator[Option]:
         """T2."""
         for pull, pulled in _pulled(held, level):
             for decode, _ in self._decoded(pulled):
@@ -190,19 +190,19 @@ def _then(first: Option, rests: Iterator[Option]) -> Iterator[Option]:
     return (first + rest for rest in rests)
 
 
-def _pushed(held: Held, level: Scope) -> Iterator[tuple[Task, Held]]:
+def _pushed(held: Held, level: Among) -> Iterator[tuple[Task, Held]]:
     """The two first steps, and what they leave: pieces of all who take part, where they are compressed."""
     for action, cut in _PAIRS:
-        if level is Scope.ACROSS:
+        if level is Among.ACROSS:
             after = replace(held, across=cut, many_across=held.compressed)
         else:
             after = replace(held, inside=cut, many_inside=held.compressed)
         yield Task(action, held, level), after
 
 
-def _pulled(held: Held, level: Scope) -> Iterator[tuple[Task, Held]]:
+def _pulled(held: Held, level: Among) -> Iterator[tuple[Task, Held]]:
     """The one second step that fits the first."""
-    cut = held.across if level is Scope.ACROSS else held.inside
+    cut = held.across if level is Among.ACROSS else held.inside
     action = Action.COLLECT if cut is Cut.SHARE else Action.BROADCAST
-    whole = replace(held, across=Cut.WHOLE) if level is Scope.ACROSS else replace(held, inside=Cut.WHOLE)
+    whole = replace(held, across=Cut.WHOLE) if level is Among.ACROSS else replace(held, inside=Cut.WHOLE)
     yield Task(action, held, level), whole

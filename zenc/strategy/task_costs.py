@@ -12,15 +12,15 @@ from math import log2
 
 import numpy as np
 
-from zenc.strategy.decision_tree import Action, Cut, Scope, Task
+from zenc.strategy.decision_tree import Action, Among, Cut, Task
 from zenc.strategy.step import VALUE_BYTES
 from zenc.strategy.timeline import Floats, Resource
 
 RESOURCE_OF = {
-    Scope.FLAT: Resource.ACROSS,
-    Scope.INSIDE_PUSH: Resource.INSIDE_PUSH,
-    Scope.ACROSS: Resource.ACROSS,
-    Scope.INSIDE_PULL: Resource.INSIDE_PULL,
+    Among.FLAT: Resource.ACROSS,
+    Among.INSIDE_PUSH: Resource.INSIDE_PUSH,
+    Among.ACROSS: Resource.ACROSS,
+    Among.INSIDE_PULL: Resource.INSIDE_PULL,
 }
 
 
@@ -77,7 +77,7 @@ class TaskCosts:
     def _share(self, task: Task) -> float:
         """Of the tensor's values, what a rank that takes part holds."""
         held, of = task.held, self.machines
-        flat = held.inside is Cut.SHARE and task.level is Scope.FLAT
+        flat = held.inside is Cut.SHARE and task.level is Among.FLAT
         inside = of.ranks * (of.machines if flat else 1) if held.inside is Cut.SHARE else 1
         return 1 / (inside * (of.machines if held.across is Cut.SHARE else 1))
 
@@ -95,9 +95,9 @@ class TaskCosts:
     def _carried(self, task: Task, bytes: Floats) -> Floats:
         """By the link that carries most: a rank's inside of a machine, a machine's else."""
         of = self.machines
-        if task.level is Scope.FLAT:
+        if task.level is Among.FLAT:
             ranks, rate, at_once = of.machines * of.ranks, of.across, of.ranks
-        elif task.level is Scope.ACROSS:
+        elif task.level is Among.ACROSS:
             ranks, rate = of.machines, of.across
             at_once = of.ranks if task.held.inside is Cut.SHARE else 1
         else:
@@ -112,8 +112,8 @@ def _steps_and_times(task: Task, ranks: int, at_once: int) -> tuple[float, float
     A ring of all ranks crosses each machine's link once, so plain collectives of all ranks load it like one rank.
     """
     others, tree = ranks - 1, log2(max(ranks, 1))
-    one = 1 if task.level is Scope.FLAT else at_once
-    outside = ranks - at_once if task.level is Scope.FLAT else others
+    one = 1 if task.level is Among.FLAT else at_once
+    outside = ranks - at_once if task.level is Among.FLAT else others
     if task.held.compressed:
         return {
             Action.ALL_GATHER: (others, one * outside),
