@@ -28,8 +28,8 @@ RESOURCE_OF = {
 class Machines:
     """``machines`` with ``ranks`` each. Bytes a second: of a rank's link ``inside``, of a machine's link ``across``.
 
-    ``latency``: seconds of a step of a collective. ``host``: bytes a second that go to the host, and are compressed or
-    decompressed there.
+    ``latency``: seconds of a step of a collective; ``start``: of a collective, whatever its steps. ``host``: bytes a
+    second that go to the host, and are compressed or decompressed there.
     """
 
     machines: int
@@ -38,6 +38,7 @@ class Machines:
     inside: float
     across: float
     host: float
+    start: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class TaskCosts:
         else:
             ranks, rate, at_once = of.ranks, of.inside, 1
         steps, times = _steps_and_times(task, ranks, at_once)
-        return np.asarray(steps * of.latency + times * bytes / rate)
+        return np.asarray(of.start + steps * of.latency + times * bytes / rate)
 
 
 def _steps_and_times(task: Task, ranks: int, at_once: int) -> tuple[float, float]:

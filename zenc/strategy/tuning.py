@@ -1,0 +1,144 @@
+"""The search for a strategy of a step: groups, and of a list of schemes one for each tensor, by Espresso's Algorithm 1.
+
+It starts from each scheme for all tensors, so what it finds is never worse than any of these; and goes by size, with
+passes until nothing is better. Groups are searched as MergeComp does, each time with the best schemes for the groups.
+At last what loses something gives way again, small tensors first, as long as the step stays within a share of the best:
+what is lost for nothing is not lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zenc.strategy.espresso import BETTER, PASSES
+from zenc.strategy.merging import fused, search_groups
+from zenc.strategy.replay import Replay, replay
+from zenc.strategy.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.step import TrainingStep
+
+BUCKET = 25 << 20
+"""Bytes of DDP's buckets by default; the first one takes 1 MiB."""
+FIRST_BUCKET = 1 << 20
+WITHIN = 1.01
+"""Times the best seconds that a step may take which loses less."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyResult:
+    """Groups that end before ``ends``, a scheme for each tensor, and what the step takes by event simulation, seconds.
+
+    ``exposed``: of it, after the backward pass has ended; ``exposed_computing``: what of that would not be there if
+    selections, codes and sums took no time.
+    """
+
+    ends: tuple[int, ...]
+    schemes: tuple[str, ...]
+    seconds: float
+    exposed: float
+    exposed_computing: float
+
+
+@dataclass(frozen=True, slots=True)
+class StrategySearch:
+    """``best`` of all that was found; ``others``: name -> what is compared with it; ``tried`` steps were evaluated."""
+
+    step: TrainingStep
+    best: StrategyResult
+    others: dict[str, StrategyResult]
+    tried: int
+
+
+def buckets(step: TrainingStep, bytes: int = BUCKET) -> tuple[int, ...]:
+    """The ends of DDP's buckets: each takes gradients until it holds ``bytes``, the first one until 1 MiB."""
+    ends, filled, limit = [], 0, min(FIRST_BUCKET, bytes)
+    for at, tensor in enumerate(step.tensors):
+        filled += 4 * tensor.numel
+        if filled >= limit:
+            ends.append(at + 1)
+            filled, limit = 0, bytes
+    return tuple(end for end in ends if end < len(step.tensors))
+
+
+def simulated(step: TrainingStep, ends: Sequence[int], table: SchemeTable, schemes: Sequence[str]) -> StrategyResult:
+    """The step with these groups and schemes, event by event."""
+    calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
+    whole, without = _replays(merged, calls)
+    backward = step.computing - step.forward
+    exposed = max(0.0, whole.seconds - backward)
+    seconds = step.forward + max(backward, whole.seconds)
+    return StrategyResult(tuple(ends), tuple(schemes), seconds, exposed, max(0.0, whole.seconds - without.seconds))
+
+
+def _replays(merged: TrainingStep, calls: StepCalls) -> tuple[Replay, Replay]:
+    return replay(merged, calls.operations()), replay(merged, calls.operations(computing=False))
+
+
+def search(step: TrainingStep, table: SchemeTable, most_groups: int = 2, bucket: int = BUCKET) -> StrategySearch:
+    """The best strategy of up to ``most_groups`` groups, of DDP's buckets, and of fused buffers of several sizes."""
+    looked = _Looked(step, table)
+    groupings = {"DDP's buckets": buckets(step, bucket)}
+    for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20):
+        groupings[f"buffers of {size >> 20} MiB"] = fused(step, size)
+    merged = search_groups(len(step.tensors), lambda ends: looked.best(ends)[0], most_groups)
+    groupings["merged"] = merged.ends
+    found = {name: looked.result(ends) for name, ends in groupings.items()}
+    others = {f"{name} for all": looked.uniform(groupings["DDP's buckets"], name) for name in table.names}
+    others |= {f"{name} for all, in two groups": looked.merged(name) for name in table.names}
+    best = min((*found.values(), *others.values()), key=lambda each: each.seconds)
+    spared = looked.sparing(best.ends, best.schemes, best.seconds * WITHIN)
+    best = spared if spared.seconds <= best.seconds * WITHIN else best
+    return StrategySearch(step, best, {**found, **others}, looked.tried)
+
+
+class _Looked:
+    """What was evaluated of a step."""
+
+    def __init__(self, step: TrainingStep, table: SchemeTable) -> None:
+        self.step, self.table, self.tried = step, table, 0
+        self.order = sorted(range(len(step.tensors)), key=lambda at: (-step.tensors[at].numel, -at))
+
+    def best(self, ends: Sequence[int]) -> tuple[float, tuple[str, ...]]:
+        """The least seconds of the timeline, and the schemes, from the best of all starts."""
+        starts = [self._from(ends, name) for name in self.table.names]
+        return min(starts, key=lambda found: found[0])
+
+    def sparing(self, ends: Sequence[int], schemes: Sequence[str], limit: float) -> StrategyResult:
+        """The same with lossless schemes where the step still takes at most ``limit`` seconds, small tensors first."""
+        plans = self.table.plans
+        lossless = [name for name in self.table.names if not plans[name].is_lossy]
+        calls = StepCalls(self.step, ends, self.table, schemes)
+        for at in reversed(self.order) if lossless else ():
+            if plans[calls.schemes[at]].is_lossy:
+                seconds = calls.with_each(at, lossless)
+                self.tried += len(lossless)
+                if seconds.min() <= limit:
+                    calls.change(at, lossless[int(seconds.argmin())])
+        return simulated(self.step, ends, self.table, calls.schemes)
+
+    def result(self, ends: Sequence[int]) -> StrategyResult:
+        return simulated(self.step, ends, self.table, self.best(ends)[1])
+
+    def uniform(self, ends: Sequence[int], name: str) -> StrategyResult:
+        return simulated(self.step, ends, self.table, [name] * len(self.step.tensors))
+
+    def merged(self, name: str) -> StrategyResult:
+        """MergeComp's two groups, with one scheme for all."""
+        found = search_groups(len(self.step.tensors), lambda ends: self.uniform(ends, name).seconds, least_gain=0.0)
+        self.tried += found.asked
+        return self.uniform(found.ends, name)
+
+    def _from(self, ends: Sequence[int], start: str) -> tuple[float, tuple[str, ...]]:
+        names = self.table.names
+        calls = StepCalls(self.step, ends, self.table, [start] * len(self.step.tensors))
+        for _ in range(PASSES):
+            before = calls.seconds
+            for at in self.order:
+                seconds = calls.with_each(at, names)
+                self.tried += len(names)
+                least = int(seconds.argmin())
+                if seconds[least] < calls.seconds * BETTER:
+                    calls.change(at, names[least])
+            if calls.seconds >= before * BETTER:
+                break
+        return calls.seconds, tuple(calls.schemes)
