@@ -21,6 +21,7 @@ import numpy as np
 
 from zenc.strategy.decision_tree import Option
 from zenc.strategy.option_table import OptionTable, compresses
+from zenc.strategy.replay import Replay, replay
 from zenc.strategy.step import TrainingStep
 from zenc.strategy.timeline import RESOURCES, Floats, Ints, Timeline, after_gap, identity, matrices
 
@@ -49,8 +50,8 @@ def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> Chos
     """Algorithm 1: an option of ``table`` for each tensor of ``step``, which starts with none compressed."""
     sizes = [tensor.numel for tensor in step.tensors]
     table.prepare(sizes)
-    chosen, tried = _plain(step, table), len(sizes)
-    timeline = Timeline(_gapped(step, (table.of_size(n).matrices[i] for n, i in zip(sizes, chosen, strict=True))))
+    options, tried = list(alike(step, table, compressed=False)), len(sizes)
+    timeline = Timeline(_gapped(step, _matrices_of(step, table, options)))
     order = sorted(range(len(sizes)), key=lambda at: (-sizes[at], -at))
     for _ in range(passes):
         changed = False
@@ -62,16 +63,36 @@ def select(step: TrainingStep, table: OptionTable, passes: int = PASSES) -> Chos
             best, tried = int(seconds.argmin()), tried + len(seconds)
             if seconds[best] < timeline.seconds * BETTER:
                 timeline.change(at, after_gap(of.matrices[best], gap))
-                chosen[at], changed = best, True
+                options[at], changed = of.options[best], True
         if not changed:
             break
-    options = tuple(table.of_size(n).options[i] for n, i in zip(sizes, chosen, strict=True))
-    return ChosenOptions(options, timeline.seconds, tried)
+    return ChosenOptions(tuple(options), timeline.seconds, tried)
 
 
 def seconds_of(step: TrainingStep, table: OptionTable, options: Sequence[Option]) -> float:
     """From the begin of the backward pass to the last sum, with an option for each tensor."""
     return Timeline(_gapped(step, _matrices_of(step, table, options))).seconds
+
+
+def replayed(step: TrainingStep, table: OptionTable, options: Sequence[Option]) -> Replay:
+    """The same, event by event."""
+    costs = table.costs
+    operations = []
+    for tensor, option in zip(step.tensors, options, strict=True):
+        numel = np.array([tensor.numel], dtype=np.float64)
+        operations.append([(costs.resource(task), float(costs.seconds(task, numel)[0])) for task in option])
+    return replay(step, operations)
+
+
+def alike(step: TrainingStep, table: OptionTable, compressed: bool) -> tuple[Option, ...]:
+    """For each tensor the option that is quickest for it alone, of those that compress, or of those that do not."""
+    found = []
+    for tensor in step.tensors:
+        of = table.of_size(tensor.numel)
+        fitting = slice(of.plain, None) if compressed and of.plain < len(of.options) else slice(of.plain)
+        quickest = of.matrices[fitting].max(axis=(1, 2)).argmin()
+        found.append(of.options[fitting][int(quickest)])
+    return tuple(found)
 
 
 def offload(step: TrainingStep, table: OptionTable, choice: ChosenOptions) -> ChosenOptions:
@@ -94,15 +115,6 @@ def offload(step: TrainingStep, table: OptionTable, choice: ChosenOptions) -> Ch
     if seconds >= choice.seconds * BETTER:
         return replace(choice, tried=choice.tried + tried)
     return ChosenOptions(options, seconds, choice.tried + tried, moved)
-
-
-def _plain(step: TrainingStep, table: OptionTable) -> list[int]:
-    """The quickest option without compression of each tensor by itself."""
-    chosen = []
-    for tensor in step.tensors:
-        of = table.of_size(tensor.numel)
-        chosen.append(int(of.matrices[: of.plain].max(axis=(1, 2)).argmin()))
-    return chosen
 
 
 def _gapped(step: TrainingStep, made: Iterable[Floats]) -> Floats:

@@ -86,8 +86,10 @@ def search(step: TrainingStep, table: SchemeTable, most_groups: int = 2, bucket:
     others = {f"{name} for all": looked.uniform(groupings["DDP's buckets"], name) for name in table.names}
     others |= {f"{name} for all, in two groups": looked.merged(name) for name in table.names}
     best = min((*found.values(), *others.values()), key=lambda each: each.seconds)
-    spared = looked.sparing(best.ends, best.schemes, best.seconds * WITHIN)
-    best = spared if spared.seconds <= best.seconds * WITHIN else best
+    limit = best.seconds * WITHIN
+    spared = looked.sparing(best.ends, best.schemes, limit)
+    near = [each for each in (*found.values(), *others.values(), spared, best) if each.seconds <= limit]
+    best = min(near, key=lambda each: (looked.lossy(each), each.seconds))
     return StrategySearch(step, best, {**found, **others}, looked.tried)
 
 
@@ -115,6 +117,11 @@ class _Looked:
                 if seconds.min() <= limit:
                     calls.change(at, lossless[int(seconds.argmin())])
         return simulated(self.step, ends, self.table, calls.schemes)
+
+    def lossy(self, of: StrategyResult) -> int:
+        """Values of tensors whose schemes lose something."""
+        plans, tensors = self.table.plans, self.step.tensors
+        return sum(t.numel for t, name in zip(tensors, of.schemes, strict=True) if plans[name].is_lossy)
 
     def result(self, ends: Sequence[int]) -> StrategyResult:
         return simulated(self.step, ends, self.table, self.best(ends)[1])
