@@ -34,7 +34,7 @@ REVISION ?= HEAD
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz mutation lint format tables bench bench-choice bench-convergence bench-dense bench-parts bench-lab reproduce generated-diff wheel-check docs clean
+.PHONY: help demo test test-all test-gpu gpu-packages gpu-half-hour fuzz mutation lint format tables bench bench-choice bench-convergence bench-dense bench-parts bench-lab reproduce strategies generated-diff wheel-check docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -98,6 +98,9 @@ bench-lab: $(STAMP)  ## the lab: all-reduces on a slow network that this machine
 
 reproduce: $(STAMP)  ## docs/research/reproduction.md anew: Zen's evaluation, by the cost model; less than a minute
 	$(BIN)/python -m benchmarks.reproduce --write
+
+strategies: $(STAMP)  ## docs/research/strategies.md anew: Espresso, MergeComp and others, from public traces; half a minute
+	$(BIN)/python -m benchmarks.strategies --write
 
 generated-diff: $(STAMP)  ## what the working tree changes of the code that REVISION generates, all targets and schemes
 	$(BIN)/python tests/codegen/generated_diff.py $(REVISION)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.strategy.merging import fused, search_fusion, search_groups
@@ -30,6 +30,7 @@ def modelled(step: TrainingStep, start: float = 4e-4) -> Callable[[tuple[int, ..
 
 
 @given(steps)
+@settings(deadline=None)
 def test_the_search_finds_the_best_cut(step: TrainingStep) -> None:
     count, seconds = len(step.tensors), modelled(step)
     found = search_groups(count, seconds, least_gain=0.0)
@@ -39,6 +40,7 @@ def test_the_search_finds_the_best_cut(step: TrainingStep) -> None:
 
 
 @given(steps, st.integers(1, 5))
+@settings(deadline=None)
 def test_more_groups_are_never_worse_and_each_is_asked_for_once(step: TrainingStep, most: int) -> None:
     asked: list[tuple[int, ...]] = []
     seconds = modelled(step)
@@ -54,6 +56,7 @@ def test_more_groups_are_never_worse_and_each_is_asked_for_once(step: TrainingSt
 
 
 @given(steps, st.integers(1 << 10, 1 << 24))
+@settings(deadline=None)
 def test_buffers_are_filled_in_order_and_hold_no_more_than_they_may(step: TrainingStep, bytes: int) -> None:
     groups = step.merged(fused(step, bytes)).tensors
     assert sum(group.numel for group in groups) == step.numel
@@ -62,6 +65,7 @@ def test_buffers_are_filled_in_order_and_hold_no_more_than_they_may(step: Traini
 
 
 @given(steps)
+@settings(deadline=None)
 def test_a_fusion_is_at_least_as_good_as_one_buffer_for_all(step: TrainingStep) -> None:
     seconds = modelled(step)
     found = search_fusion(step, seconds)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zenc.strategy.replay import Operations, replay
@@ -46,11 +46,13 @@ def walked(drawn: Drawn) -> float:
 
 
 @given(tensors)
+@settings(deadline=None)
 def test_a_timeline_takes_what_a_walk_through_it_takes(drawn: Drawn) -> None:
     assert timeline(drawn).seconds == pytest.approx(walked(drawn), abs=1e-12)
 
 
 @given(tensors, st.data())
+@settings(deadline=None)
 def test_a_change_of_one_tensor_is_foreseen_and_made(drawn: Drawn, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(drawn) - 1))
     others = data.draw(st.lists(operations, min_size=1, max_size=4))
@@ -63,6 +65,7 @@ def test_a_change_of_one_tensor_is_foreseen_and_made(drawn: Drawn, data: st.Data
 
 
 @given(tensors)
+@settings(deadline=None)
 def test_the_product_of_all_matrices_is_the_whole_step(drawn: Drawn) -> None:
     whole = after_gap(matrices(*table([drawn[0][1]])), drawn[0][0])[0]
     for gap, each in drawn[1:]:
@@ -71,6 +74,7 @@ def test_the_product_of_all_matrices_is_the_whole_step(drawn: Drawn) -> None:
 
 
 @given(st.lists(st.tuples(durations, st.lists(durations, min_size=4, max_size=4)), min_size=1, max_size=12))
+@settings(deadline=None)
 def test_a_replay_of_tensors_that_go_the_same_way_takes_as_long(drawn: list[tuple[float, list[float]]]) -> None:
     way = (Resource.STREAM, Resource.INSIDE_PUSH, Resource.ACROSS, Resource.HOST)
     lists: Drawn = [(gap, tuple(zip(way, took, strict=True))) for gap, took in drawn]

@@ -27,7 +27,7 @@ from zenc.strategy.timeline import RESOURCES, Floats, Ints, Timeline, after_gap,
 
 PASSES = 3
 """At most, over all tensors."""
-COMBINATIONS = 4096
+COMBINATIONS = 1024
 """Of offloads, at most, that are all tried."""
 BETTER = 1 - 1e-9
 """A step that takes no smaller share of the time is no better."""
@@ -96,9 +96,10 @@ def alike(step: TrainingStep, table: OptionTable, compressed: bool) -> tuple[Opt
 
 
 def offload(step: TrainingStep, table: OptionTable, choice: ChosenOptions) -> ChosenOptions:
-    """Algorithm 2: ``choice``, with some of its compression on the host."""
+    """Algorithm 2: ``choice``, with some compression on the host, where free compression would gain anything."""
     groups = _alike(step, choice.options)
-    if not groups:
+    free = [tuple(task for task in option if not task.device) for option in choice.options]
+    if not groups or seconds_of(step, table, free) >= choice.seconds * BETTER:
         return choice
     on_host = tuple(map(_on_host, choice.options))
     either = [_gapped(step, _matrices_of(step, table, options)) for options in (choice.options, on_host)]

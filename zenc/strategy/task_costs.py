@@ -97,36 +97,36 @@ class TaskCosts:
         """By the link that carries most: a rank's inside of a machine, a machine's else."""
         of = self.machines
         if task.level is Among.FLAT:
-            ranks, rate, at_once = of.machines * of.ranks, of.across, of.ranks
+            ranks, rate, load = of.machines * of.ranks, of.across, 1.0
+            outside = ranks - of.ranks
         elif task.level is Among.ACROSS:
             ranks, rate = of.machines, of.across
-            at_once = of.ranks if task.held.inside is Cut.SHARE else 1
+            load, outside = float(of.ranks if task.held.inside is Cut.SHARE else 1), ranks - 1
         else:
-            ranks, rate, at_once = of.ranks, of.inside, 1
-        steps, times = _steps_and_times(task, ranks, at_once)
-        return np.asarray(of.start + steps * of.latency + times * bytes / rate)
+            ranks, rate, load, outside = of.ranks, of.inside, 1.0, of.ranks - 1
+        steps, times = _steps_and_times(task, ranks, outside, of.ranks if task.level is Among.FLAT else 1)
+        return np.asarray(of.start + steps * of.latency + load * times * bytes / rate)
 
 
-def _steps_and_times(task: Task, ranks: int, at_once: int) -> tuple[float, float]:
-    """Steps of the collective, and how often the link of ``at_once`` ranks carries the bytes that each of them holds.
+def _steps_and_times(task: Task, ranks: int, outside: int, beside: int) -> tuple[float, float]:
+    """Steps of the collective among ``ranks``, and how often a link carries the bytes that a rank holds.
 
-    A ring of all ranks crosses each machine's link once, so plain collectives of all ranks load it like one rank.
+    ``outside``: the ranks behind the link; ``beside``: those that share it. A ring crosses each machine's link once, so
+    plain collectives of all ranks load it like one rank; all that others have compressed comes over it once.
     """
     others, tree = ranks - 1, log2(max(ranks, 1))
-    one = 1 if task.level is Among.FLAT else at_once
-    outside = ranks - at_once if task.level is Among.FLAT else others
     if task.held.compressed:
         return {
-            Action.ALL_GATHER: (others, one * outside),
-            Action.SCATTER: (others, at_once * outside / ranks),
-            Action.COLLECT: (others, one * outside),
+            Action.ALL_GATHER: (others, outside),
+            Action.SCATTER: (others, beside * outside / ranks),
+            Action.COLLECT: (others, outside),
             Action.ROOT: (others, outside),
             Action.BROADCAST: (tree, 1.0),
         }[task.action]
     return {
-        Action.ALL_REDUCE: (2 * others, one * 2 * others / ranks),
-        Action.SCATTER: (others, one * others / ranks),
-        Action.COLLECT: (others, one * others),
+        Action.ALL_REDUCE: (2 * others, 2 * others / ranks),
+        Action.SCATTER: (others, others / ranks),
+        Action.COLLECT: (others, others),
         Action.ROOT: (tree, 1.0),
         Action.BROADCAST: (tree, 1.0),
     }[task.action]

@@ -1,0 +1,1 @@
+"""Published results of strategies, computed again: Espresso, MergeComp, TopKA2A, OSCAR and BytePS's compressors."""

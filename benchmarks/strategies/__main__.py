@@ -1,0 +1,53 @@
+"""Strategies of published systems, computed again: the numbers of docs/research/strategies.md.
+
+    python -m benchmarks.strategies            prints what the page says
+    python -m benchmarks.strategies --write    writes the marked part of the page, and its JSON, anew
+    python -m benchmarks.strategies --page     the same without computing: from the JSON that there is
+
+No GPU and no network are used. Only the choices themselves are timed; all else is computed, in about a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from benchmarks.strategies import espresso, groups, others
+from benchmarks.strategies.page import Results, part, with_results
+from benchmarks.strategies.traces import published
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, JSON = ROOT / "docs" / "research" / "strategies.md", ROOT / "docs" / "benchmarks" / "strategies.json"
+
+
+def results() -> Results:
+    """All of them."""
+    return {
+        "published": published(),
+        "espresso": espresso.rows(),
+        "times": espresso.times(),
+        "crippled": espresso.crippled(),
+        "never worse": espresso.never_worse(),
+        "groups": groups.rows(),
+        "topka2a": others.topka2a(),
+        "byteps": others.byteps(),
+        "oscar": others.oscar(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write the page and its JSON")
+    parser.add_argument("--page", action="store_true", help="write the page from the JSON")
+    options = parser.parse_args()
+    found = json.loads(JSON.read_text(encoding="utf-8")) if options.page else results()
+    if options.write or options.page:
+        JSON.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
+    else:
+        print(part(found))
+
+
+if __name__ == "__main__":
+    main()
