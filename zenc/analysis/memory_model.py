@@ -5,7 +5,11 @@
 Counted are the gradient (values, and indices of 8 bytes), the segments that the rank holds (values, and a bitmap of
 the slots) up to the step that uses them last, the messages that it sends and receives in a step, and in the end the
 result. Not counted are the model, its activations, what torch keeps for itself, and work space of kernels that is freed
-in between. Where a push is dense, segments hold all of their slots. By holders the values of the gradient
+in between. Where a push is dense, segments hold all of their slots.
+
+Schemes that select or encode take a dense gradient, which becomes the result; beside it a linear selection makes a
+shorter one. What is kept by name lies there twice, as it was and as it will be, in float32. A segment that travels
+encoded has its bytes beside the values that they mean, for as long as it is held. By holders the values of the gradient
 are there twice, as one segment and in parts; and a rank keeps to the end, as bitmaps of all units: the index set of
 every rank, its own among them, and their union; the owner of each unit that somebody holds, in 2 bytes; and of each
 part that it sums, which slots each rank holds.
@@ -27,11 +31,13 @@ from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.plan.unroll import Rounds
 from zenc.plurals import count
 from zenc.rank_ir.lower import last_uses
+from zenc.scheme.compression import Linear
 from zenc.scheme.model import Format
 from zenc.topology.model import Topology
+from zenc.verify.losses import forwards_sealed
 from zenc.verify.provenance import Deliveries
 
-BUFFERS = ("gradient", "segments", "index_sets", "messages", "result")
+BUFFERS = ("gradient", "residuals", "segments", "encoded", "index_sets", "messages", "result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +181,12 @@ class IndexSets:
 
 
 INDEX_BYTES = 8
+KEPT_BYTES = 4
+
+
+def kept_vectors(plan: Plan) -> int:
+    """The float32 vectors [elements] of what is kept, before and after a call; or of what it leaves, kept nowhere."""
+    return 2 * len(plan.kept) or plan.reworks
 
 
 class MemoryModel:
@@ -193,7 +205,9 @@ class MemoryModel:
         if self.sets:  # the gradient is packed as one segment, whose bitmap is the index set
             self.own = self._units(1, expected.units) * self._unit_bytes
         self.held = np.full(size, self.own)
-        self.gradient = self._coo(1)
+        self.gradient = self._dense() if plan.is_lossy else self._coo(1)
+        self.residuals = KEPT_BYTES * self.expected.gradient.units * self.expected.gradient.width * kept_vectors(plan)
+        self.encoded = np.zeros((size, parts), dtype=np.int64)
         self.most = np.zeros((len(BUFFERS), size), dtype=np.int64)
         self.when, self.moments = np.zeros(size, dtype=np.int64), list[tuple[str, int]]()
         self._note(self.held, np.zeros_like(self.held), 0, "before the first step", 0)
@@ -204,29 +218,39 @@ class MemoryModel:
         messages = np.bincount(moved.src, weights, self.size) + np.bincount(moved.dst, weights, self.size)
         if phase is not self.phase:
             self._end_phase()
+            if self.phase is None or not forwards_sealed(self.phase, phase):
+                self.encoded[:] = 0
             self.phase = phase
         if self.sets:
             self._take_sets(self.sets, phase.kind, moved)
         before = self.held
         if phase.kind is not PhaseKind.ANNOUNCE:
             self._take(phase, moved, self.uses.freed[phase.name, number])
-        self._note(np.maximum(before, self.held), messages.astype(np.int64), 0, phase.name, number)
+        copies = self.encoded.sum(axis=1)
+        if phase.code is not None:
+            self._take_encoded(phase, moved, self.uses.freed[phase.name, number])
+        self._note(np.maximum(before, self.held), messages.astype(np.int64), 0, phase.name, number, copies)
 
     def capacity(self, topology: Topology) -> MemoryPeak:
         """The most that every rank needed."""
         self._end_phase()
         if self.sets:
             self._agree(self.sets)
-        self._note(self.held, np.zeros(self.size, dtype=np.int64), self._coo(self.size), "after the last step", 0)
+        result, nothing = 0 if self.plan.is_lossy else self._coo(self.size), np.zeros(self.size, dtype=np.int64)
+        self._note(self.held, nothing, result, "after the last step", 0, self.encoded.sum(axis=1))
         needs = zip(range(self.size), self.most.T.tolist(), self.when.tolist(), strict=True)
         return MemoryPeak(
             topology, tuple(RankMemory(rank, tuple(most), *self.moments[when]) for rank, most, when in needs)
         )
 
-    def _note(self, held: Ints, messages: Ints, result: int, phase: str, number: int) -> None:
+    def _note(
+        self, held: Ints, messages: Ints, result: int, phase: str, number: int, encoded: Ints | None = None
+    ) -> None:
         """The buffers of all ranks now, [buffers, size]; what a rank has more of than ever before is kept."""
         sets = self.sets.held if self.sets else np.zeros_like(held)
-        now = np.stack((np.full_like(held, self.gradient), held, sets, messages, np.full_like(held, result)))
+        copies = np.zeros_like(held) if encoded is None else encoded
+        before, after = (np.full_like(held, self.gradient), np.full_like(held, self.residuals)), (sets, messages)
+        now = np.stack((*before, held, copies, *after, np.full_like(held, result)))
         more = now.sum(axis=0) > self.most.sum(axis=0)
         self.when[more] = len(self.moments)
         self.moments.append((phase, number))
@@ -264,6 +288,20 @@ class MemoryModel:
         self.held = self.held.copy()  # what was there before is still to be noted
         np.add.at(self.held, changed // self.count.shape[1], bytes[changed] - before)
 
+    def _take_encoded(self, phase: Phase, moved: Deliveries, freed: Ints) -> None:
+        """The bytes of what is sent or arrives stay beside their values, until these are merged or ``freed``."""
+        owned = np.zeros(len(moved.part), dtype=np.bool_)
+        each = moved.contributors // moved.pieces
+        sizes = self.expected.rows(phase, moved.part, moved.pieces, each, owned).astype(np.int64)
+        self.encoded[moved.src, moved.part] = sizes // moved.pieces
+        if phase.kind is PhaseKind.PULL:
+            self.encoded[moved.dst, moved.part] = sizes
+        elif phase.keeps_apart:
+            np.add.at(self.encoded, (moved.dst, moved.part), sizes)
+        else:
+            self.encoded[moved.dst, moved.part] = 0
+        self.encoded.reshape(-1)[freed] = 0
+
     def _end_phase(self) -> None:
         """What was kept apart is merged, where it is needed."""
         if self.phase and self.phase.kind is PhaseKind.PUSH and self.phase.keeps_apart:
@@ -271,6 +309,7 @@ class MemoryModel:
             merged = np.where(needed, self.table[self.count], 0)
             self.held = self.held + (merged - self.bytes).sum(axis=1)
             self.bytes = merged
+            self.encoded[:] = 0
 
     def _units(self, contributors: int, of: int) -> int:
         return round(of * float(self.expected.profile.union(contributors)))
@@ -279,8 +318,19 @@ class MemoryModel:
         """A part in memory: the values of slots that are there; and a bitmap of these, where no index sets say it."""
         slots = math.ceil(self.expected.slots)
         there = slots if self.filled else self._units(contributors, slots)
+        if contributors == self.size and not self.plan.announces:
+            there = math.ceil(self.expected.result_units / self.plan.parts(self.size))
         bitmap = 0 if self.plan.announces else bitmap_bytes(slots)
         return bitmap + there * self._unit_bytes
+
+    def _dense(self) -> int:
+        """A dense gradient; and the shorter tensor of a linear selection, with what its values lose on their way."""
+        of, plan = self.expected.gradient, self.plan
+        bytes = of.units * of.unit_bytes
+        if not any(isinstance(one, Linear) for one in plan.of(PhaseKind.PUSH)[0].select):
+            return bytes
+        loses = plan.feedback is not None and any(phase.code for phase in plan.phases)
+        return bytes + self.expected.units * (self._unit_bytes + KEPT_BYTES * loses)
 
     def _coo(self, contributors: int) -> int:
         """A sparse tensor: indices and values."""

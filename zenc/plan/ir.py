@@ -43,8 +43,8 @@ from enum import Enum
 
 from zenc.errors import Span
 from zenc.language.schedule import Block
-from zenc.scheme.compression import Code, Feedback, Selection, Warmup
-from zenc.scheme.model import Aggregation, Format, Holders, Mapping, Partition, Unit
+from zenc.scheme.compression import Code, Feedback, Fixed, Momentum, Probable, Selection, Warmup
+from zenc.scheme.model import Aggregation, Encoded, Format, Holders, Mapping, Partition, Unit
 
 PLAN_VERSION = 3
 
@@ -134,6 +134,23 @@ class Plan:
     def is_lossy(self) -> bool:
         """Whether the sum may differ from that of the gradients: something is selected, or encoded."""
         return any(phase.code is not None or phase.select for phase in self.phases)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The vectors that are kept by name from call to call."""
+        select = self.of(PhaseKind.PUSH)[0].select
+        has = {
+            "residual": self.feedback is not None,
+            "velocity": isinstance(self.feedback, Momentum),
+            "history": any(isinstance(one, Probable) for one in select),
+        }
+        return tuple(name for name, is_kept in has.items() if is_kept)
+
+    @property
+    def reworks(self) -> bool:
+        """Whether something is done with a gradient before it is packed; it must be dense then."""
+        first = self.of(PhaseKind.PUSH)[0]
+        return bool(first.select or self.kept) or isinstance(first.code, Fixed) or isinstance(self.mapping, Encoded)
 
     def of(self, *kinds: PhaseKind) -> tuple[Phase, ...]:
         """The phases of ``kinds``, in their order."""

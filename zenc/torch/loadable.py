@@ -13,7 +13,7 @@ import torch
 from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError, ZencError
 from zenc.runtime.communicator import in_a_line
 from zenc.runtime.compression.lossy_collective import LossyCollective
-from zenc.runtime.compression.saved_state import kept_by, read_state
+from zenc.runtime.compression.saved_state import read_state
 from zenc.torch.hook import ZencState
 
 STATE_VERSION = 1
@@ -83,7 +83,7 @@ def completed(kept: dict[str, Any], of: ZencState, parameters: Collection[str]) 
     for name in parameters:
         if name not in tensors:
             shape = of.shapes[name]
-            zeros = {vector: torch.zeros(math.prod(shape)) for vector in kept_by(of.collective.artifact.plan)}
+            zeros = {vector: torch.zeros(math.prod(shape)) for vector in of.collective.artifact.plan.kept}
             tensors[name] = {"shape": list(shape), "step": 0, "threshold": None, **zeros}
     return {**kept, "tensors": tensors}
 

@@ -32,7 +32,7 @@ from zenc.runtime.compression.saved_state import first_push
 from zenc.runtime.compression.supports import Draw, marks_of, warmed
 from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats, LossReport
-from zenc.scheme.compression import Fixed, Momentum, Probable, Selection
+from zenc.scheme.compression import Fixed, Momentum, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends
 
@@ -67,12 +67,12 @@ class LossyScheme:
     @property
     def remembers(self) -> bool:
         """Whether the history of what was summed is kept."""
-        return any(isinstance(one, Probable) for one in self.selections)
+        return "history" in self.plan.kept
 
     @property
     def contributes(self) -> bool:
         """Whether what is contributed may be another tensor than the gradient."""
-        return bool(self.selections) or self.keeps or self.fixed is not None or self.cuts_by_size
+        return self.plan.reworks
 
     @property
     def cuts_by_size(self) -> bool:

@@ -22,7 +22,6 @@ from zenc.errors import CostError, Diagnostic, SynchronisationError, TensorError
 from zenc.plan.ir import Phase, PhaseKind, Plan
 from zenc.runtime.communicator import Communicator
 from zenc.runtime.compression.residual_store import VECTORS, Entry, KeptVectors, ResidualStore, Shape, Threshold
-from zenc.scheme.compression import Momentum, Probable
 from zenc.wire.cuts import Ends
 
 VERSION = 1
@@ -52,18 +51,8 @@ def first_push(plan: Plan) -> Phase:
     return plan.of(PhaseKind.PUSH)[0]
 
 
-def kept_by(plan: Plan) -> tuple[str, ...]:
-    """The vectors that calls of ``plan`` keep, by their names."""
-    has = {
-        "residual": plan.feedback is not None,
-        "velocity": isinstance(plan.feedback, Momentum),
-        "history": any(isinstance(one, Probable) for one in first_push(plan).select),
-    }
-    return tuple(vector for vector in VECTORS if has[vector])
-
-
 def _kind(plan: Plan) -> str:
-    return " ".join(kept_by(plan)) or "none"
+    return " ".join(plan.kept) or "none"
 
 
 def write_state(store: ResidualStore, plan: Plan, communicator: Communicator, together: bool) -> dict[str, Any]:
@@ -86,7 +75,7 @@ def _ensure_alike(store: ResidualStore, communicator: Communicator) -> None:
 
 def _written(entry: Entry, plan: Plan, communicator: Communicator | None) -> dict[str, Any]:
     vectors: dict[str, torch.Tensor | None] = dict.fromkeys(VECTORS)
-    for name in kept_by(plan):
+    for name in plan.kept:
         kept = getattr(entry.vectors, name)
         values = torch.zeros(math.prod(entry.shape)) if kept is None else kept.detach().to("cpu", copy=True)
         if communicator is not None and name in SUMMED:
@@ -132,7 +121,7 @@ def _read(name: str, entry: Any, plan: Plan, share: int) -> SavedTensor:
     if not isinstance(ends, list) or not all(map(_is_count, ends)) or ends != sorted(ends):
         raise _bad(f"the parts of '{name}' end at {ends!r:.60}")
     vectors = KeptVectors()
-    for vector in kept_by(plan):
+    for vector in plan.kept:
         values = entry.get(vector)
         if not isinstance(values, torch.Tensor) or values.dtype != torch.float32 or values.dim() != 1:
             raise _bad(f"the {vector} of '{name}' is missing, or no float32 vector")

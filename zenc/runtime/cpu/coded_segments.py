@@ -67,11 +67,16 @@ class CodedOps:
             len(spec.ranks),
         )
         frame = MessageBuffer(buffer, HEADER_GAP + index + padded(size), chosen, format)
-        keep, wire = (segment.keep, buffer, decoded), (at, size)
+        wire = at, size
+        bitmap, keep = segment.bitmap, (segment.keep, buffer, decoded)
+        if decoded is not None:  # the values are others now, and only the marks are needed of what there was
+            marks = torch.empty(ops.part_words, dtype=torch.int64)
+            ctypes.memmove(marks.data_ptr(), bitmap, ops.bitmap_bytes)
+            bitmap, keep = marks.data_ptr(), (marks, buffer, decoded)
         if residual is not None and loss is not None and loss.data_ptr() != self._place(residual, segment):
             self._keep(residual, segment, loss)
         values = meaning or segment.values
-        return HeldSegment(segment.part, spec.origin, segment.count, segment.bitmap, values, keep, frame, wire)
+        return HeldSegment(segment.part, spec.origin, segment.count, bitmap, values, keep, frame, wire)
 
     def _loss_of(self, residual: torch.Tensor, segment: HeldSegment) -> torch.Tensor:
         """Room [count, width] float32 to which a loss is added: zeros, or the segment's place in ``residual``."""
