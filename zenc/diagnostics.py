@@ -73,6 +73,12 @@ _MEANINGS = {
         "unknown-sizes": "parts are to be cut by encoded sizes that not all ranks would know",
         "no-gain": "what is selected takes as many bytes as all of it (warning)",
     },
+    "strategy": {
+        "no-strategy": "the file has no strategy, or none of that name",
+        "duplicate-rule": "two rules of a strategy are about the same tensors",
+        "shadowed-rule": "a rule never matches: one before it matches all that it is about (warning)",
+        "differing-candidates": "two candidates of a rule leave out or keep different things (warning)",
+    },
     "topology": {
         "no-topology": "the file has no topology",
         "several-topologies": "the file has several topologies, and none was chosen",

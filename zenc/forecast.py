@@ -16,6 +16,7 @@ from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
 from zenc.pipeline import Request, planners_of
+from zenc.scheme.units import amount_of_text
 from zenc.select import search
 from zenc.select.search import TunedScheme
 from zenc.simulator.calibration import Calibration, Device, assumed, of_gpus, read_calibration
@@ -26,7 +27,6 @@ from zenc.simulator.training.advice import Advice
 from zenc.simulator.training.model_profile import ModelProfile, find_model_profile, load_of, load_of_model
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
-from zenc.topology.units import amount_of_text
 
 File: TypeAlias = str | os.PathLike[str]
 Gradients: TypeAlias = File | Profile | Iterable[Profile] | Mapping[str, Profile] | ModelProfile

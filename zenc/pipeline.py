@@ -242,14 +242,20 @@ def lower(schemes: Schemes, request: Request) -> Schemes:
 
 def verify(lowered: Schemes, request: Request, gradient: GradientSpec = DEFAULT_GRADIENT) -> Report:
     """Plan -> Proof; on a topology also its Placement. Raises VerificationError, TopologyError."""
-    plans, choice = lowered.plans, lowered.choice
-    reports = {name: _proved(scheme, plans[name], request, gradient) for name, scheme in lowered.schemes.items()}
+    plans = lowered.plans
+    reports = {name: prove(scheme, plans[name], request, gradient) for name, scheme in lowered.schemes.items()}
+    return joined(lowered, reports)
+
+
+def joined(schemes: Schemes, reports: Mapping[str, Report]) -> Report:
+    """The report on ``schemes`` of those on each of them."""
     warnings = dict.fromkeys(warning for report in reports.values() for warning in report.warnings)
-    first, candidates = next(iter(reports.values())), reports if choice else {}
-    return replace(first, warnings=(*lowered.warnings, *warnings), choice=choice, candidates=candidates)
+    first, candidates = next(iter(reports.values())), reports if schemes.choice else {}
+    return replace(first, warnings=(*schemes.warnings, *warnings), choice=schemes.choice, candidates=candidates)
 
 
-def _proved(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
+def prove(scheme: Scheme, plan: Plan, request: Request, gradient: GradientSpec) -> Report:
+    """``verify`` of one scheme, which ``plan`` is of."""
     gains = gain_warnings(plan, scheme.span)
     if request.topology is None:
         proofs = verify_all(plan)

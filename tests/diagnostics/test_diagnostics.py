@@ -17,15 +17,16 @@ from zenc.diagnostics import DIAGNOSTICS
 from zenc.errors import Diagnostic, ZencError
 from zenc.language.files import load_file
 from zenc.scheme.resolve import resolve_any
+from zenc.scheme.strategies import resolve_strategy
 from zenc.topology.load import load_with_warnings
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "zenc"
-STAGES = ("syntax", "load", "scheme", "topology", "verification", "placement")
+STAGES = ("syntax", "load", "scheme", "strategy", "topology", "verification", "placement")
 IN_OTHER_FILES = dict.fromkeys(("malformed-topology", "unsafe-xml", "unread-links", "links-not-in-file"), "xml")
 NOT_IN_A_TEXT = {
     "unreadable-file", "unknown-scheme", "unknown-parameter", "unknown-topology", "bad-size", "wrong-topology-size",
-    "memory-exceeded", "choice-of-schemes", *IN_OTHER_FILES
+    "memory-exceeded", "choice-of-schemes", "no-strategy", *IN_OTHER_FILES
 }  # fmt: skip
 IDS = [id for id, (stage, _) in DIAGNOSTICS.items() if stage in STAGES and id not in NOT_IN_A_TEXT]
 
@@ -38,6 +39,8 @@ def diagnose(path: Path, id: str) -> tuple[Diagnostic, ...]:
             return check(path, topology=load_with_warnings(path)[0]).warnings
         if DIAGNOSTICS[id][0] == "topology":
             return load_with_warnings(path)[1]
+        if DIAGNOSTICS[id][0] == "strategy":
+            return resolve_strategy(load_file(path))[1]
         return resolve_any(load_file(path))[1]
     except ZencError as error:
         return error.diagnostics

@@ -20,7 +20,7 @@ GAPS = st.lists(st.sampled_from([" ", " ", " ", "\t", "    ", *BREAKS]), min_siz
 
 def meaning(text: str) -> tuple[object, ...]:
     file = parse(Source("text", text))
-    return file.imports, file.schedules, file.schemes, file.topologies, file.compressors
+    return file.imports, file.schedules, file.schemes, file.topologies, file.compressors, file.strategies
 
 
 def words(text: str) -> list[str]:

@@ -132,9 +132,26 @@ def _compressors() -> st.SearchStrategy[str]:
     )
 
 
+def _strategies() -> st.SearchStrategy[str]:
+    groups = ["fused", "fused(4 MB)", "fused(size = k MiB)", "cuts(12, 40)", "search(2)", "buckets", "tensors"]
+    option = st.sampled_from(groups).map(lambda value: f"groups: {value}")
+    tensors = st.sampled_from(['tensors "wte.*"', "tensors above 1 MB", "tensors above -2.5 GB/s", "others"])
+    word = st.sampled_from(["one_bit", "topk_a2a(0.01)", "tensors", "across(8, k = 2)"])
+    devices = st.sampled_from(["", " on gpu", " on tensors"])
+    rule = st.builds(lambda which, sums, where: f"{which}: {sums}{where}", tensors, word | _choices(), devices)
+    inside = st.lists(option | rule, max_size=4).map("\n".join)
+    return st.builds(
+        lambda name, given, doc, inside: f"strategy {name}{given} {{ {doc}{inside} }}",
+        _NAMES,
+        _parameters(),
+        _docs(),
+        inside,
+    )
+
+
 @cache
 def programs() -> st.SearchStrategy[str]:
     """One to four declarations."""
     imports = st.sampled_from(["balanced.zen", "patterns.zen", "no such.zen"]).map(lambda path: f'import "{path}"')
-    declaration = _schemes() | _schemes() | _schedules() | _compressors() | topologies() | imports
+    declaration = _schemes() | _schemes() | _schedules() | _compressors() | _strategies() | topologies() | imports
     return st.lists(declaration, min_size=1, max_size=4).map("\n".join)

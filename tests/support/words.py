@@ -2,6 +2,7 @@
 
 WORDS = [
     "scheme", "schedule", "import", "push", "pull", "step", "for", "in", "if", "else", "let", "send", "require", "all",
+    "strategy", "tensors", "above", "others", "on", "choose", "from",
     "part", "parts", "of", "to", "where", "and", "or", "not", "mod", "by", "then", "tier", "tier node(2): dense_ring",
     "topology", "levels", "link", "unlink", "switch", "memory", "like", "communication", "balance", "ring", "a", "rank",
     "size", "log2", "{", "}", "(", ")", ",", ":", "=", "==", "<", "<<", "..", "->", "+", "-", "*", "/", "^", "&", "|",

@@ -15,11 +15,11 @@ from tests.support.survival import assert_imported
 from tests.support.words import WORDS
 from zenc.errors import TopologyError, ZencError
 from zenc.language.files import load_text
+from zenc.scheme.units import Kind, unit_problem
 from zenc.topology.levels import summarize
 from zenc.topology.load import load_topology, resolve_topology
 from zenc.topology.model import Topology
 from zenc.topology.shapes import nodes
-from zenc.topology.units import Kind, unit_problem
 
 TWO_BOXES = """topology two_boxes(boxes = 2, gpus = 4) {
     "Two machines, NVSwitch inside, one slow cable between."

@@ -89,7 +89,7 @@ def bandwidths(text: str | None, cluster: Topology | None) -> list[float]:
 
 def amount(kind: Literal["bandwidth", "latency", "memory"], option: str, text: str) -> float:
     """The number that ``option`` says with its unit, in bytes a second, seconds or bytes."""
-    from zenc.topology.units import amount_of_text
+    from zenc.scheme.units import amount_of_text
 
     found = amount_of_text(kind, text)
     if isinstance(found, str):

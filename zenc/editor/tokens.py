@@ -22,7 +22,7 @@ from typing import NamedTuple
 from zenc.language.lexer import tables
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS
 from zenc.resources import directory
-from zenc.topology.units import UNITS
+from zenc.scheme.units import UNITS
 
 PUNCTUATION = ("LBRACE", "RBRACE", "LPAR", "RPAR", "LSQB", "RSQB", "COMMA", "COLON")
 NAMED = ("STRING", "FLOAT", "INTEGER", "NAME", "WORD")

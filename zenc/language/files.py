@@ -158,6 +158,7 @@ def _shipped(files: tuple[File, ...]) -> tuple[SourceFiles, ...]:
     schemes = [scheme for file in files for scheme in file.schemes]
     named = [tier.scheme for scheme in schemes for tier in scheme.tiers]
     named += [word for scheme in schemes for choice in scheme.choices for word in choice.candidates]
+    named += [word for file in files for strategy in file.strategies for word in strategy.words]
     wanted = dict.fromkeys(word.name.text for word in named)
     missing = [name for name in wanted if name not in {scheme.name.text for scheme in schemes}]
     known = set(shipped_names()) if missing else set()

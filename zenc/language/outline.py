@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple
 
 from zenc.language.recovery import DECLARED, STATEMENTS
 
-Kind = Literal["file", "scheme", "schedule", "block", "topology"]
-"""Kind of a body, by what is in it: declarations, entries, phases, statements, or what is declared of a topology."""
+Kind = Literal["file", "scheme", "strategy", "schedule", "block", "topology"]
+"""Kind of a body, by what is in it: declarations, entries, rules, phases, statements, or declarations of a topology."""
 
 _BEGIN: dict[Kind, tuple[str, ...]] = {"block": STATEMENTS, "topology": DECLARED}
 """The words that items start with, where no other mark ends the item before."""
@@ -125,10 +125,12 @@ class _OutlineReader:
 
     def _ended(self, kind: Kind, head: list[OutlineToken]) -> bool:
         following = self._peek()
-        if following in ("", "{", "}") or (head[-1].kind == "string" and head[0].text != "like"):
+        if following in ("", "{", "}") or (head[-1].kind == "string" and head[0].text not in ("like", "tensors")):
             return True
         if kind == "scheme":
             return self._entry_ended(head)
+        if kind == "strategy":
+            return self._rule_ended(head)
         return following in _BEGIN.get(kind, ()) and head[-1].text != "else"
 
     def _entry_ended(self, head: list[OutlineToken]) -> bool:
@@ -141,6 +143,14 @@ class _OutlineReader:
         starts_tier = self._peek() == "tier" and is_whole and self._peek(2) in (":", "(")
         starts_choice = self._peek() == "choose" and is_whole and self._peek(1) in ("from", "(")
         return self._peek(1) == ":" or starts_tier or starts_choice
+
+    def _rule_ended(self, head: list[OutlineToken]) -> bool:
+        """Whether the next rule stands here, or the next option."""
+        if all(token.text != ":" for token in head) or head[-1].text in (":", "on"):
+            return False
+        return self._peek(1) == ":" or (
+            self._peek() == "tensors" and (self._peek(1) == "above" or self._peek(1)[:1] == '"')
+        )
 
     def _peek(self, place: int = 0) -> str:
         """The ``place``-th token from here on that is no comment; empty beyond the end."""
@@ -169,9 +179,12 @@ class _OutlineReader:
         return self._tokens[start : self._at]
 
 
+_HELD: dict[str, Kind] = {"topology": "topology", "schedule": "schedule", "strategy": "strategy"}
+
+
 def _held_by(kind: Kind, first: OutlineToken) -> Kind:
     if kind == "file":
-        return "topology" if first.text == "topology" else "schedule" if first.text == "schedule" else "scheme"
+        return _HELD.get(first.text, "scheme")
     if kind == "topology":
         return kind
     return "schedule" if kind == "scheme" else "block"

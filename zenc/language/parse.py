@@ -44,11 +44,11 @@ def parse(source: Source) -> File:
         SchemeSyntaxError: with all errors that can be told apart.
     """
     file = cast(File, _read(source, "start_file"))
-    if not (file.imports or file.schedules or file.schemes or file.topologies or file.compressors):
+    if file == File(source):
         message = f"{source.name} {'holds nothing but comments' if source.text.strip() else 'is empty'}"
         start = Span(source, 0, 0)
         raise SchemeSyntaxError(
-            Diagnostic("empty-file", message, start, help="write a scheme, a schedule or a topology")
+            Diagnostic("empty-file", message, start, help="write a scheme, a strategy, a schedule or a topology")
         )
     return file
 
@@ -188,6 +188,8 @@ class _TreeReader:
         after_brace = self._tables.actions[self._stack[self._heights[-1] - 1]]
         if "LINK" in after_brace:
             return "topology"
+        if "TENSORS" in after_brace:
+            return "strategy"
         return "block" if "SEND" in after_brace else "schedule" if "PUSH" in after_brace else "scheme"
 
 

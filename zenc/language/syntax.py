@@ -1,8 +1,12 @@
 """The syntax tree: names and values as they were written, before they have a meaning.
 
-    File         = Import* Schedule* SchemeSyntax* TopologySyntax* CompressSyntax*   # in any order in the text
+    File         = Import* Schedule* SchemeSyntax* TopologySyntax* CompressSyntax* StrategySyntax*   # in any order
     SchemeSyntax = name Parameter* doc? EntrySyntax* TierSyntax* ChoiceSyntax*
     CompressSyntax = name Parameter* doc? EntrySyntax*         # a compressor: compress dgc(m = 0.9) { ... }
+    StrategySyntax = name Parameter* doc? OptionSyntax* RuleSyntax*
+    OptionSyntax = key ":" name Setting*                       # groups: fused(4 MB)
+    RuleSyntax   = TensorsSyntax (Word | ChoiceSyntax) device? # tensors "wte.*": one_bit on gpu
+    TensorsSyntax = NamedLikeSyntax | LargerThanSyntax | AllOthersSyntax
     Schedule     = name Parameter* doc? push: Block pull: Block
     EntrySyntax  = key ":" Value
     TierSyntax   = name size? ":" Word                         # tier node(8): dense_ring
@@ -156,6 +160,67 @@ class CompressSyntax(Spanned):
 
 
 @dataclass(frozen=True, slots=True)
+class OptionSyntax(Spanned):
+    """``KEY: NAME(SETTINGS)`` in a strategy."""
+
+    key: Name
+    name: Name
+    settings: tuple[Setting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLikeSyntax(Spanned):
+    """``tensors "PATTERN"``."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class LargerThanSyntax(Spanned):
+    """``tensors above SIZE``."""
+
+    size: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class AllOthersSyntax(Spanned):
+    """``others``."""
+
+
+TensorsSyntax: TypeAlias = NamedLikeSyntax | LargerThanSyntax | AllOthersSyntax
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSyntax(Spanned):
+    """``TENSORS: SCHEME on DEVICE``, or a choice of schemes."""
+
+    tensors: TensorsSyntax
+    sums: Word | ChoiceSyntax
+    device: Name | None = None
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The schemes that it names."""
+        return self.sums.candidates if isinstance(self.sums, ChoiceSyntax) else (self.sums,)
+
+
+@dataclass(frozen=True, slots=True)
+class StrategySyntax(Spanned):
+    """``strategy NAME(PARAMETERS) { "DOC" ... }``, with options and rules each in the order of the text."""
+
+    name: Name
+    parameters: tuple[Parameter, ...]
+    doc: str | None
+    options: tuple[OptionSyntax, ...]
+    rules: tuple[RuleSyntax, ...]
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The schemes that the rules name."""
+        return tuple(word for rule in self.rules for word in rule.words)
+
+
+@dataclass(frozen=True, slots=True)
 class Import(Spanned):
     """``import "PATH"``; ``path`` is sought beside the importing file, then among the shipped schemes."""
 
@@ -172,6 +237,7 @@ class File:
     schemes: tuple[SchemeSyntax, ...] = ()
     topologies: tuple[TopologySyntax, ...] = ()
     compressors: tuple[CompressSyntax, ...] = ()
+    strategies: tuple[StrategySyntax, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

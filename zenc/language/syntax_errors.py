@@ -272,6 +272,8 @@ def expectations(accepted: frozenset[str]) -> list[str]:
     group({"ALL"}, {"ALL", "PART", "PARTS"}, "'part'", "'parts'", "'all'")
     group({"SCHEME"}, {*(word.upper() for word in DECLARATIONS), "$END"}, *(f"'{word}'" for word in DECLARATIONS))
     group({"SCHEDULE", "WORD"}, {"SCHEDULE", "WORD"}, "a value")
+    rule = {"TENSORS", "OTHERS"}
+    group(rule, {*rule, "WORD", "STRING"}, "a rule such as 'others: dense_ring'")
     group({"WORD", "RBRACE"}, {"WORD", "STRING", "TIER", "CHOOSE"}, "a key such as 'communication'")
     group({"WORD"}, {"WORD"}, "a word")
     group({"IF", "LBRACE"}, {"IF"}, "'if'")

@@ -99,7 +99,14 @@ class Builder(Rules):
     start_block = block = declarations = parameters = arguments = settings = listed
 
     def file(self, span: Span, *items: object) -> syntax.File:
-        kinds = (syntax.Import, syntax.Schedule, syntax.SchemeSyntax, syntax.TopologySyntax, syntax.CompressSyntax)
+        kinds = (
+            syntax.Import,
+            syntax.Schedule,
+            syntax.SchemeSyntax,
+            syntax.TopologySyntax,
+            syntax.CompressSyntax,
+            syntax.StrategySyntax,
+        )
         return syntax.File(self.source, *(_of_kind(kind, items) for kind in kinds))
 
     def import_(self, span: Span, path: Token) -> syntax.Import:
@@ -115,6 +122,12 @@ class Builder(Rules):
         self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *entries: syntax.EntrySyntax
     ) -> syntax.CompressSyntax:
         return syntax.CompressSyntax(name, parameters or (), doc, entries, span=span)
+
+    def strategy(
+        self, span: Span, name: syntax.Name, parameters: Any, doc: str | None, *items: object
+    ) -> syntax.StrategySyntax:
+        kinds = (syntax.OptionSyntax, syntax.RuleSyntax)
+        return syntax.StrategySyntax(name, parameters or (), doc, *(_of_kind(kind, items) for kind in kinds), span=span)
 
     def schedule(
         self, span: Span, name: syntax.Name | None, parameters: Any, doc: str | None, *phases: _Phase
@@ -159,6 +172,16 @@ class Builder(Rules):
     def number(self, span: Span, *items: Any) -> syntax.Number:
         *sign, value = items
         return syntax.Number(-value if sign else value, span=span)
+
+    def option(self, span: Span, key: syntax.Name, name: syntax.Name, settings: Any) -> syntax.OptionSyntax:
+        return syntax.OptionSyntax(key, name, settings or (), span=span)
+
+    rule = node(syntax.RuleSyntax)
+    larger_than = node(syntax.LargerThanSyntax)
+    all_others = node(syntax.AllOthersSyntax)
+
+    def named_like(self, span: Span, pattern: Token) -> syntax.NamedLikeSyntax:
+        return syntax.NamedLikeSyntax(pattern.text[1:-1], span=span)
 
     # Statements
 

@@ -15,8 +15,8 @@ from zenc.gradients.profile_report import numbers, shares_of_holders
 from zenc.pipeline import LARGEST_PROVED
 from zenc.plurals import count
 from zenc.report.findings import Findings, Subject
+from zenc.scheme.units import bits_text
 from zenc.topology.model import Topology
-from zenc.topology.units import bits_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

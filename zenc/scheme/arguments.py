@@ -7,11 +7,22 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 from zenc.did_you_mean import did_you_mean
 from zenc.errors import Span
 from zenc.language.schedule import BUILTIN_NAMES, FUNCTIONS, Apply, Binary, Expression, Integer, Unary, Variable
-from zenc.language.syntax import Argument, CompressSyntax, Number, Parameter, SchemeSyntax, TopologySyntax, Word
+from zenc.language.syntax import (
+    Argument,
+    CompressSyntax,
+    Number,
+    Parameter,
+    SchemeSyntax,
+    Setting,
+    StrategySyntax,
+    TopologySyntax,
+    Word,
+)
 from zenc.plurals import count
 from zenc.scheme.collector import Collector, listed, unknown
 
@@ -46,6 +57,11 @@ class Environment:
 
     values: dict[str, int | float | None] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+
+    @property
+    def bound(self) -> tuple[tuple[str, int | float], ...]:
+        """The parameters that have a value, with it."""
+        return tuple((name, value) for name, value in self.values.items() if value is not None)
 
 
 class _CantTellError(Exception):
@@ -134,30 +150,37 @@ def literal(value: int, span: Span | None = None) -> Expression:
     return Integer(value, span=span) if value >= 0 else Unary("-", Integer(-value, span=span), span=span)
 
 
+G = TypeVar("G", Argument, Setting)
+
 _INTEGER = re.compile(r"[+-]?(0[xX](_?[0-9a-fA-F])+|[0-9](_?[0-9])*)")
 _LONGEST = 100
 
 
 def match_arguments(word: Word, names: Sequence[str], report: Collector) -> dict[str, Argument]:
     """Name -> argument, given by place or by name. What does not fit is reported and left out."""
-    matched: dict[str, Argument] = {}
-    for place, argument in enumerate(word.arguments):
+    return match_given(word.name.text, word.arguments, names, report)
+
+
+def match_given(word: str, arguments: Sequence[G], names: Sequence[str], report: Collector) -> dict[str, G]:
+    """``match_arguments`` of a word, whose arguments may be quantities as well."""
+    matched: dict[str, G] = {}
+    for place, argument in enumerate(arguments):
         if argument.name is not None:
             name = argument.name.text
             if name not in names:
                 choices = f"; one of {listed(names)}" if names else ""
-                message = f"'{word.name.text}' takes no argument '{name}'{choices}{did_you_mean(name, names)}"
+                message = f"'{word}' takes no argument '{name}'{choices}{did_you_mean(name, names)}"
                 report.error("wrong-arguments", message, argument.name.span)
                 continue
         elif place < len(names):
             name = names[place]
         else:
             most = f"at most {count(len(names), 'argument')} ({listed(names)})" if names else "no arguments"
-            message = f"'{word.name.text}' takes {most}, and this is number {place + 1}"
+            message = f"'{word}' takes {most}, and this is number {place + 1}"
             report.error("wrong-arguments", message, argument.span)
             break
         if name in matched:
-            report.error("wrong-arguments", f"'{word.name.text}' is given '{name}' twice", argument.span)
+            report.error("wrong-arguments", f"'{word}' is given '{name}' twice", argument.span)
         else:
             matched[name] = argument
     return matched
@@ -176,12 +199,16 @@ def check_parameters(parameters: Sequence[Parameter], report: Collector) -> None
         seen.add(parameter.name.text)
 
 
-_KINDS = {SchemeSyntax: "scheme", TopologySyntax: "topology", CompressSyntax: "compressor"}
+Parametrised: TypeAlias = SchemeSyntax | StrategySyntax | TopologySyntax | CompressSyntax
+_KINDS = {
+    SchemeSyntax: "scheme",
+    StrategySyntax: "strategy",
+    TopologySyntax: "topology",
+    CompressSyntax: "compressor",
+}
 
 
-def bind_parameters(
-    declared: SchemeSyntax | TopologySyntax | CompressSyntax, given: Mapping[str, int | float | str], report: Collector
-) -> Environment:
+def bind_parameters(declared: Parametrised, given: Mapping[str, int | float | str], report: Collector) -> Environment:
     """The parameters of ``declared`` with the values ``given``, which may be strings, or else their defaults."""
     kind = _KINDS[type(declared)]
     check_parameters(declared.parameters, report)

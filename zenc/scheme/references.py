@@ -96,17 +96,26 @@ def resolve_choice(
     scheme: syntax.SchemeSyntax, naming: Naming, levels: Levels
 ) -> tuple[model.Settings, tuple[model.Candidate, ...]] | None:
     """The choice of a scheme with ``choose``; None where the report of ``naming`` tells of an error."""
+    _report_company(scheme, naming.report)
+    return read_choice(scheme.choices[0], naming, levels)
+
+
+def read_choice(
+    chosen: syntax.ChoiceSyntax, naming: Naming, levels: Levels, may_differ: bool = False
+) -> tuple[model.Settings, tuple[model.Candidate, ...]] | None:
+    """The settings and the candidates of a choice; None where the report of ``naming`` tells of an error.
+
+    Candidates that differ in what they leave out and keep are an error, or a warning where they ``may_differ``.
+    """
     report = naming.report
-    _report_company(scheme, report)
-    chosen = scheme.choices[0]
     settings = _settings(chosen.settings, naming)
-    candidates = [_candidate(word, naming, levels) for word in chosen.candidates[:MOST_CANDIDATES]]
+    candidates = [candidate(word, naming, levels) for word in chosen.candidates[:MOST_CANDIDATES]]
     found = tuple(candidate for candidate in candidates if candidate is not None)
     if len(chosen.candidates) > MOST_CANDIDATES:
         message = f"a scheme chooses among {MOST_CANDIDATES} candidates at most"
         report.error("wrong-range", message, chosen.candidates[MOST_CANDIDATES].span)
     report.twins("candidate", ((candidate.name, candidate.span) for candidate in found))
-    _report_conflicts(found, report)
+    _report_conflicts(found, report, may_differ)
     return None if settings is None or report.failed else (settings, found)
 
 
@@ -140,7 +149,8 @@ def _settings(word: syntax.Word, naming: Naming) -> model.Settings | None:
     return replace(model.Settings(margin=float(values.get("margin", model.Settings().margin))), **counts)
 
 
-def _candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candidate | None:
+def candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candidate | None:
+    """The scheme that ``word`` names, with its arguments; None, and a diagnostic, where it is none."""
     scheme = naming.scheme(word, levels)
     if scheme is None:
         return None
@@ -151,18 +161,21 @@ def _candidate(word: syntax.Word, naming: Naming, levels: Levels) -> model.Candi
     return model.Candidate(f"{scheme.name}({arguments})" if arguments else scheme.name, scheme, span=word.span)
 
 
-def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Collector) -> None:
-    """What is counted in a gradient, contributed and kept must be the same for all candidates."""
-    for candidate in candidates[1:]:
-        if candidate.scheme.unit is not candidates[0].scheme.unit:
-            message = f"candidates '{candidates[0].name}' and '{candidate.name}' differ in their unit"
+def _report_conflicts(candidates: tuple[model.Candidate, ...], report: Collector, may_differ: bool) -> None:
+    """What is counted in a gradient must be the same for all candidates, and what is contributed and kept as well."""
+    for other in candidates[1:]:
+        between = f"candidates '{candidates[0].name}' and '{other.name}' differ in their"
+        if other.scheme.unit is not candidates[0].scheme.unit:
             help = "schemes of one unit can be compared: make a choice of those"
-            report.error("conflicting-candidates", message, candidate.span, help=help)
-        for what, value in _KEPT_BY_NAME.items():
-            if value(candidate.scheme) != value(candidates[0].scheme):
-                message = f"candidates '{candidates[0].name}' and '{candidate.name}' differ in their {what}"
-                help = "what is left out and kept must not depend on the choice: make one of those that agree"
-                report.error("conflicting-candidates", message, candidate.span, help=help)
+            report.error("conflicting-candidates", f"{between} unit", other.span, help=help)
+        differ = [key for key, value in _KEPT_BY_NAME.items() if value(other.scheme) != value(candidates[0].scheme)]
+        if differ and may_differ:
+            help = "what one of them keeps back is contributed in a later call, also where that is by another one"
+            report.warn("differing-candidates", f"{between} {' and '.join(differ)}", other.span, help=help)
+            continue
+        for key in differ:
+            help = "what is left out and kept must not depend on the choice: make one of those that agree"
+            report.error("conflicting-candidates", f"{between} {key}", other.span, help=help)
 
 
 _KEPT_BY_NAME: dict[str, Callable[[model.Scheme], object]] = {

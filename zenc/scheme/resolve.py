@@ -93,7 +93,7 @@ def resolve_any(
     report = Collector()
     chosen = choose(program, scheme, report)
     check_compressors(program, report)
-    resolve_chosen = _resolve_choice if chosen.choices else _resolve_scheme
+    resolve_chosen = resolve_choosing if chosen.choices else resolve_scheme
     resolved = resolve_chosen(program, (chosen,), parameters or {}, levels or {}, report)
     warnings = report.close()
     assert resolved is not None
@@ -120,6 +120,7 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
         names = {
             "schedules": [schedule.name.text for schedule in main.schedules if schedule.name],
             "compressors": [compressor.name.text for compressor in main.compressors],
+            "strategies": [strategy.name.text for strategy in main.strategies],
         }
         has = tuple(f"it has {kind}: {', '.join(known)}" for kind, known in names.items() if known)
         place = next((other.span for other in (*main.schedules, *main.compressors, *main.imports)), None)
@@ -132,7 +133,7 @@ def choose(program: SourceFiles, name: str | None, report: Collector) -> syntax.
     raise SchemeError(Diagnostic("several-schemes", message, in_main[1].name.span, notes, help))
 
 
-def _resolve_choice(
+def resolve_choosing(
     program: SourceFiles,
     chain: Chain,
     parameters: Mapping[str, int | float | str],
@@ -143,18 +144,18 @@ def _resolve_choice(
     scheme = chain[-1]
     environment = bind_parameters(scheme, parameters, report)
     schedules_of(program, report)
-    choice = resolve_choice(scheme, Naming(program, chain, environment, report, _resolve_scheme), levels)
+    choice = resolve_choice(scheme, Naming(program, chain, environment, report, resolve_scheme), levels)
     if not report.failed:  # what uses it may be what is wrong
         report.unused(scheme.parameters, environment.used)
     if choice is None:
         return None
     settings, candidates = choice
-    bound = _bound(environment)
+    bound = environment.bound
     name = scheme.name
     return model.Choice(name.text, scheme.doc or "", bound, settings, candidates, program.sources, span=name.span)
 
 
-def _resolve_scheme(
+def resolve_scheme(
     program: SourceFiles,
     chain: Chain,
     parameters: Mapping[str, int | float | str],
@@ -166,7 +167,7 @@ def _resolve_scheme(
     environment = bind_parameters(scheme, parameters, report)
     reader = _SchemeReader(scheme, by_key(scheme.entries, KEYS, report), environment, report)
     if scheme.tiers:
-        contents = _with_tiers(reader, TierResolver(program, chain, environment, levels, report, _resolve_scheme))
+        contents = _with_tiers(reader, TierResolver(program, chain, environment, levels, report, resolve_scheme))
     else:
         contents = _without_tiers(reader, program)
     if not report.failed:  # what uses it may be what is wrong
@@ -175,12 +176,8 @@ def _resolve_scheme(
         return None
     name = scheme.name
     return model.Scheme(
-        name.text, scheme.doc or "", _bound(environment), *contents, sources=program.sources, span=name.span
+        name.text, scheme.doc or "", environment.bound, *contents, sources=program.sources, span=name.span
     )
-
-
-def _bound(environment: Environment) -> tuple[tuple[str, int | float], ...]:
-    return tuple((name, value) for name, value in environment.values.items() if value is not None)
 
 
 _Contents: TypeAlias = tuple[

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from zenc.language.syntax import Argument, EntrySyntax, Phrase, Value, Word
+from zenc.language.syntax import Argument, EntrySyntax, OptionSyntax, Phrase, Value, Word
 from zenc.scheme.arguments import Environment, constant, constant_integer, match_arguments
 from zenc.scheme.collector import Collector, listed, unknown
 from zenc.scheme.model import (
@@ -18,6 +19,8 @@ from zenc.scheme.model import (
     Mapping,
     Permutation,
 )
+
+K = TypeVar("K", EntrySyntax, OptionSyntax)
 
 DEFAULT_SEED = 0x5EED
 DEFAULT_HASH = HierarchicalHash(3, 2.0, 0.2, DEFAULT_SEED)
@@ -180,9 +183,9 @@ def _help(size: int) -> str | None:
     return f"write {' or '.join(near)}"
 
 
-def by_key(entries: Sequence[EntrySyntax], keys: Sequence[str], report: Collector) -> dict[str, EntrySyntax]:
+def by_key(entries: Sequence[K], keys: Sequence[str], report: Collector) -> dict[str, K]:
     """The entries by key, in the order of the text; of a key that is there twice the first. Others are reported."""
-    found: dict[str, EntrySyntax] = {}
+    found: dict[str, K] = {}
     for entry in entries:
         key = entry.key.text
         if key not in keys:

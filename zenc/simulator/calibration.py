@@ -31,8 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from zenc.errors import CostError, Diagnostic, first_line
+from zenc.scheme.units import bandwidth_text
 from zenc.topology.model import Topology
-from zenc.topology.units import bandwidth_text
 
 Floats = npt.NDArray[np.float64]
 Curve: TypeAlias = tuple[tuple[float, float], ...]

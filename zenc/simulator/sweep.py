@@ -16,11 +16,11 @@ from zenc.errors import CostError, Diagnostic, VerificationError
 from zenc.format_units import seconds_text, size_text
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
+from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, in_turn, network, predict_on
 from zenc.topology.model import Topology
-from zenc.topology.units import bandwidth_text
 
 Planner = Callable[[int], Plan]
 """The proved plan of a scheme for a number of ranks; raises VerificationError where it is not for so many."""

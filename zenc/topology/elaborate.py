@@ -13,10 +13,10 @@ from zenc.language.parse import DEEPEST
 from zenc.language.schedule import Expression, Let, Require
 from zenc.scheme.arguments import Environment, constant_integer
 from zenc.scheme.collector import Collector, listed
+from zenc.scheme.units import amount
 from zenc.topology.builder import TopologyBuilder, label_of
 from zenc.topology.inheritance import start_like
 from zenc.topology.model import Node
-from zenc.topology.units import amount
 
 _MOST_DECLARED = 1 << 20
 _MOST_PROBLEMS = 10

@@ -16,9 +16,9 @@ from zenc.plurals import count
 from zenc.scheme.arguments import bind_parameters, constant, constant_integer
 from zenc.scheme.collector import listed
 from zenc.scheme.scope import Checker
+from zenc.scheme.units import Kind, amount
 from zenc.topology.importers import IMPORT_OPTIONS, import_into
 from zenc.topology.shapes import BUILDERS, described
-from zenc.topology.units import Kind, amount
 
 if TYPE_CHECKING:
     from zenc.topology.elaborate import Declarer

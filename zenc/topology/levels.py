@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from zenc.plurals import count
+from zenc.scheme.units import bandwidth_text, latency_text, memory_text
 from zenc.topology.model import Host, Node, Topology, order
-from zenc.topology.units import bandwidth_text, latency_text, memory_text
 
 MOST_NODES_CUT = 1000
 MOST_HOSTS_CUT = 32

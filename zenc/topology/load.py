@@ -20,13 +20,13 @@ from zenc.resources import directory
 from zenc.scheme.arguments import bind_parameters
 from zenc.scheme.collector import Collector
 from zenc.scheme.scope import Checker
+from zenc.scheme.units import amount_of_text
 from zenc.topology.builder import TopologyBuilder
 from zenc.topology.elaborate import Declarer
 from zenc.topology.importers import IMPORT_OPTIONS, import_into, is_topology_text, read_bytes
 from zenc.topology.inheritance import kind_of
 from zenc.topology.model import Topology
 from zenc.topology.shapes import BUILDERS
-from zenc.topology.units import amount_of_text
 
 _BEFORE, _BEHIND = "topology given { like ", " }"
 """Text around a call that makes it a text of the language."""

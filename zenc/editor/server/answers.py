@@ -23,9 +23,9 @@ from zenc.scheme.compression_words import ALL, NONE, arguments_of
 from zenc.scheme.compressors import COMPRESSOR_KEYS
 from zenc.scheme.model import SETTINGS, Aggregation, Partition, Unit
 from zenc.scheme.resolve import KEYS
+from zenc.scheme.units import UNITS
 from zenc.scheme.values import MAPPINGS
 from zenc.topology.shapes import BUILDERS, signature, summary
-from zenc.topology.units import UNITS
 
 PAGES = ("language", "topologies")
 _ROW = re.compile(r"^\| (.+?) \|$", re.MULTILINE)

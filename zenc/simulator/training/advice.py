@@ -17,13 +17,13 @@ from zenc.plan.lower import lower
 from zenc.plan.requirements import ensure_all
 from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
+from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, network, predict_on
 from zenc.simulator.training import ddp
 from zenc.simulator.training.model_profile import StepWorkload
 from zenc.topology.model import Topology
-from zenc.topology.units import bandwidth_text
 
 ZENC, SPARSE, DENSE, NOTHING = "zenc, auto", "DDP, sparse", "DDP, dense", "no communication"
 WITHIN = 1.1

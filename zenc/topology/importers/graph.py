@@ -18,9 +18,9 @@ from typing import Any, TypeGuard
 
 from zenc.errors import Diagnostic, Span, TopologyError
 from zenc.plurals import count
+from zenc.scheme.units import Kind, amount_of_text
 from zenc.topology.builder import TopologyBuilder, printable, too_large
 from zenc.topology.model import Host, Node
-from zenc.topology.units import Kind, amount_of_text
 
 Attributes = Mapping[str, Any]
 _Key = tuple[str, str]

@@ -1,0 +1,122 @@
+"""The pipeline for strategies: each rule goes along the arrows of ``zenc.pipeline``, and equal schemes go once.
+
+Syntax --resolve_strategy--> Strategy --verify_strategy--> StrategyReport --strategy_artifacts--> StrategyArtifacts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zenc.codegen.artifact import Artifact
+from zenc.errors import Diagnostic, VerificationError
+from zenc.gradients.spec import DEFAULT_GRADIENT, GradientSpec
+from zenc.language.files import SourceFiles
+from zenc.pipeline import Architectures, Report, Request, Schemes, Target, build, joined, prove, render
+from zenc.plan.lower import lower
+from zenc.scheme import strategies
+from zenc.scheme.model import Choice, Scheme
+from zenc.scheme.strategy import Device, Strategy, StrategyRule
+
+TARGETS: Mapping[Device, Target] = {"gpu": "cuda", "host": "cpu"}
+"""The target that a device is compiled for; a rule without a device is for the target that is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyReport:
+    """A strategy, with a report on the schemes of each rule, in their order; equal schemes share one."""
+
+    strategy: Strategy
+    reports: tuple[Report, ...]
+    warnings: tuple[Diagnostic, ...]
+
+    def of(self, rule: StrategyRule) -> Report:
+        """The report on the scheme of ``rule``, or on its candidates."""
+        return self.reports[self.strategy.rules.index(rule)]
+
+    @property
+    def proved(self) -> dict[str, Report]:
+        """The report on each scheme by its name, each once."""
+        found: dict[str, Report] = {}
+        for rule, report in zip(self.strategy.rules, self.reports, strict=True):
+            for each in rule.candidates:
+                if not report.choice or each.name in report.candidates:
+                    found.setdefault(each.name, report.candidates.get(each.name, report))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyArtifacts:
+    """A compiled strategy: an artifact for each rule, in their order; rules that are compiled alike share one."""
+
+    strategy: Strategy
+    artifacts: tuple[Artifact, ...]
+
+    def of(self, rule: StrategyRule) -> Artifact:
+        """The artifact by which the tensors of ``rule`` are summed."""
+        return self.artifacts[self.strategy.rules.index(rule)]
+
+
+def resolve_strategy(syntax: SourceFiles, request: Request) -> tuple[Strategy, tuple[Diagnostic, ...]]:
+    """Syntax -> Strategy, and warnings. Raises SchemeError; ``request.scheme`` is the strategy's name."""
+    return strategies.resolve_strategy(syntax, request.scheme, request.params or {}, request.levels)
+
+
+def verify_strategy(
+    strategy: Strategy,
+    request: Request,
+    gradient: GradientSpec = DEFAULT_GRADIENT,
+    warnings: tuple[Diagnostic, ...] = (),
+) -> StrategyReport:
+    """Strategy -> Plans -> Proofs, rule by rule; a scheme that several rules name is proved once.
+
+    Raises:
+        VerificationError: with what is wrong with any of the schemes; notes say which rule names it.
+        TopologyError: of the first scheme that a topology does not fit.
+    """
+    proved: dict[Scheme, Report] = {}
+    problems: list[Diagnostic] = []
+    reports: list[Report] = []
+    for rule in strategy.rules:
+        try:
+            reports.append(_proved(rule, request, gradient, proved))
+        except VerificationError as error:
+            notes = (f"rule of strategy '{strategy.name}': {rule.span}",)
+            problems += [replace(each, notes=(*each.notes, *notes)) for each in error.diagnostics]
+    if problems:
+        raise VerificationError(problems)
+    found = dict.fromkeys(warning for report in reports for warning in report.warnings)
+    return StrategyReport(strategy, tuple(reports), (*warnings, *found))
+
+
+def _proved(rule: StrategyRule, request: Request, gradient: GradientSpec, proved: dict[Scheme, Report]) -> Report:
+    schemes = Schemes({each.name: each.scheme for each in rule.candidates}, (), _choice_of(rule)).able(request.size)
+    for scheme in schemes.schemes.values():
+        if scheme not in proved:
+            proved[scheme] = prove(scheme, lower(scheme, request.size), request, gradient)
+    return joined(schemes, {name: proved[scheme] for name, scheme in schemes.schemes.items()})
+
+
+def _choice_of(rule: StrategyRule) -> Choice | None:
+    return rule.sums if isinstance(rule.sums, Choice) else None
+
+
+def strategy_artifacts(report: StrategyReport, target: Target = "cpu", arch: Architectures = None) -> StrategyArtifacts:
+    """Plans -> sources -> Artifacts: for the device that a rule says, or else for ``target``.
+
+    Raises BuildError for a scheme that a target can't do, and as ``zenc.compile`` does.
+    """
+    made: list[tuple[Report, Target, Artifact]] = []
+    artifacts: list[Artifact] = []
+    for rule, one in zip(report.strategy.rules, report.reports, strict=True):
+        wanted = target if target == "plan" else TARGETS.get(rule.device, target)
+        known = (artifact for other, at, artifact in made if at == wanted and _alike(other, one))
+        artifact = next(known, None) or build(render(one, wanted), arch if wanted == "cuda" else None)
+        made.append((one, wanted, artifact))
+        artifacts.append(artifact)
+    return StrategyArtifacts(report.strategy, tuple(artifacts))
+
+
+def _alike(first: Report, second: Report) -> bool:
+    """Whether two rules are compiled to the same."""
+    return first.choice == second.choice and first.scheme == second.scheme
