@@ -13,7 +13,7 @@ namespace zenc {
 constexpr u64 STRETCH = 512;  // values that are worked on together, and stay in the first cache
 
 using Floats = float __attribute__((vector_size(32), aligned(4), may_alias));
-using Doubles = double __attribute__((vector_size(64)));
+using Doubles = double __attribute__((vector_size(64), may_alias));
 
 template <class T>
 inline void widen_all(const T* from, u64 n, float* to) {
@@ -24,6 +24,17 @@ inline void widen_all(const float* from, u64 n, float* to) {
     std::memcpy(to, from, n * sizeof(float));
 }
 
+// sums += eight values, or their squares.
+template <bool SQUARED>
+inline void add_wide(Doubles& sums, const float* values) {
+#if ZENC_LANES
+    const Doubles wide = _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(values));  // GCC makes two of the other
+#else
+    const Doubles wide = __builtin_convertvector(*reinterpret_cast<const Floats*>(values), Doubles);
+#endif
+    sums += SQUARED ? wide * wide : wide;
+}
+
 // A sum of squares: 32 sums side by side, then those.
 class Squares {
 public:
@@ -31,10 +42,10 @@ public:
         Doubles a = first_, b = second_, c = third_, d = fourth_;
         u64 i = 0;
         for (; i + 32 <= n; i += 32) {
-            add_squares(a, values + i);
-            add_squares(b, values + i + 8);
-            add_squares(c, values + i + 16);
-            add_squares(d, values + i + 24);
+            add_wide<true>(a, values + i);
+            add_wide<true>(b, values + i + 8);
+            add_wide<true>(c, values + i + 16);
+            add_wide<true>(d, values + i + 24);
         }
         first_ = a, second_ = b, third_ = c, fourth_ = d;
         for (; i < n; ++i) rest_ += static_cast<double>(values[i]) * values[i];
@@ -48,16 +59,6 @@ public:
     }
 
 private:
-    static void add_squares(Doubles& sums, const float* values) {
-#if ZENC_LANES
-        const Doubles wide =
-            _mm512_maskz_cvtps_pd(0xff, _mm256_loadu_ps(values));  // GCC makes two of the other
-#else
-        const Doubles wide = __builtin_convertvector(*reinterpret_cast<const Floats*>(values), Doubles);
-#endif
-        sums += wide * wide;
-    }
-
     Doubles first_ = {}, second_ = {}, third_ = {}, fourth_ = {};
     double rest_ = 0;
 };

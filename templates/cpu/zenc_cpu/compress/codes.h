@@ -16,10 +16,15 @@ template <class Code>
 class LaneSums {
 public:
     void add(const float* values, u64 n) {
-        u64 i = 0;
-        for (; i + SUM_LANES <= n; i += SUM_LANES)
-            for (u64 lane = 0; lane < SUM_LANES; ++lane) add_to(lane, values[i + lane]);
-        for (u64 lane = 0; i < n; ++i, ++lane) add_to(lane, values[i]);
+        if (Code::SQUARED) return add_parts(values, n, lanes_[0]);  // of values as they are
+        float parts[STRETCH];
+        for (u64 first = 0; first < n; first += STRETCH) {
+            const u64 length = n - first < STRETCH ? n - first : STRETCH;
+            for (int which = 0; which < Code::SUMS; ++which) {
+                for (u64 i = 0; i < length; ++i) parts[i] = Code::part(which, values[first + i]);
+                add_parts(parts, length, lanes_[which]);
+            }
+        }
     }
 
     void write(double* sums) {
@@ -32,12 +37,24 @@ public:
     }
 
 private:
-    void add_to(u64 lane, float value) {
-        lanes_[0][lane] += Code::term(0, value);
-        if constexpr (Code::SUMS == 2) lanes_[1][lane] += Code::term(1, value);
+    static void add_parts(const float* parts, u64 n, double* lanes) {
+        auto* const sums = reinterpret_cast<Doubles*>(lanes);
+        Doubles a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+        u64 i = 0;
+        for (; i + SUM_LANES <= n; i += SUM_LANES) {
+            add_wide<Code::SQUARED>(a, parts + i);
+            add_wide<Code::SQUARED>(b, parts + i + 8);
+            add_wide<Code::SQUARED>(c, parts + i + 16);
+            add_wide<Code::SQUARED>(d, parts + i + 24);
+        }
+        sums[0] = a, sums[1] = b, sums[2] = c, sums[3] = d;
+        for (u64 lane = 0; i < n; ++i, ++lane) {
+            const double wide = parts[i];
+            lanes[lane] += Code::SQUARED ? wide * wide : wide;
+        }
     }
 
-    double lanes_[2][SUM_LANES] = {};
+    alignas(64) double lanes_[2][SUM_LANES] = {};
 };
 
 // visit(values, n) for a block's values as float32, in pieces whose lengths are multiples of 32 but the last.

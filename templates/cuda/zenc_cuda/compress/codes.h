@@ -33,7 +33,7 @@ ZENC_DEVICE void scale_blocks(const Code& code, const T* values, u64 n, u64 bloc
             const u32 magnitude = magnitude_of(x);
             facts.greatest = magnitude > facts.greatest ? magnitude : facts.greatest;
             facts.negative += is_negative(x);
-            for (int sum = 0; sum < Code::SUMS; ++sum) facts.sums[sum] += Code::term(sum, x);
+            for (int sum = 0; sum < Code::SUMS; ++sum) facts.sums[sum] += term<Code>(sum, x);
         }
         facts.greatest = greatest_of_warp(facts.greatest);
         facts.negative = sum_of_warp(facts.negative);

@@ -45,9 +45,17 @@ struct BlockCode {
     static constexpr bool GREATEST = false;
     static constexpr bool NEGATIVE = false;
     static constexpr bool RANDOM = false;
+    static constexpr bool SQUARED = false;  // whether terms are squares
 
-    ZENC_HD static double term(int, float) { return 0; }
+    // What a sum is of, of a value.
+    ZENC_HD static float part(int, float x) { return x; }
 };
+
+template <class Code>
+ZENC_HD inline double term(int which, float x) {
+    const double part = static_cast<double>(Code::part(which, x));
+    return Code::SQUARED ? part * part : part;
+}
 
 struct Multiples : BlockCode {
     static constexpr bool GREATEST = true;
@@ -72,8 +80,7 @@ struct RandomMultiples : BlockCode {
     static constexpr bool GREATEST = true;
     static constexpr bool RANDOM = true;
     static constexpr int SUMS = NORM;
-
-    ZENC_HD static double term(int, float x) { return static_cast<double>(x) * x; }
+    static constexpr bool SQUARED = true;
 
     ZENC_HD void scale(const BlockFacts& block, float* out) const {
         const bool by_norm = NORM && block.greatest < INFINITE;
@@ -94,7 +101,7 @@ struct RandomMultiples : BlockCode {
 struct Signs : BlockCode {
     static constexpr int SUMS = 1;
 
-    ZENC_HD static double term(int, float x) { return static_cast<double>(float_of(magnitude_of(x))); }
+    ZENC_HD static float part(int, float x) { return float_of(magnitude_of(x)); }
 
     ZENC_HD void scale(const BlockFacts& block, float* out) const {
         const float mean = static_cast<float>(block.sums[0] / static_cast<double>(block.values));
@@ -114,9 +121,9 @@ struct Means : BlockCode {
     static constexpr bool NEGATIVE = true;
 
     // Of those at or above 0, and of those below.
-    ZENC_HD static double term(int which, float x) {
+    ZENC_HD static float part(int which, float x) {
         const u32 negative = is_negative(x);
-        return static_cast<double>(float_of(bits_of(x) & (which == 0 ? negative - 1 : 0 - negative)));
+        return float_of(bits_of(x) & (which == 0 ? negative - 1 : 0 - negative));
     }
 
     ZENC_HD static float mean(double sum, u64 n) {
