@@ -209,7 +209,7 @@ private:
     bool are_there(Work work, const Several& results) {
         if (work != Work::PLACE) return work == Work::LAY_OUT;
         bool all = true;
-        for (const Held* held : results) all &= had_room(*held, unit_bytes_);
+        for (const Held* held : results) all &= had_room(*held);
         if (!capacity_.on()) pack_.learn(results);
         for (Held* held : results)
             if (!all) release(queue_, held->body);

@@ -73,6 +73,7 @@ struct Held {
     bool is_result = false;  // its values are those of the call's result, in their order
     Room bitmap;             // its own; of this rank's own gradient a part of the bitmap of all
     Room ranks, body;        // its own; of this rank's own gradient there are no ranks
+    u64 made_ahead = 0;      // values, at most, before they were counted
     bool kept = false;       // to the end of the call, whatever is spent
     bool spent = false;      // its last use has begun
 };
@@ -216,14 +217,15 @@ inline void make_bodies_ahead(Queue& queue, const Several& which, u64 unit_bytes
     }
     make_rooms(queue, rooms);
     if (!queue.ok()) return;
-    for (Held* held : exact) held->at.values = held->body.at + in_front(*held);
+    for (Held* held : exact) {
+        held->at.values = held->body.at + in_front(*held);
+        held->made_ahead = held->at.count;  // the room may be larger
+    }
 }
 
-// Whether there was room for all values of one that has its count now.
-inline bool had_room(const Held& held, u64 unit_bytes) {
-    const u8* const values = static_cast<const u8*>(held.at.values);
-    return values != nullptr &&
-           (held.roomy || values + held.at.count * unit_bytes <= held.body.at + held.body.bytes);
+// Whether all values were made of one that has its count now.
+inline bool had_room(const Held& held) {
+    return held.at.values != nullptr && (held.roomy || held.at.count <= held.made_ahead);
 }
 
 // Its index gets a place in front of the values; what is left behind them is released.

@@ -116,6 +116,16 @@ def test_the_interpreter_is_built_through_the_cache():
     assert_same_bits([result.tensor for result in found] + wanted)
 
 
+def test_more_values_than_were_expected():
+    """A few more than there was room for when they were packed, in a first call, which knows of no other."""
+    gpus = [rank.collective for rank in emulated_ranks(compile("balanced", ranks=2), 2)]
+    hosts = collectives(compile("balanced", ranks=2), 2)
+    for numel in (129, 133, 140):
+        inputs = [torch.randn(numel, generator=torch.Generator().manual_seed(rank)) for rank in range(2)]
+        found = run_all(gpus, [tensor.clone() for tensor in inputs])
+        assert_same_bits([*found, *run_all(hosts, [tensor.clone() for tensor in inputs])])
+
+
 def test_an_arena_spares_allocations():
     """What the last call wanted suffices for the next one; the bits are the same, only the result is asked for."""
     inputs = [sparse_tensor("random", rank, 2, 200, 5, torch.float32, 1) for rank in range(2)]
