@@ -206,7 +206,7 @@ def backend(
 
 def _ensure_able(plan: Plan, on_gpus: bool, size: int | None) -> None:
     """Raise BuildError (``no-compression``) for what ``size`` ranks, or any, can't do ``on_gpus`` or CPUs yet."""
-    from zenc.runtime.compression.parameters import MOST_SUM_BITS
+    from zenc.wire.code_parameters import MOST_SUM_BITS
 
     first = plan.of(PhaseKind.PUSH)[0]
     if size and isinstance(first.code, Fixed) and sum_bits(first.code, size) > MOST_SUM_BITS:
@@ -218,9 +218,9 @@ def _ensure_able(plan: Plan, on_gpus: bool, size: int | None) -> None:
         message = f"scheme '{plan.scheme}' is balanced by encoded, and calls on GPUs cut a tensor once for all calls"
         raise BuildError(Diagnostic("no-compression", message, help="write balance: imbalanced, or sum on CPUs"))
     linear = any(isinstance(selection, Linear) for selection in first.select)
-    within = any(phase.code or (phase.select and phase is not first) for phase in plan.phases)
+    within = any(isinstance(phase.code, Fixed) or (phase.select and phase is not first) for phase in plan.phases)
     if linear or within:
-        what = "encodes or selects within a call" if within else "selects by a linear map"
+        what = "sums integers of one scale, or selects within a call" if within else "selects by a linear map"
         message = f"scheme '{plan.scheme}' {what}, which calls on GPUs can't do yet"
         raise BuildError(Diagnostic("no-compression", message, help="take a scheme without, or sum on CPUs"))
 

@@ -25,6 +25,8 @@ from zenc.rank_ir.ir import (
     Agree,
     AnyStatement,
     Carries,
+    Decode,
+    Encode,
     Exchange,
     Fill,
     Merge,
@@ -36,7 +38,9 @@ from zenc.rank_ir.ir import (
     made_by,
     used_by,
 )
+from zenc.scheme.compression import Code
 from zenc.scheme.model import Format
+from zenc.wire.code_parameters import code_parameters
 from zenc.wire.constants import (
     NO_CUT,
     SEQUENCE_VERSION,
@@ -198,8 +202,10 @@ class _Statements:
         program = self.program
         pack = program.pack
         yield CallStatement("pack", (pack.results, program.own, pack.frees))
-        for phase in program.phases:
+        for number, phase in enumerate(program.phases, 1):
             yield CallStatement("begin", (phase.kind.value, phase.carries.value, phase.format.value))
+            if phase.code is not None:
+                yield CallStatement("code", (*code_parameters(phase.code), _signed(phase.code), number))
             for statement in phase.statements:
                 yield from self._of(statement, phase)
         yield CallStatement("finish", (program.expand.segments,))
@@ -218,6 +224,11 @@ class _Statements:
                 yield CallStatement("fill", (result, segment, format.value, spent), self._parts(uses))
             case Sparsify(result, segment):
                 yield CallStatement("sparsify", (result, segment, spent), self._parts(uses))
+            case Encode(result, segment, keeps=keeps):
+                ranks = self.program.segments[result].ranks
+                yield CallStatement("encode", (result, segment, ranks, int(keeps), spent), self._parts(uses))
+            case Decode(result, segment):
+                yield CallStatement("decode", (result, segment, spent), self._parts(uses))
             case Agree(sets, peers):
                 yield CallStatement("agree", (sets, peers))
             case Split(results, segment):
@@ -234,6 +245,12 @@ class _Statements:
     def _parts(self, segments: Iterable[int]) -> Numbers:
         found = {self.program.segments[segment].part for segment in segments}
         return tuple(sorted(found - {WHOLE}))
+
+
+def _signed(code: Code) -> int:
+    """The seed of a code's draws, 0 where it has none, as a table has words."""
+    seed: int = getattr(code, "seed", 0)
+    return seed - ((seed & 1 << 63) << 1)
 
 
 CODE, DATA = "sequence.cpp", "sequence.json"

@@ -92,6 +92,7 @@ TABLE_ENUMS = {
     "Operation": (
         *("pack", "begin", "send", "receive", "exchange"),
         *("merge", "fill", "sparsify", "agree", "split", "finish"),
+        *("code", "encode", "decode"),
     ),
     "Kind": ("push", "pull", "announce"),
     "Carries": ("segments", "sets", "rows"),

@@ -104,6 +104,10 @@ CALL = {
         Field("i64", "divisor", "each value is divided by it before it is summed"),
         Field("void*", "dense_out", "[units, width] for a dense result; null: the occupied units and their rows"),
     ),
+    "What is lost, of plans that encode.": (
+        Field("u64", "salt", "of the draws of codes: the same on all ranks"),
+        Field("float*", "residual", "[units, width] on the device, to which losses are added; null: nothing is kept"),
+    ),
     "With what.": (
         Field("void*", "kernels", "what zenc_load_kernels gave"),
         Field("void*", "communicator", "what zenc_open_communicator gave"),

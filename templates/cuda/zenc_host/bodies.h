@@ -2,6 +2,7 @@
 // are values without an index.
 #pragma once
 
+#include "zenc_host/coded_segments.h"
 #include "zenc_host/jobs.h"
 #include "zenc_host/segment_kernels.h"
 
@@ -68,11 +69,12 @@ private:
 
     // A segment that was sent, or received, in another format, or was not meant to be sent.
     void lay_out_anew(Held& held) {
-        if (index_is_bitmap(held)) copy_bitmap(held);
+        if (index_is_bitmap(held)) copy_bitmap(queue_, held);
         const Segment old = held.at;
         const Room body = held.body;
         held.asked = asked_;
         held.indexed = false;
+        if (is_coded(held)) return lay_out_bytes_anew(held);
         make_bodies(queue_, {&held}, unit_bytes_);
         if (!queue_.ok()) return;
         queue_.copy(held.at.actual, old.actual, head_bytes(held));
@@ -80,24 +82,28 @@ private:
         queue_.release(body);
     }
 
-    // For one whose index is the bitmap.
-    void copy_bitmap(Held& held) {
-        const u64* const old = held.at.bitmap;
-        make_bitmaps(queue_, {&held});
-        if (queue_.ok()) queue_.copy(held.at.bitmap, old, 8 * words_of(held.at.slots));
+    void lay_out_bytes_anew(Held& held) {
+        const u8* const bytes = held.bytes;
+        const Room wire = held.wire;
+        make_wires(queue_, {&held});
+        if (!queue_.ok()) return;
+        queue_.copy(held.bytes, bytes, padded(encoded_bytes(held.code, held.at.count * held.width)));
+        queue_.release(wire);
     }
 
     void make_room(const Messages& receives) {
-        Several received;
+        Several received, coded;
         for (const Message& message : receives) {
             for (Held* held : message.segments) {
                 if (!rows_ && !message.counted && !held->counted) know_count(*held, held->at.slots);
                 held->asked = asked_;
                 held->valued = held->indexed = true;
-                received.push_back(held);
+                (is_coded(*held) ? coded : received).push_back(held);
             }
         }
         make_bodies(queue_, received, unit_bytes_);
+        make_wires(queue_, coded);
+        make_meanings(queue_, coded, unit_bytes_);
     }
 
     // The bitmaps and ranks of what came. Nothing is believed: what is wrong is found at the next crossing.
@@ -110,6 +116,7 @@ private:
         for (const Held* held : came) received.push_back(held->at);
         if (!queue_.ok() || received.empty()) return;
         const i64* status = decode(queue_, received);
+        decode_values(queue_, came);
         if (!queue_.ok()) return;
         for (const Message& message : receives)
             for (const Held* held : message.segments)

@@ -2,6 +2,7 @@
 // What is asked for in a row is done in one launch where it can be.
 #pragma once
 
+#include "zenc_host/coded_segments.h"
 #include "zenc_host/messages.h"
 #include "zenc_host/pack.h"
 #include "zenc_host/segment_kernels.h"
@@ -10,13 +11,19 @@
 namespace zenc {
 
 // What is done to make `result` of others: bitmap and ranks by MERGE, FILL or SPARSIFY; then the values, by
-// MERGE or SPREAD. PLACE makes those of all own segments, and LAY_OUT has them already.
-enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT };
+// MERGE or SPREAD. PLACE makes those of all own segments, and LAY_OUT has them already. ENCODE and DECODE
+// take over all that there is of one segment, which nothing else uses.
+enum class Work { PLACE, MERGE, FILL, SPARSIFY, SPREAD, LAY_OUT, ENCODE, DECODE };
 
+// `key` and `keeps`: of what is encoded.
 struct Job {
     Work work;
     Held* result;
     Several from;
+    u64 key = 0;
+    bool keeps = false;
+
+    bool takes_over() const { return work == Work::ENCODE || work == Work::DECODE; }
 };
 
 using Jobs = std::vector<Job>;
@@ -66,6 +73,15 @@ public:
 
     // The same segment without the units that are all zero.
     void sparsify(Held* result, Held* from) { asked_.push_back({Work::SPARSIFY, result, {from}}); }
+
+    // The same segment as the bytes of its code, with what they mean for values. Where it `keeps` what is
+    // lost that is added to the residual.
+    void encode(Held* result, Held* from, u64 key, bool keeps) {
+        asked_.push_back({Work::ENCODE, result, {from}, key, keeps});
+    }
+
+    // The same segment without its bytes.
+    void decode(Held* result, Held* from) { asked_.push_back({Work::DECODE, result, {from}}); }
 
     // Something that the next crossing looks at.
     void watch(const Watched& word) { watched_.push_back(word); }
@@ -160,6 +176,7 @@ private:
     }
 
     void mark(Jobs& batch) {
+        if (batch[0].takes_over()) return take_marks(batch);
         make_marks(queue_, results_of(batch));
         const Several summed = make_room_for_sums(batch);
         if (!queue_.ok()) return;
@@ -192,6 +209,43 @@ private:
             marked_.push_back({Work::LAY_OUT, result, {}});
     }
 
+    void take_marks(const Jobs& batch) {
+        for (const Job& job : batch) {
+            Held &result = *job.result, &from = *job.from[0];
+            result.at.bitmap = from.at.bitmap;
+            result.at.ranks = from.at.ranks;
+            if (index_is_bitmap(from)) {
+                copy_bitmap(queue_, result);  // which outlives the index
+            } else {
+                std::swap(result.bitmap, from.bitmap);
+            }
+            std::swap(result.ranks, from.ranks);
+            if (from.counted)
+                know_count(result, from.at.count);
+            else
+                uncounted_.push_back(&result);
+            marked_.push_back(job);
+        }
+    }
+
+    void take_values(const Jobs& batch) {
+        std::vector<u64> keys;
+        std::vector<bool> keeps;
+        for (const Job& job : batch) {
+            Held &result = *job.result, &from = *job.from[0];
+            result.at.values = from.at.values;
+            std::swap(result.body, from.body);
+            result.at.format = NOT_LAID_OUT;
+            result.valued = true;
+            keys.push_back(job.key);
+            keeps.push_back(job.keeps);
+        }
+        if (batch[0].work == Work::DECODE) return;
+        const Several results = results_of(batch);
+        make_wires(queue_, results);
+        if (queue_.ok()) encode_values(queue_, results, keys, keeps);
+    }
+
     // In capacity mode nothing is left of results for which there is no room.
     void admit(Work work, const Several& results) {
         Segments roomy;
@@ -218,6 +272,7 @@ private:
 
     void follow(const Jobs& batch) {
         const Work work = batch[0].work;
+        if (batch[0].takes_over()) return take_values(batch);
         const Several results = results_of(batch);
         const bool there = are_there(work, results);
         if (!there) make_bodies(queue_, results, unit_bytes_);

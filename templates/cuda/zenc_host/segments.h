@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "zenc/compress/coding.h"
 #include "zenc/formats.h"
 #include "zenc/segment.h"
 #include "zenc_host/call_args.h"
@@ -13,6 +14,7 @@
 namespace zenc {
 
 constexpr i64 NOT_SENT = FORMAT_DENSE;  // values without an index
+constexpr i64 NOT_LAID_OUT = -1;        // values that have no place for an index in front of them
 
 // Numbers of segments, or of ranks, in memory of whoever names them.
 struct Numbers {
@@ -73,9 +75,13 @@ struct Held {
     bool is_result = false;  // its values are those of the call's result, in their order
     Room bitmap;             // its own; of this rank's own gradient a part of the bitmap of all
     Room ranks, body;        // its own; of this rank's own gradient there are no ranks
-    u64 made_ahead = 0;      // values, at most, before they were counted
-    bool kept = false;       // to the end of the call, whatever is spent
-    bool spent = false;      // its last use has begun
+    Coding code;             // of values that travel as bytes: `at.values` are what these mean, and the body
+    Room wire;               // has them alone. The index stands in front of the bytes, here
+    u8* bytes = nullptr;
+    u64 width = 0;       // values of a unit, of one with a code
+    u64 made_ahead = 0;  // values, at most, before they were counted
+    bool kept = false;   // to the end of the call, whatever is spent
+    bool spent = false;  // its last use has begun
 };
 
 using Several = std::vector<Held*>;
@@ -130,6 +136,13 @@ inline void make_bitmaps(Queue& queue, const Several& which) {
     for (Held* held : which) held->at.bitmap = reinterpret_cast<u64*>(held->bitmap.at);
 }
 
+// A bitmap of its own for one whose bitmap is an index.
+inline void copy_bitmap(Queue& queue, Held& held) {
+    const u64* const old = held.at.bitmap;
+    make_bitmaps(queue, {&held});
+    if (queue.ok()) queue.copy(held.at.bitmap, old, 8 * words_of(held.at.slots));
+}
+
 // Room for ranks, and for bitmaps unless their index is one.
 inline void make_marks(Queue& queue, const Several& which) {
     Several separate;
@@ -149,9 +162,18 @@ inline void make_marks(Queue& queue, const Several& which) {
     for (Held* held : which) held->at.ranks = reinterpret_cast<u64*>(held->ranks.at);
 }
 
+inline bool is_coded(const Held& held) {
+    return held.code.number != NOT_CODED;
+}
+
 // How a segment travels when a phase asks for a format; without its head.
 inline WireLayout layout_of(const Held& held, i64 asked, u64 unit_bytes) {
     const Segment& at = held.at;
+    if (is_coded(held)) {
+        const WireLayout bare = wire_layout(asked, at.slots, at.count, 0);
+        const u64 bytes = padded(encoded_bytes(held.code, at.count * held.width));
+        return {bare.format, bare.index_bytes, bare.index_bytes + bytes};
+    }
     return (held.roomy ? room_layout : wire_layout)(asked, at.slots, at.count, unit_bytes);
 }
 
@@ -199,6 +221,34 @@ inline void make_bodies(Queue& queue, const Several& which, u64 unit_bytes) {
         at.index = start + head_bytes(*held);
         at.values = at.index + layout.index_bytes;
     }
+}
+
+// Room for index and bytes of segments that have a code, whose counts are known.
+inline void make_wires(Queue& queue, const Several& which) {
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->wire.bytes = aligned(body_bytes(*held, held->asked, 0));
+        rooms.push_back(&held->wire);
+    }
+    make_rooms(queue, rooms);
+    if (!queue.ok()) return;
+    for (Held* held : which) {
+        const WireLayout layout = layout_of(*held, held->asked, 0);
+        held->at.format = layout.format;
+        held->at.index = held->wire.at;
+        held->bytes = held->wire.at + layout.index_bytes;
+    }
+}
+
+// Room for the values that bytes mean.
+inline void make_meanings(Queue& queue, const Several& which, u64 unit_bytes) {
+    std::vector<Room*> rooms;
+    for (Held* held : which) {
+        held->body.bytes = aligned(held->at.count * unit_bytes);
+        rooms.push_back(&held->body);
+    }
+    make_rooms(queue, rooms);
+    for (Held* held : which) held->at.values = held->body.at;
 }
 
 // Room for values that are made before they are counted, of at.count units at most, and in front of them for
@@ -256,6 +306,7 @@ inline void release_marks(Queue& queue, Held& held) {
 inline void release(Queue& queue, Held& held) {
     release_marks(queue, held);
     release(queue, held.body);
+    release(queue, held.wire);
 }
 
 // The values alone. The index stays.

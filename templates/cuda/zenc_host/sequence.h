@@ -51,6 +51,15 @@ public:
         kind_ = kind;
         carries_ = carries;
         format_ = format;
+        code_ = {};
+    }
+
+    // What is encoded or received in the phase that is open, `phase` of all, travels in a code. Draws have a
+    // seed.
+    void code(i64 number, i64 levels, i64 bits, i64 block, i64 seed, i64 phase) {
+        code_ = {number, levels, bits, block};
+        seed_ = static_cast<u64>(seed);
+        phase_ = static_cast<u64>(phase);
     }
 
     void send(i64 peer, Numbers segments, Announced announced) {
@@ -58,6 +67,7 @@ public:
     }
 
     void receive(i64 peer, Numbers segments, Announced announced) {
+        for (const i64 segment : segments) give_code(*held(segment));
         receives_.push_back(message(peer, segments, announced));
     }
 
@@ -95,6 +105,20 @@ public:
     void sparsify(i64 result, i64 segment, Numbers spent) {
         jobs_.sparsify(held(result), held(segment));
         spend(spent, spent_);
+    }
+
+    // Contributions of `ranks` as the bytes of the phase's code; whether this rank `keeps` what is lost.
+    void encode(i64 result, i64 segment, Numbers ranks, bool keeps, Numbers spent) {
+        give_code(*held(result));
+        const u64 key = key_of(call_.salt, seed_, phase_, held(result)->at.part, ranks);
+        jobs_.encode(held(result), held(segment), key, keeps);
+        take_over(result, segment, spent);
+    }
+
+    // Values without the bytes that they came as.
+    void decode(i64 result, i64 segment, Numbers spent) {
+        jobs_.decode(held(result), held(segment));
+        take_over(result, segment, spent);
     }
 
     // All index sets are here, and all counts follow from them. Compares with `peers` what does.
@@ -183,6 +207,20 @@ private:
         Segments found;
         for (const Held* each : which) found.push_back(each->at);
         return found;
+    }
+
+    void give_code(Held& to) {
+        to.code = code_;
+        if (!is_coded(to)) return;
+        to.width = static_cast<u64>(call_.width);
+        to.is_result = false;  // bytes come before values
+    }
+
+    // The ranks of an own segment are used by what has taken its place.
+    void take_over(i64 result, i64 segment, Numbers spent) {
+        for (Held*& each : packed_)
+            if (each == held(segment)) each = held(result);
+        spend(spent, spent_);
     }
 
     // What is used for the last time goes to `to`, until that is done.
@@ -316,6 +354,8 @@ private:
     Kind kind_ = PUSH;
     Carries carries_ = SEGMENTS;
     i64 format_ = FORMAT_AUTO;
+    Coding code_;
+    u64 seed_ = 0, phase_ = 0;
     i64 step_ = END;
     i64 since_ = 0;
 };

@@ -78,6 +78,12 @@ inline void play_statement(Words& words, Sequence& rank) {
             return read_and_call(words, rank, &Sequence::split);
         case Operation::FINISH:
             return read_and_call(words, rank, &Sequence::finish);
+        case Operation::CODE:
+            return read_and_call(words, rank, &Sequence::code);
+        case Operation::ENCODE:
+            return read_and_call(words, rank, &Sequence::encode);
+        case Operation::DECODE:
+            return read_and_call(words, rank, &Sequence::decode);
     }
 }
 

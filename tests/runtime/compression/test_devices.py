@@ -61,7 +61,7 @@ def test_calls_of_gpus_sum_what_was_selected(monkeypatch: pytest.MonkeyPatch) ->
 
 
 RESELECTED = "select: top(0.1) reselect: top(0.1)"
-WITHIN = (coded("bf16", "hops"), coded("sign(8)", "owners", format="coo", select=RESELECTED))
+WITHIN = (coded("fixed(8)", "hops"), coded("sign(8)", "owners", format="coo", select=RESELECTED))
 
 
 @pytest.mark.parametrize("text", [*WITHIN, scheme("random(0.1)").replace("coo", "dense")])

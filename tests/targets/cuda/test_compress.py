@@ -13,8 +13,8 @@ from tests.targets.cpu.test_compress import BLOCK_CODES, Drawn
 from zenc.codegen.build.nvrtc import Nvrtc
 from zenc.codegen.render import COMPRESSION, compression_unit
 from zenc.runtime.compression.kernels import compression_kernels
-from zenc.runtime.compression.parameters import code_parameters
-from zenc.scheme.compression import Code, Rounded
+from zenc.scheme.compression import Code
+from zenc.wire.code_parameters import code_parameters
 from zenc.wire.codes import encoded_bytes
 
 SOURCE = compression_unit()[COMPRESSION]
@@ -24,6 +24,12 @@ DTYPES = {"f32": Dtype("f32", np.float32), "f16": Dtype("f16", np.float16), "bf1
 @pytest.fixture(scope="module")
 def coder(opened) -> Device:
     return opened({"kernels.cu": SOURCE})
+
+
+def coded_row(values: np.ndarray, out: np.ndarray, loss: np.ndarray | None, n: int, code: Code) -> np.ndarray:
+    """A table of one row, as ``templates/shared/zenc/compress/coding.h`` has it."""
+    addresses = [0 if array is None else array.ctypes.data for array in (values, out, loss)]
+    return np.array([*addresses, n, 7, *code_parameters(code)], np.int64)
 
 
 @pytest.mark.parametrize("code", BLOCK_CODES, ids=repr)
@@ -36,14 +42,12 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
     decoded, loss = stored.copy(), np.ones(n, np.float32)
     addresses = [array.ctypes.data for array in (decoded, known, decoded, loss)]
     compression_kernels().encode(code, dtype, n, *addresses, key=7)
-    number, levels, bits, block = code_parameters(code)
     mine, lost, back = stored.copy(), np.ones(n, np.float32), np.zeros_like(stored)
-    if not isinstance(code, Rounded):
-        coder.launch(f"zenc_scale_code_{dtype}", (2, 1), [number, levels, block, mine, n, out])
-    coder.launch(f"zenc_encode_{dtype}", (2, 1), [number, levels, bits, block, 7, mine, n, out, mine, lost])
+    for work in ("scale_rows", "encode_rows"):
+        coder.launch(f"zenc_{work}_{dtype}", (2, 1), [coded_row(mine, out, lost, n, code), 1])
     assert out.tobytes() == known.tobytes()
     assert mine.tobytes() == decoded.tobytes() and np.array_equal(lost, loss, equal_nan=True)
-    coder.launch(f"zenc_decode_{dtype}", (3, 1), [number, levels, bits, block, out, n, back])
+    coder.launch(f"zenc_decode_rows_{dtype}", (3, 1), [coded_row(back, out, None, n, code), 1])
     assert back.tobytes() == decoded.tobytes()
 
 
@@ -51,5 +55,6 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
 def test_kernels_compile_and_spill_nothing(nvrtc: Nvrtc, arch: str) -> None:
     told = compiled_by(nvrtc.path, SOURCE, arch)
     found = {usage.name: usage for usage in usages(told.log)}
-    assert set(found) == {f"zenc_{kernel}_{dtype}" for kernel in ("scale_code", "encode", "decode") for dtype in DTYPES}
+    rows = {f"zenc_{work}_rows_{dtype}" for work in ("scale", "encode", "decode") for dtype in DTYPES}
+    assert set(found) == {*rows, *(f"zenc_keep_{mapping}" for mapping in ("contiguous", "permuted", "hashed"))}
     assert all(usage.spilled == 0 and usage.registers <= 128 for usage in found.values())

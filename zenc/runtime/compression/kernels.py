@@ -17,9 +17,10 @@ from pathlib import Path
 from zenc.codegen.build.host import build
 from zenc.codegen.render import templates_dir
 from zenc.errors import Diagnostic, InternalError, SynchronisationError, TensorError
-from zenc.runtime.compression.parameters import UnitChoice, checked_sum_bits, code_parameters
+from zenc.runtime.compression.parameters import UnitChoice
 from zenc.runtime.cpu.bindings import Function
 from zenc.scheme.compression import Code, Fixed
+from zenc.wire.code_parameters import checked_sum_bits, code_parameters
 from zenc.wire.codes import NOT_FINITE, is_static, most_encoded_bytes
 from zenc.wire.constants import KernelStatus
 

@@ -100,10 +100,16 @@ class GpuCall:
     """A call of one rank over tensors in a GPU's memory. It has ended on the GPU too when ``reduce`` returns."""
 
     def __init__(
-        self, loaded: GpuContext, layout: Layout, cut: DevicePartition, envelope: CallHeader, workspace: Workspace
+        self,
+        loaded: GpuContext,
+        layout: Layout,
+        cut: DevicePartition,
+        envelope: CallHeader,
+        workspace: Workspace,
+        losses: CallLosses | None = None,
     ) -> None:
         self.loaded, self.layout, self.cut, self.envelope = loaded, layout, cut, envelope
-        self.workspace = workspace
+        self.workspace, self.losses = workspace, losses
         self.call = CallArgs()
 
     @property
@@ -165,6 +171,9 @@ class GpuCall:
             call.ids, call.n = ids.data_ptr() or loaded.nothing.data_ptr(), ids.numel()
         call.values, call.divisor = contribution.values.data_ptr(), divisor
         call.dense_out = None if target is None else target.data_ptr()
+        if self.losses is not None:
+            residual = self.losses.residual
+            call.salt, call.residual = self.losses.salt, None if residual is None else residual.data_ptr()
         call.program, call.kernels, call.communicator = loaded.program, loaded.kernels.handle, loaded.communicator
         call.stream, call.side = loaded.gpu.streams()
         call.deadline = int(loaded.deadline * 1e6)
@@ -261,5 +270,5 @@ class GpuPrepared:
     workspace: Workspace
 
     def start(self, header: CallHeader, losses: CallLosses | None = None) -> GpuCall:
-        """A call whose messages carry ``header``; plans that select or encode within one are refused before."""
-        return GpuCall(self.loaded, self.layout, self.cut, header, self.workspace)
+        """A call whose messages carry ``header``, and which loses what ``losses`` says."""
+        return GpuCall(self.loaded, self.layout, self.cut, header, self.workspace, losses)

@@ -1,0 +1,125 @@
+// Launchers of codes: values of segments to bytes and back, and what that loses, where this rank keeps it.
+#pragma once
+
+#include "zenc/mix.h"
+#include "zenc_host/segment_kernels.h"
+
+namespace zenc {
+
+static const Kernel SCALE_ROWS("zenc_scale_rows", Typed::YES);
+static const Kernel ENCODE_ROWS("zenc_encode_rows", Typed::YES);
+static const Kernel DECODE_ROWS("zenc_decode_rows", Typed::YES);
+static const Kernel KEEP_CONTIGUOUS("zenc_keep_contiguous");
+static const Kernel KEEP_PERMUTED("zenc_keep_permuted");
+static const Kernel KEEP_HASHED("zenc_keep_hashed");
+
+using CodedRows = std::vector<CodedRow>;
+
+// 64 bits for the draws of what is made of a part in a phase, of the contributions of ranks
+// (zenc/runtime/compression/losses.py).
+inline u64 key_of(u64 salt, u64 seed, u64 phase, u64 part, Numbers ranks) {
+    u64 key = salt;
+    const auto add = [&](u64 number) { key = mix((key ^ number) + GOLDEN); };
+    add(seed), add(phase), add(part);
+    for (const i64 rank : ranks) add(static_cast<u64>(rank));
+    return key;
+}
+
+inline CodedRow coded_row(const Held& held, u64 key = 0) {
+    return {held.at.values, held.bytes, nullptr, held.at.count * held.width, key, held.code};
+}
+
+inline u64 most_values(const CodedRows& rows) {
+    u64 found = 0;
+    for (const CodedRow& row : rows) found = row.n > found ? row.n : found;
+    return found;
+}
+
+// The values that the bytes of segments mean, of those that have a code.
+inline void decode_values(Queue& queue, const Several& segments) {
+    CodedRows rows;
+    for (const Held* held : segments)
+        if (is_coded(*held)) rows.push_back(coded_row(*held));
+    if (rows.empty()) return;
+    queue.launch(DECODE_ROWS, Queue::blocks_for(most_values(rows)), rows_for(rows.size()), rows,
+                 static_cast<i64>(rows.size()));
+}
+
+// Where this rank keeps what some segments lose: in place where a segment is all of a contiguous part, else
+// in room of its own, which is added to the residual at its units.
+class KeptLosses {
+public:
+    explicit KeptLosses(Queue& queue) : queue_(queue) {}
+
+    // Gives rows of segments that this rank keeps a place for their losses.
+    void place(const Segments& segments, CodedRows& rows, const std::vector<bool>& keeps) {
+        const Call& call = queue_.call;
+        u64 values = 0;
+        for (u64 i = 0; i < rows.size() && call.residual != nullptr; ++i) {
+            const Segment& at = segments[i];
+            if (!keeps[i]) continue;
+            if (at.count == at.slots && slots_are_units(call))
+                rows[i].loss =
+                    call.residual + at.part * queue_.partition.part_slots.divisor * queue_.partition.width;
+            else
+                scattered_.push_back(i), values += rows[i].n;
+        }
+        room_ = {reinterpret_cast<u8*>(queue_.allocate<float>(values)), Queue::whole(4 * values)};
+        queue_.clear(room_.at, 4 * values);
+        auto* next = reinterpret_cast<float*>(room_.at);
+        for (const u64 i : scattered_) {
+            rows[i].loss = next;
+            next += rows[i].n;
+        }
+    }
+
+    // Adds what lies in room of its own to the residual.
+    void keep(const Segments& segments, const CodedRows& rows) {
+        if (scattered_.empty()) return;
+        const Call& call = queue_.call;
+        Segments of;
+        CodedRows lost;
+        for (const u64 i : scattered_) {
+            of.push_back(segments[i]);
+            lost.push_back(rows[i]);
+        }
+        const Kernel& kernel = call.tables != nullptr ? KEEP_HASHED
+                               : call.block != 0      ? KEEP_PERMUTED
+                                                      : KEEP_CONTIGUOUS;
+        queue_.launch(kernel, blocks_for_rows(of, 4 * queue_.partition.width), rows_for(of.size()),
+                      queue_.partition, of, lost, number_of(of), call.residual);
+        queue_.release(room_);
+    }
+
+private:
+    Queue& queue_;
+    std::vector<u64> scattered_;
+    Room room_;
+};
+
+// The bytes of segments, whose values become what these mean.
+inline void encode_values(Queue& queue, const Several& segments, const std::vector<u64>& keys,
+                          const std::vector<bool>& keeps) {
+    Segments at;
+    CodedRows rows;
+    bool scaled = false;
+    u64 blocks = 1;
+    for (u64 i = 0; i < segments.size(); ++i) {
+        const Held& held = *segments[i];
+        at.push_back(held.at);
+        rows.push_back(coded_row(held, keys[i]));
+        if (!has_scales(held.code)) continue;
+        scaled = true;
+        const u64 needed = ceil_divide(rows[i].n, static_cast<u64>(held.code.block));
+        blocks = needed > blocks ? needed : blocks;
+    }
+    KeptLosses losses(queue);
+    losses.place(at, rows, keeps);
+    const i64 n = static_cast<i64>(rows.size());
+    if (scaled) queue.launch(SCALE_ROWS, Queue::blocks_for(32 * blocks), rows_for(rows.size()), rows, n);
+    queue.launch(ENCODE_ROWS, Queue::blocks_for(ceil_divide(most_values(rows), 4)), rows_for(rows.size()),
+                 rows, n);
+    losses.keep(at, rows);
+}
+
+}  // namespace zenc

@@ -1,0 +1,44 @@
+// Codes by what host and kernels of a GPU hand to each other: the parameters of one, the bytes that it takes,
+// and the values of a segment.
+#pragma once
+
+#include "zenc/compress/codes.h"
+#include "zenc/formats.h"
+
+namespace zenc {
+
+constexpr i64 NOT_CODED = -1;
+
+// A code by its number and parameters, as zenc/runtime/compression/parameters.py has them.
+struct Coding {
+    i64 number = NOT_CODED;
+    i64 levels = 0;
+    i64 bits = 0;
+    i64 block = 0;
+};
+
+ZENC_HD inline bool has_scales(const Coding& code) {
+    return code.number >= INT_CODE && code.number <= TERNARY_CODE;
+}
+
+// The bytes of n values; not padded.
+ZENC_HD inline u64 encoded_bytes(const Coding& code, u64 n) {
+    if (!has_scales(code)) return packed_bytes(static_cast<u64>(code.bits), n);
+    const u64 scales = ceil_divide(n, static_cast<u64>(code.block)) * sizeof(float);
+    if (code.number == TERNARY_CODE) return scales + ceil_divide(n, TRITS);
+    return (code.number == ONEBIT_CODE ? 2 : 1) * scales + packed_bytes(static_cast<u64>(code.bits), n);
+}
+
+// The values of a segment, as values and as bytes: one of a table.
+struct CodedRow {
+    void* values;  // [n]
+    u8* bytes;     // padded(encoded_bytes), aligned to 8
+    float* loss;   // [n], to which is added what the bytes do not say; or null
+    u64 n;
+    u64 key;  // of random words
+    Coding code;
+};
+
+static_assert(sizeof(CodedRow) == 72, "rows are uploaded as they are");
+
+}  // namespace zenc

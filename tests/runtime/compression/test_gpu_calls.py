@@ -1,0 +1,99 @@
+"""Lossy calls of GPUs, emulated: sums, residuals and bytes are those of calls on CPUs, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import zenc
+from tests.runtime.compression.test_codes import coded
+from tests.support.emulated_gpu import emulated_ranks
+from tests.support.local import collectives, run_all
+from tests.support.shipped import LOSSY
+from zenc.codegen.artifact import Artifact
+from zenc.runtime.collective import Collective
+
+NOT_YET = ("ok_topk", "oscar_hw", "oscar_sw", "sketch_sgd")
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+TIERS = (
+    "scheme coded { tier node(2): inner tier cluster: outer }"
+    "scheme inner { communication: point_to_point aggregation: incremental partition: parallelism "
+    "balance: imbalanced push: dense as bf16 pull: dense as bf16 }"
+    "scheme outer { communication: point_to_point then ring aggregation: one_shot partition: parallelism "
+    "balance: imbalanced push: coo as sign(16) pull: coo as int(8, 16) feedback: residual }"
+)
+COMPOSED = {
+    "permuted": (coded("int(8, 16)", "one-shot", "balanced by permutation", "coo"), 2),
+    "hashed": (coded("levels(4, 8)", "ring", "balanced by hierarchical_hash", "auto"), 3),
+    "hops": (coded("f16", "hops", format="block(8)"), 3),
+    "selected": (coded("onebit(8)", "owners", "balanced by permutation", "bitmap", "select: top(0.3)"), 2),
+    "forwarded": (coded("ternary(16)", "ring", format="elias_fano"), 3),
+    "tiers": (TIERS, 4),
+}
+
+
+def on_gpus(artifact: Artifact, size: int) -> list[Collective]:
+    return [rank.collective for rank in emulated_ranks(artifact, size)]
+
+
+def drawn(size: int, numel: int, seed: int, dtype: torch.dtype) -> list[torch.Tensor]:
+    """Gradients of which half is zero."""
+    generator = torch.Generator().manual_seed(seed)
+    halves = torch.rand(size, numel, generator=generator) < 0.5
+    return list((torch.randn(size, numel, generator=generator) * halves).to(dtype).unbind())
+
+
+def outcomes(ranks: Sequence[Collective], numel: int, dtype: torch.dtype) -> tuple[list[torch.Tensor], list[Any]]:
+    """Of three calls: sums and residuals of all ranks; and the bytes of bodies, units and norms of rank 0."""
+    tensors, counted = [], []
+    for step in range(3):
+        tensors += run_all(ranks, drawn(len(ranks), numel, step, dtype), "mean", name="w")
+        if ranks[0].artifact.plan.feedback is not None:
+            tensors += [rank.residual("w") for rank in ranks]
+        stats = ranks[0].stats
+        bodies = {kind: phase["formats_sent"] for kind, phase in stats["phases"].items()}
+        loss = {what: of for what, of in stats.get("loss", {}).items() if what != "compression_ratio"}
+        counted.append((bodies, stats["units_in"], stats["units_out"], loss))
+    return tensors, counted
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("scheme", [name for name in LOSSY if name not in NOT_YET])
+def test_shipped_schemes_do_as_on_cpus(scheme: str, size: int) -> None:
+    artifact = zenc.compile(scheme, ranks=size, target="cuda", arch=[])
+    told = 3000 + size, DTYPES[(LOSSY.index(scheme) + size) % 3]
+    of_gpus, of_cpus = outcomes(on_gpus(artifact, size), *told), outcomes(collectives(artifact, size), *told)
+    assert all(torch.equal(a, b) for a, b in zip(of_gpus[0], of_cpus[0], strict=True))
+    assert of_gpus[1] == of_cpus[1]
+
+
+@pytest.mark.parametrize(("kind", "way"), [*((kind, "table") for kind in COMPOSED), ("tiers", "compiled")])
+def test_composed_schemes_do_as_on_cpus(kind: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZENC_SEQUENCE", way)
+    text, size = COMPOSED[kind]
+    artifact = zenc.compile_text(text, ranks=size, scheme="coded", target="cuda", arch=[])
+    told = (37, 130, 500)[size - 2], DTYPES[size % 3]
+    of_gpus, of_cpus = outcomes(on_gpus(artifact, size), *told), outcomes(collectives(artifact, size), *told)
+    assert all(torch.equal(a, b) for a, b in zip(of_gpus[0], of_cpus[0], strict=True))
+    assert of_gpus[1] == of_cpus[1]
+
+
+def test_what_is_not_finite_is_seen_by_all_and_kept_by_none() -> None:
+    ranks = on_gpus(zenc.compile("one_bit", ranks=2, target="cuda", arch=[]), 2)
+    run_all(ranks, drawn(2, 40, 0, torch.float32), name="w")
+    before = [rank.residual("w") for rank in ranks]
+    given = drawn(2, 40, 1, torch.float32)
+    given[1][9] = torch.inf
+    assert not any(bool(torch.isfinite(each).all()) for each in run_all(ranks, given, name="w"))
+    assert all(torch.equal(rank.residual("w"), kept) for rank, kept in zip(ranks, before, strict=True))
+
+
+def test_sparse_gradients_travel_encoded() -> None:
+    text = coded("bf16", "owners", format="auto", feedback="none")
+    ranks = on_gpus(zenc.compile_text(text, ranks=3, target="cuda", arch=[]), 3)
+    given = [torch.eye(40)[:, ::4].mul(rank + 1).to_sparse(1) for rank in range(3)]
+    for found in run_all(ranks, given, "mean"):
+        assert torch.equal(found.to_dense(), torch.eye(40)[:, ::4] * 2)
