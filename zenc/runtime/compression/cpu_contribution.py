@@ -60,7 +60,7 @@ class CpuContribution:
         cuts = self._cuts(selections, draw)
         if cuts is not None:
             squares, finite, taken = self._cut(momentum, cuts)
-            self._remember(selections[0], taken.threshold, draw)
+            _remember(selections[0], taken.threshold, draw, self.state)
         else:
             everything = not selections and self.gradient.dtype == torch.float32 and momentum is None
             squares, finite = self.accumulate(momentum, self.gradient if everything else self.total)
@@ -99,15 +99,13 @@ class CpuContribution:
         at = self.total.data_ptr(), EVERYTHING, self.gradient.data_ptr()
         return self.kernels.take(self.dtype, self.gradient.numel(), *at)
 
-    # ---- Single values: one pass
-
     def _cuts(self, selections: Sequence[Selection], draw: Draw) -> list[tuple[range, UnitChoice]] | None:
         """The ranges of units that are each cut in one pass, and what is taken of them; None where that can't be."""
         units, width = self.gradient.shape
         if width > 1 or len(selections) != 1:
             return None
         if not isinstance(selections[0], TopOfParts):
-            return [(range(units), self._choice(selections[0], draw))]
+            return [(range(units), choice_of(selections[0], units, draw, self.state))]
         ranges = [part for part in draw.parts if isinstance(part, range) and len(part)]
         if sum(map(len, ranges)) < units:
             return None
@@ -126,61 +124,74 @@ class CpuContribution:
             taken = Taken(taken.count + here.count, taken.squares + here.squares, here.threshold)
         return squares, finite, taken
 
-    # ---- Rows, several selections, and parts whose units lie anywhere: magnitudes, marks, and what is marked
-
     def _take_marked(self, selections: Sequence[Selection], draw: Draw) -> Taken:
+        """Take rows, what several selections take, or units of parts that lie anywhere: by a mark for each unit."""
         units, width = self.gradient.shape
-        magnitudes, marks = torch.empty(units), torch.zeros(-(-units // 64), dtype=torch.int64)
-        self.kernels.row_magnitudes(self.total.data_ptr(), units, width, magnitudes.data_ptr())
-        for selection in selections:
-            if isinstance(selection, TopOfParts):
-                self._mark_parts(selection, draw, magnitudes, marks)
-                continue
-            choice = self._choice(selection, draw)
-            threshold = self.kernels.mark(units, magnitudes.data_ptr(), choice, marks.data_ptr())
-            self._remember(selection, threshold, draw)
+        marks = marked(self.kernels, self.total, selections, draw, self.state)
         into = self.gradient.data_ptr(), _address(self.velocity)
         return self.kernels.take_rows(self.dtype, units, self.total.data_ptr(), width, marks.data_ptr(), *into)
 
-    def _mark_parts(self, selection: TopOfParts, draw: Draw, magnitudes: torch.Tensor, marks: torch.Tensor) -> None:
-        at = magnitudes.data_ptr(), marks.data_ptr()
-        for part in draw.parts:
-            units = torch.arange(part.start, part.stop) if isinstance(part, range) else part.contiguous()
-            if len(part):
-                k = count_of(selection.density, len(part))
-                self.kernels.mark_part(units.data_ptr(), len(part), at[0], k, at[1])
 
-    # ---- What is taken
+def marked(
+    kernels: CompressionKernels,
+    values: torch.Tensor,
+    selections: Sequence[Selection],
+    draw: Draw,
+    state: FlatState | None = None,
+) -> torch.Tensor:
+    """Bits [ceil(units / 64)] int64 of the units of ``values`` [units, width] float32 that ``selections`` take.
 
-    def _choice(self, selection: Selection, draw: Draw) -> UnitChoice:
-        units = len(self.gradient)
-        match selection:
-            case Top(density, Sampled(share)):
-                drawn = min(units, max(1, round(share * units)))
-                return UnitChoice(SAMPLED, count_of(density, units), drawn, key_for(0, draw.seed))
-            case Top(density, Bisection(steps)):
-                return UnitChoice(BISECTED, count_of(density, units), steps)
-            case Top(density, Reused(steps)) if self.state and (known := self.state.threshold):
-                if draw.step % steps and draw.step - known[1] < steps:
-                    return UnitChoice(FROM, known[0])
-                return UnitChoice(TOP, count_of(density, units))
-            case Top(density):
-                return UnitChoice(TOP, count_of(density, units))
-            case TopOfBlocks(density, block):
-                return UnitChoice(OF_BLOCKS, count_of(density, block), block)
-            case Above(threshold):
-                return UnitChoice(FROM, Threshold.of(threshold).magnitude)
-            case RandomEach(density, seed):
-                return UnitChoice(AT_RANDOM, round(density * 2**31), key=key_for(seed, draw.seed, draw.rank + 1))
-        raise AssertionError(f"{selection} is no support selection")
+    Each finds what those before it left, where what they took is zero.
+    """
+    units, width = values.shape
+    magnitudes, marks = torch.empty(units), torch.zeros(-(-units // 64), dtype=torch.int64)
+    kernels.row_magnitudes(values.data_ptr(), units, width, magnitudes.data_ptr())
+    at = magnitudes.data_ptr(), marks.data_ptr()
+    for selection in selections:
+        if isinstance(selection, TopOfParts):
+            for part in filter(len, draw.parts):
+                of = torch.arange(part.start, part.stop) if isinstance(part, range) else part.contiguous()
+                kernels.mark_part(of.data_ptr(), len(part), at[0], count_of(selection.density, len(part)), at[1])
+        else:
+            threshold = kernels.mark(units, at[0], choice_of(selection, units, draw, state), at[1])
+            _remember(selection, threshold, draw, state)
+    return marks
 
-    def _remember(self, selection: Selection, threshold: int, draw: Draw) -> None:
-        """A threshold that later calls reuse."""
-        if not (isinstance(selection, Top) and isinstance(selection.by, Reused) and self.state):
-            return
-        known, steps = self.state.threshold, selection.by.steps
-        if known is None or draw.step % steps == 0 or draw.step - known[1] >= steps:
-            self.state.threshold = threshold, draw.step
+
+def choice_of(selection: Selection, units: int, draw: Draw, state: FlatState | None) -> UnitChoice:
+    """The choice among ``units``, as kernels take it, of a ``selection`` that is not by parts."""
+    match selection:
+        case Top(density, Sampled(share)):
+            drawn = min(units, max(1, round(share * units)))
+            return UnitChoice(SAMPLED, count_of(density, units), drawn, key_for(0, draw.seed))
+        case Top(density, Bisection(steps)):
+            return UnitChoice(BISECTED, count_of(density, units), steps)
+        case Top(density, by):
+            if isinstance(by, Reused) and (known := _reusable(by, draw, state)) is not None:
+                return UnitChoice(FROM, known)
+            return UnitChoice(TOP, count_of(density, units))
+        case TopOfBlocks(density, block):
+            return UnitChoice(OF_BLOCKS, count_of(density, block), block)
+        case Above(threshold):
+            return UnitChoice(FROM, Threshold.of(threshold).magnitude)
+        case RandomEach(density, seed):
+            return UnitChoice(AT_RANDOM, round(density * 2**31), key=key_for(seed, draw.seed, draw.rank + 1))
+    raise AssertionError(f"{selection} is no support selection")
+
+
+def _reusable(by: Reused, draw: Draw, state: FlatState | None) -> int | None:
+    """The threshold that an earlier call found, if this one need not find its own."""
+    known = state.threshold if state else None
+    if known is None or draw.step % by.steps == 0 or draw.step - known[1] >= by.steps:
+        return None
+    return known[0]
+
+
+def _remember(selection: Selection, threshold: int, draw: Draw, state: FlatState | None) -> None:
+    """Keep a threshold that later calls reuse."""
+    by = selection.by if isinstance(selection, Top) else None
+    if isinstance(by, Reused) and state is not None and _reusable(by, draw, state) is None:
+        state.threshold = threshold, draw.step
 
 
 def _address(tensor: torch.Tensor | None) -> int:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import torch
 
-from zenc.runtime.compression.supports import Draw, marks_of, warmed
+from zenc.runtime.compression.supports import Draw, warmed
 from zenc.scheme.compression import Selection, Warmup
 from zenc.wire.constants import GOLDEN
 from zenc.wire.cuts import Ends
@@ -39,13 +39,13 @@ class CallLosses:
     part_bytes: list[int] = field(default_factory=list)
     """Of the encoded sum of each part, when the call has ended, where there are ``ends``; the same on all ranks."""
 
-    def marks(self, values: torch.Tensor, selections: Sequence[Selection], key: int) -> torch.Tensor | None:
-        """Marks [units] of what ``selections`` take of ``values`` [units, width] float32; None for all of them."""
-        chosen = warmed(selections, self.warmup, self.step)
-        if not chosen or self.alone:
-            return None
-        draw = Draw(self.step, key, self.rank, (range(len(values)),))
-        return marks_of(values, chosen, draw, None)
+    def chosen(self, selections: Sequence[Selection]) -> tuple[Selection, ...]:
+        """``selections`` as they are in this call; none where everything is kept in the sum."""
+        return () if self.alone else warmed(selections, self.warmup, self.step)
+
+    def draw(self, units: int, key: int) -> Draw:
+        """The facts of a choice among the ``units`` of one part."""
+        return Draw(self.step, key, self.rank, (range(units),))
 
 
 @lru_cache(maxsize=4096)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from zenc.rank_ir.ir import SegmentSpec
+from zenc.runtime.compression.cpu_contribution import marked
 from zenc.runtime.compression.kernels import CompressionKernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.segments import HEADER_GAP, HeldSegment, MessageBuffer, SegmentOps
@@ -114,18 +115,20 @@ class CodedOps:
         """
         if not segment.count:
             return segment
-        values = self._values(segment)
-        wide = values.float()
-        held = self._held(segment)
-        of_part = wide if held is None else wide.new_zeros(self.ops.slots[segment.part], wide.shape[1])
-        marks = losses.marks(of_part if held is None else of_part.index_copy_(0, held, wide), selection, key)
-        if marks is None:
+        chosen_by, slots = losses.chosen(selection), self.ops.slots[segment.part]
+        if not chosen_by:
             return segment
-        marks = marks if held is None else marks[held]
-        left = torch.where(marks[:, None], 0.0, wide)
+        values, held = self._values(segment), self._held(segment)
+        left = values.to(torch.float32, copy=True)
+        of_part = left if held is None else left.new_zeros(slots, left.shape[1]).index_copy_(0, held, left)
+        marks = marked(self.kernels, of_part, chosen_by, losses.draw(slots, key))
+        if held is not None:
+            marks = _bits_at(marks, held)
+        room = self._room(segment.count)
+        of = segment.count, left.data_ptr(), left.shape[1], marks.data_ptr(), room.data_ptr()
+        self.kernels.take_rows(self.ops.dtype, *of)
         if residual is not None:
             self._keep(residual, segment, left)
-        room = torch.where(marks[:, None], values, torch.zeros((), dtype=values.dtype)).contiguous()
         at, keep = room.data_ptr(), (segment.keep, room)
         chosen = HeldSegment(segment.part, segment.origin, segment.count, segment.bitmap, at, keep, None)
         return self.ops.sparsify(chosen, format)
@@ -197,3 +200,9 @@ class CodedOps:
             follow = bool((units == torch.arange(first, first + len(units))).all())
             self._units[part] = range(first, first + len(units)) if follow else units
         return self._units[part]
+
+
+def _bits_at(marks: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    """Bits [ceil(n / 64)] int64: those of ``marks`` at ``slots`` [n]."""
+    bits = np.unpackbits(marks.numpy().view(np.uint8), bitorder="little")[slots.numpy()]
+    return torch.from_numpy(np.packbits(np.pad(bits, (0, -len(bits) % 64)), bitorder="little").view(np.int64))
