@@ -263,7 +263,7 @@ def expectations(accepted: frozenset[str]) -> list[str]:
 
     group({"INTEGER", "LPAR"}, _ATOM, "an expression")
     group({"PLUS", "WORD"}, {"WORD"}, "a unit such as 'GB/s'")
-    if "PLUS" in left or "BY" in left:
+    if left & {"PLUS", "BY", "ON"}:
         left -= {"LPAR", "BY", "THEN", "AS"}
     left -= _OPERATORS
     group({"LINK"}, {word.upper() for word in DECLARED}, f"what a topology declares ({_either(list(DECLARED))})")
