@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,8 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.conftest import Zenc
+from tests.support.shipped import plan_of_shipped
+from zenc.calibrate.compression_benchmark import timed_compression
 from zenc.calibrate.kernel_benchmark import CUT, ROWS, SINGLE, Watch, fit_kernels, kernel_of
+from zenc.gradients.profile_generators import uniform
 from zenc.simulator.calibration import Calibration, linear_kernel, read_calibration
+from zenc.simulator.compression_work import COMPRESSION, note
+from zenc.simulator.predict import predict
 
 
 @pytest.mark.slow
@@ -23,7 +30,7 @@ def test_processes_on_this_machine_are_measured(zenc: Zenc, tmp_path: Path) -> N
     assert found.name == "here" and found.bandwidth == 10e12
     assert 0 < found.efficiency < 0.1 and found.call + found.step + found.message > 0
     assert all(0 < kernel.seconds(1e4, 4e4, 1e6) < 0.1 for kernel in found.kernels.values())
-    assert found.buffer >= 0
+    assert found.buffer >= 0 and set(found.compression) == set(COMPRESSION)
     assert "measuring bandwidth" in done.stderr and "  owners " in done.stdout
     used = zenc("simulate", "balanced", "--calibration", "here.json", "--units", "1000")
     assert used.returncode == 0, used.stderr
@@ -93,6 +100,26 @@ def test_a_watch_says_how_far_rounds_differ() -> None:
     ticks = iter([0, 9, 10, 11, 20, 21, 30, 33, 40, 44, 50, 55])  # to warm up 9, then 1, 1, 3, 4 and 5
     watch = Watch(lambda: float(next(ticks)))
     assert watch.least(lambda: None) == 1 and watch.spread == 2.0
+
+
+def test_selections_and_codes_are_timed_and_predictions_say_so() -> None:
+    """Each by its least of two rounds, over a short gradient; a clock that doubles makes a call longer."""
+    speeds = timed_compression(lambda run: min(_seconds(run), _seconds(run)), 4096)
+    assert set(speeds) == set(COMPRESSION) and min(speeds.values()) > 0
+    slow, plan = {name: speed / 1e3 for name, speed in speeds.items()}, plan_of_shipped("one_bit")
+    profile, (quick, late) = uniform(1.0, 4096), (Calibration(compression=each) for each in (speeds, slow))
+    assert (
+        predict(plan, 4, profile, calibration=late).kernels > 2 * predict(plan, 4, profile, calibration=quick).kernels
+    )
+    assert note(plan, quick) == "seconds of what selects and encodes are calibrated"
+    told = note(plan_of_shipped("oscar_sw"), Calibration(compression={"sketch": 1e9}))
+    assert told == "seconds of probable are estimated by passes over memory"
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
 
 
 def test_kernels_from_the_times_of_shapes() -> None:

@@ -62,6 +62,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
         {"spread": -0.1},
         {"spread": "none"},
         {"buffer": -1.0},
+        {"compression": {"top": 0.0}},
+        {"compression": {"top": "fast"}},
+        {"compression": ["top"]},
         {"name": 3},
         {"strange": 1},
         {"zenc_calibration": 1},
@@ -94,8 +97,8 @@ def test_a_curve_that_falls_is_refused_where_it_falls(tmp_path: Path) -> None:
 
 def test_files_from_before_the_spread_was_kept_are_read(tmp_path: Path) -> None:
     file = tmp_path / "before.json"
-    file.write_text(json.dumps({name: value for name, value in DEFAULTS.to_json().items() if name != "spread"}))
-    assert read_calibration(file).spread is None
+    file.write_text(json.dumps({k: v for k, v in DEFAULTS.to_json().items() if k not in ("spread", "compression")}))
+    assert read_calibration(file).spread is None and read_calibration(file).compression == {}
     assert read_calibration(written(tmp_path, spread=0.5)).spread == 0.5
 
 

@@ -6,6 +6,7 @@
     buffer          what of a message is not there when its sender goes on: the time from then on, as bytes
     fan_in          as many bytes in messages to all peers at once: what that takes beyond the ring
     kernels         this rank's own: see ``zenc.calibrate.kernel_benchmark``
+    compression     this rank's CPU: see ``zenc.calibrate.compression_benchmark``
 
 Plain messages of the process group would say little of latency: they go another way than a scheme's. Where ranks share
 processors even empty calls are mostly work of theirs, which longer messages hide behind the wire.
@@ -27,6 +28,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from zenc.calibrate.compression_benchmark import timed_compression
 from zenc.calibrate.kernel_benchmark import Watch, fit_kernels, timed
 from zenc.errors import Diagnostic, SynchronisationError
 from zenc.runtime.collective import Collective
@@ -106,9 +108,15 @@ def calibrate(
     fan_in = _fan_in(probe, size, bandwidth)
     times, spread = _kernel_times(probe, kernels, by_holders, report)
     of_kernels: dict[str, Any] = {**fit_kernels(times)}
+    report("selections and codes")
+    speeds = timed_compression(Watch().least)
+    slowest = probe.agreed([-speed for speed in speeds.values()])
+    compression = {name: -speed for name, speed in zip(speeds, slowest, strict=True)}
     said = max(link or bandwidth, bandwidth)
     network = said, bandwidth / said, of.step, of.message, fan_in, 0.0, buffer
-    return Calibration(name, *network, of.call, **of_kernels, spread=max(spread, network_spread))
+    return Calibration(
+        name, *network, of.call, **of_kernels, compression=compression, spread=max(spread, network_spread)
+    )
 
 
 def _kernel_times(

@@ -191,3 +191,7 @@ def _lines(found: Calibration, path: Path) -> Iterator[str]:
         speed = f", and {bandwidth_text(kernel.speed)}" if kernel.speed < BOUNDLESS else ""
         some, many = (seconds_text(kernel.seconds(share * 1e6, 0.0, 1e6)) for share in (0.01, 0.1))
         yield f"  {name:<10} {some} for 1 % of a million units, {many} for 10 %{speed}"
+    if not found.compression:
+        yield "  selections and codes were not measured: predictions estimate them"
+    for name, measured in found.compression.items():
+        yield f"  {name:<16} {bandwidth_text(measured)} of float32"

@@ -1,9 +1,10 @@
 """Calibration: the latencies, rates and kernel speeds of a cluster, few numbers that can be measured.
 
-    Calibration = name network kernels
+    Calibration = name network kernels compression
     network     = bandwidth efficiency step message fan_in burst buffer    # bytes a second; seconds; bytes
     kernels     = call Kernel* cores?                                      # KERNELS says which
     Kernel      = curve speed                                              # seconds a slot by density; bytes a second
+    compression = (name speed)*            # bytes of float32 a second, of zenc.simulator.compression_work.COMPRESSION
 
 A step of a schedule takes ``step`` seconds from its start until its messages are under way, and ``message`` more for
 each that a rank sends. A port then carries bytes at ``efficiency`` times the bandwidth of its link. Where several
@@ -149,6 +150,7 @@ class Calibration:
     coarser: Kernel = field(default=linear_kernel(40e-9))
     cores: int | None = None
     spread: float | None = None
+    compression: Mapping[str, float] = field(default_factory=dict, hash=False)
     guess: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -197,6 +199,7 @@ def complain(problems: list[tuple[bool, str]]) -> None:
 def _unsound(of: Calibration) -> list[tuple[bool, str]]:
     kernels = of.kernels.items()
     positive = {"bandwidth": of.bandwidth, **{f"speed of {k}": kernel.speed for k, kernel in kernels}}
+    positive |= {f"speed of {name}": speed for name, speed in of.compression.items()}
     least = {name: getattr(of, name) for name in ("step", "message", "fan_in", "burst", "buffer", "call")}
     least |= {f"seconds a slot of {k}": min((y for _, y in kernel.curve), default=-1.0) for k, kernel in kernels}
     return [
@@ -227,12 +230,13 @@ def read_calibration(path: str | os.PathLike[str]) -> Calibration:
 
 def _calibration(data: dict[str, Any]) -> Calibration:
     known = {each.name for each in fields(Calibration)} - {"guess"}
-    data = {"spread": None, **data}  # which files have not that were measured before it was
+    data = {"spread": None, "compression": {}, **data}  # which files have not that were measured before they were
     if strange := sorted(set(data) - known) + sorted(known - set(data)):
         raise ValueError(f"{', '.join(strange)}: missing, or unknown")
     for name in KERNELS:
         data[name] = _kernel(**data[name])
-    others = {"name", "cores", *KERNELS, *(["spread"] if data["spread"] is None else [])}
+    data["compression"] = {str(name): _number(speed) for name, speed in dict(data["compression"]).items()}
+    others = {"name", "cores", "compression", *KERNELS, *(["spread"] if data["spread"] is None else [])}
     numbers = {k: _number(v) for k, v in data.items() if k not in others}
     if not isinstance(data["name"], str) or not (data["cores"] is None or type(data["cores"]) is int):
         raise ValueError("name is a text, cores a whole number or null")

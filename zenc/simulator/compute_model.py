@@ -25,12 +25,11 @@ from zenc.plan.expressions import Ints
 from zenc.plan.ir import PhaseKind
 from zenc.scheme.model import Contiguous, Encoded, Format, Holders
 from zenc.simulator.calibration import Calibration, Kernel
+from zenc.simulator.compression_work import contributing, decoding, encoding, seconds
 from zenc.simulator.symmetry import ClassProgram, Stage
 
 Floats = npt.NDArray[np.float64]
 
-SELECTING, ENCODING, DECODING = 5.0, 4.0, 2.0
-"""Estimates, in passes over the values at the speed of a merge: the most that these kernels may take on one core."""
 LISTED = frozenset({Format.COO, Format.ELIAS_FANO, Format.AUTO})
 """Formats whose index has something for each unit; AUTO is one of the two where units are few."""
 
@@ -85,8 +84,8 @@ class _Kernels:
     def first(self) -> float:
         expected, own = self.expected, self.expected.own_units
         cut = self.by.finer.seconds(own, 0.0, own) if expected.grain > 1 else 0.0
-        if expected.plan.of(PhaseKind.PUSH)[0].select:
-            cut += SELECTING * expected.gradient.units * expected.gradient.unit_bytes / self.by.merge.speed
+        values = expected.gradient.units * expected.gradient.width
+        cut += sum(seconds(name, 4 * values, self.by) for name in contributing(expected.plan))
         return self.by.call / 2 + cut + self.by.pack.seconds(own, own * expected.unit_bytes, expected.units)
 
     def expansion(self) -> float:
@@ -112,14 +111,14 @@ class _Kernels:
             return self.nothing
         sent, different = stage.segments.by_rank.T[:2]
         units = self._units(stage, stage.src, stage.out) * different / np.maximum(sent, 1)
-        return np.asarray(ENCODING * units * self.expected.unit_bytes / self.by.merge.speed)
+        return np.asarray(units * seconds(encoding(stage.phase.code), self.expected.unit_bytes, self.by))
 
     def decoded(self, stage: Stage) -> Floats:
         """What comes in a code."""
         if stage.phase.code is None:
             return self.nothing
         units = self._units(stage, stage.dst, stage.into)
-        return np.asarray(DECODING * units * self.expected.unit_bytes / self.by.merge.speed)
+        return np.asarray(units * seconds(decoding(stage.phase.code), self.expected.unit_bytes, self.by))
 
     def merged(self, stage: Stage, slots: float, held: float | None = None) -> Floats:
         """What comes, added to what is held of the same parts: ``held`` units of each, or as in a segment."""

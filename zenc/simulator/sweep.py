@@ -17,6 +17,7 @@ from zenc.format_units import seconds_text, size_text
 from zenc.gradients.profile import Profile
 from zenc.plan.ir import Plan
 from zenc.scheme.units import bandwidth_text
+from zenc.simulator import compression_work
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, in_turn, network, predict_on
@@ -150,9 +151,7 @@ def _outcomes(
         ready = [place.ready.get(each, 0.0) for each in found]
         ends = in_turn([prediction.seconds for prediction in found.values()], ready)
         if plan.is_lossy:
-            told = "; ".join(
-                [*guesses(plan), "kernels that select and encode are estimated by their passes over memory"]
-            )
+            told = "; ".join([*guesses(plan), compression_work.note(plan, place.calibration)])
             guessed[f"{name}: {told}"] = None
         yield SweepOutcome(name, max(ends), found)
 

@@ -1,0 +1,85 @@
+"""Work of compression: the seconds that a rank selects, encodes and decodes, by a calibration or by passes over memory.
+
+A calibration has bytes of float32 a second for each of COMPRESSION. What it lacks is estimated, as so many passes over
+the values at the speed of a merge, and ``note`` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zenc.plan.ir import PhaseKind, Plan
+from zenc.scheme.compression import CODES, ESTIMATORS, SELECTIONS, Code, Fixed, Selection
+from zenc.scheme.compression_words import words_of
+from zenc.simulator.calibration import Calibration
+
+RESIDUAL, QUANTISE = "residual", "quantise"
+ASC = "asc"
+_CODES = (*CODES, ASC)
+
+COMPRESSION = (
+    RESIDUAL,
+    QUANTISE,
+    *SELECTIONS,
+    *(f"top by {word}" for word in ESTIMATORS if word != "histogram"),
+    *(f"{way} {word}" for way in ("encode", "decode") for word in _CODES),
+)
+"""Names of what a calibration has speeds of."""
+PASSES = {"encode asc": 40.0, "decode asc": 100.0, "sketch": 40.0, RESIDUAL: 3.0, QUANTISE: 5.0}
+"""Estimates where nothing was measured: the most that these kernels may take on one core."""
+SELECTING, ENCODING, DECODING = 5.0, 4.0, 2.0
+"""The same of all others."""
+
+
+def selecting(selection: Selection) -> str:
+    """The name of what ``selection`` does: ``sketch``, ``top by sampled``."""
+    head, _, by = words_of(selection).partition(" by ")
+    word, way = head.partition("(")[0], by.partition("(")[0]
+    return f"{word} by {way}" if way and word == "top" else word
+
+
+def encoding(code: Code) -> str:
+    """The name of values that become bytes of ``code``."""
+    return f"encode {_word(code)}"
+
+
+def decoding(code: Code) -> str:
+    """The name of bytes of ``code`` that become values."""
+    return f"decode {_word(code)}"
+
+
+def _word(code: Code) -> str:
+    return ASC if getattr(code, "coder", "none") != "none" else words_of(code).partition("(")[0]
+
+
+def contributing(plan: Plan) -> list[str]:
+    """What is done with a gradient before ``plan`` packs it, and with what is kept of it afterwards."""
+    first = plan.of(PhaseKind.PUSH)[0]
+    found = [selecting(each) for each in first.select]
+    if isinstance(first.code, Fixed):
+        return [*found, QUANTISE]
+    return found or [RESIDUAL] * plan.reworks
+
+
+def seconds(name: str, bytes: float, calibration: Calibration) -> float:
+    """The seconds that ``name`` takes over so many ``bytes`` of values."""
+    measured = calibration.compression.get(name)
+    if measured is not None:
+        return bytes / measured
+    usual = {"encode": ENCODING, "decode": DECODING}.get(name.partition(" ")[0], SELECTING)
+    return PASSES.get(name, usual) * bytes / calibration.merge.speed
+
+
+def note(plan: Plan, calibration: Calibration) -> str:
+    """Whether the seconds that ``plan`` selects and encodes are calibrated or estimated, in words."""
+    missing = [name for name in dict.fromkeys(_names(plan)) if name not in calibration.compression]
+    if not missing:
+        return "seconds of what selects and encodes are calibrated"
+    return f"seconds of {', '.join(missing)} are estimated by passes over memory"
+
+
+def _names(plan: Plan) -> Iterator[str]:
+    yield from contributing(plan)
+    for phase in plan.phases:
+        if phase.code is not None:
+            yield from (encoding(phase.code), decoding(phase.code))
