@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.emulator.build import compiled
 from tests.emulator.device import Device, Partition
-from tests.support.pieces import Piece, ranks, ranks_of, rubbish, set_between, table, to_rank, words_of
+from tests.support.pieces import Piece, ranks, ranks_of, rubbish, set_between, table, words_of
 from zenc.codegen.render import headers, include_dirs
 from zenc.wire.constants import DIGIT_BITS, DTYPE_NUMBERS, FEW_INPUTS, MOST_INPUTS, RANKED_WORDS, SCAN_TILE, SORT_TILE
 
@@ -71,9 +71,9 @@ class Packer:
     def mark_units(self, ids: np.ndarray) -> Marked:
         """Raises IndexError with the position of an id out of range."""
         marked, status = self.cleared(), np.zeros(1, np.uint64)
-        slots, work = np.full(len(ids), -1, np.int64), to_rank(marked.slots)
-        marks = [table([marked]), slots, status, work]
-        self.launch("zenc_mark_units", [*self.cut, ids.astype(np.int64), len(ids), *marks])
+        slots = np.full(len(ids), -1, np.int64)
+        self.launch("zenc_mark_units", [*self.cut, ids.astype(np.int64), len(ids), table([marked]), slots, status])
+        self.rank([marked])
         if status[0] != 0:
             raise IndexError(int(~status[0]))
         assert np.array_equal(marked.ranks, ranks(marked.bitmap))
@@ -100,7 +100,8 @@ class Packer:
             marked = self.cleared()
             bitmap = marked.bitmap
             size = tensor.dtype.itemsize
-            self.launch("zenc_mark_dense", [*self.cut, tensor, size, clears, table([marked]), to_rank(marked.slots)])
+            self.launch("zenc_mark_dense", [*self.cut, tensor, size, clears, table([marked])])
+            self.rank([marked])
             assert np.array_equal(marked.ranks, ranks(bitmap))
         return Marked(self, bitmap, np.empty(0, np.int64))
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.emulator.device import Segment
 from zenc.scheme.model import Format
-from zenc.wire.constants import RANK_BITS, RANKED_WORDS, SCAN_TILE, WIRE_FORMATS
+from zenc.wire.constants import RANK_BITS, RANKED_WORDS, WIRE_FORMATS
 
 RUBBISH = 0xA5A5A5A5A5A5A5A5
 
@@ -80,13 +80,8 @@ def table(pieces: Sequence[Piece]) -> ctypes.Array[Segment]:
     return made
 
 
-def to_rank(slots: int) -> np.ndarray:
-    """Work space for a kernel that ranks what it marks."""
-    return np.zeros(2 + words_of(slots) // SCAN_TILE + 1, np.uint64)
-
-
 def high_words(piece: Piece) -> Piece:
-    """High words of an index in elias_fano with their ranks; of other formats and impossible counts nothing."""
+    """High words of an index in elias_fano, and room for their ranks; of other formats and bad counts nothing."""
     if WIRE_FORMATS[piece.format : piece.format + 1] != (Format.ELIAS_FANO,) or piece.count > piece.slots:
         return Piece(0)
     listed = min(piece.count, piece.slots - piece.count)
@@ -94,12 +89,12 @@ def high_words(piece: Piece) -> Piece:
     low = (others // listed).bit_length() - 1 if listed else 0
     first = words_of(listed * low)
     words = piece.index[first : first + words_of(listed + (others >> low) if listed else 0)]
-    return Piece(64 * len(words), words, ranks(words, start=5))
+    return Piece(64 * len(words), words, rubbish(ranks_of(64 * len(words))))
 
 
 def decoding(pieces: Sequence[Piece]) -> list[object]:
     """The arguments of zenc_decode_index for them; the last but two are the statuses that it writes."""
-    words = 2 + max(words_of(piece.slots) for piece in pieces) // 256
+    words = 6 + max(words_of(piece.slots) for piece in pieces) // 128
     checks, status = np.zeros((len(pieces), 3), np.uint64), np.full(len(pieces), 99, np.int64)
     high = table([high_words(piece) for piece in pieces])
     return [table(pieces), high, len(pieces), checks, status, np.zeros(words * len(pieces), np.uint64), words]

@@ -64,8 +64,8 @@ def launches(text: str) -> list[tuple[str, list[str]]]:
 
 def kernels_of_host(text: str) -> dict[str, tuple[str, bool]]:
     """The name of each ``static const Kernel NAME("zenc_name")``, and whether it is one of each type."""
-    found = re.findall(r'static const Kernel (\w+)\("(\w+)"(, Typed::YES)?\);', text)
-    return {name: (kernel, bool(typed)) for name, kernel, typed in found}
+    found = re.findall(r'static const Kernel (\w+)\("(\w+)"(?:, Typed::(YES|NO))?(?:, Ending::\w+)?\);', text)
+    return {name: (kernel, typed == "YES") for name, kernel, typed in found}
 
 
 def arguments(text: str, start: int) -> list[str]:

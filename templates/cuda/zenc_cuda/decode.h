@@ -30,8 +30,7 @@ ZENC_DEVICE void settle(const Segment& segment, u64 found, Check* check, i64* st
                                                                            : WRONG_COUNT;
     if (threadIdx.x == 0) *status = verdict;
     if (verdict >= 0) return;
-    for (u64 w = threadIdx.x; w < words_of(segment.slots); w += THREADS) segment.bitmap[w] = 0;
-    for (u64 k = threadIdx.x; k < ranks_of(segment.slots); k += THREADS) segment.ranks[k] = 0;
+    empty(segment);
 }
 
 // Whether bits are set beyond the first `bits` of words_of(bits) words.
@@ -219,8 +218,9 @@ ZENC_DEVICE void find_stray_bits(const Segment& segment, Check* check) {
     }
 }
 
-// `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 + tiles_of_words(slots). Of
-// elias_fano high[i] are the high words with their ranks.
+// `checks` [n] are cleared, and so are the words from work + i * work_words on: 1 + tiles_of_words(slots),
+// and behind them, of elias_fano, 1 + scan_words(words_ranked(high[i].slots)) for the ranks of high[i], the
+// high words.
 ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 n, Check* checks, i64* status,
                               u64* work, i64 work_words) {
     ZENC_SHARED(u32, bits, 2 * THREADS);
@@ -231,6 +231,10 @@ ZENC_DEVICE void decode_index(const Segment* segments, const Segment* high, i64 
         if (segment.bitmap == reinterpret_cast<const u64*>(segment.index)) out.bitmap = nullptr;
         u64* const counter = work + i * static_cast<u64>(work_words);
         u64 found = 0;
+        if (high[i].ranks != nullptr) {
+            u64* const done = counter + 1 + tiles_of_words(segment.slots);
+            await_all(done, rank_one(high[i], done + 1), ceil_divide(words_ranked(high[i].slots), SCAN_TILE));
+        }
         const i64 wrong = wrong_at_once(segment, high[i]);
         for (u64 number;
              wrong == 0 && (number = draw_tile(counter)) * THREADS < words_ranked(segment.slots);) {

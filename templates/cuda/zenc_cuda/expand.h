@@ -87,11 +87,10 @@ ZENC_DEVICE void expand_dense(const Geometry<Mapping>& geometry, const Segment* 
     }
 }
 
-// Sets the bits of the occupied units of all parts in a bitmap over units, which is cleared, and ranks it if
-// there is `work`.
+// Sets the bits of the occupied units of all parts in a bitmap over units, which is cleared.
 template <class Mapping>
-ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* segments, const Segment* found,
-                            u64* work) {
+ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* segments,
+                            const Segment* found) {
     for_each_segment(static_cast<i64>(geometry.parts), [&](u64 part) {
         RowBatches batch(segments[part], 1);
         while (batch.next()) {
@@ -100,7 +99,6 @@ ZENC_DEVICE void mark_found(const Geometry<Mapping>& geometry, const Segment* se
             atomicOr(found->bitmap + unit / 64, 1ULL << (unit % 64));
         }
     });
-    rank_by_last_block(*found, work);
 }
 
 // The occupied units and their rows, from a bitmap of them with its ranks: row by row of the result.

@@ -10,20 +10,26 @@
 
 namespace zenc {
 
-// What a rank has of a part that it does not own is among the units of several holders. targets[i].bitmap is
-// all slots of its part where the rank of[i] owns it, and else none; every word is written.
-ZENC_DEVICE void begin_parts(const Segment* targets, i64 n, const u64* of) {
-    for_each_segment(n, [&](u64 i) {
-        const u64 slots = targets[i].slots;
-        for (u64 w = thread_of_row(); w < words_of(slots); w += threads_of_row())
-            targets[i].bitmap[w] = of[i] == targets[i].part ? low_mask(slots - 64 * w) : 0;
-    });
+// What a rank has of a part that it does not own is among the units of several holders. The bitmap of
+// targets[i] is all slots of its part where cuts[k, p] = i for p = k, the rank that owns it, and else none;
+// every word is written. `work` has 2 words, which are 0 before.
+ZENC_DEVICE void begin_parts(u64 ranks, const u64* cuts, const Segment* targets, u64 n, u64* work) {
+    u64 mine = 0;
+    for (u64 i; (i = draw_tile(work)) < n; ++mine) {
+        const u64 slots = targets[i].slots, part = targets[i].part;
+        const bool full = cuts[part * ranks + part] == i;
+        for (u64 w = threadIdx.x; w < words_of(slots); w += THREADS)
+            targets[i].bitmap[w] = full ? low_mask(slots - 64 * w) : 0;
+        __syncthreads();
+    }
+    await_all(work + 1, mine, n);
 }
 
-// Marks the slots that rank k holds of part p, for p other than k, in the bitmap of targets[cuts[k, p]], if
-// that is one of n. Reads R i bytes, and (m + 2) c.
+// Marks the slots that rank k holds of part p in the bitmap of targets[cuts[k, p]], if that is one of n.
+// Reads R i bytes, and (m + 2) c.
 ZENC_DEVICE void mark_parts(const Segment* table, const IndexSets& known, const u8* masks, const u64* cuts,
-                            const Segment* targets, u64 n) {
+                            const Segment* targets, u64 n, u64* work) {
+    begin_parts(known.ranks, cuts, targets, n, work);
     const IndexSets sets = known.with(table);
     const u64 bytes = mask_bytes(sets.ranks);
     for_each_tile(sets, [&](SetTile& tile) {

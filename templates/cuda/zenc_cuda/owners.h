@@ -150,9 +150,8 @@ ZENC_DEVICE void for_each_tile(const IndexSets& sets, Visit visit) {
 
 // The masks of the units of several holders, how many there are before each tile (`several`), and alone[k] =
 // the units that rank k alone holds; these and `work` are cleared before. Reads R i bytes; writes m c + 8 t.
-ZENC_DEVICE void find_holders(const Segment* table, const IndexSets& known, u64* work, u8* masks,
-                              u64* several, u64* alone) {
-    const IndexSets sets = known.with(table);
+ZENC_DEVICE void find_holders(const IndexSets& sets, u64* work, u8* masks, u64* alone) {
+    u64* const several = sets.several;
     const u64 tiles = sets.tiles(), bytes = mask_bytes(sets.ranks);
     u64 of_lane = 0;  // what the rank of this number holds alone
     for (u64 number; (number = draw_tile(work)) < tiles;) {
@@ -224,29 +223,58 @@ ZENC_DEVICE Load given_load(const Segment& set, u64 ranks, u64 alone) {
 
 constexpr u64 NEAR_LOADS = 512;  // more are in memory
 
-// The owners of the units of several holders, by the first block of the grid; counts[k * ranks + k] = how
-// many units rank k owns. There are *number masks; `far_loads` [ranks] is room for loads. Reads m c bytes,
-// writes 2 c.
-ZENC_DEVICE void choose_owners(const Segment* sets, u64 ranks, const u8* masks, const u64* number,
-                               const u64* alone, Load* far_loads, u16* owners, u64* counts) {
-    const u64 all = *number;
+// The owners of the units of several holders, by one block; counts[k * ranks + k] = how many units rank k
+// owns. `far_loads` [ranks] is room for loads. Reads m c bytes, writes 2 c.
+ZENC_DEVICE void choose_all(const IndexSets& sets, const u8* masks, const u64* alone, Load* far_loads,
+                            u64* counts) {
     ZENC_SHARED(Load, near_loads, NEAR_LOADS);
-    if (blockIdx.x != 0 || blockIdx.y != 0) return;
+    const u64 all = sets.several[sets.tiles()], ranks = sets.ranks;
     Load* const loads = ranks <= NEAR_LOADS ? &near_loads[0] : far_loads;
-    for (u64 k = threadIdx.x; k < ranks; k += THREADS) loads[k] = given_load(sets[k], ranks, alone[k]);
+    for (u64 k = threadIdx.x; k < ranks; k += THREADS) loads[k] = given_load(sets.sets[k], ranks, alone[k]);
     __syncthreads();
     for (u64 first = 0, n; first < all && threadIdx.x < WARP; first += n) {
         n = chosen_together(all - first, ranks);
-        choose_together(masks + first * mask_bytes(ranks), n, ranks, loads, owners + first);
+        choose_together(masks + first * mask_bytes(ranks), n, ranks, loads, sets.owners + first);
     }
     __syncthreads();
     for (u64 k = threadIdx.x; k < ranks; k += THREADS)
         counts[k * ranks + k] = static_cast<u64>(loads[k].owned);
 }
 
-// Adds the digest of all owners to `digest`, which is cleared before; starts[k * tiles + t] = the units of
-// tile t that rank k owns. Reads R i bytes, and 2 c; writes 8 R t.
-ZENC_DEVICE void digest_owners(const Segment* table, const IndexSets& known, u64* digest, u64* starts) {
+// All blocks find holders, and the last one chooses owners. `work` has 2 + t words.
+ZENC_DEVICE void choose_owners(const Segment* table, const IndexSets& known, u64* work, u8* masks, u64* alone,
+                               Load* loads, u64* counts) {
+    const IndexSets sets = known.with(table);
+    find_holders(sets, work + 1, masks, alone);
+    if (is_last_block(work, gridDim.x)) choose_all(sets, masks, alone, loads, counts);
+}
+
+constexpr u64 NEAR_COUNTERS = 512;
+
+// counts[k * ranks + p] = units of rank k that rank p owns, for p other than k; these are cleared before.
+// Reads (m + 2) c bytes.
+ZENC_DEVICE void count_parts(const IndexSets& sets, const u8* masks, u64* counts) {
+    ZENC_SHARED(u64, near, NEAR_COUNTERS);
+    const u64 all = sets.several[sets.tiles()], ranks = sets.ranks, counters = ranks * ranks;
+    u64* const to = counters <= NEAR_COUNTERS ? &near[0] : counts;
+    for (u64 i = threadIdx.x; i < NEAR_COUNTERS; i += THREADS) near[i] = 0;
+    __syncthreads();
+    for (u64 i = thread_of_row(); i < all; i += threads_of_row())
+        for (u64 byte = 0; byte < mask_bytes(ranks); ++byte)
+            for_each_bit(masks[i * mask_bytes(ranks) + byte], [&](u64 bit) {
+                const u64 rank = 8 * byte + bit;
+                if (rank != sets.owners[i]) atomicAdd(to + rank * ranks + sets.owners[i], 1ULL);
+            });
+    __syncthreads();
+    for (u64 i = threadIdx.x; to != counts && i < counters; i += THREADS)
+        if (near[i] != 0) atomicAdd(counts + i, near[i]);
+}
+
+// Adds the digest of all owners to `digest`, which is cleared before; starts = where the units of each owner
+// begin, tile by tile, of which the last block makes sums; counts as above. `work` has 1 + scan_words(R t)
+// words, which are 0 before. Reads R i bytes, and (m + 4) c; writes 8 R t twice, and reads them once.
+ZENC_DEVICE void digest_owners(const Segment* table, const IndexSets& known, const u8* masks, u64* digest,
+                               u64* counts, u64* work) {
     const IndexSets sets = known.with(table);
     u64 sum = thread_of_row() == 0 ? WordDigest::of_ranks(sets.ranks) : 0;
     for_each_tile(sets, [&](SetTile& tile) {
@@ -257,32 +285,13 @@ ZENC_DEVICE void digest_owners(const Segment* table, const IndexSets& known, u64
             sum += of_word.value();
         }
         for (u64 k = threadIdx.x; k < sets.ranks; k += THREADS)
-            starts[k * sets.tiles() + tile.number] = tile.owned(k);
+            sets.starts[k * sets.tiles() + tile.number] = tile.owned(k);
     });
     sum = sum_of_warp(sum);
     if (lane() == 0 && sum != 0) atomicAdd(digest, sum);
-}
-
-constexpr u64 NEAR_COUNTERS = 512;
-
-// counts[k * ranks + p] = units of rank k that rank p owns, for p other than k; these are cleared before.
-// There are *number masks. Reads (m + 2) c bytes.
-ZENC_DEVICE void count_parts(const u8* masks, const u64* number, u64 ranks, const u16* owners, u64* counts) {
-    const u64 all = *number;
-    ZENC_SHARED(u64, near, NEAR_COUNTERS);
-    const u64 counters = ranks * ranks;
-    u64* const to = counters <= NEAR_COUNTERS ? &near[0] : counts;
-    for (u64 i = threadIdx.x; i < NEAR_COUNTERS; i += THREADS) near[i] = 0;
-    __syncthreads();
-    for (u64 i = thread_of_row(); i < all; i += threads_of_row())
-        for (u64 byte = 0; byte < mask_bytes(ranks); ++byte)
-            for_each_bit(masks[i * mask_bytes(ranks) + byte], [&](u64 bit) {
-                const u64 rank = 8 * byte + bit;
-                if (rank != owners[i]) atomicAdd(to + rank * ranks + owners[i], 1ULL);
-            });
-    __syncthreads();
-    for (u64 i = threadIdx.x; to != counts && i < counters; i += THREADS)
-        if (near[i] != 0) atomicAdd(counts + i, near[i]);
+    count_parts(sets, masks, counts);
+    if (is_last_block(work, gridDim.x))
+        scan(sets.starts, static_cast<i64>(sets.ranks * sets.tiles()), work + 1);
 }
 
 }  // namespace zenc

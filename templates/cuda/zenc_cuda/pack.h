@@ -13,7 +13,7 @@
 namespace zenc {
 
 // Marking: a bit for every occupied slot, from unit ids or from the values of a dense tensor. The bitmap of
-// all parts, which is one segment, is cleared before. Where there is `work` it is ranked, too.
+// all parts, which is one segment, is cleared before.
 
 // A popular unit is asked for first: its atomics would wait for each other.
 ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
@@ -28,7 +28,7 @@ ZENC_DEVICE void set_bit(u64* bitmap, u64 bit) {
 // Reads 8 and writes 8 bytes a unit, and reads and sets a bit.
 template <class Mapping>
 ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i64 n, const Segment* marked,
-                            i64* slots_out, u64* status, u64* work) {
+                            i64* slots_out, u64* status) {
     for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
         const u64 unit = static_cast<u64>(ids[i]);  // a negative id is a huge one
         const bool there = unit < geometry.units;
@@ -39,7 +39,6 @@ ZENC_DEVICE void mark_units(const Geometry<Mapping>& geometry, const i64* ids, i
         else
             atomicMax(status, ~i);
     }
-    rank_by_last_block(*marked, work);
 }
 
 // Not 0 if anything in a vector is neither +0 nor -0: what is left without the signs of its values.
@@ -115,7 +114,7 @@ ZENC_DEVICE void mark_rows(const Geometry<Mapping>& geometry, u8* values, u64 ro
 // Reads the tensor once, of an occupied row often only the beginning. Sets a bit a row.
 template <class Mapping>
 ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 value_bytes, bool clears,
-                            const Segment* marked, u64* work) {
+                            const Segment* marked) {
     const u64 row_bytes = geometry.width * value_bytes;
     if ((row_bytes | address_bits(tensor)) % sizeof(uint4) == 0)
         mark_rows<uint4>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
@@ -125,7 +124,6 @@ ZENC_DEVICE void mark_dense(const Geometry<Mapping>& geometry, u8* tensor, u64 v
         mark_rows<u32>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
     else
         mark_rows<u16>(geometry, tensor, row_bytes, value_bytes, clears, marked->bitmap);
-    rank_by_last_block(*marked, work);
 }
 
 // Placing: the values of marked units, moved to where their parts keep them, in the order of their slots.

@@ -89,11 +89,12 @@ ZENC_DEVICE u64 sum_of_warps_before(u64 own, u64* states, u64 tile) {
 
 // store(i, sum of load(k) over k < i) for i < n, by all blocks of the row; also for some i beyond, so that
 // all lanes of a warp store together, and neighbours numbers that follow each other. Sum holds the sum of a
-// tile. `work` has scan_words(n) words, which are 0 before.
+// tile. `work` has scan_words(n) words, which are 0 before. Returns how many tiles this block has had.
 template <class Sum, class Load, class Store>
-ZENC_DEVICE void scan(u64 n, u64* work, Load load, Store store) {
+ZENC_DEVICE u64 scan(u64 n, u64* work, Load load, Store store) {
     constexpr u32 EACH = SCAN_TILE / THREADS;
-    for (u64 tile; (tile = draw_tile(work)) < ceil_divide(n, SCAN_TILE);) {
+    u64 tiles = 0;
+    for (u64 tile; (tile = draw_tile(work)) < ceil_divide(n, SCAN_TILE); ++tiles) {
         const u64 first = tile * SCAN_TILE + threadIdx.x / WARP * WARP * EACH + lane();
         Sum sums[EACH];
         for (u32 k = 0; k < EACH; ++k) {
@@ -110,6 +111,21 @@ ZENC_DEVICE void scan(u64 n, u64* work, Load load, Store store) {
         for (u32 k = 0; k < EACH; ++k) store(first + k * WARP, before + sums[k]);
     }
     __syncthreads();  // the next scan may draw
+    return tiles;
+}
+
+// Waits until all blocks together have done `all` pieces of work, of which this one has done `mine`. Pieces
+// are drawn (draw_tile): so each that is waited for is with a block that runs, whatever order blocks start
+// in. `done` is 0 before.
+ZENC_DEVICE void await_all(u64* done, u64 mine, u64 all) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicAdd(done, mine);
+        while (load_relaxed(done) < all) __nanosleep(20);
+        __threadfence();
+    }
+    __syncthreads();
 }
 
 // numbers[i] becomes the sum of those before it. Reads and writes 8 bytes a number.
@@ -144,9 +160,9 @@ ZENC_DEVICE u64 store_words(const Segment& to, u64 at, u64 word, u64 tile, u64* 
 }
 
 // By all blocks that call it, in words that are 0 before: scan_words(words_ranked(slots)) of them.
-ZENC_DEVICE void rank_one(const Segment& segment, u64* work) {
+ZENC_DEVICE u64 rank_one(const Segment& segment, u64* work) {
     const u64 words = words_of(segment.slots), ranked = words_ranked(segment.slots);
-    scan<u32>(
+    return scan<u32>(
         ranked, work, [&](u64 w) { return w < words ? population(segment.bitmap[w]) : 0; },
         [&](u64 w, u64 sum) { store_ranks(segment.ranks, w, ranked, sum); });
 }
@@ -156,6 +172,29 @@ ZENC_DEVICE void rank_one(const Segment& segment, u64* work) {
 // Reads 64 bytes of bitmap and writes 8 of ranks for every 512 slots.
 ZENC_DEVICE void rank(const Segment* segments, i64 n, u64* work, i64 work_words) {
     for_each_segment(n, [&](u64 i) { rank_one(segments[i], work + i * static_cast<u64>(work_words)); });
+}
+
+// The same of one segment by one block, which needs no words: a rank a thread.
+ZENC_DEVICE void rank_by_block(const Segment& segment) {
+    ZENC_SHARED(u64, up_to, 1);
+    const u64 words = words_of(segment.slots), kept = ranks_of(segment.slots);
+    u64 before = 0;
+#pragma unroll 1
+    for (u64 first = 0; first < kept; first += THREADS) {
+        const u64 k = first + threadIdx.x;
+        u64 below[RANKED_WORDS + 1] = {};
+#pragma unroll
+        for (u64 i = 0; i < RANKED_WORDS; ++i) {
+            const u64 at = k * RANKED_WORDS + i;
+            below[i + 1] = below[i] + (at < words ? population(segment.bitmap[at]) : 0);
+        }
+        before += sum_of_threads_before(below[RANKED_WORDS]);
+        if (k < kept) segment.ranks[k] = made_rank(before, below[2], below[4], below[6]);
+        if (threadIdx.x + 1 == THREADS) *up_to = before + below[RANKED_WORDS];
+        __syncthreads();
+        before = *up_to;
+    }
+    __syncthreads();
 }
 
 // Whether this block is the last of `blocks` to come here, and so finds what all of them have written;
@@ -170,13 +209,6 @@ ZENC_DEVICE bool is_last_block(u64* arrived, u64 blocks) {
     }
     __syncthreads();
     return before[0] + 1 == blocks;
-}
-
-// The ranks of a bitmap that this kernel has set the bits of, by its last block; unless there is no `work`,
-// whose words are 0 before: work_of_last_block(slots) of them.
-ZENC_DEVICE void rank_by_last_block(const Segment& marked, u64* work) {
-    if (work != nullptr && is_last_block(work, static_cast<u64>(gridDim.x) * gridDim.y))
-        rank_one(marked, work + 1);
 }
 
 }  // namespace zenc

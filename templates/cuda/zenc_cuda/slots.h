@@ -4,7 +4,7 @@
 
 #include "zenc/bits.h"
 #include "zenc/segment.h"
-#include "zenc_cuda/platform.h"
+#include "zenc_cuda/scan.h"
 
 namespace zenc {
 
@@ -121,6 +121,15 @@ ZENC_DEVICE void fill(const Segment* from, const Segment* to, i64 n) {
     });
 }
 
+// By one block: no slot is occupied.
+ZENC_DEVICE void empty(const Segment& segment) {
+    const u64 words = words_of(segment.slots), ranks = ranks_of(segment.slots);
+#pragma unroll 1
+    for (u64 i = threadIdx.x; i < words; i += THREADS) segment.bitmap[i] = 0;
+#pragma unroll 1
+    for (u64 i = threadIdx.x; i < ranks; i += THREADS) segment.ranks[i] = 0;
+}
+
 // Segments of which only the room is known to the host: whether they have it, and how many slots they are.
 // `raised` is 0 until anything does not fit: then the call is made again, and what it does until then must
 // only stay inside of its memory.
@@ -132,34 +141,52 @@ ZENC_DEVICE void fill(const Segment* from, const Segment* to, i64 n) {
 // Reads 16 bytes a segment and a word, writes 8 a segment; bitmap and ranks if raised.
 ZENC_DEVICE void admit(const Segment* segments, i64 n, const Expected* words, i64 m, u64* raised) {
     bool wrong = false;
+#pragma unroll 1
     for (u64 i = threadIdx.x; i < static_cast<u64>(m); i += THREADS)
         wrong |= *words[i].word != words[i].right;
+#pragma unroll 1
     for (u64 i = threadIdx.x; i < static_cast<u64>(n); i += THREADS) {
-        const Slots slots(segments[i]);
-        *segments[i].actual = slots.below(slots.words);
-        wrong |= *segments[i].actual > segments[i].count;
+        const Segment& segment = segments[i];
+        const u64 found = set_between(segment.ranks[0], segment.ranks[ranks_of(segment.slots) - 1]);
+        *segment.actual = found;
+        wrong |= found > segment.count;
     }
     if (wrong) atomicOr(raised, 1ULL);
     __syncthreads();
     if (load_relaxed(raised) == 0) return;
+#pragma unroll 1
     for (u64 i = 0; i < static_cast<u64>(n); ++i) {
         if (threadIdx.x == 0) *segments[i].actual = 0;
-        for (u64 w = threadIdx.x; w < words_of(segments[i].slots); w += THREADS) segments[i].bitmap[w] = 0;
-        for (u64 k = threadIdx.x; k < ranks_of(segments[i].slots); k += THREADS) segments[i].ranks[k] = 0;
+        empty(segments[i]);
         __syncthreads();  // the last rank of a part may be the first of the next one
     }
 }
 
 // Gather: words from anywhere in the device's memory, copied to one buffer that is sent or read as a whole.
 
-// A word a thread. Reads at most 40 bytes for each and writes 8.
+// A word a thread, by one block. Reads at most 40 bytes for each and writes 8.
 ZENC_DEVICE void gather(const Gathered* rows, i64 n) {
-    for (u64 i = thread_of_row(); i < static_cast<u64>(n); i += threads_of_row()) {
+#pragma unroll 1
+    for (u64 i = threadIdx.x; i < static_cast<u64>(n); i += THREADS) {
         const Gathered row = rows[i];
         *row.to = row.from == nullptr    ? reinterpret_cast<u64>(row.first)
                   : row.first == nullptr ? *row.from
                                          : set_between(*row.first, *row.from);
     }
+}
+
+// The epilogue of a kernel: all threads call it in the end.
+template <Ending FIRST>
+ZENC_DEVICE void run_epilogue(const Tables& tables) {
+    if (tables.words[0] == 0) return;
+    const Epilogue end = *tables(reinterpret_cast<const Epilogue*>(tables.words[0]));
+    if (!is_last_block(end.arrived, static_cast<u64>(gridDim.x) * gridDim.y)) return;
+#pragma unroll 1
+    for (i64 i = 0; FIRST <= Ending::RANK && i < end.number_ranked; ++i) rank_by_block(tables(end.ranked)[i]);
+    if (FIRST <= Ending::ADMIT && end.raised != nullptr)
+        admit(tables(end.admitted), end.number_admitted, tables(end.words), end.number_of_words, end.raised);
+    __syncthreads();
+    gather(tables(end.rows), end.number_of_rows);
 }
 
 }  // namespace zenc

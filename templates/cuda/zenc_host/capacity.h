@@ -7,7 +7,7 @@
 
 namespace zenc {
 
-static const Kernel ADMIT("zenc_admit");
+static const Kernel ADMIT("zenc_admit", Typed::NO, Ending::GATHER);
 
 class Capacity {
 public:
@@ -28,25 +28,31 @@ public:
 
     void begin() {
         if (!on()) return;
-        const u64 signature = queue_.call.signature;
         agreed_ = queue_.allocate_cleared<u64>(AGREED);
-        gather(queue_, {literal(signature, agreed_ + 1), literal(~signature, agreed_ + 2)});
     }
 
     // Raises unless segments, which are marked and ranked, have room, and words on the device are what they
     // should be. Then writes how many slots segments have: none once it is raised.
     void admit(const Segments& segments, const std::vector<Expected>& words = {}) {
+        const i64 m = static_cast<i64>(words.size());
         if (segments.empty() && words.empty()) return;
-        queue_.launch(ADMIT, 1, 1, segments, number_of(segments), words, static_cast<i64>(words.size()),
-                      raised());
+        Epilogue* const end = queue_.epilogue(Ending::ADMIT, segments, words);
+        if (end == nullptr)
+            return queue_.launch(ADMIT, 1, 1, segments, number_of(segments), words, m, raised());
+        end->admitted = queue_.at_end(segments);
+        end->number_admitted = number_of(segments);
+        end->words = queue_.at_end(words);
+        end->number_of_words = m;
+        end->raised = raised();
     }
 
     // From here on it is raised on all ranks or on none; also if they are in different calls: then the
     // greatest signature, and the complement of the smallest, are not this rank's on any of them.
     void agree(Communicator& group) {
         if (group.size == 1) return;
-        all_reduce_max(queue_, group, agreed_, AGREED);
         const u64 signature = queue_.call.signature;
+        gather(queue_, {literal(signature, agreed_ + 1), literal(~signature, agreed_ + 2)});
+        all_reduce_max(queue_, group, agreed_, AGREED);
         admit({}, {{agreed_ + 1, signature}, {agreed_ + 2, ~signature}});
     }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "zenc/segment.h"
 #include "zenc_host/driver.h"
 
 namespace zenc {
@@ -11,11 +12,12 @@ namespace zenc {
 enum class Typed { NO, YES };
 
 // A kernel by its name. A typed one is a family of DTYPES kernels: name_f32, name_f64 ...; the call's dtype
-// chooses. Each is one static object: `static const Kernel MERGE("zenc_merge", Typed::YES);`
+// chooses. It `ends` by an epilogue of that and what comes behind it. Each is one static object:
+// `static const Kernel MERGE("zenc_merge", Typed::YES);`
 class Kernel {
 public:
-    explicit Kernel(const char* name, Typed typed = Typed::NO)
-        : name(name), typed(typed == Typed::YES), number(all().size()) {
+    explicit Kernel(const char* name, Typed typed = Typed::NO, Ending ends = Ending::NONE)
+        : name(name), typed(typed == Typed::YES), ends(ends), number(all().size()) {
         all().push_back(this);
     }
     Kernel(const Kernel&) = delete;
@@ -28,6 +30,7 @@ public:
 
     const char* const name;
     const bool typed;
+    const Ending ends;
     const u64 number;
 };
 

@@ -22,13 +22,15 @@ struct Message {
 
 using Messages = std::vector<Message>;
 
-// Has NCCL begin with something, `what`: `post` gets the communicator. It may block, to connect ranks.
+// Has NCCL begin with something, `what`: `post` gets the communicator and the stream. It may block, to
+// connect ranks.
 template <class Post>
 inline void begin(Queue& queue, Communicator& group, const char* what, const Post& post) {
     if (!queue.ok()) return;
+    const CUstream stream = queue.stream();
     queue.in_flight = true;
     group.watchdog->arm(queue.call.deadline);
-    const ncclResult_t result = post(group.watchdog->communicator());
+    const ncclResult_t result = post(group.watchdog->communicator(), stream);
     if (!group.watchdog->disarm())
         fail(queue.call, DEADLINE_PASSED, -1, "NCCL did not begin with %s within the deadline of %g s", what,
              queue.call.deadline / 1e6);
@@ -38,8 +40,8 @@ inline void begin(Queue& queue, Communicator& group, const char* what, const Pos
 
 // words [n] on the device become the greatest of all ranks, each by itself.
 inline void all_reduce_max(Queue& queue, Communicator& group, u64* words, u64 n) {
-    begin(queue, group, "an all-reduce", [&](ncclComm_t nccl) {
-        return api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, nccl, queue.stream);
+    begin(queue, group, "an all-reduce", [&](ncclComm_t nccl, CUstream stream) {
+        return api.ncclAllReduce(words, words, n, ncclUint64, ncclMax, nccl, stream);
     });
 }
 
@@ -64,10 +66,10 @@ public:
     // Puts them on the queue.
     void run() {
         if (transfers_.empty()) return;
-        begin(queue_, group_, "a group of messages", [this](ncclComm_t nccl) {
+        begin(queue_, group_, "a group of messages", [this](ncclComm_t nccl, CUstream stream) {
             ncclResult_t result = api.ncclGroupStart();
             for (const Transfer& transfer : transfers_)
-                if (result == ncclSuccess) result = transfer(nccl, queue_.stream);
+                if (result == ncclSuccess) result = transfer(nccl, stream);
             const ncclResult_t ended = api.ncclGroupEnd();
             return result == ncclSuccess ? ended : result;
         });
@@ -102,6 +104,13 @@ struct Wanted {
     u64* to;
 };
 
+// A word on the device that goes to all `peers`, and what `theirs` [peers] is to become: the same of each.
+struct Swapped {
+    const u64* word = nullptr;
+    Numbers peers = {};
+    u64* theirs = nullptr;
+};
+
 // The count of a segment, which its ranks end with.
 inline Wanted count_of(const Held& held, u64* to) {
     return {held.at.ranks + ranks_of(held.at.slots) - 1, held.at.ranks, to};
@@ -109,9 +118,11 @@ inline Wanted count_of(const Held& held, u64* to) {
 
 class HostSync {
 public:
-    HostSync(Queue& queue, Communicator& group, const Messages& sends = {}, const Messages& receives = {})
-        : queue_(queue), group_(group), sends_(sends), receives_(receives) {
+    HostSync(Queue& queue, Communicator& group, const Messages& sends = {}, const Messages& receives = {},
+             const Swapped& swapped = {})
+        : queue_(queue), group_(group), sends_(sends), receives_(receives), swapped_(swapped) {
         for (const Message& message : receives) in_bytes_ += message.control();
+        in_bytes_ += 8 * swapped.peers.size();
     }
 
     // Ends with the counts of `uncounted` and of all that is received, and nothing wrong in `watched`; or
@@ -136,6 +147,9 @@ public:
         for (const Wanted& each : own) *each.to = *next++;
         for (Held* held : uncounted) held->counted = true;
         for (u64 i = 0; i < watched.size(); ++i) look_at(watched[i], seen[i]);
+        if (swapped_.peers.size() != 0)
+            std::memcpy(swapped_.theirs, next - swapped_.peers.size() - own.size(),
+                        8 * swapped_.peers.size());
         read_controls(host);
     }
 
@@ -148,7 +162,7 @@ private:
 
     // Statuses of one kernel, and nothing else: they lie side by side already.
     bool lies_in_place(const std::vector<Wanted>& own) const {
-        if (!sends_.empty() || !receives_.empty()) return false;
+        if (!sends_.empty() || in_bytes_ != 0) return false;
         for (u64 i = 0; i < own.size(); ++i)
             if (own[i].first != nullptr || own[i].word != own[0].word + i) return false;
         return !own.empty();
@@ -178,6 +192,11 @@ private:
             messages.receive(message.peer, to, message.control());
             to += message.control();
         }
+        for (const i64 peer : swapped_.peers) {
+            messages.send(peer, swapped_.word, 8);
+            messages.receive(peer, to, 8);
+            to += 8;
+        }
         messages.run();
         return in;
     }
@@ -202,7 +221,7 @@ private:
         if (!queue_.ok()) return;
         Call& call = queue_.call;
         const CUstream side = static_cast<CUstream>(call.side);
-        if (!check(call, api.cuEventRecord(group_.ready, queue_.stream), "cuEventRecord")) return;
+        if (!check(call, api.cuEventRecord(group_.ready, queue_.stream()), "cuEventRecord")) return;
         if (!check(call, api.cuStreamWaitEvent(side, group_.ready, 0), "cuStreamWaitEvent")) return;
         if (bytes != 0)
             check(call, api.cuMemcpyDtoHAsync_v2(host, reinterpret_cast<CUdeviceptr>(device), bytes, side),
@@ -273,6 +292,7 @@ private:
     Communicator& group_;
     const Messages sends_;
     const Messages receives_;
+    const Swapped swapped_;
     u64 in_bytes_ = 0;
 };
 

@@ -11,12 +11,9 @@
 
 namespace zenc {
 
-static const Kernel FIND_HOLDERS("zenc_find_holders");
 static const Kernel CHOOSE_OWNERS("zenc_choose_owners");
-static const Kernel DIGEST_OWNERS("zenc_digest_owners");
-static const Kernel COUNT_PARTS("zenc_count_parts");
-static const Kernel BEGIN_PARTS("zenc_begin_parts");
-static const Kernel MARK_PARTS("zenc_mark_parts");
+static const Kernel DIGEST_OWNERS("zenc_digest_owners", Typed::NO, Ending::GATHER);
+static const Kernel MARK_PARTS("zenc_mark_parts", Typed::NO, Ending::RANK);
 static const Kernel SPLIT_ROWS("zenc_split_rows");
 static const Kernel JOIN_UNITS("zenc_join_units");
 static const Kernel JOIN_DENSE("zenc_join_dense");
@@ -70,25 +67,20 @@ inline Owners choose_owners(Queue& queue, const Segments& sets) {
     const u64 ranks = made.known.ranks, words = made.known.words,
               tiles = ceil_divide(words_of(sets[0].slots), words);
     const u64 numbers = ranks * tiles;
-    const u64 cleared = (tiles + 1) + ranks * ranks + 1 + ranks + scan_words(numbers) + (1 + tiles);
+    const u64 cleared = (tiles + 1) + ranks * ranks + 1 + ranks + (1 + scan_words(numbers)) + (2 + tiles);
     made.known.several = queue.allocate<u64>(cleared);
     queue.clear(made.known.several, 8 * cleared);
     made.counts = made.known.several + tiles + 1;
     made.digest = made.counts + ranks * ranks;
     u64* const alone = made.digest + 1;
     u64* const scanning = alone + ranks;
-    u64* const finding = scanning + scan_words(numbers);
+    u64* const choosing = scanning + 1 + scan_words(numbers);
     Load* const loads = queue.allocate<Load>(ranks);
     made.sets = sets;
-    const u64* const number = made.all_of_several();
-    queue.launch(FIND_HOLDERS, made.blocks, 1, sets, made.known, finding, made.masks, made.known.several,
-                 alone);
-    queue.launch(CHOOSE_OWNERS, 1, 1, sets, ranks, made.masks, number, alone, loads, made.known.owners,
+    queue.launch(CHOOSE_OWNERS, made.blocks, 1, sets, made.known, choosing, made.masks, alone, loads,
                  made.counts);
-    queue.launch(DIGEST_OWNERS, made.blocks, 1, sets, made.known, made.digest, made.known.starts);
-    queue.launch(SCAN, Queue::blocks_for_tiles(numbers, SCAN_TILE), 1, made.known.starts, numbers, scanning);
-    queue.launch(COUNT_PARTS, Queue::blocks_for(made.room), 1, made.masks, number, ranks, made.known.owners,
-                 made.counts);
+    queue.launch(DIGEST_OWNERS, made.blocks, 1, sets, made.known, made.masks, made.digest, made.counts,
+                 scanning);
     return made;
 }
 
@@ -111,10 +103,8 @@ inline void mark_parts(Queue& queue, const Segments& targets, const std::vector<
     if (targets.empty()) return;
     std::vector<u64> cuts(chosen.known.ranks * chosen.known.ranks, ~0ULL);
     for (u64 i = 0; i < targets.size(); ++i) cuts[of[i] * chosen.known.ranks + targets[i].part] = i;
-    queue.launch(BEGIN_PARTS, Queue::blocks_for(most_words(targets)), rows_for(targets.size()), targets,
-                 number_of(targets), of);
     queue.launch(MARK_PARTS, chosen.blocks, 1, chosen.sets, chosen.known, chosen.masks, cuts, targets,
-                 number_of(targets));
+                 number_of(targets), queue.allocate_cleared<u64>(2));
     rank(queue, targets);
 }
 
@@ -207,29 +197,13 @@ private:
             if (cuts_[i].rank >= 0)
                 wanted.push_back(
                     {owners_.counts + count_of(cuts_[i].rank, cuts_[i].part), nullptr, &held_[i].at.count});
-        const u64* digest = exchange_digests(peers);
-        for (u64& each : theirs) wanted.push_back({digest++, nullptr, &each});
         wanted.push_back({owners_.digest, nullptr, &mine});
         wanted.push_back({owners_.all_of_several(), nullptr, &several_});
-        workshop_.cross(step, {}, {}, wanted);
+        workshop_.cross(step, {}, {}, wanted, {owners_.digest, peers, theirs.data()});
         for (u64 i = 0; i < peers.size() && queue_.ok(); ++i)
             if (theirs[i] != mine)
                 fail(queue_.call, DIFFERENT_CALLS, peers.first[i],
                      "it has chosen other owners for the units of this call");
-    }
-
-    // The digests of peers, on the device.
-    const u64* exchange_digests(Numbers peers) {
-        u64* const digests = queue_.allocate<u64>(peers.size());
-        if (!queue_.ok()) return nullptr;
-        Exchange messages(queue_, group_);
-        u64* next = digests;
-        for (const i64 peer : peers) {
-            messages.send(peer, owners_.digest, DIGEST_BYTES);
-            messages.receive(peer, next++, DIGEST_BYTES);
-        }
-        messages.run();
-        return digests;
     }
 
     void mark_those_of_one() {

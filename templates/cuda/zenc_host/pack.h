@@ -11,12 +11,12 @@
 
 namespace zenc {
 
-static const Kernel MARK_UNITS("zenc_mark_units");
-static const Kernel MARK_DENSE("zenc_mark_dense");
+static const Kernel MARK_UNITS("zenc_mark_units", Typed::NO, Ending::RANK);
+static const Kernel MARK_DENSE("zenc_mark_dense", Typed::NO, Ending::RANK);
 static const Kernel PLACE_ONCE("zenc_place_once");
 static const Kernel PLACE_SUMMED("zenc_place_summed", Typed::YES);
 static const Kernel PLACE_DENSE("zenc_place_dense");
-static const Kernel PACK_VALUES("zenc_pack_values", Typed::YES);
+static const Kernel PACK_VALUES("zenc_pack_values", Typed::YES, Ending::ADMIT);
 
 class Pack {
 public:
@@ -39,12 +39,11 @@ public:
         whole_.bitmap = bitmap_;
         whole_.ranks = ranks_;
         whole_.slots = whole_.count = 64 * words;
-        u64* const work = work_to_rank(queue_, whole_);
         if (queue_.call.ids != nullptr)
-            mark_units(work);
+            mark_units();
         else
-            mark_dense(work);
-        if (work == nullptr) rank(queue_, {whole_});
+            mark_dense();
+        rank(queue_, {whole_});
     }
 
     // Gives the segment of part segment.part its bitmap and ranks.
@@ -134,21 +133,21 @@ private:
             place_summed(parts, rows);
     }
 
-    void mark_units(u64* work) {
+    void mark_units() {
         const Call& call = queue_.call;
         const u64 n = static_cast<u64>(call.n);
         u64* const status = queue_.allocate_cleared<u64>(1);
         status_ = status;
         slots_ = queue_.allocate<i64>(n);
         queue_.launch(MARK_UNITS, Queue::blocks_for(n), 1, queue_.partition, call.ids, call.n,
-                      Segments{whole_}, slots_, status, work);
+                      Segments{whole_}, slots_, status);
     }
 
-    void mark_dense(u64* work) {
+    void mark_dense() {
         const Call& call = queue_.call;
         const u64 values = static_cast<u64>(call.units) * static_cast<u64>(call.width);
         queue_.launch(MARK_DENSE, Queue::blocks_for(ceil_divide(values, 4)), 1, queue_.partition, call.values,
-                      value_bytes(call), keeps_absent(call), Segments{whole_}, work);
+                      value_bytes(call), keeps_absent(call), Segments{whole_});
     }
 
     void place_once(const Segments& parts) const {

@@ -1,11 +1,10 @@
 // A stream, and everything that is put on it. Nothing here waits for the device, but who asks for memory
-// while messages are under way.
+// while messages are under way. The last launch is held back until something else is asked for: what its last
+// block can do as well becomes its epilogue.
 //
 // A call that has failed does nothing more: callers need not look at results, but at ok() before they use
 // what an allocation gave.
 #pragma once
-
-#include <tuple>
 
 #include "zenc/geometry.h"
 #include "zenc/launch.h"
@@ -35,6 +34,27 @@ inline Partition partition_of(const Call& call, u64 parts) {
         call.tables};
 }
 
+constexpr u64 MOST_ARGUMENTS = 16, MOST_WORDS = 64;  // of a launch
+
+// A launch with its arguments, which are words or structures of words, and tables. Null: none.
+struct Launch {
+    CUfunction function = nullptr;
+    const char* name = nullptr;
+    unsigned blocks = 0, rows = 0;
+    u64 arguments = 0, words = 0;  // how many
+    u64 first[MOST_ARGUMENTS];     // of each argument's words
+    u64 given[MOST_WORDS];
+    Tables tables;
+    u64 used = 1;      // words of the tables
+    Ending next = {};  // what the epilogue may have next
+    Epilogue epilogue = {};
+};
+
+template <class Entry>
+inline u64 words_of_table(const std::vector<Entry>& table) {
+    return table.size() * sizeof(Entry) / 8;
+}
+
 class Queue {
 public:
     // Of a call whose units are cut in `parts`.
@@ -42,10 +62,10 @@ public:
         : call(call),
           partition(partition_of(call, static_cast<u64>(parts))),
           kernels(*static_cast<Kernels*>(call.kernels)),
-          stream(static_cast<CUstream>(call.stream)),
           group(group),
           next_(static_cast<u8*>(call.arena)),
-          left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT) {
+          left_(call.arena_bytes / SMALL_ALIGNMENT * SMALL_ALIGNMENT),
+          stream_(static_cast<CUstream>(call.stream)) {
         spare_.begin(next_);
     }
 
@@ -65,30 +85,53 @@ public:
     // kernel's parameters. Tables travel among the parameters, or are uploaded if they are long.
     template <class... Arguments>
     void launch(const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
+        static_assert(sizeof...(Arguments) <= MOST_ARGUMENTS &&
+                      (0 + ... + sizeof(Arguments)) / 8 <= MOST_WORDS);
+        const CUstream into = stream();
         if (!ok() || blocks == 0 || rows == 0) return;
         const CUfunction function = kernels.of(kernel, call.dtype);
         if (function == nullptr) return fail(call, CUDA_FAILED, -1, "the kernels lack %s", kernel.name);
-        Tables tables;
-        u64 used = 1;
-        const std::tuple<decltype(passed(arguments, tables, used))...> given{
-            passed(arguments, tables, used)...};
-        if (!ok()) return;
-        std::apply(
-            [&](const auto&... each) {
-                const void* parameters[] = {&each..., &tables};
-                check(
-                    call,
-                    api.cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(rows),
-                                       1, THREADS, 1, 1, 0, stream, const_cast<void**>(parameters), nullptr),
-                    "cuLaunchKernel", kernel.name);
-            },
-            given);
+        held_.name = kernel.name;
+        held_.blocks = static_cast<unsigned>(blocks);
+        held_.rows = static_cast<unsigned>(rows);
+        held_.arguments = held_.words = 0;
+        held_.used = 1;
+        held_.next = kernel.ends;
+        held_.epilogue = {};
+        (pass(arguments), ...);
+        if (kernel.ends != Ending::NONE) held_.epilogue.arrived = allocate_cleared<u64>(1);
+        held_.function = function;
+        if (kernel.ends == Ending::NONE) issue(into);
+    }
+
+    // The epilogue of the last thing on the queue, to add `what`, for which there are `tables`; null if that
+    // can't be.
+    template <class... Entries>
+    Epilogue* epilogue(Ending what, const std::vector<Entries>&... tables) {
+        const u64 words = (EPILOGUE_WORDS + ... + (offset_of(tables) == 0 ? words_of_table(tables) : 0));
+        const bool can = held_.function != nullptr && held_.next <= what && held_.used + words <= TABLE_WORDS;
+        if (!can) return nullptr;
+        held_.next = static_cast<Ending>(static_cast<int>(what) + 1);
+        return &held_.epilogue;
+    }
+
+    // A table of an epilogue.
+    template <class Entry>
+    const Entry* at_end(const std::vector<Entry>& table) {
+        const u64 there = offset_of(table);
+        return reinterpret_cast<const Entry*>(there != 0 ? there : place(table.data(), table.size()));
+    }
+
+    // Everything that was asked for is on it.
+    CUstream stream() {
+        if (held_.function != nullptr) issue(stream_);
+        return stream_;
     }
 
     // Sets bytes of device memory.
     void fill(void* memory, unsigned char byte, u64 bytes) {
         if (ok() && bytes != 0)
-            check(call, api.cuMemsetD8Async(address(memory), byte, bytes, stream), "cuMemsetD8Async");
+            check(call, api.cuMemsetD8Async(address(memory), byte, bytes, stream()), "cuMemsetD8Async");
     }
 
     void clear(void* memory, u64 bytes) { fill(memory, 0, bytes); }
@@ -113,14 +156,14 @@ public:
         T* const memory = allocate<T>(n);
         if (!ok() || n == 0) return nullptr;
         std::memcpy(pinned, host, n * sizeof(T));
-        check(call, api.cuMemcpyHtoDAsync_v2(address(memory), pinned, n * sizeof(T), stream),
+        check(call, api.cuMemcpyHtoDAsync_v2(address(memory), pinned, n * sizeof(T), stream()),
               "cuMemcpyHtoDAsync");
         return memory;
     }
 
     void copy(void* to, const void* from, u64 bytes) {
         if (ok() && bytes != 0)
-            check(call, api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream),
+            check(call, api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream()),
                   "cuMemcpyDtoDAsync");
     }
 
@@ -203,7 +246,6 @@ public:
     Call& call;
     const Partition partition;
     Kernels& kernels;
-    const CUstream stream;
     Communicator& group;
     bool in_flight = false;  // messages are on the stream that nobody has waited for
 
@@ -227,7 +269,7 @@ private:
     // to be there first. A captured call gets memory that it has.
     void let_land() {
         if (!ok() || !in_flight || call.report != nullptr) return;
-        if (check(call, api.cuEventRecord(group.ready, stream), "cuEventRecord"))
+        if (check(call, api.cuEventRecord(group.ready, stream()), "cuEventRecord"))
             await(call, group, group.ready, -1, [](char* text, u64 size) {
                 std::snprintf(text, size, "messages before memory is allocated");
             });
@@ -242,20 +284,58 @@ private:
         return memory;
     }
 
-    // An argument as a kernel gets it: of a table where it is.
+    static constexpr u64 EPILOGUE_WORDS = sizeof(Epilogue) / 8;
+
+    // The next argument of a launch: of a table where it is.
     template <class Argument>
-    Argument passed(const Argument& argument, Tables&, u64&) {
+    void pass(const Argument& argument) {
         static_assert(sizeof(Argument) % 8 == 0, "parameters are made of words");
-        return argument;
+        held_.first[held_.arguments++] = held_.words;
+        std::memcpy(held_.given + held_.words, &argument, sizeof argument);
+        held_.words += sizeof argument / 8;
     }
 
     template <class Entry>
-    u64 passed(const std::vector<Entry>& table, Tables& to, u64& used) {
-        const u64 words = table.size() * sizeof(Entry) / 8;
-        if (words > TABLE_WORDS - used) return reinterpret_cast<u64>(upload(table.data(), table.size()));
-        if (words != 0) std::memcpy(to.words + used, table.data(), 8 * words);
-        used += words;
-        return 8 * (used - words);
+    void pass(const std::vector<Entry>& table) {
+        const bool is_long = words_of_table(table) > TABLE_WORDS - held_.used;
+        pass(is_long ? reinterpret_cast<u64>(upload(table.data(), table.size()))
+                     : place(table.data(), table.size()));
+    }
+
+    // Where a table is among those of the launch already; 0: nowhere.
+    template <class Entry>
+    u64 offset_of(const std::vector<Entry>& table) const {
+        const u64 words = words_of_table(table);
+        for (u64 at = 1; words != 0 && at + words <= held_.used; ++at)
+            if (std::memcmp(held_.tables.words + at, table.data(), 8 * words) == 0) return 8 * at;
+        return 0;
+    }
+
+    // The offset of n entries among the tables of a launch, which have room.
+    template <class Entry>
+    u64 place(const Entry* table, u64 n) {
+        if (n != 0) std::memcpy(held_.tables.words + held_.used, table, n * sizeof(Entry));
+        const u64 offset = 8 * held_.used;
+        held_.used += n * sizeof(Entry) / 8;
+        return offset;
+    }
+
+    // Puts what is held back on the stream.
+    void issue(CUstream into) {
+        const CUfunction function = held_.function;
+        held_.function = nullptr;
+        if (!ok()) return;
+        const Epilogue& end = held_.epilogue;
+        const bool ends =
+            end.number_ranked + end.number_admitted + end.number_of_words + end.number_of_rows != 0;
+        held_.tables.words[0] = ends ? place(&end, 1) : 0;
+        void* parameters[MOST_ARGUMENTS + 1];
+        for (u64 i = 0; i < held_.arguments; ++i) parameters[i] = held_.given + held_.first[i];
+        parameters[held_.arguments] = &held_.tables;
+        check(call,
+              api.cuLaunchKernel(function, held_.blocks, held_.rows, 1, THREADS, 1, 1, 0, into, parameters,
+                                 nullptr),
+              "cuLaunchKernel", held_.name);
     }
 
     u8* next_;  // of the arena, or of memory that small requests share
@@ -264,6 +344,8 @@ private:
     Room kept_;
     Spare bitmaps_;  // what was released of it
     Room cleared_;   // what is left of it
+    const CUstream stream_;
+    Launch held_;
 };
 
 using Segments = std::vector<Segment>;
@@ -319,8 +401,14 @@ inline Gathered literal(u64 word, u64* to) {
 }
 
 inline void gather(Queue& queue, const std::vector<Gathered>& rows) {
-    if (rows.empty()) return;
-    queue.launch(GATHER, Queue::blocks_for(rows.size()), 1, rows, static_cast<i64>(rows.size()));
+    const i64 n = static_cast<i64>(rows.size());
+    if (n == 0) return;
+    if (Epilogue* const end = queue.epilogue(Ending::GATHER, rows)) {
+        end->rows = queue.at_end(rows);
+        end->number_of_rows = n;
+    } else {
+        queue.launch(GATHER, 1, 1, rows, n);
+    }
 }
 
 }  // namespace zenc

@@ -13,19 +13,21 @@ static const Kernel RANK("zenc_rank");
 // The ranks of every segment.
 inline void rank(Queue& queue, const Segments& segments) {
     const u64 numbers = words_ranked(64 * most_words(segments));
+    Epilogue* const end = 64 * numbers * segments.size() <= RANKED_BY_A_BLOCK
+                              ? queue.epilogue(Ending::RANK, segments)
+                              : nullptr;
+    if (end != nullptr) {
+        end->ranked = queue.at_end(segments);
+        end->number_ranked = number_of(segments);
+        return;
+    }
     const u64 words = scan_words(numbers);
-    u64* const work = queue.allocate_cleared<u64>(words * segments.size());
     queue.launch(RANK, Queue::blocks_for_tiles(numbers, SCAN_TILE), rows_for(segments.size()), segments,
-                 number_of(segments), work, words);
-}
-
-// Work space for a kernel that ranks what it marks; null if that has many slots.
-inline u64* work_to_rank(Queue& queue, const Segment& marked) {
-    return queue.allocate_cleared<u64>(work_of_last_block(marked.slots));
+                 number_of(segments), queue.allocate_cleared<u64>(words * segments.size()), words);
 }
 
 static const Kernel ENCODE_INDEX("zenc_encode_index");
-static const Kernel DECODE_INDEX("zenc_decode_index");
+static const Kernel DECODE_INDEX("zenc_decode_index", Typed::NO, Ending::ADMIT);
 
 inline u64 most_index_words(const Segments& segments) {
     return most(segments, [](const Segment& segment) {
@@ -60,21 +62,19 @@ inline Segments high_words(Queue& queue, const Segments& segments) {
 inline const i64* decode(Queue& queue, const Segments& segments) {
     if (segments.empty()) return nullptr;
     const Segments high = high_words(queue, segments);
-    Segments ranked;
-    for (const Segment& each : high)
-        if (each.ranks != nullptr) ranked.push_back(each);
-    if (!ranked.empty()) rank(queue, ranked);
     auto* const checks = queue.allocate_cleared<Check>(segments.size());
     auto* const status = queue.allocate<i64>(segments.size());
-    const u64 tiles = tiles_of_words(64 * most_words(segments)), work = 1 + tiles;
+    const u64 tiles = tiles_of_words(64 * most_words(segments)),
+              work = 2 + tiles + scan_words(words_ranked(64 * most_words(high)));
     queue.launch(DECODE_INDEX, Queue::blocks_for_tiles(tiles, 1), rows_for(segments.size()), segments, high,
                  number_of(segments), checks, status, queue.allocate_cleared<u64>(work * segments.size()),
                  work);
-    for (const Segment& each : ranked) queue.release(each.ranks, ranks_of(each.slots));
+    for (const Segment& each : high)
+        if (each.ranks != nullptr) queue.release(each.ranks, ranks_of(each.slots));
     return status;
 }
 
-static const Kernel SUM("zenc_sum", Typed::YES);
+static const Kernel SUM("zenc_sum", Typed::YES, Ending::ADMIT);
 static const Kernel MERGE("zenc_merge", Typed::YES);
 static const Kernel FILL("zenc_fill");
 static const Kernel MARK_NONZERO("zenc_mark_nonzero");
@@ -112,9 +112,9 @@ inline void spread(Queue& queue, const Segments& from, const Segments& to) {
     queue.launch(SPREAD, blocks, rows_for(to.size()), from, to, number_of(to), row_bytes(queue.call));
 }
 
-static const Kernel EXPAND_DENSE("zenc_expand_dense");
-static const Kernel MARK_FOUND("zenc_mark_found");
-static const Kernel EXPAND_UNITS("zenc_expand_units");
+static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER);
+static const Kernel MARK_FOUND("zenc_mark_found", Typed::NO, Ending::RANK);
+static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER);
 
 // Every unit of call.dense_out, but those that are +0 already; nothing where `veto` is there, and is not 0.
 inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
@@ -140,10 +140,9 @@ inline Segment find_units(Queue& queue, const Segments& parts) {
     found.bitmap = queue.allocate_bitmap(words_of(found.slots));
     found.ranks = queue.allocate<u64>(ranks_of(found.slots));
     queue.clear(found.bitmap, 8 * words_of(found.slots));
-    u64* const work = work_to_rank(queue, found);
     queue.launch(MARK_FOUND, blocks_for_rows(parts, 1), rows_for(parts.size()), queue.partition, parts,
-                 Segments{found}, work);
-    if (work == nullptr) rank(queue, {found});
+                 Segments{found});
+    rank(queue, {found});
     return found;
 }
 

@@ -288,7 +288,7 @@ private:
         if (queue_.ok())
             check(call_,
                   api.cuMemcpyDtoHAsync_v2(call_.report, reinterpret_cast<CUdeviceptr>(device),
-                                           8 * wanted.size(), queue_.stream),
+                                           8 * wanted.size(), queue_.stream()),
                   "cuMemcpyDtoHAsync");
     }
 

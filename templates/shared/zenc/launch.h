@@ -18,12 +18,8 @@ ZENC_HD inline u64 scan_words(u64 n) {
     return 1 + ceil_divide(n, SCAN_TILE);
 }
 
-// Who marks a bitmap of so few slots ranks it as well, by the last of its blocks: a counter, and to scan.
+// Bitmaps of so few slots are ranked by the last block of the kernel that marks them.
 constexpr u64 RANKED_BY_A_BLOCK = 64 * 4 * SCAN_TILE;
-
-ZENC_HD inline u64 work_of_last_block(u64 slots) {
-    return slots <= RANKED_BY_A_BLOCK ? 1 + scan_words(words_ranked(slots)) : 0;
-}
 
 // The counts of all digits in all tiles of n keys.
 ZENC_HD inline u64 digit_words(u64 n) {

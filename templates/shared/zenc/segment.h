@@ -23,7 +23,8 @@ struct Check {
 };
 
 // The tables of a launch, by value, where they have room here: then a kernel's pointer to a table is its
-// offset. It begins at a word that is not the first, so that null is null.
+// offset. It begins at a word that is not the first, so that null is null; that one is the offset of an
+// Epilogue, or 0.
 struct Tables {
     u64 words[TABLE_WORDS];
 
@@ -65,6 +66,26 @@ struct Gathered {
     const u64* from;
     const u64* first;
     u64* to;
+};
+
+// Parts of an epilogue, in their order. A kernel can do some of them, and all that come behind these.
+enum class Ending { RANK = 1, ADMIT, GATHER, NONE };
+
+// What the last block of a launch does, when all others are done; nothing of what there is none of.
+struct Epilogue {
+    u64* arrived;  // blocks that are done: 0 before
+
+    const Segment* ranked;  // `rank`
+    i64 number_ranked;
+
+    const Segment* admitted;  // `admit`
+    i64 number_admitted;
+    const Expected* words;
+    i64 number_of_words;
+    u64* raised;
+
+    const Gathered* rows;  // `gather`
+    i64 number_of_rows;
 };
 
 }  // namespace zenc

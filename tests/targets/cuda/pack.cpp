@@ -9,10 +9,11 @@ namespace {
 using namespace zenc;
 
 // Waits for all that was put on the stream.
-void wait(Call& call) {
+void wait(Queue& queue) {
+    Call& call = queue.call;
     CUevent event = nullptr;
     check(call, api.cuEventCreate(&event, 0), "cuEventCreate");
-    check(call, api.cuEventRecord(event, static_cast<CUstream>(call.stream)), "cuEventRecord");
+    check(call, api.cuEventRecord(event, queue.stream()), "cuEventRecord");
     CUresult result;
     while ((result = api.cuEventQuery(event)) == CUDA_ERROR_NOT_READY) std::this_thread::yield();
     check(call, result, "the stream");
@@ -21,17 +22,16 @@ void wait(Call& call) {
 
 // Host memory `to` [n] = a device's, when that is done with it.
 template <class T>
-void fetch(Call& call, T* to, const void* from, u64 n) {
+void fetch(Queue& queue, T* to, const void* from, u64 n) {
     if (n == 0) return;
     const CUdeviceptr at = reinterpret_cast<CUdeviceptr>(from);
-    check(call, api.cuMemcpyDtoHAsync_v2(to, at, n * sizeof(T), static_cast<CUstream>(call.stream)),
-          "a copy");
-    wait(call);
+    check(queue.call, api.cuMemcpyDtoHAsync_v2(to, at, n * sizeof(T), queue.stream()), "a copy");
+    wait(queue);
 }
 
-u64 word(Call& call, const u64* from) {
+u64 word(Queue& queue, const u64* from) {
     u64 found = 0;
-    fetch(call, &found, from, 1);
+    fetch(queue, &found, from, 1);
     return found;
 }
 
@@ -51,7 +51,7 @@ extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* row
     Capacity capacity(queue);
     Pack pack(queue, capacity);
     pack.mark();
-    wait(call);
+    wait(queue);
     std::vector<Held> held(static_cast<u64>(parts));
     Several all;
     for (Held& each : held) {
@@ -61,14 +61,14 @@ extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* row
         all.push_back(&each);
     }
     pack.pack_values(all);
-    wait(call);
-    const u64 status = pack.status() == nullptr ? ~0ULL : ~word(call, pack.status());
+    wait(queue);
+    const u64 status = pack.status() == nullptr ? ~0ULL : ~word(queue, pack.status());
     Segments segments;
     bool had_room_for_all = true;
     for (Held& each : held) {
         const u64 *const first = each.at.ranks, *const last = first + ranks_of(each.at.slots) - 1;
-        each.at.count = set_between(word(call, first), word(call, last));
-        had_room_for_all &= had_room(each, static_cast<u64>(row_bytes(call)));
+        each.at.count = set_between(word(queue, first), word(queue, last));
+        had_room_for_all &= had_room(each);
         segments.push_back(each.at);
     }
     for (Segment& segment : segments)
@@ -76,13 +76,13 @@ extern "C" u64 pack(const Call* of, i64 parts, u64* bitmap, i64* counts, u8* row
             segment.values = queue.allocate(segment.count * static_cast<u64>(row_bytes(call)));
     pack.learn(all);
     if (status == ~0ULL && !had_room_for_all) pack.place(segments);
-    wait(call);
+    wait(queue);
     for (const Segment& segment : segments) {
         const u64 bytes = segment.count * static_cast<u64>(row_bytes(call));
-        fetch(call, bitmap, segment.bitmap, words_of(segment.slots));
+        fetch(queue, bitmap, segment.bitmap, words_of(segment.slots));
         bitmap += part_words(*of, parts);
         counts[segment.part] = static_cast<i64>(segment.count);
-        fetch(call, rows, segment.values, bytes);
+        fetch(queue, rows, segment.values, bytes);
         rows += bytes;
     }
     std::strcpy(message, call.message);

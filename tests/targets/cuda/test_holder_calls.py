@@ -63,7 +63,7 @@ def test_ranks_that_choose_other_owners_find_out():
     """A rank whose kernels do not agree with the others' is named by all, before a value moves."""
     plan = compile("holders", ranks=2).plan
     sources = render(UnitInputs.of(plan), "cuda")
-    right = "zenc::digest_owners(tables(sets), known, digest, starts);"
+    right = "zenc::digest_owners(tables(sets), known, masks, digest, counts, work);"
     assert right in sources["kernels.cu"]
     wrong = sources["kernels.cu"].replace(right, f"{right} if (zenc::thread_of_row() == 0) atomicAdd(digest, 1ULL);")
     image = bytes(kernels({**sources, "kernels.cu": wrong})) + b"\0"

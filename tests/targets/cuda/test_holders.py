@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.emulator.device import Device, IndexSets
+from tests.support.packing import scan_words
 from tests.support.pieces import Piece, rubbish, table, words_of
 from zenc.runtime.cpu.ownership import HolderKernels
 from zenc.wire.constants import SET_WORDS
@@ -71,23 +72,13 @@ class OnDevice:
         self.sets = [Piece(self.units, bits_of(mine)).ranked(start=17 * k) for k, mine in enumerate(held)]
         self.far = rubbish(grid * (self.ranks + -(-self.ranks // 4))) if self.ranks > SET_WORDS else None
         self.tiles, count = -(-words_of(self.units) // words), int((held.sum(0) > 1).sum())
-        work, alone = (np.zeros(n, np.uint64) for n in (1 + self.tiles, self.ranks))
+        work, alone = (np.zeros(n, np.uint64) for n in (2 + self.tiles, self.ranks))
         self.several, self.masks = rubbish(self.tiles + 1), np.full((count + 1) * -(-self.ranks // 8), 0xA5, np.uint8)
-        self.launch("find_holders", *self.tiled, work, self.masks, self.several, alone)
-        self.owners, loads = np.full(count + 1, 0xFFFF, np.uint16), np.full(3 * self.ranks, 7, np.int64)
-        self.of_parts, number = np.zeros((self.ranks, self.ranks), np.uint64), self.several[self.tiles :]
-        self.launch(
-            "choose_owners", self.tiled[0], self.ranks, self.masks, number, alone, loads, self.owners, self.of_parts
-        )
-        self.digest, counts = np.zeros(1, np.uint64), rubbish(self.ranks * self.tiles)
-        self.launch("digest_owners", *self.known(several=self.several, owners=self.owners), self.digest, counts)
-        self.starts = np.cumsum(counts) - counts
-        self.launch("count_parts", self.masks, number, self.ranks, self.owners, self.of_parts)
-
-    @property
-    def tiled(self) -> tuple[object, ...]:
-        """All sets, and how they are read."""
-        return self.known()
+        self.owners, self.starts = np.full(count + 1, 0xFFFF, np.uint16), rubbish(self.ranks * self.tiles)
+        loads, self.of_parts = np.full(3 * self.ranks, 7, np.int64), np.zeros((self.ranks, self.ranks), np.uint64)
+        self.launch("choose_owners", *self.agreed, work, self.masks, alone, loads, self.of_parts)
+        self.digest, work = np.zeros(1, np.uint64), np.zeros(1 + scan_words(self.ranks * self.tiles), np.uint64)
+        self.launch("digest_owners", *self.agreed, self.masks, self.digest, self.of_parts, work)
 
     @property
     def agreed(self) -> tuple[object, ...]:
@@ -116,9 +107,8 @@ class OnDevice:
         cuts = np.full(self.ranks * self.ranks, NO_CUT, np.uint64)
         for number, (k, p) in enumerate(which):
             cuts[k * self.ranks + p] = number
-        of, made = np.array([k for k, _ in which], np.uint64), table(targets)
-        self.launch("begin_parts", made, len(targets), of, rows=2)
-        self.launch("mark_parts", *self.agreed, self.masks, cuts, made, len(targets))
+        work = np.zeros(2, np.uint64)
+        self.launch("mark_parts", *self.agreed, self.masks, cuts, table(targets), len(targets), work)
         return [target.ranked(start) for start, target in enumerate(targets)]
 
 
