@@ -8,7 +8,7 @@ what is lost for nothing is not lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from zenc.strategy.espresso import BETTER, PASSES
@@ -20,6 +20,7 @@ from zenc.strategy.step import TrainingStep
 BUCKET = 25 << 20
 """Bytes of DDP's buckets by default; the first one takes 1 MiB."""
 FIRST_BUCKET = 1 << 20
+BUCKETS = "DDP's buckets"
 WITHIN = 1.01
 """Times the best seconds that a step may take which loses less."""
 
@@ -74,16 +75,30 @@ def _replays(merged: TrainingStep, calls: StepCalls) -> tuple[Replay, Replay]:
     return replay(merged, calls.operations()), replay(merged, calls.operations(computing=False))
 
 
-def search(step: TrainingStep, table: SchemeTable, most_groups: int = 2, bucket: int = BUCKET) -> StrategySearch:
-    """The best strategy of up to ``most_groups`` groups, of DDP's buckets, and of fused buffers of several sizes."""
-    looked = _Looked(step, table)
-    groupings = {"DDP's buckets": buckets(step, bucket)}
+def search(
+    step: TrainingStep,
+    table: SchemeTable,
+    fixed: Mapping[int, str] | None = None,
+    most_groups: int = 2,
+    bucket: int = BUCKET,
+    progress: Callable[[str], None] = lambda _: None,
+) -> StrategySearch:
+    """The best strategy of up to ``most_groups`` groups, of DDP's buckets, and of fused buffers of several sizes.
+
+    ``fixed``: index of a tensor -> the call of ``table.fixed`` that it has in any case.
+    """
+    looked = _Looked(step, table, fixed or {})
+    groupings = {BUCKETS: buckets(step, bucket)}
     for size in (1 << 20, 4 << 20, 16 << 20, 64 << 20):
         groupings[f"buffers of {size >> 20} MiB"] = fused(step, size)
+    progress("groups")
     merged = search_groups(len(step.tensors), lambda ends: looked.best(ends)[0], most_groups)
     groupings["merged"] = merged.ends
-    found = {name: looked.result(ends) for name, ends in groupings.items()}
-    others = {f"{name} for all": looked.uniform(groupings["DDP's buckets"], name) for name in table.names}
+    found = {}
+    for name, ends in groupings.items():
+        progress(name)
+        found[name] = looked.result(ends)
+    others = {f"{name} for all": looked.uniform(groupings[BUCKETS], name) for name in table.names}
     others |= {f"{name} for all, in two groups": looked.merged(name) for name in table.names}
     best = min((*found.values(), *others.values()), key=lambda each: each.seconds)
     limit = best.seconds * WITHIN
@@ -96,9 +111,10 @@ def search(step: TrainingStep, table: SchemeTable, most_groups: int = 2, bucket:
 class _Looked:
     """What was evaluated of a step."""
 
-    def __init__(self, step: TrainingStep, table: SchemeTable) -> None:
-        self.step, self.table, self.tried = step, table, 0
-        self.order = sorted(range(len(step.tensors)), key=lambda at: (-step.tensors[at].numel, -at))
+    def __init__(self, step: TrainingStep, table: SchemeTable, fixed: Mapping[int, str]) -> None:
+        self.step, self.table, self.tried, self.fixed = step, table, 0, fixed
+        free = [at for at in range(len(step.tensors)) if at not in fixed]
+        self.order = sorted(free, key=lambda at: (-step.tensors[at].numel, -at))
 
     def best(self, ends: Sequence[int]) -> tuple[float, tuple[str, ...]]:
         """The least seconds of the timeline, and the schemes, from the best of all starts."""
@@ -121,13 +137,14 @@ class _Looked:
     def lossy(self, of: StrategyResult) -> int:
         """Values of tensors whose schemes lose something."""
         plans, tensors = self.table.plans, self.step.tensors
-        return sum(t.numel for t, name in zip(tensors, of.schemes, strict=True) if plans[name].is_lossy)
+        named = zip(tensors, of.schemes, strict=True)
+        return sum(t.numel for t, name in named if name in plans and plans[name].is_lossy)
 
     def result(self, ends: Sequence[int]) -> StrategyResult:
         return simulated(self.step, ends, self.table, self.best(ends)[1])
 
     def uniform(self, ends: Sequence[int], name: str) -> StrategyResult:
-        return simulated(self.step, ends, self.table, [name] * len(self.step.tensors))
+        return simulated(self.step, ends, self.table, self._all(name))
 
     def merged(self, name: str) -> StrategyResult:
         """MergeComp's two groups, with one scheme for all."""
@@ -135,9 +152,12 @@ class _Looked:
         self.tried += found.asked
         return self.uniform(found.ends, name)
 
+    def _all(self, name: str) -> list[str]:
+        return [self.fixed.get(at, name) for at in range(len(self.step.tensors))]
+
     def _from(self, ends: Sequence[int], start: str) -> tuple[float, tuple[str, ...]]:
         names = self.table.names
-        calls = StepCalls(self.step, ends, self.table, [start] * len(self.step.tensors))
+        calls = StepCalls(self.step, ends, self.table, self._all(start))
         for _ in range(PASSES):
             before = calls.seconds
             for at in self.order:

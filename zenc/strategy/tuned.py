@@ -1,0 +1,234 @@
+"""Strategies for models: searched and written as a file, or read from one and predicted.
+
+    ModelStep x candidates --search--> TunedStrategy     # zenc tune --strategy
+    ModelStep x Strategy ------------> PredictedStep     # zenc simulate --strategy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic, VerificationError
+from zenc.format_units import seconds_text, size_text
+from zenc.language.files import load_file, load_text, locate
+from zenc.plan.ir import Plan
+from zenc.plan.lower import lower
+from zenc.plan.requirements import ensure_all
+from zenc.scheme.library import shipped
+from zenc.scheme.model import Candidate
+from zenc.scheme.resolve import resolve
+from zenc.scheme.strategies import resolve_strategy
+from zenc.scheme.strategy import Buckets, Cuts, Fused, Strategy
+from zenc.simulator.calibration import Calibration
+from zenc.simulator.network import Network
+from zenc.simulator.predict import predict_on
+from zenc.strategy.merging import fused
+from zenc.strategy.model_step import ModelStep
+from zenc.strategy.replay import Replay, replay
+from zenc.strategy.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.step import VALUE_BYTES, TrainingStep
+from zenc.strategy.strategy_text import strategy_text
+from zenc.strategy.tuning import BUCKETS, StrategyResult, StrategySearch, buckets, search, simulated
+from zenc.verify.proof import verify
+
+NAME = "tuned"
+DEFAULT = ("dense_ring",)
+"""Schemes that are chosen among unless others are named: what loses something has to be asked for."""
+MEBIBYTE = 1 << 20
+
+
+def candidates_of(schemes: str, size: int) -> dict[str, Plan]:
+    """The plans of ``schemes``, as a choice has them: ``dense_ring, topk_a2a(0.01)``; each proved for ``size`` ranks.
+
+    Raises what a strategy with them raises, SchemeError or SyntaxError, and VerificationError.
+    """
+    text = f"strategy asked {{ others: choose from [{schemes}] }}"
+    strategy, _ = resolve_strategy(load_text(text, "--schemes"))
+    return {name: _proved(candidate, size) for name, candidate in strategy.candidates.items()}
+
+
+def _proved(candidate: Candidate, size: int) -> Plan:
+    plan = lower(candidate.scheme, size)
+    ensure_all(plan, size)
+    verify(plan, size)
+    return plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TunedStrategy:
+    """The best strategy that was found for ``of``, and all that it was compared with; ``took`` seconds of search."""
+
+    of: ModelStep
+    found: StrategySearch
+    tables: Mapping[str, str]
+    size: int
+    where: str
+    predicted: int
+    took: float
+    note: str
+
+    def text(self, command: str = "zenc.tune_strategy(...)") -> str:
+        """The file of the best strategy; ``command`` found it."""
+        best, step = self.found.best, self.of.step
+        rows = self.rows()
+        comment = [
+            f"Found by {command}:",
+            f"the least of {self.found.tried:,} steps of {len(step.tensors)} tensors, for {self.size} ranks on {self.where}.",
+            f"Predicted: a step of {seconds_text(best.seconds)}, of which {seconds_text(best.exposed)} come after the "
+            f"backward pass; {seconds_text(step.computing)} without communication.",
+            *(f"  {row['seconds']}: {row['strategy']}" for row in rows[1:5]),
+            *([f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []),
+        ]
+        schemes = [self.tables.get(name, name) for name in best.schemes]
+        named = {step.tensors[at].name for at in self.of.tables}
+        doc = f"For {self.size} ranks on {self.where}, as predicted."
+        return strategy_text(NAME, doc, step.tensors, schemes, self.groups, comment, named)
+
+    @property
+    def groups(self) -> str:
+        """As the language has them."""
+        step, ends = self.of.step, self.found.best.ends
+        if ends == buckets(step):
+            return "buckets"
+        for size in (MEBIBYTE << power for power in range(8)):
+            if ends == fused(step, size):
+                return f"fused({size} B)"
+        return f"cuts({', '.join(map(str, ends))})" if ends else "search(1)"
+
+    def rows(self) -> list[dict[str, str]]:
+        """The best and what it was compared with, the least first, as text."""
+        best = self.found.best
+        others = sorted(self.found.others.items(), key=lambda each: each[1].seconds)
+        return [_row(name, each, best.seconds) for name, each in [("the best", best), *others]]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data; seconds of a step."""
+        tensors = [
+            {"name": tensor.name, "values": tensor.numel, "ready": ready, "scheme": self.tables.get(scheme, scheme)}
+            for tensor, ready, scheme in zip(
+                self.of.step.tensors, self.of.step.ready, self.found.best.schemes, strict=True
+            )
+        ]
+        others = {name: each.to_json() for name, each in self.found.others.items()}
+        return {
+            "ranks": self.size,
+            "network": self.where,
+            "computing": self.of.step.computing,
+            "groups": self.groups,
+            "best": self.found.best.to_json(),
+            "others": others,
+            "tensors": tensors,
+            "tried": self.found.tried,
+            "predicted_calls": self.predicted,
+            "seconds_of_search": self.took,
+            "notes": [self.note] if self.note else [],
+        }
+
+
+def _row(name: str, each: StrategyResult, least: float) -> dict[str, str]:
+    return {
+        "strategy": name,
+        "seconds": seconds_text(each.seconds),
+        "ratio": f"{each.seconds / least:.3f}" if least else "1",
+        "exposed": seconds_text(each.exposed),
+        "by computing": seconds_text(each.exposed_computing),
+        "groups": str(len(each.ends) + 1),
+    }
+
+
+def tune_strategy(
+    of: ModelStep,
+    candidates: Mapping[str, Plan],
+    network: Network,
+    calibration: Calibration,
+    most_groups: int = 2,
+    progress: Callable[[str], None] = lambda _: None,
+) -> TunedStrategy:
+    """The best strategy for ``of`` with ``candidates``; tables of sparse gradients take the best lossless sparse scheme."""
+    before = perf_counter()
+    table = SchemeTable(candidates, network, calibration)
+    fixed, tables = {}, {}
+    for at, profile in of.tables.items():
+        label = f"sparse {at}"
+        progress(of.step.tensors[at].name)
+        name, plan = min(
+            _sparse(network.size), key=lambda each: predict_on(each[1], profile, network, calibration).seconds
+        )
+        table.fix(label, plan, profile)
+        fixed[at], tables[label] = label, name
+    found = search(of.step, table, fixed, most_groups, progress=progress)
+    took = perf_counter() - before
+    return TunedStrategy(of, found, tables, network.size, network.name, table.predicted, took, calibration.note)
+
+
+def _sparse(size: int) -> list[tuple[str, Plan]]:
+    """The candidates of ``auto`` that run on so many ranks."""
+    (auto,) = (entry for entry in shipped() if entry["name"] == "auto")
+    found = []
+    for name in auto["candidates"]:
+        plan = lower(resolve(load_file(locate(name)), name, {}, {})[0])
+        try:
+            ensure_all(plan, size)
+        except VerificationError:
+            continue
+        found.append((name, plan))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictedStep:
+    """A step of ``step`` by a strategy: the ``result``, the scheme of each tensor in it, and the ``replay`` of groups."""
+
+    step: TrainingStep
+    merged: TrainingStep
+    result: StrategyResult
+    replay: Replay
+    labels: tuple[str, ...]
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data; seconds."""
+        notes = [self.note] if self.note else []
+        return {**self.result.to_json(), "computing": self.step.computing, "notes": notes}
+
+
+def predict_step(
+    of: ModelStep, strategy: Strategy, network: Network, calibration: Calibration, bucket: int = 25 * MEBIBYTE
+) -> PredictedStep:
+    """The step of ``of`` by ``strategy``: the first of a rule's candidates sums what it matches.
+
+    Groups that are searched at run time are predicted as DDP's buckets. Raises CostError (``cut-out-of-range``) where
+    groups end beyond the last tensor, and VerificationError for schemes that don't run among so many ranks.
+    """
+    step = of.step
+    plans = {name: _proved(each, network.size) for name, each in strategy.candidates.items()}
+    table = SchemeTable(plans, network, calibration)
+    schemes = []
+    for at, tensor in enumerate(step.tensors):
+        name = strategy.matching(tensor.name, tensor.numel * VALUE_BYTES).candidates[0].name
+        if at in of.tables:
+            table.fix(f"{name} of {tensor.name}", plans[name], of.tables[at])
+            name = f"{name} of {tensor.name}"
+        schemes.append(name)
+    ends = _ends(step, strategy, bucket)
+    result = simulated(step, ends, table, schemes)
+    calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
+    labels = tuple(" + ".join(dict.fromkeys(calls.called(group))) for group in range(len(merged.tensors)))
+    return PredictedStep(step, merged, result, replay(merged, calls.operations()), labels, calibration.note)
+
+
+def _ends(step: TrainingStep, strategy: Strategy, bucket: int) -> Sequence[int]:
+    match strategy.groups:
+        case Cuts(ends):
+            if ends and ends[-1] >= len(step.tensors):
+                message = f"a group ends before tensor {ends[-1]}, and the model has {len(step.tensors)}"
+                raise CostError(Diagnostic("cut-out-of-range", message, help="count tensors as gradients become ready"))
+            return ends
+        case Fused(bytes) if bytes:
+            return fused(step, bytes)
+        case Buckets():
+            return buckets(step, bucket)
+    return buckets(step, bucket)
