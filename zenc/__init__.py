@@ -33,7 +33,7 @@ from zenc.errors import (
 if TYPE_CHECKING:
     from zenc.api import check, compile, compile_text, explain, load, schemes
     from zenc.codegen.artifact import Artifact
-    from zenc.forecast import advise, simulate, tune
+    from zenc.forecast import advise, simulate, simulate_step, tune, tune_strategy
     from zenc.runtime.collective import Collective
     from zenc.runtime.profiler import Profiler
     from zenc.topology.load import load_topology
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "zenc.api": ("check", "compile", "compile_text", "explain", "load", "schemes"),
     "zenc.codegen.artifact": ("Artifact",),
-    "zenc.forecast": ("advise", "simulate", "tune"),
+    "zenc.forecast": ("advise", "simulate", "simulate_step", "tune", "tune_strategy"),
     "zenc.runtime.collective": ("Collective",),
     "zenc.runtime.profiler": ("Profiler",),
     "zenc.topology.load": ("load_topology",),
@@ -95,7 +95,9 @@ __all__ = [
     "noop_hook",
     "schemes",
     "simulate",
+    "simulate_step",
     "tune",
+    "tune_strategy",
     "zenc_hook",
 ]
 

@@ -1,8 +1,8 @@
 """Predictions as functions: how long schemes take, which one is best, and whether zenc is worth it for a model.
 
-``zenc.simulate``, ``zenc.tune`` and ``zenc.advise``. Gradients, links and calibrations are given as objects, or as what
-a command line would say: the path of a file, ``'25 Gbit/s'``, ``'nodes(4, gpus = 8)'``. Nothing is run or sent, and no
-GPU or network is needed.
+``zenc.simulate``, ``zenc.tune`` and ``zenc.advise``; of whole steps ``zenc.tune_strategy`` and ``zenc.simulate_step``.
+Gradients, links and calibrations are given as objects, or as what a command line would say: the path of a file,
+``'25 Gbit/s'``, ``'nodes(4, gpus = 8)'``. Nothing is run or sent, and no GPU or network is needed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,34 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from zenc.analysis.placement import units_of
 from zenc.errors import CostError, Diagnostic
 from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
+from zenc.language.files import load_file, locate
 from zenc.pipeline import Request, planners_of
+from zenc.scheme.strategies import resolve_strategy
 from zenc.scheme.units import amount_of_text
 from zenc.select import search
 from zenc.select.search import TunedScheme
 from zenc.simulator.calibration import Calibration, Device, assumed, of_gpus, read_calibration
+from zenc.simulator.network import Network
+from zenc.simulator.predict import network
 from zenc.simulator.sweep import Simulation, SweepPoint
 from zenc.simulator.sweep import simulate as sweep
 from zenc.simulator.training import advice as advising
 from zenc.simulator.training.advice import Advice
-from zenc.simulator.training.model_profile import ModelProfile, find_model_profile, load_of, load_of_model
+from zenc.simulator.training.model_profile import (
+    ModelProfile,
+    find_model_profile,
+    load_of,
+    load_of_model,
+    read_model_profile,
+)
+from zenc.strategy.model_step import ModelStep, step_of
+from zenc.strategy.predicted_step import PredictedStep, predict_step
+from zenc.strategy.tuned import DEFAULT_SCHEMES, TunedStrategy, candidates_of
+from zenc.strategy.tuned import tune_strategy as searched
 from zenc.topology.load import load_topology
 from zenc.topology.model import Topology
 
@@ -107,6 +122,84 @@ def tune(
     (size,) = _sizes(ranks, cluster)
     known = _known(calibration, bandwidth, cluster, device)
     return search.tune(list(_profiles(gradients).values()), size, cluster, known, progress)
+
+
+def tune_strategy(
+    model: ModelProfile | File,
+    schemes: str = DEFAULT_SCHEMES,
+    *,
+    ranks: int | None = None,
+    bandwidth: Bandwidth | None = None,
+    topology: Cluster | None = None,
+    calibration: Calibration | File | None = None,
+    device: Device | None = None,
+    groups: int = 2,
+    progress: search.Progress = lambda _: None,
+) -> TunedStrategy:
+    """Search for the strategy with which a step of ``model`` takes least: what ``zenc tune --strategy`` writes.
+
+        handle = zenc.attach(ddp_model, dry_run=True)           # train some tens of steps, then:
+        found = zenc.tune_strategy(handle.profile, "dense_ring, topk_a2a(0.01), one_bit", ranks=4)
+        Path("step.zen").write_text(found.text())               # zenc.attach(ddp_model, "step.zen") takes it
+
+    Args:
+        model: the profile of a dry run, or its file.
+        schemes: what may sum dense gradients, with commas between; what loses something has to be named.
+        groups: the most groups of tensors that are searched for, beside DDP's buckets and buffers of one size.
+        ranks: how many. Default: the topology's, or 8.
+        bandwidth: of each rank's link to one switch, each way.
+        topology: links instead, as ``zenc.load_topology`` takes them.
+        calibration: what ``zenc calibrate`` measured, or its file. Default: a guess, which the text says.
+        device: ``cpu`` or ``gpu``: whose kernels are guessed. Default: as the model or the topology has it.
+        progress: is told what is tried.
+
+    Returns:
+        The best strategy; ``text()`` is its file, ``rows()`` what it was compared with.
+
+    Raises:
+        CostError: the file holds no profile of a model, or it does not say when gradients are ready (``bad-profile``).
+        SchemeError, SchemeSyntaxError, VerificationError: of ``schemes``.
+    """
+    of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
+    return searched(of, candidates_of(schemes, links.size), links, known, groups, progress)
+
+
+def simulate_step(
+    model: ModelProfile | File,
+    strategy: File,
+    *,
+    ranks: int | None = None,
+    bandwidth: Bandwidth | None = None,
+    topology: Cluster | None = None,
+    calibration: Calibration | File | None = None,
+    device: Device | None = None,
+) -> PredictedStep:
+    """Predict a step of ``model`` by the ``strategy`` of a file: what ``zenc simulate --strategy`` prints.
+
+    Args are those of ``zenc.tune_strategy``. Returns the step: ``result.seconds``, and what of it is exposed.
+    Raises what ``zenc.tune_strategy`` raises, for the file.
+    """
+    of, links, known = _stepping(model, ranks, bandwidth, topology, calibration, device)
+    cluster = _cluster(topology)
+    levels = units_of(cluster) if cluster else {}
+    return predict_step(of, resolve_strategy(load_file(locate(strategy)), levels=levels)[0], links, known)
+
+
+def _stepping(
+    model: ModelProfile | File,
+    ranks: int | None,
+    bandwidth: Bandwidth | None,
+    topology: Cluster | None,
+    calibration: Calibration | File | None,
+    device: Device | None,
+) -> tuple[ModelStep, Network, Calibration]:
+    cluster = _cluster(topology)
+    (size,) = _sizes(ranks, cluster)
+    observed = model if isinstance(model, ModelProfile) else read_model_profile(model)
+    if device is None and observed.device == "cuda":
+        device = "gpu"
+    known = _known(calibration, bandwidth, cluster, device)
+    return step_of(observed), network(cluster, size, known), known
 
 
 def advise(

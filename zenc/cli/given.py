@@ -37,6 +37,10 @@ BandwidthOption = Annotated[
     str | None,
     typer.Option("--bandwidth", metavar="B", help="Of a rank's link, such as '25 Gbit/s', where there is no topology."),
 ]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option("--model", exists=True, dir_okay=False, metavar="FILE", help="The profile of a model: a dry run's."),
+]
 DensityOption = Annotated[
     float | None, typer.Option("--density", min=0.0, max=1.0, metavar="D", help="Share of units that a rank holds.")
 ]

@@ -37,6 +37,10 @@ What it answers: which scheme is fastest for this gradient, on this cluster, and
      bytes decide; far below it, steps, messages and kernels do.
 Several numbers after --ranks, --density or --bandwidth make a table for each, and a curve with --plot.
 --trace writes what ranks do when; open it at https://ui.perfetto.dev.
+
+\b
+A whole step of training by a strategy: its seconds, and how much of them is exposed communication.
+  zenc simulate --strategy step.zen --model model.json --ranks 4 --plot step.svg --trace step.json
 """
 
 MOST_RANKS = 4096
@@ -50,8 +54,8 @@ def _file(name: str, help: str) -> Any:
 
 def simulate(
     files: Annotated[
-        list[str], typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
-    ],
+        list[str] | None, typer.Argument(metavar="SCHEME", help=".zen files, or names of schemes that come with zenc.")
+    ] = None,
     topology: common.TopologyOption = None,
     profile: given.ProfileOption = None,
     parameter: given.ParameterOption = None,
@@ -79,6 +83,10 @@ def simulate(
     calibration: given.CalibrationOption = None,
     device: given.DeviceOption = None,
     assignments: common.SetOption = None,
+    strategy: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A step of --model by this strategy, instead of schemes.")
+    ] = None,
+    model: given.ModelOption = None,
     plot: Annotated[Path | None, _file("--plot", help="Draw seconds there, as SVG; needs zenc[plots].")] = None,
     over: Annotated[Over | None, typer.Option(help="What the plot is over. [default: what has several values]")] = None,
     trace: Annotated[
@@ -92,8 +100,14 @@ def simulate(
     what they need, and each step, message and kernel takes what the calibration says. Ranks that do alike are simulated
     as one, so thousands take seconds.
     """
-    paths, params = [common.locate(file) for file in files], common.parameters(assignments)
+    paths, params = [common.locate(file) for file in files or ()], common.parameters(assignments)
+    if not (paths or strategy) or (paths and strategy) or bool(strategy) != bool(model):
+        raise typer.BadParameter("give SCHEMEs; or --strategy FILE and --model FILE, for a step of training")
     with common.reporting(json):
+        if strategy and model:
+            of_step = (ranks, bandwidth, topology, calibration, device)
+            _simulate_step(model, common.locate(strategy), *of_step, plot=plot, trace=trace, json=json)
+            return
         from zenc.pipeline import Request, planners_of
         from zenc.simulator import sweep
         from zenc.simulator.sweep import SweepPoint, chrome_trace, text
@@ -125,6 +139,40 @@ def simulate(
             write_text(plot, curves.of_simulation(found, places, axis))
     told = [diagnostic.to_json() for diagnostic in (*found.skipped, *missing)]
     common.show(json, {**found.to_json(), "diagnostics": told}, text(found), missing)
+
+
+def _simulate_step(
+    model: Path,
+    strategy: str,
+    ranks: str | None,
+    bandwidth: str | None,
+    topology: str | None,
+    calibration: Path | None,
+    device: given.Device | None,
+    *,
+    plot: Path | None,
+    trace: Path | None,
+    json: bool,
+) -> None:
+    """Predict a step of ``model``, and draw or trace it."""
+    from zenc import forecast
+    from zenc.strategy.step_trace import chrome_trace
+
+    cluster, _ = common.on_topology(topology, None)
+    sizes, known = _sizes(ranks, cluster), given.calibrations(calibration, bandwidth, cluster, device)
+    if len(sizes) != 1 or len(known) != 1:
+        raise typer.BadParameter("a step is simulated for one number of ranks and one bandwidth")
+    found = forecast.simulate_step(model, strategy, ranks=sizes[0], topology=cluster, calibration=known[0])
+    missing = common.without_plots(plot)
+    if trace:
+        events = chrome_trace(found.merged, found.replay, found.labels)
+        write_text(trace, json_text.dumps(events) + "\n")
+    if plot and not missing:
+        from zenc.draw.plots import step
+
+        title = f"A step of {model.stem} by {Path(strategy).stem} on {sizes[0]} ranks"
+        write_text(plot, step.svg(found.merged, found.replay, found.labels, title, found.note))
+    common.show(json, {"ranks": sizes[0], **found.to_json()}, found.text(), missing)
 
 
 def _numbers(option: str, text: str | None) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ from zenc.resources import write_text
 
 if TYPE_CHECKING:
     from zenc.select.search import TunedScheme
+    from zenc.strategy.tuned import TunedStrategy
 
 EXAMPLES = """\b
 Examples:
@@ -31,6 +32,12 @@ What it answers: which scheme you would write for this gradient, on this cluster
      was measured there.
   3. Read the table, then the file: it says how it was found and what was predicted. `zenc check` proves it again, and
      zenc.attach(model, "best.zen") takes it.
+
+\b
+A whole step of training, instead of one gradient: which tensor goes through which scheme, and together with which.
+  zenc tune --strategy --model model.json --ranks 4 --schemes 'dense_ring, topk_a2a(0.01), one_bit' -o step.zen
+The model's profile is of a dry run: zenc.attach(ddp_model, dry_run=True). What loses something is tried only if
+--schemes names it, and taken only where the step is shorter by it.
 """
 
 
@@ -50,6 +57,17 @@ def tune(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.zen", help="Write the best scheme there.")
     ] = None,
+    strategy: Annotated[
+        bool, typer.Option("--strategy", help="Search for a strategy of the whole step of --model.")
+    ] = False,
+    model: given.ModelOption = None,
+    schemes: Annotated[
+        str | None,
+        typer.Option(metavar="S, ...", help="Of a strategy: what may sum dense gradients. [default: lossless ones]"),
+    ] = None,
+    groups: Annotated[
+        int | None, typer.Option(min=1, max=64, metavar="N", help="Of a strategy: groups, at most. [default: 2]")
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the table there, as bars; needs zenc[plots].")
     ] = None,
@@ -65,6 +83,18 @@ def tune(
         from zenc import forecast
 
         cluster, size = common.on_topology(topology, ranks)
+        if strategy or model or schemes or groups:
+            _ensure_of_step(strategy, model, bandwidth, plot, profile, density)
+            from zenc.strategy.tuned import DEFAULT_SCHEMES
+
+            (known,) = given.calibrations(calibration, bandwidth, cluster, device)
+            assert model is not None
+            chosen = forecast.tune_strategy(
+                model, schemes or DEFAULT_SCHEMES, ranks=size, topology=cluster, calibration=known,
+                groups=groups or 2, progress=Progress("tune", pause=2.0)
+            )  # fmt: skip
+            _show_strategy(chosen, output, json)
+            return
         if profile is None and density is None:
             help = "say what gradients are like: --profile FILE, or --density D with --units and --width"
             raise typer.BadParameter(help)
@@ -88,15 +118,51 @@ def tune(
     common.show(json, {"file": str(output) if output else None, **found.to_json(), "text": text}, shown, missing)
 
 
+def _ensure_of_step(
+    strategy: bool,
+    model: Path | None,
+    bandwidth: str | None,
+    plot: Path | None,
+    profile: Path | None,
+    density: float | None,
+) -> None:
+    """Raise typer.BadParameter unless the options are those of a search for a strategy."""
+    if not strategy or model is None:
+        raise typer.BadParameter("a strategy is for a model: give --strategy and --model FILE; --schemes names schemes")
+    if profile or density is not None:
+        raise typer.BadParameter("--model has all gradients of the step: leave out --profile and --density")
+    if plot:
+        raise typer.BadParameter("--plot is of schemes; zenc simulate --strategy FILE --model FILE --plot draws a step")
+    if bandwidth and "," in bandwidth:
+        raise typer.BadParameter("--bandwidth: a search is for one bandwidth")
+
+
+def _show_strategy(chosen: TunedStrategy, output: Path | None, json: bool) -> None:
+    text = chosen.text(shlex.join(["zenc", *sys.argv[1:]]))
+    if output:
+        write_text(output, text)
+    lines = [
+        *_table(chosen.rows(), left=1),
+        f"{chosen.found.tried:,} steps evaluated in {chosen.took:.2g} s, from {chosen.predicted} predicted calls",
+        *([chosen.note] if chosen.note else []),
+        f"\n{output} has the first of them" if output else f"\n{text.rstrip()}",
+    ]
+    common.show(json, {"file": str(output) if output else None, **chosen.to_json(), "text": text}, "\n".join(lines), ())
+
+
 def _lines(found: TunedScheme, text: str, output: Path | None) -> Iterator[str]:
-    rows = found.rows()
-    columns = [[name, *(row[name] for row in rows)] for name in rows[0]]
-    widths = [max(map(len, column)) for column in columns]
-    for line in zip(*columns, strict=True):
-        cells = [cell.ljust(width) for cell, width in zip(line[:2], widths, strict=False)]
-        cells += [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
-        yield "  ".join(cells).rstrip()
+    yield from _table(found.rows(), left=2)
     yield f"{found.tried} schemes predicted for {found.size} ranks on {found.where}; {found.refused} do not run there"
     if found.note:
         yield found.note
     yield f"\n{output} has the first of them" if output else f"\n{text.rstrip()}"
+
+
+def _table(rows: Sequence[Mapping[str, str]], left: int) -> Iterator[str]:
+    """Rows with their heads; the first ``left`` columns begin below each other, the others end so."""
+    columns = [[name, *(row[name] for row in rows)] for name in rows[0]]
+    widths = [max(map(len, column)) for column in columns]
+    for line in zip(*columns, strict=True):
+        cells = [cell.ljust(width) for cell, width in zip(line[:left], widths, strict=False)]
+        cells += [cell.rjust(width) for cell, width in zip(line[left:], widths[left:], strict=True)]
+        yield "  ".join(cells).rstrip()

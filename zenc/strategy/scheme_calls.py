@@ -114,6 +114,10 @@ class StepCalls:
             found.append([(Resource.ACROSS, seconds) for seconds in calls])
         return found
 
+    def called(self, group: int) -> list[str]:
+        """The schemes that the calls of a group are of."""
+        return list(self._sums[group])
+
     def _group(self, tensor: int) -> int:
         return bisect_right(self.cuts, tensor) - 1
 

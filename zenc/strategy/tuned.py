@@ -1,18 +1,18 @@
 """Strategies for models: searched and written as a file, or read from one and predicted.
 
-    ModelStep x candidates --search--> TunedStrategy     # zenc tune --strategy
-    ModelStep x Strategy ------------> PredictedStep     # zenc simulate --strategy
+ModelStep x candidates --search--> TunedStrategy     # zenc tune --strategy
+ModelStep x Strategy ------------> PredictedStep     # zenc simulate --strategy
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from zenc.errors import CostError, Diagnostic, VerificationError
-from zenc.format_units import seconds_text, size_text
+from zenc.errors import VerificationError
+from zenc.format_units import seconds_text
 from zenc.language.files import load_file, load_text, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -21,21 +21,18 @@ from zenc.scheme.library import shipped
 from zenc.scheme.model import Candidate
 from zenc.scheme.resolve import resolve
 from zenc.scheme.strategies import resolve_strategy
-from zenc.scheme.strategy import Buckets, Cuts, Fused, Strategy
 from zenc.simulator.calibration import Calibration
 from zenc.simulator.network import Network
 from zenc.simulator.predict import predict_on
 from zenc.strategy.merging import fused
 from zenc.strategy.model_step import ModelStep
-from zenc.strategy.replay import Replay, replay
-from zenc.strategy.scheme_calls import SchemeTable, StepCalls
-from zenc.strategy.step import VALUE_BYTES, TrainingStep
+from zenc.strategy.scheme_calls import SchemeTable
 from zenc.strategy.strategy_text import strategy_text
-from zenc.strategy.tuning import BUCKETS, StrategyResult, StrategySearch, buckets, search, simulated
+from zenc.strategy.tuning import StrategyResult, StrategySearch, buckets, search
 from zenc.verify.proof import verify
 
 NAME = "tuned"
-DEFAULT = ("dense_ring",)
+DEFAULT_SCHEMES = "dense_ring, dense_halving_doubling"
 """Schemes that are chosen among unless others are named: what loses something has to be asked for."""
 MEBIBYTE = 1 << 20
 
@@ -47,10 +44,11 @@ def candidates_of(schemes: str, size: int) -> dict[str, Plan]:
     """
     text = f"strategy asked {{ others: choose from [{schemes}] }}"
     strategy, _ = resolve_strategy(load_text(text, "--schemes"))
-    return {name: _proved(candidate, size) for name, candidate in strategy.candidates.items()}
+    return {name: proved(candidate, size) for name, candidate in strategy.candidates.items()}
 
 
-def _proved(candidate: Candidate, size: int) -> Plan:
+def proved(candidate: Candidate, size: int) -> Plan:
+    """The plan of ``candidate``, proved for ``size`` ranks; raises VerificationError."""
     plan = lower(candidate.scheme, size)
     ensure_all(plan, size)
     verify(plan, size)
@@ -76,7 +74,7 @@ class TunedStrategy:
         rows = self.rows()
         comment = [
             f"Found by {command}:",
-            f"the least of {self.found.tried:,} steps of {len(step.tensors)} tensors, for {self.size} ranks on {self.where}.",
+            f"the least of {self.found.tried:,} steps, for {self.size} ranks on {self.where}.",
             f"Predicted: a step of {seconds_text(best.seconds)}, of which {seconds_text(best.exposed)} come after the "
             f"backward pass; {seconds_text(step.computing)} without communication.",
             *(f"  {row['seconds']}: {row['strategy']}" for row in rows[1:5]),
@@ -147,7 +145,7 @@ def tune_strategy(
     most_groups: int = 2,
     progress: Callable[[str], None] = lambda _: None,
 ) -> TunedStrategy:
-    """The best strategy for ``of`` with ``candidates``; tables of sparse gradients take the best lossless sparse scheme."""
+    """The best strategy for ``of`` with ``candidates``; sparse gradients by the best of those of ``auto``."""
     before = perf_counter()
     table = SchemeTable(candidates, network, calibration)
     fixed, tables = {}, {}
@@ -176,59 +174,3 @@ def _sparse(size: int) -> list[tuple[str, Plan]]:
             continue
         found.append((name, plan))
     return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PredictedStep:
-    """A step of ``step`` by a strategy: the ``result``, the scheme of each tensor in it, and the ``replay`` of groups."""
-
-    step: TrainingStep
-    merged: TrainingStep
-    result: StrategyResult
-    replay: Replay
-    labels: tuple[str, ...]
-    note: str
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON data; seconds."""
-        notes = [self.note] if self.note else []
-        return {**self.result.to_json(), "computing": self.step.computing, "notes": notes}
-
-
-def predict_step(
-    of: ModelStep, strategy: Strategy, network: Network, calibration: Calibration, bucket: int = 25 * MEBIBYTE
-) -> PredictedStep:
-    """The step of ``of`` by ``strategy``: the first of a rule's candidates sums what it matches.
-
-    Groups that are searched at run time are predicted as DDP's buckets. Raises CostError (``cut-out-of-range``) where
-    groups end beyond the last tensor, and VerificationError for schemes that don't run among so many ranks.
-    """
-    step = of.step
-    plans = {name: _proved(each, network.size) for name, each in strategy.candidates.items()}
-    table = SchemeTable(plans, network, calibration)
-    schemes = []
-    for at, tensor in enumerate(step.tensors):
-        name = strategy.matching(tensor.name, tensor.numel * VALUE_BYTES).candidates[0].name
-        if at in of.tables:
-            table.fix(f"{name} of {tensor.name}", plans[name], of.tables[at])
-            name = f"{name} of {tensor.name}"
-        schemes.append(name)
-    ends = _ends(step, strategy, bucket)
-    result = simulated(step, ends, table, schemes)
-    calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
-    labels = tuple(" + ".join(dict.fromkeys(calls.called(group))) for group in range(len(merged.tensors)))
-    return PredictedStep(step, merged, result, replay(merged, calls.operations()), labels, calibration.note)
-
-
-def _ends(step: TrainingStep, strategy: Strategy, bucket: int) -> Sequence[int]:
-    match strategy.groups:
-        case Cuts(ends):
-            if ends and ends[-1] >= len(step.tensors):
-                message = f"a group ends before tensor {ends[-1]}, and the model has {len(step.tensors)}"
-                raise CostError(Diagnostic("cut-out-of-range", message, help="count tensors as gradients become ready"))
-            return ends
-        case Fused(bytes) if bytes:
-            return fused(step, bytes)
-        case Buckets():
-            return buckets(step, bucket)
-    return buckets(step, bucket)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from zenc.strategy.espresso import BETTER, PASSES
 from zenc.strategy.merging import fused, search_groups
@@ -38,6 +39,15 @@ class StrategyResult:
     seconds: float
     exposed: float
     exposed_computing: float
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data, without the scheme of each tensor; seconds."""
+        return {
+            "ends": list(self.ends),
+            "seconds": self.seconds,
+            "exposed": self.exposed,
+            "exposed_computing": self.exposed_computing,
+        }
 
 
 @dataclass(frozen=True, slots=True)

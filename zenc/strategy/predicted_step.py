@@ -1,0 +1,88 @@
+"""The prediction of a model's step by a strategy that is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zenc.errors import CostError, Diagnostic
+from zenc.format_units import seconds_text
+from zenc.scheme.strategy import Buckets, Cuts, Fused, Strategy
+from zenc.simulator.calibration import Calibration
+from zenc.simulator.network import Network
+from zenc.strategy.merging import fused
+from zenc.strategy.model_step import ModelStep
+from zenc.strategy.replay import Replay, replay
+from zenc.strategy.scheme_calls import SchemeTable, StepCalls
+from zenc.strategy.step import VALUE_BYTES, TrainingStep
+from zenc.strategy.tuned import MEBIBYTE, proved
+from zenc.strategy.tuning import StrategyResult, buckets, simulated
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictedStep:
+    """A step by a strategy: the ``result``, the scheme of each tensor in it, and the ``replay`` of the groups."""
+
+    step: TrainingStep
+    merged: TrainingStep
+    result: StrategyResult
+    replay: Replay
+    labels: tuple[str, ...]
+    note: str
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON data; seconds."""
+        notes = [self.note] if self.note else []
+        return {**self.result.to_json(), "computing": self.step.computing, "notes": notes}
+
+    def text(self) -> str:
+        """What the step takes, in words, a line each."""
+        result, computing = self.result, self.step.computing
+        calls = sum(label.count(" + ") + 1 for label in self.labels)
+        lines = [
+            f"a step of {seconds_text(result.seconds)}, {result.seconds / computing:.2f} times its computation alone",
+            f"exposed communication: {seconds_text(result.exposed)}, of which {seconds_text(result.exposed_computing)} "
+            "are selections, codes and sums",
+            f"{calls} calls in {len(self.merged.tensors)} groups of {len(self.step.tensors)} tensors",
+        ]
+        return "\n".join([*lines, *([self.note] if self.note else [])])
+
+
+def predict_step(
+    of: ModelStep, strategy: Strategy, network: Network, calibration: Calibration, bucket: int = 25 * MEBIBYTE
+) -> PredictedStep:
+    """The step of ``of`` by ``strategy``: the first of a rule's candidates sums what it matches.
+
+    Groups that are searched at run time are predicted as DDP's buckets. Raises CostError (``wrong-range``) where
+    groups end beyond the last tensor, and VerificationError for schemes that don't run among so many ranks.
+    """
+    step = of.step
+    plans = {name: proved(each, network.size) for name, each in strategy.candidates.items()}
+    table = SchemeTable(plans, network, calibration)
+    schemes = []
+    for at, tensor in enumerate(step.tensors):
+        name = strategy.matching(tensor.name, tensor.numel * VALUE_BYTES).candidates[0].name
+        if at in of.tables:
+            table.fix(f"{name} of {tensor.name}", plans[name], of.tables[at])
+            name = f"{name} of {tensor.name}"
+        schemes.append(name)
+    ends = _ends(step, strategy, bucket)
+    result = simulated(step, ends, table, schemes)
+    calls, merged = StepCalls(step, ends, table, schemes), step.merged(ends)
+    labels = tuple(" + ".join(dict.fromkeys(calls.called(group))) for group in range(len(merged.tensors)))
+    return PredictedStep(step, merged, result, replay(merged, calls.operations()), labels, calibration.note)
+
+
+def _ends(step: TrainingStep, strategy: Strategy, bucket: int) -> Sequence[int]:
+    match strategy.groups:
+        case Cuts(ends):
+            if ends and ends[-1] >= len(step.tensors):
+                message = f"a group ends before tensor {ends[-1]}, and the model has {len(step.tensors)}"
+                raise CostError(Diagnostic("wrong-range", message, help="count tensors as gradients become ready"))
+            return ends
+        case Fused(bytes) if bytes:
+            return fused(step, bytes)
+        case Buckets():
+            return buckets(step, bucket)
+    return buckets(step, bucket)
