@@ -143,6 +143,7 @@ def _show_strategy(chosen: TunedStrategy, output: Path | None, json: bool) -> No
         write_text(output, text)
     lines = [
         *_table(chosen.rows(), left=1),
+        "the best loses least of what takes at most 1 % longer than the quickest",
         f"{chosen.found.tried:,} steps evaluated in {chosen.took:.2g} s, from {chosen.predicted} predicted calls",
         *([chosen.note] if chosen.note else []),
         f"\n{output} has the first of them" if output else f"\n{text.rstrip()}",

@@ -30,35 +30,35 @@ def strategy_text(
 
     Tensors that are ``named`` have a rule of their own, whatever the others have. ``doc`` and names hold no quotes.
     """
-    free = [(t, scheme) for t, scheme in zip(tensors, schemes, strict=True) if t.name not in named]
-    own = [(f'"{t.name}"', scheme) for t, scheme in zip(tensors, schemes, strict=True) if t.name in named]
-    rules = [*own, *(_by_size(free) or _by_name(free))]
-    others = Counter(scheme for _, scheme in free or own).most_common(1)[0][0]
+    both = list(zip(tensors, schemes, strict=True))
+    free = [(tensor, scheme) for tensor, scheme in both if tensor.name not in named]
+    own = [(f'"{tensor.name}"', scheme) for tensor, scheme in both if tensor.name in named]
+    rules, others = _by_size(free) or _by_name(free or both)
     entries = [f"    groups: {groups}"] if groups else []
-    entries += [f"    tensors {which}: {scheme}" for which, scheme in rules]
+    entries += [f"    tensors {which}: {scheme}" for which, scheme in (*own, *rules)]
     lines = [f"# {line}".rstrip() for line in comment]
     return "\n".join([*lines, f"strategy {name} {{", f'    "{doc}"', *entries, f"    others: {others}", "}", ""])
 
 
-def _by_size(free: Sequence[tuple[StepTensor, str]]) -> list[tuple[str, str]]:
-    """One rule for what is greater than some size, where that says all; nothing where all are alike, or it can't."""
-    other = Counter(scheme for _, scheme in free).most_common(1)[0][0] if free else ""
+Rules = tuple[list[tuple[str, str]], str]
+"""Rules, and the scheme of all others."""
+
+
+def _by_size(free: Sequence[tuple[StepTensor, str]]) -> Rules | None:
+    """One rule for what is greater than some size, where that says all; None where it can't, or all are alike."""
     ordered = sorted(free, key=lambda each: each[0].numel)
-    great = next((scheme for _, scheme in reversed(ordered)), other)
-    if great == other:
-        smaller = {scheme for _, scheme in free} - {other}
-        other = smaller.pop() if len(smaller) == 1 else other
-    above = [t.numel for t, scheme in free if scheme == great]
-    below = [t.numel for t, scheme in free if scheme == other]
-    if great == other or len(above) + len(below) < len(free) or max(below) >= min(above):
-        return []
-    return [(f"above {max(below) * VALUE_BYTES} B", great)]
+    if len({scheme for _, scheme in free}) != 2:
+        return None
+    (least, small), (_, great) = ordered[0], ordered[-1]
+    below = max((tensor.numel for tensor, scheme in free if scheme == small), default=least.numel)
+    above = min(tensor.numel for tensor, scheme in free if scheme == great)
+    return ([(f"above {below * VALUE_BYTES} B", great)], small) if small != great and below < above else None
 
 
-def _by_name(free: Sequence[tuple[StepTensor, str]]) -> list[tuple[str, str]]:
+def _by_name(free: Sequence[tuple[StepTensor, str]]) -> Rules:
     """A rule for each pattern or name whose scheme is not that of most tensors."""
-    most = Counter(scheme for _, scheme in free).most_common(1)[0][0] if free else ""
-    return list(_patterns(free, most))
+    most = Counter(scheme for _, scheme in free).most_common(1)[0][0]
+    return list(_patterns(free, most)), most
 
 
 def _patterns(free: Sequence[tuple[StepTensor, str]], most: str) -> Iterator[tuple[str, str]]:

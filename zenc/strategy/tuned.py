@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 from time import perf_counter
 from typing import Any
 
@@ -83,7 +84,8 @@ class TunedStrategy:
         schemes = [self.tables.get(name, name) for name in best.schemes]
         named = {step.tensors[at].name for at in self.of.tables}
         doc = f"For {self.size} ranks on {self.where}, as predicted."
-        return strategy_text(NAME, doc, step.tensors, schemes, self.groups, comment, named)
+        wrapped = [line for each in comment for line in wrap(each, 116, subsequent_indent="  ")]
+        return strategy_text(NAME, doc, step.tensors, schemes, self.groups, wrapped, named)
 
     @property
     def groups(self) -> str:

@@ -29,7 +29,7 @@ def svg(step: TrainingStep, of: Replay, labels: Sequence[str], title: str, fixed
     def drawn(figure: FigureBase) -> None:
         draw(figure.subplots(), step, of, labels)
 
-    return as_svg(drawn, 9.0, 1.2 + HEIGHT * len(_rows(of)), title, fixed)
+    return as_svg(drawn, 9.0, 1.6 + HEIGHT * len(_rows(of)), title, fixed)
 
 
 def draw(axes: Axes, step: TrainingStep, of: Replay, labels: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ def draw(axes: Axes, step: TrainingStep, of: Replay, labels: Sequence[str]) -> N
     axes.set_yticks(range(len(rows)), ["passes" if row is Resource.BACKWARD else ROWS[row] for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("since the forward pass began; dotted: the backward pass ends")
-    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.45), ncols=2)
     linear(axes.xaxis, seconds_text)
 
 
