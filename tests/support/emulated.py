@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,8 +49,13 @@ def interpreter() -> CallLibrary:
 
 def compiled_unit(code: str) -> CallLibrary:
     """A unit of call sequences, compiled likewise."""
-    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), CODE]
-    return CallLibrary(compiled(command, {**headers("cuda"), CODE: code}, {CODE: code}))
+    return CallLibrary(compiled_host({CODE: code}))
+
+
+def compiled_host(sources: Mapping[str, str]) -> Path:
+    """The host's side of something, in C++, without a warning."""
+    command = [*STRICT, *(f"-I{path}" for path in include_dirs("cuda")), *sorted(sources)]
+    return compiled(command, {**headers("cuda"), **sources}, sources)
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ import torch
 from tests.emulator.build import engine, kernels
 from tests.emulator.graphs import Captured
 from tests.emulator.libraries import Libraries
-from tests.support.emulated import compiled_unit, interpreter
+from tests.support.emulated import compiled_host, compiled_unit, interpreter
 from tests.support.meeting import Meeting, communicator_of
 from zenc.api import compile_text
 from zenc.codegen.artifact import Artifact
@@ -28,6 +28,7 @@ from zenc.runtime import load
 from zenc.runtime.backend_api import Backend
 from zenc.runtime.collective import Collective
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression import gpu_kernels
 from zenc.runtime.gpu import sequence
 from zenc.runtime.gpu.backend import FixedCapacity, GpuBackend
 from zenc.runtime.gpu.device import ImageOf, unit_with
@@ -36,6 +37,7 @@ from zenc.runtime.gpu.partition import Words
 NOT_READY = 600
 _POOL = ThreadPoolExecutor(max_workers=16)
 
+gpu_kernels.build = lambda sources, **_: compiled_host(sources)
 sequence.library = SimpleNamespace(interpreter=lambda _: interpreter(), compiled=lambda code, *_: compiled_unit(code))
 
 

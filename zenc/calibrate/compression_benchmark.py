@@ -78,7 +78,9 @@ class _Contribution:
         alone: Any = SimpleNamespace(size=2, rank=0, allreduce_max=list)
         half = gradient.numel() // 2
         parts = range(half), range(half, gradient.numel())
-        self.scheme, self.store = LossyScheme(plan, alone, lambda _: parts), ResidualStore()
+        kernels = compression_kernels()
+        self.scheme = LossyScheme(plan, alone, lambda _: parts, lambda _: kernels)
+        self.store = ResidualStore()
         self.gradient, self.pieces = gradient, pieces_of("measured", gradient)
         self.layout = layout_of(gradient, Unit.AUTO)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -21,6 +21,10 @@ from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats, PhaseStats
+
+if TYPE_CHECKING:
+    from zenc.runtime.compression.gpu_kernels import GpuCompression
+    from zenc.runtime.compression.kernels import CompressionKernels
 
 
 @dataclass(slots=True)  # not frozen: one is made in every call
@@ -62,6 +66,10 @@ class Backend(Protocol):
     """A plan on one device. ``code``: the library or the GPU that runs it, for logs."""
 
     code: str
+
+    @property
+    def compression(self) -> CompressionKernels | GpuCompression:
+        """The kernels of compression for this device, of plans that select or encode."""
 
     def prepare(self, layout: Layout) -> Prepared:
         """Be ready for tensors of ``layout``; raises TensorError for one that is too large."""

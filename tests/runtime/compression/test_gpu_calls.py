@@ -55,7 +55,8 @@ def outcomes(ranks: Sequence[Collective], numel: int, dtype: torch.dtype) -> tup
             tensors += [rank.residual("w") for rank in ranks]
         stats = ranks[0].stats
         bodies = {kind: phase["formats_sent"] for kind, phase in stats["phases"].items()}
-        loss = {what: of for what, of in stats.get("loss", {}).items() if what != "compression_ratio"}
+        norms = ("gradient_norm", "residual_norm", "residual_over_gradient")  # squares are added in another order
+        loss = [f"{stats['loss'][norm]:.9g}" for norm in norms if "loss" in stats]
         counted.append((bodies, stats["units_in"], stats["units_out"], loss))
     return tensors, counted
 

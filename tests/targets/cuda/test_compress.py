@@ -7,7 +7,7 @@ import pytest
 
 from tests.emulator.device import Device
 from tests.support.nvrtc import compiled_by
-from tests.support.ptx import usages
+from tests.support.ptx import declared, usages
 from tests.targets.conftest import Dtype
 from tests.targets.cpu.test_compress import BLOCK_CODES, Drawn
 from zenc.codegen.build.nvrtc import Nvrtc
@@ -55,6 +55,5 @@ def test_codes_are_those_of_the_cpu(coder: Device, code: Code, n: int, dtype: st
 def test_kernels_compile_and_spill_nothing(nvrtc: Nvrtc, arch: str) -> None:
     told = compiled_by(nvrtc.path, SOURCE, arch)
     found = {usage.name: usage for usage in usages(told.log)}
-    rows = {f"zenc_{work}_rows_{dtype}" for work in ("scale", "encode", "decode") for dtype in DTYPES}
-    assert set(found) == {*rows, *(f"zenc_keep_{mapping}" for mapping in ("contiguous", "permuted", "hashed"))}
+    assert set(found) == set(declared(SOURCE))
     assert all(usage.spilled == 0 and usage.registers <= 128 for usage in found.values())

@@ -56,7 +56,7 @@ class CpuContribution:
         return DTYPE_NAMES[self.gradient.dtype]
 
     def contribute(self, momentum: float | None, selections: Sequence[Selection], draw: Draw) -> Contributed:
-        """As ``zenc.runtime.compression.contribution.contribute``."""
+        """Leave in ``gradient`` what is contributed of it, and the rest in ``total``; a velocity in the next state."""
         cuts = self._cuts(selections, draw)
         if cuts is not None:
             squares, finite, taken = self._cut(momentum, cuts)

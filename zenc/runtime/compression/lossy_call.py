@@ -13,7 +13,7 @@ message. A rank that is alone sends nothing, and so leaves nothing out.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -22,22 +22,21 @@ import torch
 from zenc.plan.ir import Plan
 from zenc.runtime.backend_api import Operation
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.compression.contribution import Contributed, contribute
+from zenc.runtime.compression.contribution import Contributed
 from zenc.runtime.compression.cpu_contribution import CpuContribution
-from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels, shared_exponent
+from zenc.runtime.compression.gpu_contribution import GpuContribution
+from zenc.runtime.compression.gpu_kernels import GpuCompression
+from zenc.runtime.compression.kernels import CompressionKernels, shared_exponent
 from zenc.runtime.compression.linear import LinearMap, is_linear, map_of, remember
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.compression.residual_store import FlatState, Pieces, ResidualStore
 from zenc.runtime.compression.saved_state import first_push
-from zenc.runtime.compression.supports import Draw, marks_of, warmed
+from zenc.runtime.compression.supports import Draw, PartUnits, warmed
 from zenc.runtime.layout import DTYPE_NAMES, Layout
 from zenc.runtime.stats import CallStats, LossReport
 from zenc.scheme.compression import Fixed, Momentum, Selection
 from zenc.scheme.model import Encoded
 from zenc.wire.cuts import Ends, ends_by_size, even_ends
-
-PartUnits = Sequence[range | torch.Tensor]
-"""The units of each part, in the order of their slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,7 @@ class LossyScheme:
     plan: Plan
     communicator: Communicator
     parts_of: Callable[[Layout], PartUnits]
+    kernels_on: Callable[[torch.device], CompressionKernels | GpuCompression]
 
     @property
     def selections(self) -> tuple[Selection, ...]:
@@ -103,9 +103,14 @@ class LossyCall:
     linear: LinearMap | None = None
 
     @property
-    def kernels(self) -> CompressionKernels | None:
-        """Compiled ones, for host memory."""
-        return None if self.gradient.is_cuda else compression_kernels()
+    def kernels(self) -> CompressionKernels | GpuCompression:
+        """Compiled ones, for the memory of the gradient."""
+        return self.scheme.kernels_on(self.gradient.device)
+
+    @property
+    def host_kernels(self) -> CompressionKernels | None:
+        """Those for host memory, if it is the gradient's."""
+        return None if isinstance(self.kernels, GpuCompression) else self.kernels
 
     def contribute(self) -> tuple[torch.Tensor, Contributed]:
         """The tensor to be summed by the plan, and what was counted."""
@@ -133,12 +138,11 @@ class LossyCall:
         state = self.state if self.scheme.keeps else None
         momentum = plan.feedback.m if isinstance(plan.feedback, Momentum) else None
         kernels, linear = self.kernels, is_linear(self.selections)
-        if kernels is None:
-            marker = (lambda values: marks_of(values, self.selections, draw, state)) if self.selections else None
-            self.total, found = contribute(self.gradient, state, momentum, marker)
-            return found
-        room = torch.empty(self.gradient.numel()) if state is None else state.room("residual")
-        self.total = room.view_as(self.gradient)
+        floats = torch.empty_like(self.gradient, dtype=torch.float32) if state is None else state.room("residual")
+        self.total = floats.view_as(self.gradient)
+        if isinstance(kernels, GpuCompression):
+            on_gpu = GpuContribution(kernels, self.gradient, state, self.total)
+            return on_gpu.contribute(momentum, self.selections, draw)
         work = CpuContribution(kernels, self.gradient, state, self.total)
         if not linear:
             return work.contribute(momentum, self.selections, draw)
@@ -163,7 +167,7 @@ class LossyCall:
 
     def _quantised(self, carrier: torch.Tensor, code: Fixed) -> torch.Tensor:
         """``carrier`` as multiples of a power of two that all ranks share, float32; the rest is kept."""
-        kernels = self.kernels
+        kernels = self.host_kernels
         assert kernels is not None
         greatest = float(carrier.abs().max()) if carrier.numel() else 0.0
         (agreed,) = self.scheme.communicator.allreduce_max([greatest])
@@ -190,8 +194,8 @@ class LossyCall:
         elif carried.data_ptr() != self.gradient.data_ptr():
             self.gradient.copy_(carried.view_as(self.gradient))
         finite = self._is_finite()
-        if finite and self.scheme.remembers and self.kernels is not None:
-            remember(self.kernels, self.state, self.gradient)
+        if finite and self.scheme.remembers and self.host_kernels is not None:
+            remember(self.host_kernels, self.state, self.gradient)
         if finite and (self.scheme.keeps or self.scheme.remembers):
             self.state.commit()
         if finite and self.losses.part_bytes:
@@ -201,7 +205,7 @@ class LossyCall:
         return finite
 
     def _is_finite(self) -> bool:
-        if (kernels := self.kernels) is None:
+        if (kernels := self.host_kernels) is None:
             return bool(torch.isfinite(self.gradient).all())
         name = DTYPE_NAMES[self.gradient.dtype]
         return kernels.is_finite(name, self.gradient.numel(), self.gradient.data_ptr())

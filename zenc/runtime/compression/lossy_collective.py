@@ -13,9 +13,10 @@ from zenc.runtime.backend_api import Backend, Operation, OpLike, PreparedCall
 from zenc.runtime.call_queue import Work
 from zenc.runtime.collective import Collective, PlannedCall
 from zenc.runtime.communicator import Communicator
-from zenc.runtime.compression.lossy_call import LossyScheme, PartUnits, begun
+from zenc.runtime.compression.lossy_call import LossyScheme, begun
 from zenc.runtime.compression.residual_store import Pieces, ResidualStore, TensorName, no_residual, pieces_of
 from zenc.runtime.compression.saved_state import SavedState, read_state, write_state
+from zenc.runtime.compression.supports import PartUnits
 from zenc.runtime.gpu.cuda_graph import CapturedCall
 from zenc.runtime.layout import Layout
 from zenc.runtime.stats import CallStats
@@ -34,7 +35,9 @@ class LossyCollective(Collective):
     ) -> None:
         super().__init__(artifact, communicator, backend_on)
         self._store = ResidualStore()
-        self._scheme = LossyScheme(artifact.plan, communicator, self._parts_of)
+        self._scheme = LossyScheme(
+            artifact.plan, communicator, self._parts_of, lambda device: backend_on(device).compression
+        )
         self._parts: dict[tuple[int, int], PartUnits] = {}
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 
@@ -37,17 +38,18 @@ TAKEN = -1
 GOLDEN = 0x9E3779B97F4A7C15
 
 
+PartUnits: TypeAlias = "Sequence[range | torch.Tensor]"
+"""The units of each part, in the order of their slots; ranges where they are contiguous."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Facts that one choice of units is made of: ``step`` calls before, the ``seed`` of this one, and the ``rank``.
-
-    ``parts``: the units of each part, in the order of their slots; a range where they are contiguous.
-    """
+    """Facts that one choice of units is made of: ``step`` calls before, the ``seed`` of this one, and the ``rank``."""
 
     step: int
     seed: int
     rank: int
-    parts: Sequence[range | torch.Tensor]
+    parts: PartUnits
 
 
 def warmed(selections: Sequence[Selection], warmup: Warmup | None, step: int) -> tuple[Selection, ...]:

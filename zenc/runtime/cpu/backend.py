@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from zenc.rank_ir.ir import RankProgram
-from zenc.runtime.compression.kernels import CompressionKernels
+from zenc.runtime.compression.kernels import CompressionKernels, compression_kernels
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.channel import Channel
 from zenc.runtime.cpu.coded_segments import CodedOps
@@ -46,6 +46,11 @@ class CpuBackend:
         self.code = str(kernels.path)
         self._kernels, self._caution, self._compression = kernels, caution, compression
         self._by_holders = (HolderKernels(kernels.path), wanted_by(program)) if program.announces else None
+
+    @property
+    def compression(self) -> CompressionKernels:
+        """Those that it was made with, or compiled now."""
+        return self._compression or compression_kernels()
 
     def prepare(self, layout: Layout) -> CpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""

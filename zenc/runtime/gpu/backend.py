@@ -14,6 +14,7 @@ from zenc.errors import Diagnostic, TensorError, ZencError
 from zenc.plan.ir import VALUE_KINDS, PhaseKind, Plan
 from zenc.runtime.backend_api import Reduction
 from zenc.runtime.communicator import Communicator
+from zenc.runtime.compression.gpu_kernels import GpuCompression
 from zenc.runtime.compression.losses import CallLosses
 from zenc.runtime.cpu.headers import CallHeader
 from zenc.runtime.gpu.call_args import ALLOCATE, CallArgs, PhaseCount, failure_of
@@ -236,6 +237,7 @@ class GpuBackend:
             library, program = played.library, played.program
             library.bind(*gpu.libraries(group.size))
             kernels = LoadedKernels(library, gpu.images(artifact))
+            compression = GpuCompression(gpu, artifact, deadline) if plan.is_lossy else None
         except Exception as error:
             tell(group, error, deadline)
             raise
@@ -244,6 +246,13 @@ class GpuBackend:
             plan.scheme, parts, announces, library, program, kernels, nccl, gpu, nothing, deadline, capacity
         )
         self._cuts = DevicePartitions(plan.mapping, parts, library, gpu.uploaded)
+        self._compression = compression
+
+    @property
+    def compression(self) -> GpuCompression:
+        """Those of a plan that selects or encodes."""
+        assert self._compression is not None, "what loses nothing needs no kernels of compression"
+        return self._compression
 
     def prepare(self, layout: Layout) -> GpuPrepared:
         """Raises TensorError: ``tensor-too-large``, and ``out-of-memory`` for the tables of a hashed mapping."""

@@ -19,7 +19,7 @@ from zenc.codegen.render import UnitInputs, compression_unit, render
 from zenc.errors import ArtifactError, BuildError, Diagnostic, TensorError
 from zenc.runtime.call_queue import new_stream
 from zenc.runtime.gpu.driver import Driver, GpuInfo, driver, find_nccl
-from zenc.runtime.gpu.library import FETCH, CallLibrary
+from zenc.runtime.gpu.library import FETCH, KernelLibrary
 from zenc.runtime.gpu.partition import Words
 
 ImageOf = Callable[[str], bytes]
@@ -36,11 +36,11 @@ class LoadedKernels:
     Raises BuildError and ArtifactError, here or as the ``failure`` of the call that first needs a module.
     """
 
-    def __init__(self, library: CallLibrary, image_of: ImageOf) -> None:
+    def __init__(self, library: KernelLibrary, image_of: ImageOf, first: str = FIRST) -> None:
         self._library, self._image_of = library, image_of
         self.failure: Exception | None = None
         self._fetching = FETCH(self._fetch)
-        self.handle = library.load_kernels(image_of(FIRST), self._fetching)
+        self.handle = library.load_kernels(image_of(first), self._fetching)
 
     def _fetch(self, handle: int, name: bytes) -> int:
         try:

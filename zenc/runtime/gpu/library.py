@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ctypes import c_char_p, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from zenc.codegen.build.build_once import DEADLINE_SECONDS
 from zenc.codegen.build.host import build
@@ -24,11 +24,15 @@ _ERROR_BYTES = 1024
 FETCH = ctypes.CFUNCTYPE(c_int64, c_void_p, c_char_p)
 """Called with a handle, and the name of a kernel that a call misses, by its thread: 1 once it is added, else 0."""
 NO_FETCH = FETCH()
-_ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+EntryPoints: TypeAlias = "dict[str, tuple[Any, tuple[Any, ...]]]"
+"""Functions of C++ by name: the type of the result, and those of the arguments."""
+_OF_KERNELS: EntryPoints = {
     "zenc_bind": (c_int64, (c_char_p, c_char_p, c_char_p, c_uint64)),
     "zenc_load_kernels": (c_void_p, (c_char_p, FETCH, c_char_p, c_uint64)),
     "zenc_add_kernels": (c_int64, (c_void_p, c_char_p, c_char_p, c_uint64)),
     "zenc_unload_kernels": (None, (c_void_p,)),
+}
+_OF_CALLS: EntryPoints = {
     "zenc_table_words": (c_int64, (c_int64, c_int64)),
     "zenc_build_tables": (None, (c_uint64, c_int64, c_int64, c_void_p)),
     "zenc_unique_id": (c_int64, (c_char_p, c_char_p, c_uint64)),
@@ -38,7 +42,7 @@ _ENTRY_POINTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "zenc_close_communicator": (None, (c_void_p,)),
     "zenc_all_reduce": (c_int64, (c_void_p,)),
 }
-_OF_INTERPRETERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+_OF_INTERPRETERS: EntryPoints = {
     "zenc_load_program": (c_void_p, (c_void_p, c_int64)),
     "zenc_unload_program": (None, (c_void_p,)),
 }
@@ -66,17 +70,17 @@ def _open(path: Path) -> CallLibrary:
     return CallLibrary(path)
 
 
-class CallLibrary:
-    """The compiled interpreter of calls. ``bind`` comes before all else.
+class KernelLibrary:
+    """Compiled C++ that launches kernels. ``bind`` comes before all else; ``optional`` entry points come all together.
 
     Handles are addresses, and hold until they are closed. ctypes releases the GIL while C++ runs.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, entry_points: EntryPoints, optional: EntryPoints | None = None) -> None:
         try:
             self._library = ctypes.CDLL(str(path))
-            plays_tables = hasattr(self._library, "zenc_load_program")
-            for name, (result, arguments) in {**_ENTRY_POINTS, **(_OF_INTERPRETERS if plays_tables else {})}.items():
+            more = optional if optional and hasattr(self._library, next(iter(optional))) else {}
+            for name, (result, arguments) in {**_OF_KERNELS, **entry_points, **more}.items():
                 function = getattr(self._library, name)
                 function.restype, function.argtypes = result, arguments
         except (OSError, AttributeError) as problem:
@@ -88,10 +92,38 @@ class CallLibrary:
 
         Raises BuildError ``cuda-unavailable``.
         """
-        text = _Text()
+        text = CText()
         if not self._library.zenc_bind(cuda.encode(), None if nccl is None else nccl.encode(), *text.arguments):
             help = "NVIDIA's driver 525 or newer, and NCCL 2.28 or newer, are needed; PyTorch for CUDA brings an NCCL"
             raise BuildError(Diagnostic("cuda-unavailable", text.value, help=help))
+
+    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH) -> int:
+        """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``.
+
+        ``fetch``, a FETCH that lives as long as they, adds those that calls miss.
+        """
+        text = CText()
+        kernels = self._library.zenc_load_kernels(image, fetch, *text.arguments)
+        if not kernels:
+            raise _not_loaded(text.value)
+        return int(kernels)
+
+    def add_kernels(self, kernels: int, image: bytes) -> None:
+        """Load those of one more cubin into the current context. Raises BuildError ``library-broken``."""
+        text = CText()
+        if not self._library.zenc_add_kernels(kernels, image, *text.arguments):
+            raise _not_loaded(text.value)
+
+    def unload_kernels(self, kernels: int) -> None:
+        """No call may be under way."""
+        self._library.zenc_unload_kernels(kernels)
+
+
+class CallLibrary(KernelLibrary):
+    """The compiled interpreter of calls."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, _OF_CALLS, _OF_INTERPRETERS)
 
     def load_program(self, words: Sequence[int]) -> int:
         """A handle of the program in the table ``words``, as ``CallProgram.words`` makes it: it is not checked."""
@@ -100,27 +132,6 @@ class CallLibrary:
     def unload_program(self, program: int) -> None:
         """No call may be under way."""
         self._library.zenc_unload_program(program)
-
-    def load_kernels(self, image: bytes, fetch: Any = NO_FETCH) -> int:
-        """A handle of the kernels in a cubin, loaded into the current context. Raises BuildError ``library-broken``.
-
-        ``fetch``, a FETCH that lives as long as they, adds those that calls miss.
-        """
-        text = _Text()
-        kernels = self._library.zenc_load_kernels(image, fetch, *text.arguments)
-        if not kernels:
-            raise _not_loaded(text.value)
-        return int(kernels)
-
-    def add_kernels(self, kernels: int, image: bytes) -> None:
-        """Load those of one more cubin into the current context. Raises BuildError ``library-broken``."""
-        text = _Text()
-        if not self._library.zenc_add_kernels(kernels, image, *text.arguments):
-            raise _not_loaded(text.value)
-
-    def unload_kernels(self, kernels: int) -> None:
-        """No call may be under way."""
-        self._library.zenc_unload_kernels(kernels)
 
     def table_words(self, units: int, parts: int) -> int:
         """The 64-bit words of the tables of hierarchical hashing; below 0 where there are too many units."""
@@ -132,7 +143,7 @@ class CallLibrary:
 
     def unique_id(self) -> bytes:
         """A new name for a group, made by one rank for all. Raises SynchronisationError ``group-not-made``."""
-        text, made = _Text(), ctypes.create_string_buffer(NCCL_ID_BYTES)
+        text, made = CText(), ctypes.create_string_buffer(NCCL_ID_BYTES)
         if not self._library.zenc_unique_id(made, *text.arguments):
             raise _not_made(text.value)
         return made.raw
@@ -142,7 +153,7 @@ class CallLibrary:
 
         Waits for the others up to ``deadline`` seconds. Raises SynchronisationError ``group-not-made``.
         """
-        text = _Text()
+        text = CText()
         group = self._library.zenc_open_communicator(id, size, rank, int(deadline * 1e6), *text.arguments)
         if not group:
             raise _not_made(text.value)
@@ -153,7 +164,7 @@ class CallLibrary:
 
         No capture on any thread minds it.
         """
-        text = _Text()
+        text = CText()
         outcome = self._library.zenc_drain(communicator, stream, int(deadline * 1e6), *text.arguments)
         return CallOutcome(outcome), text.value
 
@@ -173,7 +184,7 @@ class CallLibrary:
         return CallOutcome(self._library.zenc_all_reduce(ctypes.byref(call)))
 
 
-class _Text:
+class CText:
     """A buffer in which C++ writes why something failed."""
 
     def __init__(self) -> None:
@@ -182,6 +193,7 @@ class _Text:
 
     @property
     def value(self) -> str:
+        """The text that was written, empty if none was."""
         return self._buffer.value.decode("utf-8", "replace")
 
 

@@ -41,4 +41,15 @@ ZENC_HD inline u64 random_below(u32 word, u64 n) {
     return static_cast<u64>(word) * n >> 32;
 }
 
+// The first of n units in stretch i of k stretches of as equal a length as there is, k < 2^32: i n / k.
+ZENC_HD inline u64 stretch_begin(u64 i, u64 n, u64 k) {
+    return i * (n / k) + i * (n % k) / k;
+}
+
+// One unit of stretch i, for 1 <= k <= n < 2^32 k.
+ZENC_HD inline u64 drawn_unit(u64 key, u64 i, u64 n, u64 k) {
+    const u64 first = stretch_begin(i, n, k);
+    return first + random_below(random_word(key, i), stretch_begin(i + 1, n, k) - first);
+}
+
 }  // namespace zenc

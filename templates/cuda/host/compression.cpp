@@ -1,0 +1,109 @@
+// Kernels of compression outside of calls: what a rank contributes of a tensor. One unit for all schemes.
+#include <optional>
+
+#include "zenc_host/compress/selection.h"
+
+namespace zenc {
+
+// A selection, and what it is launched by.
+struct OpenSelection {
+    Launches launches;
+    std::optional<Selection> selection;
+};
+
+inline std::vector<Search> searches_of(const i64* parts, i64 n) {
+    std::vector<Search> searches;
+    for (i64 i = 0; i < n; ++i) {
+        const auto first = static_cast<u64>(parts[3 * i]), units = static_cast<u64>(parts[3 * i + 1]);
+        searches.push_back({first, units, static_cast<u64>(parts[3 * i + 2]), 0, 0, 0, 1, 0});
+    }
+    return searches;
+}
+
+}  // namespace zenc
+
+using zenc::i64;
+using zenc::OpenSelection;
+using zenc::u64;
+
+extern "C" {
+
+// The bytes of device memory that a selection works in.
+ZENC_EXPORT u64 zenc_selection_bytes(i64 units, i64 parts) {
+    return zenc::SelectionWork::bytes(static_cast<u64>(units), static_cast<u64>(parts));
+}
+
+// Begins a selection on a stream, in `work`. `marks` may be null; `error`, of `size` bytes, lives as
+// long as what is returned, and says why the first of the functions failed that did.
+ZENC_EXPORT OpenSelection* zenc_open_selection(void* kernels, void* stream, i64 dtype, i64 units, i64 width,
+                                               i64 parts, void* work, void* marks, char* error, u64 size) {
+    auto& loaded = *static_cast<zenc::Kernels*>(kernels);
+    zenc::api.cuCtxSetCurrent(loaded.context);
+    auto* const made = new OpenSelection{
+        {loaded, static_cast<zenc::CUstream>(stream), dtype, zenc::ErrorText{error, size}}, {}};
+    made->selection.emplace(made->launches, static_cast<u64>(units), static_cast<u64>(width),
+                            static_cast<u64>(parts), work, static_cast<zenc::u8*>(marks));
+    return made;
+}
+
+// What was found: 4 words, of which the first two are doubles. Returns 1, or 0 after a failure; the selection
+// has ended then.
+ZENC_EXPORT i64 zenc_close_selection(OpenSelection* open, i64 deadline, zenc::Selected* found) {
+    const zenc::BesideCaptures beside;
+    *found = open->selection->fetch(deadline);
+    const i64 ok = open->launches.ok();
+    delete open;
+    return ok;
+}
+
+// `parts`: first, units and k of each of n; none: no search begins.
+ZENC_EXPORT void zenc_accumulate(OpenSelection* open, const void* gradient, const float* residual,
+                                 float* left, const float* velocity, double m, float* velocity_out,
+                                 const i64* parts, i64 n) {
+    open->selection->accumulate(gradient, residual, left, velocity, static_cast<float>(m), velocity_out,
+                                zenc::searches_of(parts, n));
+}
+
+ZENC_EXPORT void zenc_look_at(OpenSelection* open, const void* values, i64 dtype, float* magnitudes) {
+    open->selection->look_at(values, dtype, magnitudes);
+}
+
+ZENC_EXPORT void zenc_take_top(OpenSelection* open, const i64* parts, i64 n, i64 begun, const i64* order,
+                               void* gradient) {
+    open->selection->take_top(zenc::searches_of(parts, n), begun != 0, order, gradient);
+}
+
+ZENC_EXPORT void zenc_take_from(OpenSelection* open, i64 magnitude, void* gradient) {
+    open->selection->take_from(static_cast<u64>(magnitude), gradient);
+}
+
+ZENC_EXPORT void zenc_take_all(OpenSelection* open, void* gradient) {
+    open->selection->take_all(gradient);
+}
+
+ZENC_EXPORT void zenc_take_sampled(OpenSelection* open, i64 k, i64 drawn, i64 key, float* sample,
+                                   void* gradient) {
+    open->selection->take_sampled(static_cast<u64>(k), static_cast<u64>(drawn), static_cast<u64>(key), sample,
+                                  gradient);
+}
+
+ZENC_EXPORT void zenc_take_bisected(OpenSelection* open, i64 k, i64 steps, void* gradient) {
+    open->selection->take_bisected(static_cast<u64>(k), steps, gradient);
+}
+
+ZENC_EXPORT void zenc_take_random(OpenSelection* open, i64 key, i64 chance, void* gradient) {
+    open->selection->take_random(static_cast<u64>(key), static_cast<u64>(chance), gradient);
+}
+
+ZENC_EXPORT void zenc_take_of_blocks(OpenSelection* open, i64 block, i64 k, void* gradient) {
+    open->selection->take_of_blocks(static_cast<u64>(block), static_cast<u64>(k), gradient);
+}
+
+ZENC_EXPORT void zenc_keep_threshold(OpenSelection* open) {
+    open->selection->keep_threshold();
+}
+
+ZENC_EXPORT void zenc_take_marked(OpenSelection* open, void* gradient) {
+    open->selection->take_marked(gradient);
+}
+}

@@ -1,0 +1,178 @@
+// The k greatest of the units of each part, by histograms of one digit after another; exactly, of equal ones
+// the first. A row of blocks has a part.
+//
+// The first histogram is made by the pass that accumulates. Units of the bin that it ends in are few as a
+// rule, and are listed by the pass that takes the others: the digits that are left are counted of these
+// alone. Where they are many, as zeros are, everything is read again.
+#pragma once
+
+#include "zenc/compress/search.h"
+#include "zenc_cuda/compress/blocks.h"
+
+namespace zenc {
+
+ZENC_DEVICE u64 unit_of(const Selecting& by, const Search& search, u64 number) {
+    return by.order == nullptr ? search.first + number : static_cast<u64>(by.order[search.first + number]);
+}
+
+// The room of a part in the list: parts lie in it as they do among all units.
+ZENC_DEVICE u64* list_of(const Selecting& by, const Search& search) {
+    return by.list + search.first / LISTED_SHARE;
+}
+
+// A histogram in shared memory. Magnitudes of the lowest bin are mostly zeros, and are not counted: threads
+// would wait for each other.
+ZENC_DEVICE void clear_bins(u32* bins) {
+    for (u32 bin = threadIdx.x; bin < BINS; bin += THREADS) bins[bin] = 0;
+    __syncthreads();
+}
+
+ZENC_DEVICE void count_magnitude(u32* bins, u32 magnitude) {
+    if (const u32 bin = magnitude >> BIN_SHIFT; bin != 0) atomicAdd(bins + bin, 1U);
+}
+
+// The bin that the k-th unit is in: from above, or of numbers from below. Found by the block that is the last
+// to have counted, which clears the counts.
+ZENC_DEVICE void pick(const Selecting& by, Search& search, u64 step, u64* counts) {
+    constexpr u32 EACH = BINS / THREADS;
+    ZENC_SHARED(u64, found, 3);  // the bin, how many are wanted of it, and how many are in it
+    const bool from_above = step < MAGNITUDE_DIGITS;
+    const Digit digit = digit_of(step, search.units);
+    const u64 wanted = search.wanted;
+    u64 mine[EACH], sum = 0;
+    for (u32 each = 0; each < EACH; ++each) {
+        const u32 place = threadIdx.x * EACH + each;
+        u64* const count = counts + (from_above ? BINS - 1 - place : place);
+        mine[each] = load_relaxed(count);
+        *count = 0;
+        sum += mine[each];
+    }
+    if (threadIdx.x == 0) found[0] = BINS;
+    u64 before = long_sum_before(sum);
+    if (threadIdx.x == THREADS - 1) found[1] = before + sum;
+    __syncthreads();
+    const u64 all = found[1];
+    __syncthreads();
+    for (u32 each = 0; each < EACH; before += mine[each++]) {
+        if (before >= wanted || before + mine[each] < wanted) continue;
+        const u32 place = threadIdx.x * EACH + each;
+        found[0] = from_above ? BINS - 1 - place : place;
+        found[1] = wanted - before;
+        found[2] = mine[each];
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    if (found[0] == BINS && step != 0) {  // there are fewer than k: all of them
+        search.magnitude = 0;
+        search.last = EVERY_UNIT;
+        search.open = 0;
+        return;
+    }
+    const bool lowest = found[0] == BINS;
+    search.wanted = lowest ? wanted - all : found[1];
+    search.inside = lowest ? search.units - all : found[2];
+    const u64 value = (lowest ? 0 : found[0]) << digit.shift;
+    if (from_above)
+        search.magnitude |= value;
+    else
+        search.last |= value;
+    if (step == 0)
+        search.lists = by.list != nullptr && !lowest && search.inside <= search.units / LISTED_SHARE;
+    const bool complete = step + 1 >= MAGNITUDE_DIGITS && search.inside == search.wanted;
+    if (complete) search.last |= from_above ? EVERY_UNIT : (1ULL << digit.shift) - 1;
+    search.open = !complete && step + 1 < search_digits(search.units);
+}
+
+// Adds what this block has counted of a part; the last block of the row to come here finds the digit.
+ZENC_DEVICE void add_bins(const Selecting& by, u64 part, u64 step, const u32* bins) {
+    u64* const counts = by.counts + part * BINS;
+    __syncthreads();
+    for (u32 bin = threadIdx.x; bin < BINS; bin += THREADS)
+        if (bins[bin] != 0) atomicAdd(counts + bin, static_cast<u64>(bins[bin]));
+    u64* const arrived = &by.counters[part].arrived;
+    if (is_last_block(arrived, gridDim.x)) {
+        pick(by, by.searches[part], step, counts);
+        if (threadIdx.x == 0) *arrived = 0;
+    }
+    __syncthreads();
+}
+
+// visit(magnitude, number) for the units of a part that digit `step` is wanted of, and for some others.
+template <class Visit>
+ZENC_DEVICE void for_waiting(const Selecting& by, u64 part, const Search& search, u64 step, Visit visit) {
+    if (step != 0 && search.lists) {
+        const u64* const list = list_of(by, search);
+        const u64 listed = by.counters[part].listed;
+        for (u64 i = thread_of_row(); i < listed; i += threads_of_row())
+            visit(list[i] >> 32, list[i] & 0xffffffffU);
+        return;
+    }
+    for (u64 number = thread_of_row(); number < search.units; number += threads_of_row()) {
+        const u64 unit = unit_of(by, search, number);
+        visit(static_cast<u64>(magnitude_of(by.keys[unit])), number);
+    }
+}
+
+// visit(part) for the parts that have units.
+template <class Visit>
+ZENC_DEVICE void for_each_part(const Selecting& by, Visit visit) {
+    for (u64 part = blockIdx.y; part < by.parts; part += gridDim.y)
+        if (by.searches[part].units != 0) visit(part);
+}
+
+// Digit `step` of the searches that are open.
+ZENC_DEVICE void find_digit(const Selecting& by, i64 at) {
+    ZENC_SHARED(u32, bins, BINS);
+    const u64 step = static_cast<u64>(at);
+    for_each_part(by, [&](u64 part) {
+        const Search search = by.searches[part];
+        if (!search.open || step >= search_digits(search.units)) return;
+        clear_bins(bins);
+        const Digit digit = digit_of(step, search.units);
+        for_waiting(by, part, search, step, [&](u64 magnitude, u64 number) {
+            if (step == 0) return count_magnitude(bins, static_cast<u32>(magnitude));
+            if (!is_like(search, step, digit, magnitude, number)) return;
+            const u64 of = step < MAGNITUDE_DIGITS ? magnitude : number;
+            atomicAdd(bins + (of >> digit.shift & ((1ULL << digit.bits) - 1)), 1U);
+        });
+        add_bins(by, part, step, bins);
+    });
+}
+
+// A sample of `drawn` keys, one of each of as many stretches of the n units.
+ZENC_DEVICE void draw_sample(const float* keys, i64 n, i64 drawn, i64 key, float* out) {
+    const u64 units = static_cast<u64>(n), wanted = static_cast<u64>(drawn);
+    for (u64 i = thread_of_row(); i < wanted; i += threads_of_row())
+        out[i] = keys[drawn_unit(static_cast<u64>(key), i, units, wanted)];
+}
+
+// The threshold of the first search, of all units that reach it.
+ZENC_DEVICE void use_threshold(Search* search, i64 units) {
+    if (thread_of_row() != 0) return;
+    search->units = static_cast<u64>(units);
+    search->last = EVERY_UNIT;
+    search->open = 0;
+}
+
+// One halving of the range of magnitudes, up to `greatest`, for a threshold that `wanted` units reach at
+// least. Until it is done `inside` is the upper end of the range.
+ZENC_DEVICE void halve_range(const Selecting& by, const u64* greatest, i64 step, i64 steps) {
+    const Search search = *by.searches;
+    const bool finite = *greatest < INFINITE;
+    const u64 high = step == 0 ? *greatest : search.inside;
+    const float low = float_of(static_cast<u32>(search.magnitude));
+    const u32 tried = magnitude_of(low + (float_of(static_cast<u32>(high)) - low) / 2);
+    u64 reached = 0;
+    if (finite) for_waiting(by, 0, search, 0, [&](u64 magnitude, u64) { reached += magnitude >= tried; });
+    SearchCounters& counters = *by.counters;
+    add_of_warp(&counters.listed, reached);
+    if (!is_last_block(&counters.arrived, gridDim.x) || threadIdx.x != 0) return;
+    const bool enough = load_relaxed(&counters.listed) >= search.wanted;
+    counters = {0, 0};
+    by.searches->magnitude = !finite ? INFINITE : enough ? tried : search.magnitude;
+    by.searches->inside = enough ? high : tried;
+    by.searches->last = EVERY_UNIT;
+    by.searches->open = step + 1 < steps;
+}
+
+}  // namespace zenc

@@ -1,0 +1,95 @@
+// Kernels of compression on a stream, within calls and outside of them: functions of these take device
+// pointers and counts, and put their kernels on the stream. Nothing is waited for but where a result crosses
+// to the host.
+#pragma once
+
+#include "zenc/geometry.h"
+#include "zenc_host/kernels.h"
+#include "zenc_host/waiting.h"
+
+namespace zenc {
+
+// After a failure nothing more is done; `error` says why.
+class Launches {
+public:
+    Launches(Kernels& kernels, CUstream stream, i64 dtype, ErrorText error)
+        : kernels(kernels), stream(stream), dtype(dtype), error(error) {}
+
+    bool ok() const { return !failed_; }
+
+    // At most MOST blocks of THREADS threads for n threads, 1 at least.
+    static u64 blocks_for(u64 n) {
+        const u64 blocks = ceil_divide(n, THREADS);
+        return blocks < 1 ? 1 : blocks > MOST ? MOST : blocks;
+    }
+
+    // Arguments are words, or structures of words, in the order of the kernel's parameters. Of typed kernels
+    // that of `type`.
+    template <class... Arguments>
+    void launch_of(i64 type, const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
+        static_assert((... && (sizeof(Arguments) % 8 == 0)), "parameters are made of words");
+        if (failed_) return;
+        const CUfunction function = kernels.of(kernel, type);
+        if (function == nullptr) return fail("the kernels lack", kernel.name);
+        const void* parameters[] = {&arguments...};
+        check(api.cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(rows), 1,
+                                 THREADS, 1, 1, 0, stream, const_cast<void**>(parameters), nullptr),
+              kernel.name);
+    }
+
+    template <class... Arguments>
+    void launch(const Kernel& kernel, u64 blocks, u64 rows, const Arguments&... arguments) {
+        launch_of(dtype, kernel, blocks, rows, arguments...);
+    }
+
+    void clear(void* memory, u64 bytes) {
+        if (ok() && bytes != 0)
+            check(api.cuMemsetD8Async(address(memory), 0, bytes, stream), "cuMemsetD8Async");
+    }
+
+    void copy(void* to, const void* from, u64 bytes) {
+        if (ok())
+            check(api.cuMemcpyDtoDAsync_v2(address(to), address(from), bytes, stream), "cuMemcpyDtoDAsync");
+    }
+
+    // From memory of the host that stays as it is until the stream is drained.
+    void copy_in(void* memory, const void* host, u64 bytes) {
+        if (ok() && bytes != 0)
+            check(api.cuMemcpyHtoDAsync_v2(address(memory), host, bytes, stream), "cuMemcpyHtoDAsync");
+    }
+
+    // Waits, up to `deadline` microseconds, for all that is on the stream, and these bytes.
+    void fetch(void* host, const void* memory, u64 bytes, i64 deadline) {
+        if (ok() && bytes != 0)
+            check(api.cuMemcpyDtoHAsync_v2(host, address(memory), bytes, stream), "cuMemcpyDtoHAsync");
+        CUevent event = nullptr;
+        if (ok()) check(api.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+        if (ok()) check(drain(stream, event, deadline), "a kernel of compression");
+        if (event != nullptr) api.cuEventDestroy_v2(event);
+    }
+
+    Kernels& kernels;
+    const CUstream stream;
+    const i64 dtype;
+    const ErrorText error;
+
+private:
+    static constexpr u64 MOST = 512;
+
+    static CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
+
+    void fail(const char* what, const char* why) {
+        failed_ = true;
+        refuse(error, "%s %s", what, why);
+    }
+
+    void check(CUresult result, const char* what) {
+        if (result == CUDA_SUCCESS) return;
+        failed_ = true;
+        refuse(error, "%s failed: %s", what, name_of(result));
+    }
+
+    bool failed_ = false;
+};
+
+}  // namespace zenc

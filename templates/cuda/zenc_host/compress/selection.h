@@ -1,0 +1,277 @@
+// Selections on a GPU: what a rank contributes of a tensor, or an owner of a sum.
+//
+// Selection chosen(launches, units, width, parts, work, nullptr);
+// chosen.accumulate(...);                    what there is, in `left`; or chosen.look_at(values)
+// chosen.take(chosen.top(searches), gradient, velocity);
+#pragma once
+
+#include <cstring>
+#include <list>
+#include <vector>
+
+#include "zenc/compress/search.h"
+#include "zenc_host/compress/launches.h"
+
+namespace zenc {
+
+static const Kernel ACCUMULATE("zenc_accumulate", Typed::YES);
+static const Kernel ROW_MAGNITUDES("zenc_row_magnitudes", Typed::YES);
+static const Kernel FIND_DIGIT("zenc_find_digit");
+static const Kernel RAISE_GREATEST("zenc_raise_greatest", Typed::YES);
+static const Kernel DRAW_SAMPLE("zenc_draw_sample");
+static const Kernel USE_THRESHOLD("zenc_use_threshold");
+static const Kernel HALVE_RANGE("zenc_halve_range");
+static const Kernel TAKE("zenc_take", Typed::YES);
+static const Kernel TAKE_WAITING("zenc_take_waiting", Typed::YES);
+static const Kernel TAKE_OF_BLOCKS("zenc_take_of_blocks", Typed::YES);
+static const Kernel FORGET_MARKED("zenc_forget_marked");
+static const Kernel TAKE_MARKED("zenc_take_marked", Typed::YES);
+
+// Device memory of a selection, laid out: what is fetched, what is cleared, and the list.
+struct SelectionWork {
+    u64* greatest;     // magnitude of what was accumulated
+    u64* most;         // the greatest that an earlier selection has left
+    u64* known;        // magnitude of a threshold that later calls use again
+    double* gradient;  // [blocks] squares of it
+    double* left;      // [blocks] squares of what is left
+    Search* searches;  // [parts]
+    SearchCounters* counters;
+    u64* counts;
+    u64* list;
+
+    static constexpr u64 BLOCKS = 512;  // and one a part
+
+    static u64 blocks(u64 parts) { return BLOCKS + parts; }
+
+    static u64 cleared(u64 parts) {
+        return 3 * sizeof(u64) + 2 * blocks(parts) * sizeof(double) +
+               parts * (sizeof(Search) + sizeof(SearchCounters) + BINS * sizeof(u64));
+    }
+
+    // All of it. The list of a part begins where a share of all units before it ends.
+    static u64 bytes(u64 units, u64 parts) {
+        return cleared(parts) + (units / LISTED_SHARE + 1) * sizeof(u64);
+    }
+
+    SelectionWork(void* work, u64 parts) {
+        greatest = static_cast<u64*>(work);
+        most = greatest + 1;
+        known = most + 1;
+        gradient = reinterpret_cast<double*>(known + 1);
+        left = gradient + blocks(parts);
+        searches = reinterpret_cast<Search*>(left + blocks(parts));
+        counters = reinterpret_cast<SearchCounters*>(searches + parts);
+        counts = reinterpret_cast<u64*>(counters + parts);
+        list = counts + parts * BINS;
+    }
+};
+
+// What a selection has found.
+struct Selected {
+    double squares;  // of the gradient
+    double left;     // the squares of what is left
+    u64 greatest;    // magnitude of what there was to contribute
+    u64 known;       // magnitude of a threshold that later calls use again
+};
+
+inline Search threshold_at(u64 magnitude, u64 units) {
+    return {0, units, 0, 0, magnitude, EVERY_UNIT, 0, 0};
+}
+
+// Selections of one tensor, one after another. Where there are several they have `marks` [units], which they
+// mark units in, and take_marked moves these; their gradients are null.
+class Selection {
+public:
+    Selection(Launches& launches, u64 units, u64 width, u64 parts, void* work, u8* marks)
+        : launches_(launches),
+          units_(units),
+          width_(width),
+          parts_(parts),
+          work_(work, parts),
+          marks_(marks) {
+        launches_.clear(work, SelectionWork::cleared(parts));
+        launches_.clear(marks, marks == nullptr ? 0 : units);
+    }
+
+    // left = residual + gradient [units, width]; with momentum m residual + velocity_out. Where `searches`
+    // are given, of units of one value that need no order, their first digits are found on the way.
+    void accumulate(const void* gradient, const float* residual, float* left, const float* velocity, float m,
+                    float* velocity_out, const std::vector<Search>& searches) {
+        u32 factor;
+        std::memcpy(&factor, &m, sizeof factor);
+        left_ = left;
+        velocity_ = velocity_out;
+        keys_ = left;
+        if (!searches.empty()) begin(searches);
+        const Selecting by = searches.empty() ? Selecting{} : selecting();
+        const u64 rows = searches.empty() ? 1 : rows_of_parts();
+        launches_.launch(ACCUMULATE, blocks(units_ * width_, rows), rows, gradient,
+                         static_cast<i64>(units_ * width_), residual, left, velocity,
+                         static_cast<i64>(factor), velocity_out, work_.greatest, work_.gradient, by);
+    }
+
+    // Selections are of the magnitudes of these values [units, width], which are written: of rows that were
+    // accumulated, or of what needs no float32 of its own.
+    void look_at(const void* values, i64 dtype, float* magnitudes) {
+        magnitudes_ = magnitudes;
+        launches_.launch_of(dtype, ROW_MAGNITUDES, launches_.blocks_for(32 * units_), 1, values,
+                            static_cast<i64>(units_), static_cast<i64>(width_), magnitudes);
+        keys_ = magnitudes;
+    }
+
+    // The greatest of all parts, by searches with as many `wanted`; `begun`: accumulate has found their first
+    // digits. `order`: the units of all parts, one part after another; null: 0, 1, 2 ...
+    void take_top(const std::vector<Search>& searches, bool begun, const i64* order, void* gradient) {
+        forget_marked();
+        order_ = order;
+        if (!begun) begin(searches);
+        if (!begun) find_digits(selecting(), 0, 1);
+        take_known(gradient);
+        u64 digits = 0;
+        for (const Search& search : searches)
+            digits = search_digits(search.units) > digits ? search_digits(search.units) : digits;
+        find_digits(selecting(), 1, digits);
+        const u64 rows = rows_of_parts();
+        launches_.launch(TAKE_WAITING, blocks(units_, rows), rows, selecting(), moving(), gradient);
+        order_ = nullptr;
+    }
+
+    // Everything, but for what rounding loses; velocities go on.
+    void take_all(void* gradient) {
+        velocity_ = nullptr;
+        take_from(0, gradient);
+    }
+
+    // All that reach a magnitude.
+    void take_from(u64 magnitude, void* gradient) {
+        forget_marked();
+        begin({threshold_at(magnitude, units_)});
+        take_known(gradient);
+    }
+
+    // Those that reach the exact threshold of a sample, at the same share.
+    void take_sampled(u64 k, u64 drawn, u64 key, float* sample, void* gradient) {
+        forget_marked();
+        const u64 share = static_cast<u64>(static_cast<unsigned __int128>(k) * drawn / units_);
+        begin({Search{0, drawn, share == 0 ? 1 : share, 0, 0, 0, 1, 0}});
+        launches_.launch(DRAW_SAMPLE, launches_.blocks_for(drawn), 1, keys_, static_cast<i64>(units_),
+                         static_cast<i64>(drawn), static_cast<i64>(key), sample);
+        Selecting of_sample = selecting();
+        of_sample.keys = sample;
+        of_sample.list = nullptr;
+        of_sample.parts = 1;
+        find_digits(of_sample, 0, MAGNITUDE_DIGITS);
+        launches_.launch(USE_THRESHOLD, 1, 1, work_.searches, static_cast<i64>(units_));
+        take_known(gradient);
+    }
+
+    // Those that reach a threshold that at least k do, found in halvings; after accumulate.
+    void take_bisected(u64 k, i64 steps, void* gradient) {
+        forget_marked();
+        begin({Search{0, units_, k, 0, 0, 0, 1, 0}});
+        u64* const greatest = marks_ == nullptr ? work_.greatest : work_.most;
+        if (marks_ != nullptr) {
+            launches_.clear(greatest, sizeof(u64));
+            launches_.launch_of(DTYPE_F32, RAISE_GREATEST, blocks(units_, 1), 1, keys_,
+                                static_cast<i64>(units_), greatest);
+        }
+        for (i64 step = 0; step < steps; ++step)
+            launches_.launch(HALVE_RANGE, blocks(units_, 1), 1, selecting(), greatest, step, steps);
+        take_known(gradient);
+    }
+
+    // Each unit with a chance of `chance` / 2^31.
+    void take_random(u64 key, u64 chance, void* gradient) {
+        forget_marked();
+        begin({threshold_at(MAGNITUDE + 1ULL, units_)});
+        take_known(gradient, {key, MAGNITUDE + 1ULL - chance});
+    }
+
+    void take_of_blocks(u64 block, u64 k, void* gradient) {
+        forget_marked();
+        launches_.launch(TAKE_OF_BLOCKS, blocks(32 * ceil_divide(units_, block), 1), 1, selecting(), moving(),
+                         static_cast<i64>(units_), static_cast<i64>(block), static_cast<i64>(k), gradient);
+    }
+
+    // The threshold of the last search is told.
+    void keep_threshold() { launches_.copy(work_.known, &work_.searches->magnitude, sizeof(u64)); }
+
+    void take_marked(void* gradient) {
+        launches_.launch(TAKE_MARKED, blocks(units_ * width_, 1), 1, marks_, moving(),
+                         static_cast<i64>(units_), gradient);
+    }
+
+    // Waits for all of it.
+    Selected fetch(i64 deadline) {
+        const u64 blocks = SelectionWork::blocks(parts_);
+        std::vector<u64> found(3 + 2 * blocks);
+        launches_.fetch(found.data(), work_.greatest, found.size() * sizeof(u64), deadline);
+        Selected selected{0, 0, found[0], found[2]};
+        const auto* const sums = reinterpret_cast<const double*>(found.data() + 3);
+        for (u64 block = 0; block < blocks; ++block) {
+            selected.squares += sums[block];
+            selected.left += sums[blocks + block];
+        }
+        return selected;
+    }
+
+private:
+    u64 rows_of_parts() const {
+        constexpr u64 MOST = 65535;
+        return parts_ < 1 ? 1 : parts_ < MOST ? parts_ : MOST;
+    }
+
+    // Of each row, for n threads in all rows.
+    static u64 blocks(u64 n, u64 rows) {
+        const u64 of_row = Launches::blocks_for(ceil_divide(n, rows));
+        const u64 most = SelectionWork::BLOCKS / rows;
+        return of_row < most ? of_row : most < 1 ? 1 : most;
+    }
+
+    // Of units that were taken by an earlier selection nothing is left for the next one.
+    void forget_marked() {
+        if (marks_ != nullptr && marked_)
+            launches_.launch(FORGET_MARKED, blocks(units_, 1), 1, marks_, static_cast<i64>(units_),
+                             magnitudes_);
+        marked_ = true;
+    }
+
+    void begin(const std::vector<Search>& searches) {
+        uploaded_.push_back(searches);
+        launches_.copy_in(work_.searches, uploaded_.back().data(), searches.size() * sizeof(Search));
+        launches_.clear(work_.counters, parts_ * sizeof(SearchCounters));
+        searched_ = searches.size();
+    }
+
+    Selecting selecting() const {
+        return {work_.searches, work_.counters, searched_, order_, keys_, marks_, work_.counts, work_.list};
+    }
+
+    Moving moving() const { return {width_, left_, velocity_, work_.left}; }
+
+    void find_digits(const Selecting& by, u64 first, u64 end) {
+        const u64 rows = rows_of_parts();
+        for (u64 step = first; step < end; ++step)
+            launches_.launch(FIND_DIGIT, blocks(units_, rows), rows, by, static_cast<i64>(step));
+    }
+
+    void take_known(void* gradient, const Drawing& drawn = {0, MAGNITUDE + 1ULL}) {
+        const u64 rows = rows_of_parts();
+        launches_.launch(TAKE, blocks(units_ * width_, rows), rows, selecting(), moving(), drawn, gradient);
+    }
+
+    Launches& launches_;
+    const u64 units_, width_, parts_;
+    const SelectionWork work_;
+    const i64* order_ = nullptr;
+    u8* const marks_;
+    float* left_ = nullptr;
+    float* velocity_ = nullptr;
+    const float* keys_ = nullptr;
+    float* magnitudes_ = nullptr;
+    bool marked_ = false;
+    u64 searched_ = 0;
+    std::list<std::vector<Search>> uploaded_;  // until the stream is drained
+};
+
+}  // namespace zenc
