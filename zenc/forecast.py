@@ -18,6 +18,7 @@ from zenc.gradients.profile import Profile
 from zenc.gradients.profile_io import read_profiles
 from zenc.language.files import load_file, locate
 from zenc.pipeline import Request, planners_of
+from zenc.scheme.library import shipped
 from zenc.scheme.strategies import resolve_strategy
 from zenc.scheme.units import amount_of_text
 from zenc.select import search
@@ -103,13 +104,15 @@ def tune(
     topology: Cluster | None = None,
     calibration: Calibration | File | None = None,
     device: Device | None = None,
+    lossy: File | Iterable[File] = (),
     progress: search.Progress = lambda _: None,
 ) -> TunedScheme:
     """Search for the scheme that takes least for ``gradients``: what ``zenc tune`` prints and writes.
 
         Path("best.zen").write_text(zenc.tune("model.json", ranks=8, bandwidth="1 Gbit/s").text())
 
-    Args are those of ``zenc.simulate``; ``progress`` is told what is tried. Takes some seconds.
+    Args are those of ``zenc.simulate``; ``progress`` is told what is tried. Takes some seconds. ``lossy``: schemes that
+    lose something, which are tried as well: files or names, or ``"all"`` that come with zenc. No other one does.
 
     Returns:
         The best schemes, proved, the first one first; ``text()`` is its file, ``rows()`` the table.
@@ -121,7 +124,7 @@ def tune(
     cluster = _cluster(topology)
     (size,) = _sizes(ranks, cluster)
     known = _known(calibration, bandwidth, cluster, device)
-    return search.tune(list(_profiles(gradients).values()), size, cluster, known, progress)
+    return search.tune(list(_profiles(gradients).values()), size, cluster, known, progress, _lossy(lossy))
 
 
 def tune_strategy(
@@ -212,6 +215,7 @@ def advise(
     device: Device | None = None,
     rest: float | None = None,
     computing: float | None = None,
+    lossy: File | Iterable[File] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> Advice:
     """Say whether zenc is worth it for a model, by prediction: what ``zenc advise`` prints.
@@ -230,6 +234,8 @@ def advise(
         device: ``cpu`` or ``gpu``, which has NCCL. Default: as the model or the topology has it.
         rest: bytes of all other gradients. Default: those of the model's other parameters, or 0.
         computing: seconds of a step without any wait for synchronisation. Default: what the dry run saw, if it was one.
+        lossy: schemes that lose something, to be compared as well: files or names, or ``"all"`` that come with zenc.
+            None of them is ever advised. Gradients that are no tables go by them, and tables where that is cheaper.
         progress: is told what is predicted next.
 
     Returns:
@@ -250,7 +256,16 @@ def advise(
         load = load_of_model(model, rest, computing)
     on_gpu = device == "gpu" or (device is None and cluster is not None and of_gpus(cluster))
     known = _known(calibration, bandwidth, cluster, device)
-    return advising.advise(load, size, cluster, known, on_gpu, progress)
+    files = _lossy(lossy)
+    asked_for = planners_of(files, Request(topology=cluster)) if files else {}
+    return advising.advise(load, size, cluster, known, on_gpu, progress, asked_for)
+
+
+def _lossy(given: File | Iterable[File]) -> list[File]:
+    """The files that ``given`` names; ``all`` are the shipped schemes that lose something."""
+    if given == "all":
+        return [entry["name"] for entry in shipped() if entry["compression"]]
+    return [given] if isinstance(given, str | os.PathLike) else list(given)
 
 
 def _model(gradients: Gradients) -> ModelProfile | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +53,22 @@ def test_no_shipped_scheme_is_better(sparse: TunedScheme) -> None:
         assert taken >= sparse.best[0].seconds * (1 - 1e-9), draft.label
     seconds = [found.seconds for found in sparse.best]
     assert seconds == sorted(seconds)
+
+
+def test_what_loses_something_is_tried_where_it_is_named(sparse: TunedScheme, tmp_path: Path) -> None:
+    assert not any(found.loses for found in sparse.best)
+    own = tmp_path / "own.zen"
+    dimensions = "communication: point_to_point aggregation: incremental partition: parallelism balance: imbalanced"
+    own.write_text(
+        "compress mine { select: top(0.001) feedback: residual }\n"
+        f"scheme own {{ {dimensions} compress: mine push: coo pull: auto }}\n"
+    )
+    found = tune([uniform(1.0, 50_000, 1)], 4, None, replace(DEFAULTS, bandwidth=1e7), named=["one_bit", own])
+    assert [best.draft.label for best in found.best[:2]] == ["own", "one_bit"] and not found.best[2].loses
+    assert "It loses something: a rank contributes top(0.001) of its gradient" in found.text().replace("\n# ", " ")
+    assert found.rows()[0]["scheme"] == "own, which loses something"
+    assert "one_bit: seconds of residual, encode sign, decode sign are estimated" in found.note
+    assert resolve(load_text(found.text(), "best.zen"))[0].name == NAME
 
 
 def test_drafts_of_shipped_schemes_are_those_schemes() -> None:

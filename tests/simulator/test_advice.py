@@ -84,6 +84,22 @@ def test_a_dry_run_knows_all_that_is_needed(tmp_path: Path) -> None:
     assert on_gpus.way(SPARSE).missing
 
 
+def test_schemes_that_lose_something_are_compared_where_they_are_asked_for(tmp_path: Path) -> None:
+    """Others than tables go by them; the answer is as without them."""
+    plain, of = zenc.advise(model_file(tmp_path), ranks=4, bandwidth=1e7), (model_file(tmp_path), 4, 1e7)
+    found = zenc.advise(of[0], ranks=of[1], bandwidth=of[2], lossy=["qsgd", "one_bit", "balanced"], rest=1e6)
+    assert [way.name for way in found.ways[4:]] == ["one_bit", "qsgd", "balanced"]
+    assert [way.name for way in found.lossy] == ["one_bit", "qsgd"] and not plain.lossy
+    rest = zenc.simulate("one_bit", uniform(1.0, 250_000), ranks=4, bandwidth=1e7).points[0].outcomes[0]
+    tables = zenc.advise(of[0], ranks=of[1], bandwidth=of[2], rest=0).way(ZENC)
+    assert found.way("one_bit").seconds == pytest.approx(rest.seconds + tables.seconds)
+    shown = str(found)
+    assert "asked for, and never advised" in shown and "one_bit: seconds of residual, encode sign, decode" in shown
+    assert "the push travels as sign(2048); the pull travels as sign(2048); what that loses is added to" in shown
+    assert found.to_json()["ways"][4]["fewer_bytes"] == pytest.approx(found.way(DENSE).sent / found.way("one_bit").sent)
+    assert zenc.advise(WORDS, ranks=5, bandwidth=1e7, lossy="kylix").ways[-1].missing
+
+
 def test_json_has_every_number() -> None:
     data = json.loads(json.dumps(zenc.advise(WORDS, ranks=4, bandwidth=1e8, computing=1.0).to_json()))
     assert [way["name"] for way in data["ways"]] == [NOTHING, ZENC, SPARSE, DENSE]

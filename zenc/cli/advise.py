@@ -15,6 +15,7 @@ EXAMPLES = """\b
 Examples:
   zenc advise --profile model.json --ranks 8 --bandwidth '1 Gbit/s'
   zenc advise --profile model.json --topology 'nodes(4, gpus = 8)' --calibration here.json
+  zenc advise --profile model.json --ranks 8 --bandwidth '100 Mbit/s' --lossy topk_a2a,one_bit
   zenc advise --density 0.02 --units 200000 --zipf 1.05 --ranks 8 --bandwidth '1 Gbit/s' --rest 40MB --computing 120ms
 
 \b
@@ -26,6 +27,7 @@ What it answers: is it worth it for my model?
      Or describe it: --density, --units, --width, --zipf for a table, --rest for the other gradients, --computing.
   2. Say on how many ranks it will train, and how fast their links are: --ranks and --bandwidth, or --topology.
   3. Read the first line. "no communication" is what nothing can beat: where DDP is near it, leave all as it is.
+     Schemes that lose something are compared where --lossy asks for them, and are never part of the answer.
 It predicts, and says so: measure on your cluster by zenc calibrate, and give --calibration. The exit status is 0 for
 every answer.
 """
@@ -54,6 +56,7 @@ def advise(
     width: common.WidthOption = 64,
     dtype: common.DtypeOption = "f32",
     zipf: given.ZipfOption = None,
+    lossy: given.LossyOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Say whether zenc is worth it for a model, against DDP's own ways and no communication at all.
@@ -86,6 +89,7 @@ def advise(
             device=device,
             rest=others,
             computing=seconds,
+            lossy=given.names(lossy),
             progress=Progress("advise"),
         )
     if json:

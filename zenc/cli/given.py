@@ -51,6 +51,14 @@ ZipfOption = Annotated[
     float | None,
     typer.Option("--zipf", metavar="S", help="Units are held by Zipf's law with this exponent, unit 0 most often."),
 ]
+LossyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lossy",
+        metavar="LIST",
+        help="Compare schemes that lose something, too: names or files, with commas between, or all. [default: none]",
+    ),
+]
 CalibrationOption = Annotated[
     Path | None,
     typer.Option(
@@ -158,3 +166,8 @@ class Progress:
         if (now := time.monotonic()) >= self.due:
             self.due = now + self.pause
             print(f"zenc {self.verb}: {what} ...", file=sys.stderr)
+
+
+def names(listed: str | None) -> str | list[str]:
+    """The names in a list with commas between; ``all`` stands for itself."""
+    return listed if listed == "all" else [name.strip() for name in (listed or "").split(",") if name.strip()]

@@ -71,6 +71,7 @@ def tune(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the table there, as bars; needs zenc[plots].")
     ] = None,
+    lossy: given.LossyOption = None,
     json: common.JsonOption = False,
 ) -> None:
     """Search for the scheme that takes least, and write it as a file that a person can read and commit.
@@ -105,7 +106,12 @@ def tune(
         (known,) = given.calibrations(calibration, bandwidth, cluster, device)
         missing = common.without_plots(plot)
         found = forecast.tune(
-            profiles, ranks=size, topology=cluster, calibration=known, progress=Progress("tune", pause=2.0)
+            profiles,
+            ranks=size,
+            topology=cluster,
+            calibration=known,
+            lossy=given.names(lossy),
+            progress=Progress("tune", pause=2.0),
         )
         text = found.text(shlex.join(["zenc", *sys.argv[1:]]))
         if output:

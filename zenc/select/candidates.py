@@ -4,7 +4,8 @@
 
 Drafts come from
 
-    shipped   every scheme that comes with zenc, with other values of its parameters
+    shipped   every scheme that comes with zenc and loses nothing, with other values of its parameters
+    files     schemes that were named, which may lose something
     combined  the four dimensions, all combinations that mean something
     formats   another wire format for the push, the pull, or both
     units     elements in place of rows
@@ -13,12 +14,13 @@ Drafts come from
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 from zenc.errors import Span
-from zenc.language.files import PRELUDE, load_file, locate
+from zenc.language.files import PRELUDE, load_file, locate, shipped_names
 from zenc.language.formatter import format_text
 from zenc.language.syntax import File, Phrase, SchemeSyntax
 from zenc.scheme.arguments import Environment, constant
@@ -83,6 +85,20 @@ def of_shipped(size: int, levels: Mapping[str, int]) -> Iterator[SchemeDraft]:
             kept = tuple((key, values.get(key, value)) for key, value in base.parameters)
             label = f"{name}({', '.join(f'{k} = {v}' for k, v in values.items())})" if values else name
             yield replace(base, label=label, parameters=kept)
+
+
+def of_files(files: Sequence[str | os.PathLike[str]]) -> Iterator[SchemeDraft]:
+    """The schemes in ``files``, or that come with zenc under these names, with the defaults of their parameters."""
+    for name in files:
+        path = locate(name)
+        file = load_file(path).main
+        for scheme in file.schemes:
+            draft = _draft(file, scheme)
+            compressors = {each.name.text for each in file.compressors}
+            phrases = [entry.value for entry in scheme.entries if isinstance(entry.value, Phrase)]
+            needed = compressors & {word.name.text for phrase in phrases for word in phrase.words}
+            own = (needed or draft.imports) and name not in shipped_names()
+            yield replace(draft, imports=(str(path.resolve()),)) if own else draft
 
 
 def _draft(file: File, scheme: SchemeSyntax) -> SchemeDraft:

@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zenc.analysis.compression_text import sentences
 from zenc.analysis.placement import units_of
 from zenc.errors import CostError, Diagnostic, ZencError
 from zenc.format_units import seconds_text, size_text
@@ -21,8 +23,9 @@ from zenc.plan.lower import lower
 from zenc.plan.requirements import ensure_all
 from zenc.scheme.model import Unit
 from zenc.scheme.resolve import resolve
-from zenc.select.candidates import SchemeDraft, combined, of_shipped, refined, tiered
+from zenc.select.candidates import SchemeDraft, combined, of_files, of_shipped, refined, tiered
 from zenc.simulator.calibration import Calibration
+from zenc.simulator.compression_work import note
 from zenc.simulator.predict import Prediction, network, predict_on
 from zenc.topology.model import Topology
 from zenc.verify.proof import verify
@@ -60,6 +63,11 @@ class SearchResult:
         return max(prediction.steps for prediction in self.predictions)
 
     @property
+    def loses(self) -> list[str]:
+        """What its sums leave out, in sentences; nothing where they are those of the gradients."""
+        return sentences(self.plan)
+
+    @property
     def figures(self) -> str:
         """Seconds, bytes and steps in words."""
         steps = f"{self.steps} step{'s' * (self.steps != 1)}"
@@ -72,6 +80,7 @@ class SearchResult:
             "seconds": self.seconds,
             "bytes": self.bytes,
             "steps": self.steps,
+            "loses": self.loses,
             "text": self.draft.text(NAME),
         }
 
@@ -99,6 +108,7 @@ class TunedScheme:
             f"the least predicted seconds of {self.tried} schemes, for {self.size} ranks on {self.where}.",
             *(profile_text(profile, self.size) for profile in self.profiles),
             f"Predicted: {first.figures}, as '{first.draft.label}'.",
+            *([f"It loses something: {'; '.join(first.loses)}."] if first.loses else []),
             *(f"  then {other.figures}: {other.draft.label}" for other in others[:3]),
             *([f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []),
         ]
@@ -110,7 +120,7 @@ class TunedScheme:
         return [
             {
                 "": str(place),
-                "scheme": found.draft.label,
+                "scheme": f"{found.draft.label}, which loses something" if found.loses else found.draft.label,
                 "seconds": seconds_text(found.seconds),
                 "ratio": f"{found.seconds / least:.3f}" if least else "1",
                 "busiest rank": size_text(found.bytes),
@@ -147,22 +157,27 @@ def tune(
     topology: Topology | None,
     calibration: Calibration,
     progress: Progress = lambda _: None,
+    named: Sequence[str | os.PathLike[str]] = (),
 ) -> TunedScheme:
-    """The schemes that take least for ``profiles``, one call each, on ``size`` ranks.
+    """The schemes that take least for ``profiles``, one call each, on ``size`` ranks; those ``named`` are tried too.
+
+    Nothing else that is tried loses anything.
 
     Raises CostError (``no-scheme-found``) where no scheme runs there, and what ``predict`` raises for all schemes.
     """
     levels = units_of(topology) if topology else {}
     search = _Search(tuple(profiles), size, topology, calibration, progress)
-    search.try_all([*of_shipped(size, levels), *combined(), *tiered(size, levels)])
+    search.try_all([*of_shipped(size, levels), *combined(), *tiered(size, levels), *of_files(named)])
     elements = any(profile.width > 1 for profile in profiles)
-    of_one_tier = [found.draft for found in search.ordered() if not found.draft.tiers]
+    of_one_tier = [found.draft for found in search.ordered() if not (found.draft.tiers or found.plan.is_lossy)]
     search.try_all([draft for best in of_one_tier[:REFINED] for draft in refined(best, elements)])
     best = search.proved(SHOWN)
     if not best:
         message = f"no scheme was found that runs among {size} ranks on {search.where}"
         raise CostError(Diagnostic("no-scheme-found", message, notes=tuple(search.reasons)[:3]))
-    return TunedScheme(size, search.where, tuple(profiles), best, len(search.found), search.refused, calibration.note)
+    told = [f"{each.draft.label}: {note(each.plan, calibration)}" for each in best if each.plan.is_lossy]
+    told = [*([calibration.note] if calibration.note else []), *told]
+    return TunedScheme(size, search.where, tuple(profiles), best, len(search.found), search.refused, "; ".join(told))
 
 
 @dataclass

@@ -5,12 +5,16 @@ load x ranks x links --predict--> Way* --> Advice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+from zenc.analysis.compression_text import sentences
+from zenc.analysis.contribution import guesses
 from zenc.errors import VerificationError
 from zenc.format_units import seconds_text, size_text
+from zenc.gradients.profile_generators import uniform
 from zenc.language.files import load_file, locate
 from zenc.plan.ir import Plan
 from zenc.plan.lower import lower
@@ -19,8 +23,10 @@ from zenc.scheme.library import shipped
 from zenc.scheme.resolve import resolve
 from zenc.scheme.units import bandwidth_text
 from zenc.simulator.calibration import Calibration
+from zenc.simulator.compression_work import note
 from zenc.simulator.network import Network
 from zenc.simulator.predict import Prediction, network, predict_on
+from zenc.simulator.sweep import Planner
 from zenc.simulator.training import ddp
 from zenc.simulator.training.model_profile import StepWorkload
 from zenc.topology.model import Topology
@@ -38,7 +44,8 @@ Progress = Callable[[str], None]
 class Way:
     """One way to synchronise: ``seconds`` of a step's calls, one after another; bytes that the busiest rank ``sent``.
 
-    ``schemes``: the table -> what sums it. ``missing``: why there is no such way here; "" where there is.
+    ``schemes``: the table -> what sums it. ``missing``: why there is no such way here; "" where there is. ``loses``:
+    what its sums leave out, in sentences, where they are not those of the gradients.
     """
 
     name: str
@@ -46,11 +53,12 @@ class Way:
     sent: float = 0.0
     schemes: tuple[tuple[str, str], ...] = ()
     missing: str = ""
+    loses: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON data; seconds of a step's calls, bytes of the busiest rank."""
         own = {name: getattr(self, name) for name in ("name", "seconds", "sent", "missing")}
-        return {**own, "schemes": dict(self.schemes)}
+        return {**own, "schemes": dict(self.schemes), "loses": list(self.loses)}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -89,6 +97,15 @@ class Advice:
         step, before = self.step(way), self.step(self.rival)
         return None if step is None or before is None else before / max(step, 1e-12)
 
+    def fewer_bytes(self, way: Way) -> float | None:
+        """The bytes that DDP sends with dense gradients, over those of this way; None where that sends none."""
+        return self.way(DENSE).sent / way.sent if way.sent else None
+
+    @property
+    def lossy(self) -> tuple[Way, ...]:
+        """The ways that were asked for, and that lose something."""
+        return tuple(way for way in self.ways if way.loses)
+
     @property
     def answer(self) -> str:
         """``yes``, ``hardly`` or ``no``."""
@@ -124,7 +141,10 @@ class Advice:
 
     def to_json(self) -> dict[str, Any]:
         """Seconds, and bytes of the busiest rank."""
-        ways = [{**w.to_json(), "step": self.step(w), "speedup": self.speedup(w)} for w in self.ways]
+        ways = [
+            {**w.to_json(), "step": self.step(w), "speedup": self.speedup(w), "fewer_bytes": self.fewer_bytes(w)}
+            for w in self.ways
+        ]
         own = {"answer": self.answer, "verdict": self.verdict, "ranks": self.size, "network": self.where}
         tables = [table.profile.name for table in self.load.tables]
         of_load = {"tables": tables, "rest": self.load.rest, "computing": self.load.computing}
@@ -145,18 +165,25 @@ def advise(
     calibration: Calibration,
     on_gpu: bool = False,
     progress: Progress = lambda _: None,
+    asked_for: Mapping[str, Planner] = MappingProxyType({}),
 ) -> Advice:
     """Predict what a step of ``load`` takes on ``size`` ranks, on ``topology`` or by links of the calibration.
 
-    ``on_gpu``: ranks speak NCCL, which has no sparse all-reduce. Raises CostError (``wrong-topology-size``).
+    ``on_gpu``: ranks speak NCCL, which has no sparse all-reduce. ``asked_for``: other schemes, by name, which may lose
+    something: they are compared, and never advised. Raises CostError (``wrong-topology-size``).
     """
     way = network(topology, size, calibration)
     rest = ddp.dense(load.rest / 4, "f32", way, calibration, on_gpu) if load.rest else None
     asked = _Asked(load, way, calibration, on_gpu, rest, progress)
-    ways = (Way(NOTHING), asked.by_zenc(), asked.by_sparse(), asked.by_dense())
+    others, told = list[Way](), list[str]()
+    for name, planner in asked_for.items():
+        others.append(asked.by_scheme(name, planner, told))
+    others.sort(key=lambda each: (bool(each.missing), each.seconds))
+    ways = (Way(NOTHING), asked.by_zenc(), asked.by_sparse(), asked.by_dense(), *others)
     notes = [
         "predicted, not measured; nothing is taken to be hidden behind the backward pass",
         *([calibration.note] if calibration.note else []),
+        *told,
     ]
     where = topology.name if topology else f"one switch, {bandwidth_text(calibration.bandwidth)} each way"
     return Advice(load, size, where, ways, tuple(notes))
@@ -173,13 +200,33 @@ class _Asked:
 
     def by_zenc(self) -> Way:
         """Each table by the cheapest candidate of ``auto``."""
-        plans = dict(_candidates(self.network.size))
-        best = []
+        return self._way(ZENC, self._cheapest([]))
+
+    def by_scheme(self, name: str, planner: Planner, told: list[str]) -> Way:
+        """All other gradients by the scheme ``name``, and each table too, where that is cheaper than ``auto``.
+
+        What of it is a guess is ``told``.
+        """
+        self.progress(f"all gradients by {name}")
+        try:
+            plan = planner(self.network.size)
+        except VerificationError as error:
+            return Way(name, missing=error.diagnostics[0].message)
+        dense = uniform(1.0, max(1, round(self.load.rest / 4)), 1)
+        rest = predict_on(plan, dense, self.network, self.calibration) if self.load.rest else None
+        if plan.is_lossy:
+            told.append("; ".join([f"{name}: {note(plan, self.calibration)}", *guesses(plan)]))
+        found = replace(self, rest=rest)._way(name, self._cheapest([plan]))
+        return replace(found, loses=tuple(sentences(plan)))
+
+    def _cheapest(self, more: list[Plan]) -> list[Prediction]:
+        """Each table by the cheapest candidate of ``auto``, or of ``more``."""
+        plans, best = [*dict(_candidates(self.network.size)).values(), *more], []
         for table in self.load.tables:
             self.progress(f"{table.profile.name} by zenc")
-            found = [predict_on(plan, table.profile, self.network, self.calibration) for plan in plans.values()]
+            found = [predict_on(plan, table.profile, self.network, self.calibration) for plan in plans]
             best.append(min(found, key=lambda each: each.seconds))
-        return self._way(ZENC, best)
+        return best
 
     def by_sparse(self) -> Way:
         if self.on_gpu:
@@ -219,7 +266,7 @@ _HEAD = ("way", "synchronisation", "of zenc's", "step", "as fast", "busiest send
 
 def text(of: Advice) -> str:
     """The advice as text for a terminal: the verdict, the table of ways, what to do."""
-    return "\n".join([of.verdict, "", *_about(of), *_table(of), "", *_what_to_do(of), *of.notes])
+    return "\n".join([of.verdict, "", *_about(of), *_table(of), "", *_lossy(of), *_what_to_do(of), *of.notes])
 
 
 def _about(of: Advice) -> Iterator[str]:
@@ -243,6 +290,18 @@ def _table(of: Advice) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
+def _lossy(of: Advice) -> Iterator[str]:
+    """What those lose that were asked for."""
+    if not of.lossy:
+        return
+    yield "asked for, and never advised: sums are not those of gradients, and only training shows what that does"
+    for way in of.lossy:
+        fewer = of.fewer_bytes(way)
+        bytes = f"{fewer:.3g} times fewer bytes than {DENSE}; " if fewer else ""
+        yield f"  {way.name}: {bytes}{'; '.join(way.loses)}"
+    yield ""
+
+
 def _row(of: Advice, way: Way) -> tuple[str, ...]:
     if way.missing:
         return (way.name, "-", "", "", "", "", way.missing)
@@ -254,7 +313,7 @@ def _row(of: Advice, way: Way) -> tuple[str, ...]:
         "" if step is None else seconds_text(step),
         "" if speedup is None else f"{speedup:.3g}",
         size_text(way.sent),
-        ", ".join(dict.fromkeys(scheme for _, scheme in way.schemes)) if way.name == ZENC else "",
+        ", ".join(dict.fromkeys(scheme for _, scheme in way.schemes)) if way.name not in (SPARSE, DENSE) else "",
     )
 
 
