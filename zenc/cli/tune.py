@@ -86,6 +86,8 @@ def tune(
         cluster, size = common.on_topology(topology, ranks)
         if strategy or model or schemes or groups:
             _ensure_of_step(strategy, model, bandwidth, plot, profile, density)
+            if lossy:
+                raise typer.BadParameter("--lossy is for one scheme; --schemes says what a strategy may use")
             from zenc.strategy.tuned import DEFAULT_SCHEMES
 
             (known,) = given.calibrations(calibration, bandwidth, cluster, device)
