@@ -79,6 +79,7 @@ class TunedStrategy:
             f"Predicted: a step of {seconds_text(best.seconds)}, of which {seconds_text(best.exposed)} come after the "
             f"backward pass; {seconds_text(step.computing)} without communication.",
             *(f"  {row['seconds']}: {row['strategy']}" for row in rows[1:5]),
+            *self._advice(),
             *([f"{self.note[:1].upper()}{self.note[1:]}."] if self.note else []),
         ]
         schemes = [self.tables.get(name, name) for name in best.schemes]
@@ -86,6 +87,14 @@ class TunedStrategy:
         doc = f"For {self.size} ranks on {self.where}, as predicted."
         wrapped = [line for each in comment for line in wrap(each, 116, subsequent_indent="  ")]
         return strategy_text(NAME, doc, step.tensors, schemes, self.groups, wrapped, named)
+
+    def _advice(self) -> list[str]:
+        """How DDP's buckets let the run time follow the groups, which are made of whole ones."""
+        if self.groups == "buckets":
+            return []
+        least = min(4 * tensor.numel for tensor in self.of.step.merged(self.found.best.ends).tensors)
+        size = max(1, min(least >> 20, 25))
+        return [f"Groups are made of whole buckets: DistributedDataParallel(model, bucket_cap_mb={size})."]
 
     @property
     def groups(self) -> str:
