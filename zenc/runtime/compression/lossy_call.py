@@ -4,7 +4,7 @@
     2. ``fixed``: what is contributed becomes multiples of a power of two, which all ranks agree on
     3. the plan's reduce of that, as of any tensor
     4. what is kept is committed if the sum is finite, which all ranks see alike, since they hold the same bits
-    5. for a mean, the sum is divided
+    5. for a mean, the sum is divided: on CPUs with 4. where it is still in segments, which are fewer values
 
 The names and how often each was summed are part of the call's signature: ranks that differ find out by their first
 message. A rank that is alone sends nothing, and so leaves nothing out.
@@ -186,23 +186,28 @@ class LossyCall:
 
         Returns whether the sum is finite.
         """
-        size = self.scheme.communicator.size
         if self.linear is not None:
-            self.linear.pull(carried, self.gradient, self.total, size)
+            self.linear.pull(carried, self.gradient, self.total, self.scheme.communicator.size)
             if self.losses.residual is not None:
                 self.linear.keep(self.losses.residual, self.total)
         elif carried.data_ptr() != self.gradient.data_ptr():
             self.gradient.copy_(carried.view_as(self.gradient))
-        finite = self._is_finite()
+        looked = self.losses.finite
+        finite = self._is_finite() if looked is None else looked
         if finite and self.scheme.remembers and self.host_kernels is not None:
             remember(self.host_kernels, self.state, self.gradient)
         if finite and (self.scheme.keeps or self.scheme.remembers):
             self.state.commit()
         if finite and self.losses.part_bytes:
             self.state.ends = ends_by_size(self.losses.ends, self.losses.part_bytes)
-        if self.op == "mean" and size > 1:
-            self.gradient.div_(size)
+        if looked is None and self._ranks > 1:
+            self.gradient.div_(self._ranks)
         return finite
+
+    @property
+    def _ranks(self) -> int:
+        """Those over which the sum is averaged; 1 for a plain sum."""
+        return self.scheme.communicator.size if self.op == "mean" else 1
 
     def _is_finite(self) -> bool:
         if (kernels := self.host_kernels) is None:

@@ -100,6 +100,18 @@ class CodedOps:
             segment.part, segment.origin, segment.count, segment.bitmap, segment.values, segment.keep, None
         )
 
+    def averaged(self, segment: HeldSegment, ranks: int) -> bool:
+        """Divide the values of ``segment`` by ``ranks``, in place. Returns whether the sums were finite.
+
+        Nothing else may need them any more: neither a message nor another segment.
+        """
+        layout, count = self.ops.layout, segment.count * self.ops.layout.width
+        finite = self.kernels.is_finite(self.ops.dtype, count, segment.values)
+        if count and ranks > 1:
+            memory = (ctypes.c_uint8 * (count * layout.dtype.itemsize)).from_address(segment.values)
+            torch.frombuffer(memory, dtype=layout.dtype).div_(ranks)
+        return finite
+
     def select(
         self,
         segment: HeldSegment,

@@ -127,6 +127,9 @@ class SegmentInterpreter:
         complete = self._complete()
         if self.losses is not None and self.losses.ends:
             self.losses.part_bytes = [self._body_bytes(segment) for segment in complete]
+        if self.coded is not None and self.losses is not None and self.losses.averages:
+            finite = [self.coded.averaged(segment, self.losses.averages) for segment in complete]
+            self.losses.finite = all(finite)
         self.ops.expand_into(complete, self.own, tensor)
 
     def _body_bytes(self, segment: HeldSegment) -> int:
