@@ -116,13 +116,14 @@ static const Kernel EXPAND_DENSE("zenc_expand_dense", Typed::NO, Ending::GATHER)
 static const Kernel MARK_FOUND("zenc_mark_found", Typed::NO, Ending::RANK);
 static const Kernel EXPAND_UNITS("zenc_expand_units", Typed::NO, Ending::GATHER);
 
-// Every unit of call.dense_out, but those that are +0 already; nothing where `veto` is there, and is not 0.
-inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto) {
+// Every unit of call.dense_out, but those that it `keeps`, which are +0 already; nothing where `veto` is
+// there, and is not 0.
+inline void expand_dense(Queue& queue, const Segments& parts, const u64* veto, bool keeps) {
     const Call& call = queue.call;
     const u64 units = static_cast<u64>(call.units), bytes = static_cast<u64>(row_bytes(call));
     const u64 warps = ceil_divide(units, bytes >= WIDE_ROW ? WIDE_ROWS : 32);
     queue.launch(EXPAND_DENSE, Queue::blocks_for(32 * warps), 1, queue.partition, parts, row_bytes(call),
-                 veto, keeps_absent(call), call.dense_out);
+                 veto, static_cast<i64>(keeps), call.dense_out);
 }
 
 // Whether slots are the same numbers as units: they ascend from part to part.

@@ -103,6 +103,7 @@ public:
     }
 
     void sparsify(i64 result, i64 segment, Numbers spent) {
+        leaves_out_ = true;
         jobs_.sparsify(held(result), held(segment));
         spend(spent, spent_);
     }
@@ -324,7 +325,8 @@ private:
         if (by_holders())
             agreement_.join(segments(complete));
         else if (dense)
-            expand_dense(queue_, segments(complete), capacity_.raised());
+            expand_dense(queue_, segments(complete), capacity_.raised(),
+                         keeps_absent(call_) != 0 && !leaves_out_);
         else
             expand_units(queue_, segments(complete));
     }
@@ -349,7 +351,8 @@ private:
     Several own_, packed_;
     Several complete_;  // all parts of the result
     bool has_result_ = false;
-    Several sent_, spent_;  // for the last time: in messages, for other segments
+    bool leaves_out_ = false;  // units that this rank has contributed
+    Several sent_, spent_;     // for the last time: in messages, for other segments
     Messages sends_, receives_;
     Kind kind_ = PUSH;
     Carries carries_ = SEGMENTS;

@@ -116,6 +116,16 @@ def test_the_interpreter_is_built_through_the_cache():
     assert_same_bits([result.tensor for result in found] + wanted)
 
 
+@pytest.mark.parametrize(("push", "pull"), [("dense", "coo"), ("block(8)", "bitmap"), ("coo", "auto")])
+def test_what_cancels_is_zero_in_the_tensor_that_had_it(push, pull):
+    """Also where sums without units that are all zero are handed on."""
+    cut = "partition: parallelism balance: imbalanced"
+    artifact = compile_text(scheme_text("point_to_point", "incremental", cut, push, pull), ranks=2)
+    given = torch.tensor([5.0, 0.0, 1.0, 0.0, 2.0, 0.0, 0.0, 3.0]).repeat(20)
+    (found, _) = run_all([rank.collective for rank in emulated_ranks(artifact, 2)], [given.clone(), -given])
+    assert not found.any()
+
+
 def test_more_values_than_were_expected():
     """A few more than there was room for when they were packed, in a first call, which knows of no other."""
     gpus = [rank.collective for rank in emulated_ranks(compile("balanced", ranks=2), 2)]
